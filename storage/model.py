@@ -1,0 +1,240 @@
+"""Values that cross the storage border: records, pages, bounds, topics, reports.
+
+Owns shapes only; must not do IO, know a backend's bytes or know HTTP. Times are integer milliseconds since the epoch,
+offsets are logical, positions and sizes are bytes. What is made once per record is a msgspec Struct (made in C, 5x
+cheaper than a NamedTuple) or a NamedTuple whose head has the codec's order; reports are frozen dataclasses.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+
+Header: TypeAlias = tuple[str, bytes | None]
+
+
+class TopicPartition(NamedTuple):
+    """The address of one ordered log: topic and partition (RocketMQ: queue id)."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class Isolation(enum.Enum):
+    """What a reader may see of transactions."""
+
+    READ_UNCOMMITTED = "read_uncommitted"
+    READ_COMMITTED = "read_committed"
+
+
+class Bound(enum.Enum):
+    """Which of several records with the same time a lookup by time means."""
+
+    LOWER = "lower"
+    UPPER = "upper"
+
+
+class Record(NamedTuple):
+    """A record to be appended. `timestamp_ms` None: the store's clock. The first four stand in the codec's order."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[Header] = ()
+    timestamp_ms: int | None = None
+    tag: str | None = None
+    lookup_keys: Sequence[str] = ()
+
+
+class StoredRecord(msgspec.Struct, frozen=True, gc=False):
+    """A record as it is stored. `locator` is opaque (see `LogStore.record_id`).
+
+    `timestamp_type` is "CreateTime" or "LogAppendTime"; `store_timestamp_ms` is None where a backend keeps one time.
+    """
+
+    offset: int
+    timestamp_ms: int
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[Header] = ()
+    timestamp_type: str = "CreateTime"
+    tag: str | None = None
+    lookup_keys: Sequence[str] = ()
+    locator: int = -1
+    store_timestamp_ms: int | None = None
+
+
+class OffsetBounds(NamedTuple):
+    """`start` <= `stable` <= `end`: first offset, end of what read_committed sees, next offset (published end)."""
+
+    start: int
+    stable: int
+    end: int
+
+
+class TimedOffset(NamedTuple):
+    """The answer of a lookup by time; `leader_epoch` is None where a backend has none."""
+
+    offset: int
+    timestamp_ms: int
+    leader_epoch: int | None = None
+
+
+class ProducerSequence(NamedTuple):
+    """An idempotent producer's mark on one append: id, epoch and the first record's sequence."""
+
+    producer_id: int
+    epoch: int
+    sequence: int
+
+
+class AppendResult(NamedTuple):
+    """Where an append went. `timestamp_ms` is the append time under LogAppendTime, else -1.
+
+    `duplicate`: the same sequence was stored before; the offsets are those of then and nothing was written.
+    """
+
+    base_offset: int
+    last_offset: int
+    timestamp_ms: int
+    locators: Sequence[int]
+    duplicate: bool = False
+
+
+class Page(NamedTuple):
+    """One read: records in offset order, where to read on, and the bounds at that moment.
+
+    `next_offset` moves past records that were skipped (control, aborted, compacted away) even if `records` is empty.
+    """
+
+    records: Sequence[StoredRecord]
+    next_offset: int
+    bounds: OffsetBounds
+
+
+class BatchPage(NamedTuple):
+    """Whole record batches as stored (they may begin before the asked offset), and where to read on."""
+
+    data: bytes
+    next_offset: int
+    bounds: OffsetBounds
+
+
+class FoundPage(NamedTuple):
+    """One page of `find`: `scanned` records were looked at; `complete` False: go on with `cursor`."""
+
+    records: Sequence[tuple[int, StoredRecord]]  # (partition, record)
+    scanned: int
+    indexed: bool
+    complete: bool
+    cursor: str | None
+    time_axis: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What a backend can do, for callers that must choose; `time_axis` is "timestamp" or "store_timestamp"."""
+
+    backend: str
+    indexed_keys: bool
+    batch_bytes: bool
+    truncate: bool
+    time_axis: str
+    leader_epochs: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicInfo:
+    """A topic: its partitions (their numbers, ascending) and the configs that differ from the store's defaults."""
+
+    name: str
+    partitions: Sequence[int]
+    configs: Mapping[str, str] = field(default_factory=dict)
+    topic_id: str | None = None
+    internal: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing found wrong (or worth knowing) on disk. `code` is stable and documented in docs/findings.md.
+
+    `severity`: "info" (nothing lost), "warning" (repaired or repairable without loss), "error" (data unreadable/lost).
+    """
+
+    code: str
+    severity: str
+    path: str
+    position: int | None = None
+    topic: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+    expected: str | None = None
+    found: str | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Loss:
+    """Bytes taken out of a log. Offsets [first_offset, next_offset) are gone; None where they cannot be known."""
+
+    topic: str
+    partition: int
+    path: str
+    position: int
+    size_bytes: int
+    first_offset: int
+    next_offset: int | None
+    reason: str
+    kept_at: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryReport:
+    """What opening a store found, cut and rebuilt."""
+
+    clean_shutdown: bool
+    elapsed_ms: int = 0
+    partitions: int = 0
+    segments_scanned: int = 0
+    bytes_scanned: int = 0
+    indexes_rebuilt: int = 0
+    findings: Sequence[Finding] = ()
+    losses: Sequence[Loss] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionReport:
+    """What one pass of retention removed."""
+
+    segments_deleted: int = 0
+    bytes_deleted: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreStats:
+    """Sizes and counters at one moment; `details` holds a backend's own figures under stable names."""
+
+    topics: int
+    partitions: int
+    segments: int
+    size_bytes: int
+    open_files: int
+    fenced: str | None
+    details: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebuildReport:
+    """What `rebuild` did, or would do (`written` False). `changed` names the files whose bytes differ."""
+
+    what: str
+    written: bool
+    files: int
+    changed: Sequence[str] = ()
+    findings: Sequence[Finding] = ()
