@@ -1,0 +1,492 @@
+"""The model: the storage contract in lists, short and obvious. Everything is lost at close.
+
+Owns the meaning of each LogStore method in its simplest form: the contract and state machine
+suites hold the backends against it, and a server that needs no disk runs on it. Must not know
+bytes, files or another backend. Where the contract leaves room it does as Kafka does (names,
+sequences, lookup by time); a record's size is that of its key, value and headers; retention
+deletes nothing. One lock makes it thread-safe.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from pathlib import Path
+
+from storage import errors
+from storage.files.fs import FileSystem
+from storage.interface import (
+    DEFAULT_MAX_BYTES,
+    DEFAULT_MAX_RECORDS,
+    Clock,
+    LogStore,
+    StoreOptions,
+)
+from storage.model import (
+    AppendResult,
+    Bound,
+    Capabilities,
+    FoundPage,
+    Isolation,
+    OffsetBounds,
+    Page,
+    ProducerSequence,
+    Record,
+    RecoveryReport,
+    RetentionReport,
+    StoredRecord,
+    StoreStats,
+    TimedOffset,
+    TopicInfo,
+    TopicPartition,
+)
+
+DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
+BATCHES_REMEMBERED = 5  # Kafka's ProducerStateEntry.NUM_BATCHES_TO_RETAIN
+SEQUENCES = 1 << 31  # a sequence counts from 0 to 2^31 - 1 and begins again at 0
+_TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_RECORD_ID = re.compile(r"(.+):(\d{1,10}):(\d{1,19})", re.DOTALL)
+_CURSOR = re.compile(r"(\d{1,10}):(\d{1,19})")
+_CODECS = frozenset({"none", "gzip", "snappy", "lz4", "zstd"})
+_NUMBER = re.compile(r"-?\d{1,18}")
+_CONFIGS = {
+    "cleanup.policy": re.compile("delete|compact|compact,delete|delete,compact"),
+    "compression.type": re.compile("none|gzip|snappy|lz4|zstd|uncompressed|producer"),
+    "index.interval.bytes": _NUMBER,
+    "max.message.bytes": _NUMBER,
+    "message.timestamp.type": re.compile("CreateTime|LogAppendTime"),
+    "retention.bytes": _NUMBER,
+    "retention.ms": _NUMBER,
+    "segment.bytes": _NUMBER,
+    "segment.index.bytes": _NUMBER,
+    "segment.ms": _NUMBER,
+}
+
+
+@dataclass(slots=True)
+class _Producer:
+    """One producer's epoch and last batches: (sequence, last sequence, offset, last offset)."""
+
+    epoch: int
+    batches: deque[tuple[int, int, int, int]] = field(
+        default_factory=lambda: deque(maxlen=BATCHES_REMEMBERED)
+    )
+
+
+@dataclass(slots=True)
+class _Log:
+    """One partition: all records, how many of them are published, and its producers by id."""
+
+    records: list[StoredRecord] = field(default_factory=list)
+    published: int = 0
+    producers: dict[int, _Producer] = field(default_factory=dict)
+
+    @property
+    def visible(self) -> Iterator[StoredRecord]:
+        return islice(self.records, self.published)
+
+    @property
+    def bounds(self) -> OffsetBounds:
+        return OffsetBounds(start=0, stable=self.published, end=self.published)
+
+
+class MemoryStore(LogStore):
+    """The contract in lists. See LogStore for what each method promises."""
+
+    capabilities = Capabilities(
+        backend="memory",
+        indexed_keys=False,
+        batch_bytes=False,
+        truncate=False,
+        time_axis="timestamp",
+        leader_epochs=False,
+    )
+    recovery = RecoveryReport(clean_shutdown=True)
+
+    def __init__(self, options: StoreOptions, *, clock: Clock, read_only: bool = False) -> None:
+        self.read_only = read_only
+        self._settings = dict(options.settings)
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._closed = False
+        self._topics: dict[str, TopicInfo] = {}
+        self._logs: dict[TopicPartition, _Log] = {}
+        self._next_producer_id = 0
+
+    def topics(self) -> Mapping[str, TopicInfo]:
+        with self._opened():
+            return {name: self._topics[name] for name in sorted(self._topics)}
+
+    def create_topic(
+        self, topic: str, partitions: int | None = None, configs: Mapping[str, str] | None = None
+    ) -> TopicInfo:
+        with self._opened(write=True):
+            if partitions is None:
+                partitions = int(self._settings.get("num.partitions", "1"))
+            if partitions < 1:
+                raise errors.InvalidArgument(
+                    f"partitions must be 1 or more, not {partitions}", field="partitions"
+                )
+            wanted = TopicInfo(
+                name=topic, partitions=range(partitions), configs=_checked_configs(configs or {})
+            )
+            if topic in self._topics:
+                return self._same_topic(wanted)
+            if not _TOPIC_NAME.fullmatch(topic) or topic in {".", ".."}:
+                raise errors.InvalidTopic(
+                    f"topic name {topic[:80]!r} is not 1 to 249 of A-Z a-z 0-9 . _ - or is . or ..",
+                    topic=topic,
+                )
+            self._topics[topic] = wanted
+            self._logs |= {TopicPartition(topic, number): _Log() for number in wanted.partitions}
+            return wanted
+
+    def alter_topic(self, topic: str, configs: Mapping[str, str | None]) -> TopicInfo:
+        with self._opened(write=True):
+            info = self._topic(topic)
+            given = _checked_configs(configs)
+            kept = {name: value for name, value in info.configs.items() if name not in configs}
+            self._topics[topic] = replace(info, configs=kept | given)
+            return self._topics[topic]
+
+    def delete_topic(self, topic: str) -> None:
+        with self._opened(write=True):
+            for number in self._topic(topic).partitions:
+                del self._logs[TopicPartition(topic, number)]
+            del self._topics[topic]
+
+    def append(
+        self,
+        partition: TopicPartition,
+        records: Sequence[Record],
+        *,
+        compression: str | None = None,
+        producer: ProducerSequence | None = None,
+        publish: bool = True,
+    ) -> AppendResult:
+        with self._opened(write=True):
+            log = self._log(partition)
+            self._check(partition.topic, records, compression, producer)
+            if producer is not None:
+                known = _known_batch(log, producer, len(records))
+                if known is not None:
+                    return AppendResult(known[2], known[3], -1, range(known[2], known[3] + 1), True)
+            base, now_ms = len(log.records), self._clock()
+            append_time = self._topics[partition.topic].configs.get("message.timestamp.type")
+            append_time_ms = now_ms if append_time == "LogAppendTime" else None
+            log.records += (
+                _stored(record, base + index, now_ms, append_time_ms)
+                for index, record in enumerate(records)
+            )
+            if producer is not None:
+                self._remember(log, producer, base, len(records))
+            if publish and log.published == base:
+                log.published = len(log.records)
+            last = len(log.records) - 1
+            times = -1 if append_time_ms is None else append_time_ms
+            return AppendResult(base, last, times, range(base, last + 1))
+
+    def read(
+        self,
+        partition: TopicPartition,
+        offset: int,
+        *,
+        max_records: int = DEFAULT_MAX_RECORDS,
+        max_bytes: int = DEFAULT_MAX_BYTES,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    ) -> Page:
+        """`isolation` changes nothing: there are no transactions here."""
+        with self._opened():
+            log = self._log(partition)
+            if not 0 <= offset <= log.published:
+                raise errors.OffsetOutOfRange(
+                    *partition, offset=offset, earliest=0, latest=log.published
+                )
+            page: list[StoredRecord] = []
+            size_bytes = 0
+            for record in islice(log.records, offset, log.published):
+                size_bytes += _size_bytes(record)
+                if page and (len(page) >= max_records or size_bytes > max_bytes):
+                    break
+                page.append(record)
+            return Page(page, offset + len(page), log.bounds)
+
+    def bounds(self, partition: TopicPartition) -> OffsetBounds:
+        with self._opened():
+            return self._log(partition).bounds
+
+    def offset_for_time(
+        self, partition: TopicPartition, timestamp_ms: int, *, bound: Bound = Bound.LOWER
+    ) -> TimedOffset | None:
+        """LOWER: the first record in offset order with a time >= `timestamp_ms` (Kafka's rule).
+
+        UPPER: the last record in offset order with a time <= `timestamp_ms`.
+        """
+        with self._opened():
+            visible = list(self._log(partition).visible)
+            if bound is Bound.LOWER:
+                hits = (r for r in visible if r.timestamp_ms >= timestamp_ms)
+            else:
+                hits = (r for r in reversed(visible) if r.timestamp_ms <= timestamp_ms)
+            return next((TimedOffset(r.offset, r.timestamp_ms) for r in hits), None)
+
+    def find(
+        self,
+        topic: str,
+        *,
+        key: str | bytes | None = None,
+        unique_id: str | None = None,
+        tag: str | None = None,
+        from_ms: int | None = None,
+        to_ms: int | None = None,
+        limit: int = 32,
+        cursor: str | None = None,
+        max_scanned: int = 1_000_000,
+    ) -> FoundPage:
+        """In partition, then offset order; the cursor is the next "partition:offset" to look at.
+
+        Raises UnknownTopic, InvalidArgument (cursor, limit, max_scanned), NotOffered (unique_id).
+        """
+        with self._opened():
+            info = self._topic(topic)
+            if unique_id is not None:
+                raise errors.NotOffered(
+                    "this backend's records have no unique id", feature="unique_id"
+                )
+            for name, value in (("limit", limit), ("max_scanned", max_scanned)):
+                if value < 1:
+                    raise errors.InvalidArgument(
+                        f"{name} must be 1 or more, not {value}", field=name
+                    )
+            start = _decode_cursor(cursor)
+            wanted = key.encode() if isinstance(key, str) else key
+            found: list[tuple[int, StoredRecord]] = []
+            scanned = 0
+            for number in info.partitions:
+                for record in self._logs[TopicPartition(topic, number)].visible:
+                    if (number, record.offset) < start:
+                        continue
+                    if len(found) == limit or scanned == max_scanned:
+                        rest = f"{number}:{record.offset}"
+                        return FoundPage(found, scanned, False, False, rest, "timestamp")
+                    scanned += 1
+                    if _matches(record, wanted, tag) and _within(record, from_ms, to_ms):
+                        found.append((number, record))
+            return FoundPage(found, scanned, False, True, None, "timestamp")
+
+    def record_id(self, partition: TopicPartition, locator: int) -> str:
+        return f"{partition.topic}:{partition.partition}:{locator}"
+
+    def find_by_id(self, record_id: str) -> tuple[TopicPartition, StoredRecord]:
+        with self._opened():
+            parts = _RECORD_ID.fullmatch(record_id)
+            if parts is not None:
+                partition, offset = TopicPartition(parts[1], int(parts[2])), int(parts[3])
+                log = self._logs.get(partition, _Log())
+                if offset < log.published and self.record_id(partition, offset) == record_id:
+                    return partition, log.records[offset]
+            raise errors.RecordNotFound(f"no record has the id {record_id[:300]!r}", id=record_id)
+
+    def flush(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """Publishes. A partition that is not there (any more) has nothing to flush."""
+        with self._opened():
+            for partition in self._logs if partitions is None else partitions:
+                log = self._logs.get(partition, _Log())
+                log.published = len(log.records)
+
+    def new_producer_id(self) -> int:
+        with self._opened(write=True):
+            self._next_producer_id += 1
+            return self._next_producer_id - 1
+
+    def checkpoint(self) -> None:
+        with self._opened():
+            """Nothing outlives this store."""
+
+    def enforce_retention(self, now_ms: int) -> RetentionReport:
+        with self._opened():
+            return RetentionReport()
+
+    def stats(self) -> StoreStats:
+        with self._opened():
+            sizes = (_size_bytes(record) for log in self._logs.values() for record in log.records)
+            return StoreStats(
+                topics=len(self._topics),
+                partitions=len(self._logs),
+                segments=0,
+                size_bytes=sum(sizes),
+                open_files=0,
+                fenced=None,
+            )
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+
+    @contextmanager
+    def _opened(self, *, write: bool = False) -> Iterator[None]:
+        """The lock, of a store that is open and, with `write`, may be written."""
+        with self._lock:
+            if self._closed:
+                raise errors.StoreClosed("the store is closed")
+            if write and self.read_only:
+                raise errors.StoreReadOnly("the store was opened read-only", path="memory")
+            yield
+
+    def _topic(self, topic: str) -> TopicInfo:
+        if topic not in self._topics:
+            raise errors.UnknownTopic(topic)
+        return self._topics[topic]
+
+    def _same_topic(self, wanted: TopicInfo) -> TopicInfo:
+        if self._topics[wanted.name] != wanted:
+            raise errors.TopicExists(
+                f"topic {wanted.name!r} exists with other partitions or configs", topic=wanted.name
+            )
+        return self._topics[wanted.name]
+
+    def _log(self, partition: TopicPartition) -> _Log:
+        info = self._topic(partition.topic)
+        if partition.partition not in info.partitions:
+            raise errors.UnknownPartition(*partition, partitions=len(info.partitions))
+        return self._logs[partition]
+
+    def _check(
+        self,
+        topic: str,
+        records: Sequence[Record],
+        compression: str | None,
+        producer: ProducerSequence | None,
+    ) -> None:
+        """Refuse before anything is stored. With a producer the append must fit as a whole."""
+        if not records:
+            raise errors.InvalidArgument("an append needs at least one record", field="records")
+        if compression is not None and compression not in _CODECS:
+            raise errors.InvalidArgument(f"no codec is named {compression!r}", field="compression")
+        limit_bytes = int(
+            self._topics[topic].configs.get("max.message.bytes")
+            or self._settings.get("max.message.bytes")
+            or DEFAULT_MAX_MESSAGE_BYTES
+        )
+        size_bytes = 0
+        for index, record in enumerate(records):
+            if record.timestamp_ms is not None and not -(1 << 63) <= record.timestamp_ms < 1 << 63:
+                raise errors.UnrepresentableRecord(
+                    f"record {index}: timestamp_ms does not fit in 64 bits",
+                    field="timestamp_ms",
+                    index=index,
+                )
+            size_bytes = _size_bytes(record) + (size_bytes if producer is not None else 0)
+            if size_bytes > limit_bytes:
+                raise errors.RecordTooLarge(
+                    f"record {index} makes {size_bytes} bytes, the limit is {limit_bytes}",
+                    size_bytes=size_bytes,
+                    limit_bytes=limit_bytes,
+                    index=index,
+                )
+
+    def _remember(self, log: _Log, producer: ProducerSequence, base: int, count: int) -> None:
+        known = log.producers.get(producer.producer_id)
+        if known is None or known.epoch != producer.epoch:
+            known = log.producers[producer.producer_id] = _Producer(producer.epoch)
+        last_sequence = (producer.sequence + count - 1) % SEQUENCES
+        known.batches.append((producer.sequence, last_sequence, base, base + count - 1))
+        self._next_producer_id = max(self._next_producer_id, producer.producer_id + 1)
+
+
+def open_memory(
+    path: Path, options: StoreOptions, *, fs: FileSystem, clock: Clock, read_only: bool = False
+) -> MemoryStore:
+    """A new, empty store. `path` and `fs` are not used: nothing outlives it."""
+    return MemoryStore(options, clock=clock, read_only=read_only)
+
+
+def _known_batch(
+    log: _Log, producer: ProducerSequence, count: int
+) -> tuple[int, int, int, int] | None:
+    """The same batch if it is one of the last five; raises if it does not follow the last.
+
+    As Kafka's ProducerAppendInfo: a new epoch starts at 0, a producer that is not known here
+    anywhere, since its records may have been deleted.
+    """
+    known = log.producers.get(producer.producer_id)
+    if known is None:
+        return None
+    if producer.epoch < known.epoch:
+        raise errors.FencedProducer(
+            f"producer {producer.producer_id} has epoch {producer.epoch}, now {known.epoch}",
+            producer_id=producer.producer_id,
+            epoch=producer.epoch,
+            current_epoch=known.epoch,
+        )
+    expected = 0
+    if producer.epoch == known.epoch:
+        last_sequence = (producer.sequence + count - 1) % SEQUENCES
+        for batch in known.batches:
+            if batch[:2] == (producer.sequence, last_sequence):
+                return batch
+        expected = (known.batches[-1][1] + 1) % SEQUENCES
+    if producer.sequence != expected:
+        raise errors.OutOfOrderSequence(
+            f"producer {producer.producer_id} sent sequence {producer.sequence}, not {expected}",
+            producer_id=producer.producer_id,
+            sequence=producer.sequence,
+            expected=expected,
+        )
+    return None
+
+
+def _stored(record: Record, offset: int, now_ms: int, append_time_ms: int | None) -> StoredRecord:
+    given_ms = now_ms if record.timestamp_ms is None else record.timestamp_ms
+    return StoredRecord(
+        offset=offset,
+        timestamp_ms=given_ms if append_time_ms is None else append_time_ms,
+        key=record.key,
+        value=record.value,
+        headers=tuple(record.headers),
+        timestamp_type="CreateTime" if append_time_ms is None else "LogAppendTime",
+        tag=record.tag,
+        lookup_keys=tuple(record.lookup_keys),
+        locator=offset,
+    )
+
+
+def _size_bytes(record: Record | StoredRecord) -> int:
+    headers = sum(len(name.encode()) + len(value or b"") for name, value in record.headers)
+    return len(record.key or b"") + len(record.value or b"") + headers
+
+
+def _checked_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
+    """The values that are given, each checked; of a None (a reset) only the name is."""
+    for name, value in configs.items():
+        if name not in _CONFIGS or not (value is None or _CONFIGS[name].fullmatch(value)):
+            raise errors.InvalidConfig(
+                f"topic config {name!r} cannot be {value!r}", name=name, value=value
+            )
+    return {name: value for name, value in configs.items() if value is not None}
+
+
+def _matches(record: StoredRecord, key: bytes | None, tag: str | None) -> bool:
+    if tag is not None and record.tag != tag:
+        return False
+    return key is None or record.key == key or any(k.encode() == key for k in record.lookup_keys)
+
+
+def _within(record: StoredRecord, from_ms: int | None, to_ms: int | None) -> bool:
+    if from_ms is not None and record.timestamp_ms < from_ms:
+        return False
+    return to_ms is None or record.timestamp_ms <= to_ms
+
+
+def _decode_cursor(cursor: str | None) -> tuple[int, int]:
+    if cursor is None:
+        return (0, 0)
+    parts = _CURSOR.fullmatch(cursor)
+    if parts is None:
+        raise errors.InvalidArgument("cursor is none that this store gave", field="cursor")
+    return int(parts[1]), int(parts[2])
