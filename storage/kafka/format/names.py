@@ -1,0 +1,143 @@
+"""Names in a Kafka log directory: its files, its partition folders, the files of a segment, and
+legal topic names.
+
+Owns every file name that the Kafka backend writes or recognises; must not touch a file.
+
+    position  bytes  field        note
+    0         20     base offset  decimal, zeros in front: 00000000000000001113.log
+    20        4-10   suffix       .log .index .timeindex .txnindex .snapshot
+    ...       0-8    left over    .deleted .cleaned .swap: a file on its way out or in
+
+A partition folder is `topic-partition`, split at the LAST `-`, since topics may hold `-`. Folders
+that the broker has renamed (`topic-0.<id>-delete`, `-future`, `-stray`) are no partitions. From
+Kafka's LogFileUtils, UnifiedLog and Topic.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from storage.errors import InvalidArgument, InvalidTopic
+from storage.model import TopicPartition
+
+LOG: Final = ".log"
+INDEX: Final = ".index"
+TIME_INDEX: Final = ".timeindex"
+TXN_INDEX: Final = ".txnindex"
+SNAPSHOT: Final = ".snapshot"
+SEGMENT_SUFFIXES: Final = (LOG, INDEX, TIME_INDEX, TXN_INDEX, SNAPSHOT)
+
+DELETED: Final = ".deleted"
+CLEANED: Final = ".cleaned"
+SWAP: Final = ".swap"
+LEFTOVER_SUFFIXES: Final = (DELETED, CLEANED, SWAP)
+TEMPORARY: Final = ".tmp"
+
+LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
+PARTITION_METADATA: Final = "partition.metadata"
+
+CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
+HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
+LOG_STARTS: Final = "log-start-offset-checkpoint"
+CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
+META_PROPERTIES: Final = "meta.properties"
+BOOTSTRAP: Final = "bootstrap.checkpoint"
+LOCK: Final = ".lock"
+ROOT_FILES: Final = (
+    CLEAN_SHUTDOWN,
+    RECOVERY_POINTS,
+    HIGH_WATERMARKS,
+    LOG_STARTS,
+    CLEANER_OFFSETS,
+    META_PROPERTIES,
+    BOOTSTRAP,
+    LOCK,
+)
+
+CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
+CONSUMER_OFFSETS_TOPIC: Final = "__consumer_offsets"
+TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
+
+MAX_TOPIC_LENGTH: Final = 249
+"""With `-`, and five digits of partition, just 255: what file systems allow a name."""
+
+_MAX_OFFSET = (1 << 63) - 1
+_MAX_PARTITION = (1 << 31) - 1
+_SEGMENT_NAME = re.compile(
+    r"([0-9]{20})"  # base offset
+    r"((?:\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(?:\.deleted|\.cleaned|\.swap)?)"
+)
+_PARTITION_DIR = re.compile(r"([a-zA-Z0-9._-]+)-(0|[1-9][0-9]{0,9})")
+_TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
+
+
+def segment_name(base_offset: int, suffix: str = LOG) -> str:
+    """`segment_name(1113, ".index")` is `00000000000000001113.index`. Raises InvalidArgument
+    outside [0, 2^63).
+    """
+    if not 0 <= base_offset <= _MAX_OFFSET:
+        raise InvalidArgument(
+            f"base offset {base_offset} is outside [0, 2^63)", field="base_offset"
+        )
+    return f"{base_offset:020d}{suffix}"
+
+
+def parse_segment_name(name: str) -> tuple[int, str] | None:
+    """(base offset, suffix) of a segment's file, left-over ones with both parts (`.log.deleted`);
+    else None.
+    """
+    match = _SEGMENT_NAME.fullmatch(name)
+    if match is None or int(match[1]) > _MAX_OFFSET:
+        return None
+    return int(match[1]), match[2]
+
+
+def partition_dir_name(topic: str, partition: int) -> str:
+    """The folder of a partition: `topic-partition`."""
+    return f"{topic}-{partition}"
+
+
+def parse_partition_dir(name: str) -> TopicPartition | None:
+    """The partition that a folder holds; None for every other name, also for folders renamed for
+    deletion.
+    """
+    match = _PARTITION_DIR.fullmatch(name)
+    if match is None or int(match[2]) > _MAX_PARTITION:
+        return None
+    return TopicPartition(match[1], int(match[2]))
+
+
+def validate_new_topic(name: str) -> None:
+    """Raise InvalidTopic unless Kafka would let a topic be created under this name.
+
+    Binds creation only: whatever topic is on disk can be addressed. The metadata log's name is
+    refused too.
+    """
+    problem = _topic_problem(name)
+    if problem is not None:
+        raise InvalidTopic(f"topic name {_shortened(name)} {problem}", topic=name)
+
+
+def collision_key(topic: str) -> str:
+    """Two topics with the same key may not both be created: metrics write `.` as `_`."""
+    return topic.replace(".", "_")
+
+
+def _topic_problem(name: str) -> str | None:
+    if not name:
+        return "is empty"
+    if name in {".", ".."}:
+        return "is a name of the file system"
+    if len(name) > MAX_TOPIC_LENGTH:
+        return f"has {len(name)} characters, the limit is {MAX_TOPIC_LENGTH}"
+    if _TOPIC_NAME.fullmatch(name) is None:
+        return "holds a character other than a-z, A-Z, 0-9, '.', '_' and '-'"
+    if name == CLUSTER_METADATA_TOPIC:
+        return "is the metadata log's own"
+    return None
+
+
+def _shortened(name: str) -> str:
+    return repr(name if len(name) <= 80 else name[:80] + "...")
