@@ -1,0 +1,1 @@
+"""The HTTP front end: parses requests, calls the service, renders answers; must hold no rule of the log itself."""

@@ -1,0 +1,96 @@
+# Sourced by the scripts beside it: finds Python, keeps .venv as the lock files say, builds from the sources.
+# Needs nothing but bash and Python 3.11 or newer with its venv module.
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+venv=$root/.venv
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
+unset PYTHONHOME PYTHONPATH PYTHONSAFEPATH
+
+fail() {
+  printf '%s: %s\n' "${0##*/}" "$*" >&2
+  exit 3
+}
+
+# Prints the first Python that is new enough and can make environments. PYTHON=... decides which to try.
+find_python() {
+  local candidate bare=
+  for candidate in ${PYTHON:-python3 python3.14 python3.13 python3.12 python3.11 python}; do
+    "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null || continue
+    if "$candidate" -c 'import ensurepip, venv' 2> /dev/null; then
+      command -v "$candidate"
+      return
+    fi
+    bare=${bare:-$candidate}
+  done
+  [ -z "$bare" ] || fail "$bare cannot make environments: its venv module is missing. On Debian or Ubuntu:
+    apt-get install $("$bare" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')"
+  fail "Python 3.11 or newer is needed${PYTHON:+, and PYTHON=$PYTHON is not}. On Debian 12, Ubuntu 24.04 or newer:
+    apt-get install python3 python3-venv"
+}
+
+# digest TEXT: a digest of TEXT and of the files named on standard input, names and bytes.
+digest() {
+  "$venv/bin/python" -I -c '
+import hashlib, pathlib, sys
+known = hashlib.sha256(sys.argv[1].encode())
+for name in sorted(sys.stdin.read().splitlines()):
+    known.update(name.encode() + b"\0" + hashlib.sha256(pathlib.Path(name).read_bytes()).digest())
+print(known.hexdigest())' "$1"
+}
+
+# Stamps in .venv tell what it was made from.
+stamped() { [ "$(cat "$venv/.stamp-$1" 2> /dev/null)" = "$2" ]; }
+stamp() { printf '%s\n' "$2" > "$venv/.stamp-$1"; }
+
+# Only one script at a time changes .venv, where flock is there. `unlock_venv` before anything that stays running.
+lock_venv() {
+  exec 9< "$root"
+  if command -v flock > /dev/null; then flock 9; fi
+}
+unlock_venv() { exec 9<&-; }
+
+# need_venv LOCKFILE...: .venv works and holds what the lock files name. A moved or copied one is made anew.
+need_venv() {
+  local lock wanted python
+  if ! stamped home "$root" || ! "$venv/bin/python" -I -c 'import pip' 2> /dev/null; then
+    python=$(find_python) || exit
+    echo "making .venv with $("$python" --version)" >&2
+    "$python" -m venv --clear "$venv" || fail "could not make $venv"
+    stamp home "$root"
+  fi
+  for lock in "$@"; do
+    wanted=$(digest "" <<< "$root/$lock")
+    if stamped "$lock" "$wanted"; then continue; fi
+    echo "installing what $lock names" >&2
+    "$venv/bin/python" -m pip install --quiet --require-hashes -r "$root/$lock" ||
+      fail "pip could not install what $lock names"
+    stamp "$lock" "$wanted"
+  done
+}
+
+# What a build reads, one file a line.
+source_files() {
+  find "$root/logserver" "$root/storage" "$root/api" -name __pycache__ -prune -o -type f ! -name '*.so' -print
+  printf '%s\n' "$root/pyproject.toml" "$root/setup.py" "$root/README.md" "$root/LICENSE"
+}
+
+# copy_sources DIR: builds run on a copy, so that no build directory or module of an earlier build gets in.
+copy_sources() {
+  source_files | sed "s|^$root/||" | tar -C "$root" -cf - -T - | tar -C "$1" -xf -
+}
+
+# The package installed in .venv is the sources as they are now.
+need_package() {
+  local wanted copy
+  wanted=$(source_files | digest "${LOGSERVER_PURE:-}")
+  if stamped package "$wanted"; then return; fi
+  echo "building logserver, compiled where a C compiler is found" >&2
+  copy=$(mktemp -d)
+  copy_sources "$copy"
+  if ! "$venv/bin/python" -m pip install --quiet --no-deps --no-build-isolation --force-reinstall "$copy"; then
+    rm -rf "$copy"
+    fail "the package could not be built"
+  fi
+  rm -rf "$copy"
+  stamp package "$wanted"
+}

@@ -1,0 +1,123 @@
+"""The real Kafka as the judge: runs the scripts of tests/interop/peers/kafka and gives their answers as values.
+
+Owns the calls and their errors; knows no byte of ours. Every call works on a copy of what it is given, so the directory
+stays as it is. The first call of a machine fetches and compiles the peer, which takes a minute.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+KAFKA = Path(__file__).resolve().parent / "peers" / "kafka"
+TIMEOUT_S = 300.0
+"""Fetching the jars included; a broker takes 5 to 10 s."""
+
+
+class PeerError(AssertionError):
+    """The real Kafka refused, or could not be run. The message holds the command, its status and its last words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KafkaAnswer:
+    """What the real Kafka read. Records and times by (topic, partition), in the peer's order."""
+
+    records: dict[tuple[str, int], list[dict[str, Any]]] = field(default_factory=dict)
+    times: dict[tuple[str, int], list[tuple[int, dict[str, Any] | None]]] = field(
+        default_factory=dict
+    )
+    summaries: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
+    groups: list[dict[str, Any]] = field(default_factory=list)
+    lines: list[dict[str, Any]] = field(default_factory=list)
+    warnings: str = ""
+
+
+def run_kafka_opens(
+    directory: Path, *options: str, environment: dict[str, str] | None = None, check: bool = True
+) -> KafkaAnswer:
+    """Let the real Kafka open a copy of a log directory and read all of it; `options` are those of kafka-opens.
+
+    Raises PeerError unless everything could be read; with `check` False only when the broker did not start.
+    """
+    done = _run("kafka-opens", directory, *options, environment=environment)
+    if done.returncode not in ({0} if check else {0, 1}):
+        raise _failure(done)
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    answer = KafkaAnswer(lines=lines, warnings=done.stderr)
+    for line in lines:
+        _sort_in(answer, line)
+    return answer
+
+
+def _sort_in(answer: KafkaAnswer, line: dict[str, Any]) -> None:
+    if "group" in line:
+        answer.groups.append(line)
+        return
+    partition = (line["topic"], line["partition"])
+    if "earliest" in line:
+        answer.summaries[partition] = line
+        answer.records.setdefault(partition, [])
+    elif "time" in line:
+        answer.times.setdefault(partition, []).append((line["time"], line["found"]))
+    elif "offset" in line:
+        answer.records.setdefault(partition, []).append(line)
+
+
+def index_check(directories: Iterable[Path]) -> None:
+    """Let the real Kafka check every index of these partition directories; PeerError tells what is wrong."""
+    done = _run("index-check", *directories)
+    if done.returncode != 0 or done.stdout.strip() != "ok":
+        raise _failure(done)
+
+
+def dump_log(files: Iterable[Path]) -> str:
+    """What Kafka's own dump tool prints for these files (.log, .index, .timeindex, .snapshot, .txnindex)."""
+    done = _run("dump-log", *files)
+    if done.returncode != 0:
+        raise _failure(done)
+    return done.stdout
+
+
+def start_broker(work: Path, *, port: int, log_dir: Path, properties: Sequence[str] = ()) -> None:
+    """Start a real broker on `log_dir` itself, no copy; it takes `port` and `port` + 1. End it by stop_broker."""
+    environment = {"BROKER_PROPS": "\n".join(properties)}
+    done = _run("broker", "start", work, str(port), log_dir, environment=environment)
+    if done.returncode != 0:
+        raise _failure(done)
+
+
+def stop_broker(work: Path, *, kill: bool = False) -> None:
+    """End the broker that was started in `work`, cleanly or (`kill`) at once; no error when it has ended before."""
+    done = _run("broker", "kill" if kill else "stop", work)
+    if done.returncode != 0:
+        raise _failure(done)
+
+
+def _run(
+    script: str, *arguments: str | Path, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    command = [str(KAFKA / script), *map(str, arguments)]
+    with subprocess.Popen(
+        command,
+        env={**os.environ, **(environment or {})},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            out, err = process.communicate(timeout=TIMEOUT_S)
+        except subprocess.TimeoutExpired as error:
+            process.terminate()  # the script ends its broker then
+            raise PeerError(f"{' '.join(command)}: no end after {TIMEOUT_S:.0f} s") from error
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def _failure(done: subprocess.CompletedProcess[str]) -> PeerError:
+    said = (done.stdout[-4000:] + "\n" + done.stderr[-4000:]).strip()
+    return PeerError(f"{' '.join(done.args)}: exit status {done.returncode}\n{said}")
