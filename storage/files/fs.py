@@ -1,8 +1,12 @@
-"""The one file layer: every open, read, write, sync, rename, unlink, truncate and directory sync goes through here.
+"""The one file layer: every open, read, write, sync, rename, removal and truncation goes through here.
 
-Owns the FileSystem protocol and its real implementation; must not know any format. Tests replace it by an overlay
-(writes kept in memory), by one that forgets what was not synced, or by one that fails the n-th call. Writes are pwrite,
-never through a map (a mapped write is invisible to the crash simulator and hides a full disk); short writes are looped.
+Owns the protocols; must not know any format. `RealFileSystem` (real.py) is the disk. Tests replace it by an overlay
+(writes kept in memory), by one that forgets what was not synced, or by one that fails the n-th call. Writes are
+pwrite, never through a map (a mapped write is invisible to the crash simulator and hides a full disk).
+
+Every method raises IoFailure (DiskFull when there is no space) and never OSError; its `errno` fact tells the cause
+(`is_missing` asks for ENOENT). Names are taken as they are: no symbolic link is followed as the last part of the path
+of a file (ELOOP); links to directories are, since people move data directories that way.
 """
 
 from __future__ import annotations
@@ -13,7 +17,10 @@ from typing import Protocol
 
 
 class File(Protocol):
-    """One open file. Reads and writes at positions may run at the same time from several threads."""
+    """One open regular file. Every method but `close` may run at the same time in several threads.
+
+    It keeps meaning the same file when that is renamed or removed. After `close` every call raises IoFailure (EBADF).
+    """
 
     path: Path
 
@@ -21,52 +28,71 @@ class File(Protocol):
         """Length in bytes now."""
 
     def pread(self, size_bytes: int, position: int) -> bytes:
-        """Up to `size_bytes` from `position`; fewer only at the end of the file."""
+        """Up to `size_bytes` from `position`; fewer only at the end of the file, none behind it.
+
+        `size_bytes` is allocated as asked: check lengths that were read from a disk against `size()` first.
+        """
 
     def pwrite(self, data: bytes, position: int) -> None:
-        """All of `data` at `position`, or DiskFull / IoFailure (then any part of it may be there)."""
+        """All of `data` at `position`, or DiskFull / IoFailure (then any part of it may be there).
+
+        On return it is with the operating system, not on disk. Behind the end: the gap reads as zeros.
+        """
 
     def truncate(self, size_bytes: int) -> None:
         """Cut, or extend sparsely with zeros."""
 
     def datasync(self) -> None:
-        """On return what was written (and the length) is on disk. Raises IoFailure; must not be tried again."""
+        """On return what was written (and the length) is on disk.
+
+        Raises IoFailure, never DiskFull: a failed sync fences the store whatever its cause, and is not tried again.
+        """
 
     def close(self) -> None:
-        """Let go of the descriptor. Does not sync."""
+        """Let go of the descriptor; a second call does nothing. Does not sync. No other call may be running."""
 
 
 class FileSystem(Protocol):
-    """Files by path. Names in a directory come sorted. Errors are IoFailure (DiskFull), never OSError."""
+    """Files by path; safe from several threads. Changes of names are on disk after `sync_dir` of their directory."""
 
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
-        """Open for reading, or for both; `create` makes a missing file (an existing one stays as it is)."""
+        """Open for reading, or for both; `create` (which means `write`) makes a missing file, mode 0644.
 
-    def exists(self, path: Path) -> bool: ...
+        An existing file stays as it is. Raises IoFailure: ENOENT, EISDIR, ELOOP, EINVAL for what is no regular file.
+        """
 
-    def is_dir(self, path: Path) -> bool: ...
+    def exists(self, path: Path) -> bool:
+        """Whether anything has this name, a dangling link also."""
 
-    def list_dir(self, path: Path) -> Sequence[str]: ...
+    def is_dir(self, path: Path) -> bool:
+        """Whether this is a directory, or a link to one."""
 
-    def size(self, path: Path) -> int: ...
+    def list_dir(self, path: Path) -> Sequence[str]:
+        """The names in a directory, sorted."""
 
-    def mtime_ms(self, path: Path) -> int: ...
+    def size(self, path: Path) -> int:
+        """Length in bytes of a regular file."""
 
-    def read_bytes(self, path: Path) -> bytes: ...
+    def mtime_ms(self, path: Path) -> int:
+        """When the bytes of a file, or the names in a directory, last changed: milliseconds since the epoch."""
+
+    def read_bytes(self, path: Path) -> bytes:
+        """All of a file, as long as it was when it was opened."""
 
     def make_dir(self, path: Path) -> None:
         """Make the directory and missing parents with mode 0700; no error when it is there."""
 
-    def rename(self, source: Path, target: Path) -> None: ...
+    def rename(self, source: Path, target: Path) -> None:
+        """Give a file or directory another name, in one step; a file (or an empty directory) there is replaced."""
 
     def remove(self, path: Path) -> None:
         """Remove one file."""
 
     def remove_tree(self, path: Path) -> None:
-        """Remove a directory and all in it."""
+        """Remove a directory and all in it, links themselves and not what they point to. May fail half done."""
 
     def sync_dir(self, path: Path) -> None:
-        """On return creations, renames and removals in this directory are on disk."""
+        """On return creations, renames and removals in this directory are on disk. Raises as `File.datasync`."""
 
     def lock(self, path: Path) -> FileLock:
         """Take the exclusive lock on this file (made if missing) or raise StoreLocked with the holder's pid."""
@@ -75,4 +101,5 @@ class FileSystem(Protocol):
 class FileLock(Protocol):
     """A held lock; released by `release` or the end of the process."""
 
-    def release(self) -> None: ...
+    def release(self) -> None:
+        """Let go of it; a second call does nothing. The file stays."""

@@ -1,0 +1,50 @@
+"""From an errno to the storage error tree: the one place where OSError becomes IoFailure or DiskFull.
+
+Owns the mapping and its messages; does no IO.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+from storage.errors import DiskFull, IoFailure
+
+SYSTEM_ERRORS = (OSError, ValueError, OverflowError)
+"""What a system call raises in Python: ValueError for a NUL in a path, OverflowError for a position over 63 bits."""
+
+_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_SYNCS = frozenset({"datasync", "sync_dir"})
+_REASONS = {
+    errno.EMFILE: (
+        "this process has too many open files (raise `ulimit -n`, or keep fewer open at a time)"
+    ),
+    errno.ENFILE: "the machine has too many open files (fs.file-max)",
+    errno.EFBIG: "the file would be larger than allowed (`ulimit -f`, or the file system's limit)",
+    errno.ELOOP: "it is a symbolic link, which is not followed",
+    errno.EBADF: "it is closed, or not open for this",
+}
+
+
+def io_failure(number: int, path: Path, operation: str) -> IoFailure:
+    """The error for this errno: DiskFull for ENOSPC, EDQUOT and EFBIG, except at a sync.
+
+    A sync that finds no space has lost what was acknowledged to the caller before: IoFailure, which fences.
+    """
+    no_space = number in _NO_SPACE and operation not in _SYNCS
+    reason = _REASONS.get(number) or os.strerror(number)
+    return (DiskFull if no_space else IoFailure)(
+        f"{operation} {path}: {reason}", path=str(path), operation=operation, errno=number
+    )
+
+
+def from_system(error: Exception, path: Path, operation: str) -> IoFailure:
+    """The error for one of SYSTEM_ERRORS; without an errno it counts as EINVAL."""
+    number = error.errno if isinstance(error, OSError) else None
+    return io_failure(number or errno.EINVAL, path, operation)
+
+
+def is_missing(error: IoFailure) -> bool:
+    """Whether the failure says that there is no such file or directory."""
+    return error.facts().get("errno") == errno.ENOENT

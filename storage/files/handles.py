@@ -1,0 +1,274 @@
+"""A bounded set of open files, so that a store of any size works with a fixed number of descriptors.
+
+Owns when files are opened, synced and closed; must not know what is in them. The least recently borrowed file that
+nobody has in hands goes first.
+
+Who may write, and why the dirty mark is safe. Bytes are written only through a file borrowed with `write=True`, while
+it is borrowed; the caller keeps two writers of the same bytes apart. An entry counts as dirty while such a borrower has
+it (`writers` > 0: it may be about to write) and after he gave it back (`dirty`), until a sync that STARTED later has
+ended. The mark is taken off before fdatasync begins, so a write that comes while it runs sets it again, and under the
+entry's `gate`, so a second caller of `datasync` waits for the sync that took the mark instead of finding nothing to do.
+A dirty file is synced before it is closed and stays findable meanwhile. If that sync fails, nobody who could act on it
+is listening: the failure is kept for good and raised by every later `datasync` or writing borrow of that path.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from pathlib import Path
+
+from storage.errors import IoFailure, StoreClosed
+from storage.files.fs import File, FileSystem
+
+
+class Lease:
+    """What `borrow` gives: enter it once to get the file, leave it to give the file back."""
+
+    __slots__ = ("_entry", "_lock", "_write")
+
+    def __init__(self, entry: _Entry, lock: threading.Lock, *, write: bool) -> None:
+        self._entry = entry
+        self._lock = lock
+        self._write = write
+
+    def __enter__(self) -> File:
+        return self._entry.file
+
+    def __exit__(self, *exc_info: object) -> None:
+        entry = self._entry
+        with self._lock:
+            if self._write:
+                entry.writers -= 1
+                entry.dirty = True
+            entry.pins -= 1
+            last = entry.detached and not entry.pins
+        if last:
+            entry.cache._close_detached(entry)
+
+
+class _Entry:
+    """One open file. All fields but `file` are read and written under the cache's lock.
+
+    A detached entry is no longer found by its path and closes when the last borrower gives it back.
+    """
+
+    __slots__ = (
+        "cache",
+        "detached",
+        "dirty",
+        "file",
+        "gate",
+        "path",
+        "pins",
+        "reading",
+        "writers",
+        "writing",
+    )
+
+    def __init__(self, cache: HandleCache, path: Path, file: File, *, write: bool) -> None:
+        self.cache = cache
+        self.path = path
+        self.file = file
+        self.pins = 0
+        self.writers = 0
+        self.dirty = False
+        self.detached = False
+        # Held while the file is synced; never waited for under the cache's lock.
+        self.gate = threading.Lock()
+        # Leases hold nothing of one borrow, so an entry has one of each kind for all borrowers.
+        self.reading = Lease(self, cache._lock, write=False)
+        self.writing = Lease(self, cache._lock, write=True) if write else None
+
+
+class HandleCache:
+    """Open files of `fs` by path, at most `limit` of them but for those borrowed at this moment.
+
+    Safe from several threads; system calls run outside the lock.
+    """
+
+    def __init__(self, fs: FileSystem, limit: int = 512) -> None:
+        self._fs = fs
+        self._limit = limit
+        self._lock = threading.Lock()  # over all fields below and those of the entries
+        self._entries: OrderedDict[Path, _Entry] = OrderedDict()  # least recently borrowed first
+        self._failed: dict[Path, IoFailure] = {}
+        # How often paths were forgotten: a file opened before that may no longer be the one at its path.
+        self._forgotten = 0
+        self._closed = False
+
+    def __len__(self) -> int:
+        """How many files are open and can be borrowed."""
+        return len(self._entries)
+
+    def borrow(self, path: Path, write: bool = False, *, create: bool = False) -> Lease:
+        """`with cache.borrow(path) as file:` keeps the file open inside the block; it must be entered, once.
+
+        `write`: it may be written to; `create`: also made when missing. Raises what `FileSystem.open` raises, a kept
+        sync failure of this path when `write`, StoreClosed after `close`.
+        """
+        with self._lock:
+            entry = self._entries.get(path)
+            if entry is not None:
+                if not write and not create:
+                    entry.pins += 1
+                    self._entries.move_to_end(path)
+                    return entry.reading
+                if entry.writing is not None and not self._failed:
+                    entry.pins += 1
+                    entry.writers += 1
+                    self._entries.move_to_end(path)
+                    return entry.writing
+        return self._borrow_opening(path, write=write or create, create=create)
+
+    def datasync(self, path: Path) -> None:
+        """On return all that was written to `path` through borrowed files before this call is on disk.
+
+        Raises IoFailure: the file may have lost writes; it is raised for this path ever after.
+        """
+        with self._lock:
+            self._raise_failed(path)
+            entry = self._entries.get(path)
+            if entry is None:
+                return
+            entry.pins += 1
+        try:
+            self._sync(entry)
+        finally:
+            self._unpin(entry)
+        with self._lock:
+            self._raise_failed(path)
+
+    def forget(self, path: Path, *, sync: bool = True) -> None:
+        """Close the file (when its borrowers give it back), so that the next borrow opens what is there then.
+
+        For a file that is renamed or removed: call it AFTER that, since a borrower in another thread may open the old
+        file until then; `datasync` it before where its bytes must be on disk first. `sync` False: what is not on disk
+        yet need not get there (the file is gone). Raises IoFailure like `datasync`.
+        """
+        self._forget([path], sync=sync)
+
+    def forget_tree(self, directory: Path, *, sync: bool = True) -> None:
+        """`forget` for every file below a directory."""
+        with self._lock:
+            paths = [path for path in self._entries if path.is_relative_to(directory)]
+        self._forget(paths, sync=sync)
+
+    def close(self, *, sync: bool = True) -> None:
+        """Close all files; dirty ones are synced first unless the store is given up (`sync` False).
+
+        Every file is closed even if a sync fails; the first failure is raised. A second call does nothing.
+        """
+        with self._lock:
+            self._closed = True
+            paths = list(self._entries)
+        self._forget(paths, sync=sync)
+
+    def _borrow_opening(self, path: Path, *, write: bool, create: bool) -> Lease:
+        """Open the file, or open it again for writing, and make room for it."""
+        lease: Lease | None = None
+        while lease is None:
+            with self._lock:
+                if self._closed:
+                    raise StoreClosed("the open files of the store have been closed")
+                if write:
+                    self._raise_failed(path)
+                forgotten = self._forgotten
+            file = self._fs.open(path, write=write, create=create)
+            lease = self._insert(_Entry(self, path, file, write=write), forgotten)
+        self._shrink()
+        return lease
+
+    def _insert(self, entry: _Entry, forgotten: int) -> Lease | None:
+        """Pin the entry under its path, or the one that another thread was faster with.
+
+        None when a path was forgotten or the cache closed meanwhile: the file must be opened anew.
+        """
+        write = entry.writing is not None
+        unused: _Entry | None = entry
+        lease = None
+        with self._lock:
+            if forgotten == self._forgotten and not self._closed:
+                there = self._entries.get(entry.path)
+                if there is None or (write and there.writing is None):
+                    unused = self._detach(there)
+                    self._entries[entry.path] = there = entry
+                there.pins += 1
+                self._entries.move_to_end(entry.path)
+                if write:
+                    there.writers += 1
+                lease = there.writing if write else there.reading
+        if unused is not None:
+            unused.file.close()
+        return lease
+
+    def _detach(self, entry: _Entry | None) -> _Entry | None:
+        """Take an entry out, under the lock; returns it when the caller must close it."""
+        if entry is None:
+            return None
+        del self._entries[entry.path]
+        entry.detached = True
+        return None if entry.pins else entry
+
+    def _shrink(self) -> None:
+        """Close the least recently borrowed files until the limit is kept or the rest is in use."""
+        while True:
+            with self._lock:
+                if len(self._entries) <= self._limit:
+                    return
+                victim = next((e for e in self._entries.values() if not e.pins), None)
+                if victim is None:
+                    return
+                if victim.dirty:
+                    victim.pins += 1
+                else:
+                    self._detach(victim)
+            if victim.detached:
+                victim.file.close()
+            else:
+                self._sync(victim)
+                self._unpin(victim)
+
+    def _sync(self, entry: _Entry) -> None:
+        """Sync a pinned entry if it is dirty; a failure is kept in `_failed`."""
+        with entry.gate:
+            with self._lock:
+                if not entry.dirty and not entry.writers:
+                    return
+                entry.dirty = False
+            try:
+                entry.file.datasync()
+            except IoFailure as error:
+                with self._lock:
+                    self._failed.setdefault(entry.path, error)
+
+    def _unpin(self, entry: _Entry) -> None:
+        with self._lock:
+            entry.pins -= 1
+            last = entry.detached and not entry.pins
+        if last:
+            self._close_detached(entry)
+
+    def _close_detached(self, entry: _Entry) -> None:
+        self._sync(entry)
+        entry.file.close()
+
+    def _forget(self, paths: list[Path], *, sync: bool) -> None:
+        with self._lock:
+            self._forgotten += 1
+            entries = [self._entries[path] for path in paths if path in self._entries]
+            for entry in entries:
+                entry.pins += 1
+                self._detach(entry)
+                entry.dirty = entry.dirty and sync
+        for entry in entries:
+            self._unpin(entry)
+        with self._lock:
+            for entry in entries if sync else ():
+                self._raise_failed(entry.path)
+
+    def _raise_failed(self, path: Path) -> None:
+        """Raise the kept failure of a path, as a new exception: one object must not be raised by two threads."""
+        failure = self._failed.get(path)
+        if failure is not None:
+            raise type(failure)(failure.message, **failure.facts()) from failure

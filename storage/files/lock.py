@@ -1,0 +1,113 @@
+"""The exclusive lock on a store's own lock file: a POSIX record lock, which Java's FileChannel takes as well.
+
+Owns the locked descriptors of this process; must not write to, rename or remove a lock file. flock(2) would not do:
+Java does not see it. A POSIX lock belongs to the process and is dropped when ANY descriptor of that file is closed, so
+a lock file is opened once and looked up by device and inode, without opening it, before it is opened again.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import struct
+import threading
+from pathlib import Path
+
+from storage.errors import StoreLocked
+from storage.files.failures import SYSTEM_ERRORS, from_system
+
+# struct flock of Linux, 64 bit: l_type, l_whence, l_start, l_len, l_pid. Length 0 from 0 is the whole file and all that
+# it may grow to, which is what FileChannel.tryLock() takes (Kafka) and covers its byte 0 (RocketMQ).
+_FLOCK = struct.Struct("@hhqqi0q")
+_WHOLE_FILE = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+_LOCK_ATTEMPTS = 3  # the holder may let go between the refusal and the question who it is
+
+_FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
+# Locks held by this process by (device, inode). Read and changed under `_guard` only, which is also held while a lock
+# file is opened or closed: no thread can close a descriptor of a file that another has just locked.
+_held: dict[tuple[int, int], PosixLock] = {}
+_guard = threading.Lock()
+
+
+class PosixLock:
+    """A held lock. Made by `acquire` only."""
+
+    __slots__ = ("_descriptor", "_key", "path", "pid")
+
+    def __init__(self, path: Path, descriptor: int, key: tuple[int, int]) -> None:
+        self.path = path
+        self.pid = os.getpid()
+        self._descriptor = descriptor
+        self._key = key
+
+    def release(self) -> None:
+        """Let go of the lock and close the file, which stays. A second call does nothing."""
+        with _guard:
+            if self._descriptor < 0:
+                return
+            descriptor, self._descriptor = self._descriptor, -1
+            _held.pop(self._key, None)
+            os.close(descriptor)
+
+
+def acquire(path: Path) -> PosixLock:
+    """Lock `path`, made if missing (an existing file keeps its bytes and mtime), without waiting.
+
+    Raises StoreLocked with the holder's pid (this process included; None when the kernel does not tell, as across
+    containers), IoFailure when it cannot be opened.
+    """
+    with _guard:
+        try:
+            _refuse_own(path)
+            descriptor = os.open(path, _FLAGS, 0o644)
+        except SYSTEM_ERRORS as error:
+            raise from_system(error, path, "lock") from error
+        try:
+            _lock(descriptor, path)
+        except StoreLocked:
+            os.close(descriptor)
+            raise
+        except OSError as error:
+            os.close(descriptor)
+            raise from_system(error, path, "lock") from error
+        status = os.fstat(descriptor)
+        lock = PosixLock(path, descriptor, (status.st_dev, status.st_ino))
+        _held[lock._key] = lock
+        return lock
+
+
+def _refuse_own(path: Path) -> None:
+    """Raise StoreLocked when this process holds the file, told without opening it."""
+    try:
+        status = path.stat(follow_symlinks=False)
+    except FileNotFoundError:
+        return
+    held = _held.get((status.st_dev, status.st_ino))
+    if held is not None:
+        raise _locked(path, held.pid)
+
+
+def _lock(descriptor: int, path: Path) -> None:
+    pid = 0
+    for _ in range(_LOCK_ATTEMPTS):
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise
+        else:
+            return
+        kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, _WHOLE_FILE))
+        if kind != fcntl.F_UNLCK:
+            break
+    raise _locked(path, pid if pid > 0 else None)
+
+
+def _locked(path: Path, pid: int | None) -> StoreLocked:
+    if pid == os.getpid():
+        holder = f"this process ({pid})"
+    else:
+        holder = "another process" if pid is None else f"process {pid}"
+    return StoreLocked(f"{path} is locked by {holder}", path=str(path), pid=pid)

@@ -1,0 +1,134 @@
+"""The bytes of one file of the overlay: pages written in memory over a read-only base file.
+
+Owns what a byte of such a file is; must not know names or directories, and never writes to the base. A byte below the
+end is, in this order:
+
+    in a page that was written          the page's
+    below `visible_bytes` of the base   the base's, read when asked for
+    else                                zero: extending costs no memory
+
+`visible_bytes` starts as the length the base had when it was first seen, so what a live base grows by is not seen, and
+only goes down, at a truncation: what was cut never comes back when the file grows again.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from storage.files.fs import File
+
+PAGE_SIZE = 4096
+
+
+class Content:
+    """One file's bytes, whatever its name. Safe from several threads.
+
+    `base_path` is where the base file lies (None: made in memory); `mtime_ms` is None until the bytes change.
+    The handle of the base comes as an argument, since every open file has its own.
+    """
+
+    __slots__ = (
+        "_lock",
+        "_pages",
+        "_visible_bytes",
+        "base_path",
+        "base_size_bytes",
+        "mtime_ms",
+        "size_bytes",
+    )
+
+    def __init__(self, base_path: Path | None, base_size_bytes: int, mtime_ms: int | None) -> None:
+        self.base_path = base_path
+        self.base_size_bytes = base_size_bytes
+        self.mtime_ms = mtime_ms
+        # Written under `_lock`; `size_bytes` is read without it (one int, always a length the file has had).
+        self.size_bytes = base_size_bytes
+        self._visible_bytes = base_size_bytes
+        self._pages: dict[int, bytearray] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def touched(self) -> bool:
+        """Whether the bytes may differ from the base's."""
+        return bool(self._pages) or not (
+            self._visible_bytes == self.base_size_bytes == self.size_bytes
+        )
+
+    @property
+    def memory_bytes(self) -> int:
+        """What the pages take."""
+        return len(self._pages) * PAGE_SIZE
+
+    def read(self, base: File | None, size_bytes: int, position: int) -> bytes:
+        """As File.pread, as of one moment: a write or truncation is seen whole or not at all."""
+        with self._lock:
+            end = min(position + size_bytes, self.size_bytes)
+            if end <= position:
+                return b""
+            visible_end = min(end, self._visible_bytes)
+            pages = self._pages_between(position, end)
+        # The base's bytes below `visible_bytes` do not change: they are read without the lock.
+        data = _read_base(base, position, visible_end)
+        if not pages and len(data) == end - position:
+            return data
+        buffer = bytearray(end - position)
+        buffer[: len(data)] = data
+        for start, page in pages:
+            low, high = max(start, position), min(start + PAGE_SIZE, end)
+            buffer[low - position : high - position] = page[low - start : high - start]
+        return bytes(buffer)
+
+    def write(self, base: File | None, data: bytes, position: int) -> None:
+        """As File.pwrite."""
+        view = memoryview(data)
+        with self._lock:
+            done = 0
+            while done < len(view):
+                number, start = divmod(position + done, PAGE_SIZE)
+                count = min(PAGE_SIZE - start, len(view) - done)
+                page = self._page(base, number, whole=count == PAGE_SIZE)
+                page[start : start + count] = view[done : done + count]
+                done += count
+            if done:
+                self.size_bytes = max(self.size_bytes, position + done)
+
+    def truncate(self, size_bytes: int) -> None:
+        """As File.truncate."""
+        with self._lock:
+            if size_bytes < self.size_bytes:
+                last, start = divmod(size_bytes, PAGE_SIZE)
+                self._pages = {n: page for n, page in self._pages.items() if n <= last}
+                if last in self._pages:
+                    self._pages[last][start:] = bytes(PAGE_SIZE - start)
+                self._visible_bytes = min(self._visible_bytes, size_bytes)
+            self.size_bytes = size_bytes
+
+    def _pages_between(self, position: int, end: int) -> list[tuple[int, bytes]]:
+        """Copies of the written pages in a range, with the position where each starts."""
+        if not self._pages:
+            return []
+        first, last = position // PAGE_SIZE, (end - 1) // PAGE_SIZE
+        numbers = range(first, last + 1)
+        if len(self._pages) < len(numbers):
+            found = [n for n in self._pages if first <= n <= last]
+        else:
+            found = [n for n in numbers if n in self._pages]
+        return [(n * PAGE_SIZE, bytes(self._pages[n])) for n in found]
+
+    def _page(self, base: File | None, number: int, *, whole: bool) -> bytearray:
+        """The page to write in, brought in from the base unless it will be overwritten as a whole."""
+        page = self._pages.get(number)
+        if page is None:
+            page = bytearray(PAGE_SIZE)
+            if not whole:
+                start = number * PAGE_SIZE
+                data = _read_base(base, start, min(start + PAGE_SIZE, self._visible_bytes))
+                page[: len(data)] = data
+            self._pages[number] = page
+        return page
+
+
+def _read_base(base: File | None, position: int, end: int) -> bytes:
+    """The base's bytes in [position, end); a base that has shrunk since gives fewer, and zeros stand for them."""
+    return base.pread(end - position, position) if base is not None and end > position else b""

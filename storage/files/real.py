@@ -1,0 +1,226 @@
+"""The real disk: FileSystem and File over system calls.
+
+Owns descriptors and the loops over short reads and writes; must not know any format, cache anything or map anything.
+Descriptors are closed on exec. Nothing here syncs by itself: durability is asked for by `datasync` and `sync_dir`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+
+from storage.files.failures import SYSTEM_ERRORS, from_system, io_failure
+from storage.files.fs import FileLock
+from storage.files.lock import acquire
+
+# As Java makes them under the usual umask; the directory's mode is what keeps others out.
+FILE_MODE = 0o644
+DIRECTORY_MODE = 0o700
+
+# O_NONBLOCK: opening a FIFO must not wait for its other end; it means nothing for a regular file.
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_WRITE = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+_DIRECTORY = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
+
+
+class RealFile:
+    """An open descriptor. `_descriptor` is written by `close` only, to -1, so that a late call gets EBADF.
+
+    Without that a number that the kernel has given to another file would be read or written.
+    """
+
+    __slots__ = ("_descriptor", "path")
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self.path = path
+        self._descriptor = descriptor
+
+    def __repr__(self) -> str:
+        return f"RealFile({str(self.path)!r}, descriptor={self._descriptor})"
+
+    def size(self) -> int:
+        try:
+            return os.fstat(self._descriptor).st_size
+        except SYSTEM_ERRORS as error:
+            raise from_system(error, self.path, "stat") from error
+
+    def pread(self, size_bytes: int, position: int) -> bytes:
+        try:
+            data = os.pread(self._descriptor, size_bytes, position)
+            if len(data) == size_bytes or not data:
+                return data
+            return self._read_on(data, size_bytes, position)
+        except SYSTEM_ERRORS as error:
+            raise from_system(error, self.path, "read") from error
+
+    def _read_on(self, data: bytes, size_bytes: int, position: int) -> bytes:
+        """After a short read: at the end of the file, or at the 2 GiB that one call gives at most."""
+        parts = [data]
+        done = len(data)
+        while done < size_bytes:
+            data = os.pread(self._descriptor, size_bytes - done, position + done)
+            if not data:
+                break
+            parts.append(data)
+            done += len(data)
+        return b"".join(parts)
+
+    def pwrite(self, data: bytes, position: int) -> None:
+        try:
+            written = os.pwrite(self._descriptor, data, position)
+            if written != len(data):
+                self._write_on(data, position, written)
+        except SYSTEM_ERRORS as error:
+            raise from_system(error, self.path, "write") from error
+
+    def _write_on(self, data: bytes, position: int, written: int) -> None:
+        """After a short write: the next call goes on, or tells why the first stopped (a full disk)."""
+        view = memoryview(data)
+        while written < len(view):
+            count = os.pwrite(self._descriptor, view[written:], position + written)
+            if count <= 0:
+                raise io_failure(errno.EIO, self.path, "write")
+            written += count
+
+    def truncate(self, size_bytes: int) -> None:
+        try:
+            os.ftruncate(self._descriptor, size_bytes)
+        except SYSTEM_ERRORS as error:
+            raise from_system(error, self.path, "truncate") from error
+
+    def datasync(self) -> None:
+        try:
+            os.fdatasync(self._descriptor)
+        except SYSTEM_ERRORS as error:
+            raise from_system(error, self.path, "datasync") from error
+
+    def close(self) -> None:
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            _close(descriptor, self.path)
+
+
+class RealFileSystem:
+    """The disk. Has no state: any number of them are the same one."""
+
+    def open(self, path: Path, *, write: bool = False, create: bool = False) -> RealFile:
+        flags = _WRITE if write or create else _READ
+        try:
+            descriptor = os.open(path, flags | os.O_CREAT if create else flags, FILE_MODE)
+        except SYSTEM_ERRORS as error:
+            raise from_system(error, path, "open") from error
+        file = RealFile(path, descriptor)
+        mode = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(mode):
+            file.close()
+            raise io_failure(errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL, path, "open")
+        return file
+
+    def exists(self, path: Path) -> bool:
+        return _stat_or_none(path, follow=False) is not None
+
+    def is_dir(self, path: Path) -> bool:
+        status = _stat_or_none(path, follow=True)
+        return status is not None and stat.S_ISDIR(status.st_mode)
+
+    def list_dir(self, path: Path) -> Sequence[str]:
+        try:
+            with os.scandir(path) as entries:
+                return sorted(entry.name for entry in entries)
+        except SYSTEM_ERRORS as error:
+            raise from_system(error, path, "list") from error
+
+    def size(self, path: Path) -> int:
+        status = _stat(path)
+        if stat.S_ISDIR(status.st_mode):
+            raise io_failure(errno.EISDIR, path, "stat")
+        return status.st_size
+
+    def mtime_ms(self, path: Path) -> int:
+        return _stat(path).st_mtime_ns // 1_000_000
+
+    def read_bytes(self, path: Path) -> bytes:
+        file = self.open(path)
+        try:
+            return file.pread(file.size(), 0)
+        finally:
+            file.close()
+
+    def make_dir(self, path: Path) -> None:
+        try:
+            path.mkdir(DIRECTORY_MODE)
+        except FileExistsError as error:
+            if not self.is_dir(path):
+                raise from_system(error, path, "mkdir") from error
+        except FileNotFoundError as error:
+            if path.parent == path or self.exists(path.parent):
+                raise from_system(error, path, "mkdir") from error
+            self.make_dir(path.parent)
+            self.make_dir(path)
+        except SYSTEM_ERRORS as error:
+            raise from_system(error, path, "mkdir") from error
+
+    def rename(self, source: Path, target: Path) -> None:
+        try:
+            source.rename(target)
+        except SYSTEM_ERRORS as error:
+            raise from_system(error, source, f"rename to {target.name} of") from error
+
+    def remove(self, path: Path) -> None:
+        try:
+            path.unlink()
+        except SYSTEM_ERRORS as error:
+            raise from_system(error, path, "remove") from error
+
+    def remove_tree(self, path: Path) -> None:
+        try:
+            shutil.rmtree(path)
+        except SYSTEM_ERRORS as error:
+            raise from_system(error, path, "remove_tree") from error
+
+    def sync_dir(self, path: Path) -> None:
+        try:
+            descriptor = os.open(path, _DIRECTORY)
+        except SYSTEM_ERRORS as error:
+            raise from_system(error, path, "sync_dir") from error
+        try:
+            os.fsync(descriptor)
+        except OSError as error:
+            raise from_system(error, path, "sync_dir") from error
+        finally:
+            _close(descriptor, path)
+
+    def lock(self, path: Path) -> FileLock:
+        return acquire(path)
+
+
+def _close(descriptor: int, path: Path) -> None:
+    try:
+        os.close(descriptor)
+    except OSError as error:
+        raise from_system(error, path, "close") from error
+
+
+def _stat(path: Path) -> os.stat_result:
+    """The status of what has this name; ELOOP for a symbolic link."""
+    try:
+        status = path.stat(follow_symlinks=False)
+    except SYSTEM_ERRORS as error:
+        raise from_system(error, path, "stat") from error
+    if stat.S_ISLNK(status.st_mode):
+        raise io_failure(errno.ELOOP, path, "stat")
+    return status
+
+
+def _stat_or_none(path: Path, *, follow: bool) -> os.stat_result | None:
+    try:
+        return path.stat(follow_symlinks=follow)
+    except SYSTEM_ERRORS as error:
+        failure = from_system(error, path, "stat")
+        if failure.facts()["errno"] in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+            return None
+        raise failure from error
