@@ -106,8 +106,7 @@ def _lock(descriptor: int, path: Path) -> None:
 
 
 def _locked(path: Path, pid: int | None) -> StoreLocked:
+    holder = "another process" if pid is None else f"process {pid}"
     if pid == os.getpid():
         holder = f"this process ({pid})"
-    else:
-        holder = "another process" if pid is None else f"process {pid}"
     return StoreLocked(f"{path} is locked by {holder}", path=str(path), pid=pid)
