@@ -55,8 +55,8 @@ _CURSOR = re.compile(r"(\d{1,10}):(\d{1,19})")
 _CODECS = frozenset({"none", "gzip", "snappy", "lz4", "zstd"})
 _NUMBER = re.compile(r"-?\d{1,18}")
 _CONFIGS = {
-    "cleanup.policy": re.compile("delete|compact|compact,delete|delete,compact"),
-    "compression.type": re.compile("none|gzip|snappy|lz4|zstd|uncompressed|producer"),
+    "cleanup.policy": re.compile("delete"),
+    "compression.type": re.compile("producer|uncompressed|gzip|snappy|lz4|zstd"),
     "index.interval.bytes": _NUMBER,
     "max.message.bytes": _NUMBER,
     "message.timestamp.type": re.compile("CreateTime|LogAppendTime"),

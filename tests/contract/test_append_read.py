@@ -1,0 +1,335 @@
+"""Append and read: what comes back, in which order, in which portions, and what is refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from storage.errors import InvalidArgument, OffsetOutOfRange, RecordTooLarge, UnrepresentableRecord
+from storage.interface import LogStore
+from storage.model import (
+    Header,
+    Isolation,
+    OffsetBounds,
+    ProducerSequence,
+    Record,
+    StoredRecord,
+    TopicPartition,
+)
+from tests.contract.harness import (
+    START_MS,
+    StoreFactory,
+    append_each,
+    at_times,
+    read_all,
+    texts,
+    values,
+)
+
+BIG = bytes(range(256)) * 400  # 102,400 bytes of every value
+
+RECORDS = {
+    "plain": Record(b"key", b"value"),
+    "null key": Record(None, b"value"),
+    "empty key": Record(b"", b"value"),
+    "tombstone": Record(b"key", None),
+    "empty value": Record(b"key", b""),
+    "nothing at all": Record(None, None),
+    "binary": Record(b"\x00\xff\xfe", bytes(range(256))),
+    "large": Record(BIG[:40_000], BIG, [("h", BIG[:40_000])]),
+    "header": Record(b"k", b"v", [("name", b"value")]),
+    "header null value": Record(b"k", b"v", [("name", None)]),
+    "header empty value": Record(b"k", b"v", [("name", b"")]),
+    "header empty name": Record(b"k", b"v", [("", b"value")]),
+    "header names repeated": Record(
+        b"k", b"v", [("a", b"1"), ("b", b"2"), ("a", None), ("a", b"")]
+    ),
+    "header not ascii": Record(b"k", b"v", [("größe", b"\xff"), ("名", b"\x00")]),
+    "many headers": Record(b"k", b"v", [(f"h{i}", b"%d" % i) for i in range(300)]),
+    "time zero": Record(b"k", b"v", (), 0),
+    "time one": Record(b"k", b"v", (), 1),
+    "time before 1970": Record(b"k", b"v", (), -86_400_000),
+    "time minus one": Record(b"k", b"v", (), -1),
+    "time huge": Record(b"k", b"v", (), (1 << 63) - 1),
+    "time beyond 32 bits": Record(b"k", b"v", (), 1 << 40),
+}
+
+
+def content(
+    record: Record | StoredRecord,
+) -> tuple[bytes | None, bytes | None, list[Header], int | None]:
+    """What must come back: key, value, headers in order, time."""
+    return record.key, record.value, [(n, v) for n, v in record.headers], record.timestamp_ms
+
+
+def timed(record: Record) -> Record:
+    """The record, with a time if it has none."""
+    return record if record.timestamp_ms is not None else record._replace(timestamp_ms=START_MS)
+
+
+@pytest.mark.parametrize("record", RECORDS.values(), ids=RECORDS.keys())
+@pytest.mark.parametrize("compression", [None, "zstd"])
+def test_round_trip(
+    store: LogStore, partition: TopicPartition, record: Record, compression: str | None
+) -> None:
+    """A record comes back as it was given: null is not empty, headers keep order and repeats."""
+    record = timed(record)
+    store.append(partition, [record], compression=compression)
+    (stored,) = store.read(partition, 0).records
+    assert content(stored) == content(record)
+    assert (stored.offset, stored.timestamp_type) == (0, "CreateTime")
+
+
+@pytest.mark.parametrize("compression", [None, "none", "gzip", "snappy", "lz4", "zstd"])
+def test_round_trip_together(
+    store: LogStore, partition: TopicPartition, compression: str | None
+) -> None:
+    """The same in one append, under each codec."""
+    records = [timed(record) for record in RECORDS.values()]
+    store.append(partition, records, compression=compression)
+    assert [content(r) for r in read_all(store, partition)] == [content(r) for r in records]
+
+
+@pytest.mark.parametrize("codec", ["uncompressed", "producer", "gzip", "snappy", "lz4", "zstd"])
+def test_topic_codec(store: LogStore, codec: str) -> None:
+    """`compression.type` of the topic changes nothing of what is read."""
+    store.create_topic("packed", 1, {"compression.type": codec})
+    partition = TopicPartition("packed", 0)
+    store.append(partition, texts(*"abc"))
+    assert values(store.read(partition, 0)) == [b"a", b"b", b"c"]
+
+
+def test_tag_and_lookup_keys(store: LogStore, partition: TopicPartition) -> None:
+    """Tag and lookup keys come back in their own fields, the keys in order."""
+    store.append(partition, [Record(b"k", b"v", tag="red", lookup_keys=["k1", "k2"])])
+    store.append(partition, [Record(b"k", b"v")])
+    marked, plain = store.read(partition, 0).records
+    assert (marked.tag, list(marked.lookup_keys)) == ("red", ["k1", "k2"])
+    assert (plain.tag, list(plain.lookup_keys)) == (None, [])
+
+
+def test_time_by_the_clock(store_factory: StoreFactory) -> None:
+    """A record without a time gets the store's clock; a record with one keeps it."""
+    store = store_factory.open()
+    store.create_topic("a")
+    store_factory.clock.now_ms = 1_234_567_890_123
+    result = store.append(TopicPartition("a", 0), [Record(b"k", b"v"), Record(b"k", b"v", (), 5)])
+    assert result.timestamp_ms == -1
+    records = store.read(TopicPartition("a", 0), 0).records
+    assert [r.timestamp_ms for r in records] == [1_234_567_890_123, 5]
+
+
+def test_append_time(store_factory: StoreFactory) -> None:
+    """Under LogAppendTime every record has the time of its append, which the result tells."""
+    store = store_factory.open()
+    store.create_topic("a", 1, {"message.timestamp.type": "LogAppendTime"})
+    store_factory.clock.now_ms = 1_234_567_890_123
+    result = store.append(TopicPartition("a", 0), [Record(b"k", b"v"), Record(b"k", b"v", (), 5)])
+    assert result.timestamp_ms == 1_234_567_890_123
+    for record in store.read(TopicPartition("a", 0), 0).records:
+        assert record.timestamp_ms == 1_234_567_890_123
+        assert record.timestamp_type == "LogAppendTime"
+
+
+def test_offsets_are_dense(store: LogStore, partition: TopicPartition) -> None:
+    """Offsets count from 0 without gaps, in order of append, each partition for itself."""
+    other = TopicPartition("events", 1)
+    assert store.append(partition, texts("a", "b", "c"))[:2] == (0, 2)
+    assert store.append(other, texts("x"))[:2] == (0, 0)
+    assert store.append(partition, texts("d"))[:2] == (3, 3)
+    assert [(r.offset, r.value) for r in read_all(store, partition)] == [
+        (0, b"a"),
+        (1, b"b"),
+        (2, b"c"),
+        (3, b"d"),
+    ]
+    assert values(read_all(store, other)) == [b"x"]
+
+
+def test_locators(store: LogStore, partition: TopicPartition) -> None:
+    """An append gives a locator per record: those that reading gives."""
+    locators = [
+        n for r in (texts("a", "b"), texts("c")) for n in store.append(partition, r).locators
+    ]
+    assert locators == [record.locator for record in read_all(store, partition)]
+    assert len(set(locators)) == 3
+
+
+def test_empty_append_is_refused(store: LogStore, partition: TopicPartition) -> None:
+    """An append has at least one record."""
+    with pytest.raises(InvalidArgument) as refused:
+        store.append(partition, [])
+    assert refused.value.facts()["field"] == "records"
+    assert store.bounds(partition).end == 0
+
+
+def test_unknown_codec_is_refused(store: LogStore, partition: TopicPartition) -> None:
+    """A codec that does not exist is InvalidArgument and stores nothing."""
+    with pytest.raises(InvalidArgument) as refused:
+        store.append(partition, texts("a"), compression="rar")
+    assert refused.value.facts()["field"] == "compression"
+    assert store.bounds(partition).end == 0
+
+
+@pytest.mark.parametrize("time_ms", [1 << 63, -(1 << 63) - 1])
+def test_time_beyond_64_bits(store: LogStore, partition: TopicPartition, time_ms: int) -> None:
+    """A time that does not fit is refused naming field and record, and nothing is stored."""
+    with pytest.raises(UnrepresentableRecord) as refused:
+        store.append(partition, [Record(b"k", b"v"), Record(b"k", b"v", (), time_ms)])
+    assert refused.value.facts() == {"field": "timestamp_ms", "index": 1}
+    assert store.bounds(partition).end == 0
+
+
+def test_record_too_large(store: LogStore) -> None:
+    """A record over `max.message.bytes` is refused with sizes and place; nothing is stored."""
+    store.create_topic("small", 1, {"max.message.bytes": "1000"})
+    partition = TopicPartition("small", 0)
+    with pytest.raises(RecordTooLarge) as refused:
+        store.append(partition, [Record(b"k", b"fits"), Record(b"k", bytes(5000))])
+    facts = refused.value.facts()
+    assert (facts["limit_bytes"], facts["index"]) == (1000, 1)
+    assert isinstance(facts["size_bytes"], int)
+    assert facts["size_bytes"] >= 5000
+    assert store.bounds(partition).end == 0
+
+
+def test_sequenced_append_must_fit_as_one(store: LogStore) -> None:
+    """An append with a producer is one unit: too large together is too large; its sequence stays."""
+    store.create_topic("small", 1, {"max.message.bytes": "1000"})
+    partition = TopicPartition("small", 0)
+    store.append(partition, texts("first"), producer=ProducerSequence(1, 0, 0))
+    with pytest.raises(RecordTooLarge):
+        store.append(partition, texts("x" * 400) * 10, producer=ProducerSequence(1, 0, 1))
+    assert store.bounds(partition).end == 1
+    assert store.append(partition, texts("next"), producer=ProducerSequence(1, 0, 1))[:2] == (1, 1)
+
+
+def test_default_limit_takes_a_megabyte(store: LogStore, partition: TopicPartition) -> None:
+    """Unless set, 1,000,000 bytes fit and 1,100,000 do not."""
+    store.append(partition, [Record(None, bytes(1_000_000))])
+    with pytest.raises(RecordTooLarge):
+        store.append(partition, [Record(None, bytes(1_100_000))])
+    assert store.bounds(partition).end == 1
+
+
+def test_max_records(store: LogStore, partition: TopicPartition) -> None:
+    """A page holds at most `max_records`, and as many if they are there; it also begins in an append."""
+    store.append(partition, texts(*"abcdefg"))
+    page = store.read(partition, 2, max_records=3)
+    assert (values(page), page.next_offset) == ([b"c", b"d", b"e"], 5)
+    page = store.read(partition, page.next_offset, max_records=3)
+    assert (values(page), page.next_offset) == ([b"f", b"g"], 7)
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["one append", "each its own"])
+def test_max_bytes(store: LogStore, partition: TopicPartition, together: bool) -> None:
+    """Values of a page stay within `max_bytes`; going on page by page gives everything once."""
+    records = texts(*(f"{i:04d}" * 250 for i in range(20)))
+    if together:
+        store.append(partition, records)
+    else:
+        append_each(store, partition, records)
+    seen, offset = list[bytes | None](), 0
+    while offset < 20:
+        page = store.read(partition, offset, max_bytes=4500)
+        assert 1 <= len(page.records) <= 4
+        assert page.next_offset == offset + len(page.records)
+        seen += values(page)
+        offset = page.next_offset
+    assert seen == [r.value for r in records]
+
+
+@pytest.mark.parametrize("max_bytes", [0, 1, 99_999])
+def test_at_least_one(store: LogStore, partition: TopicPartition, max_bytes: int) -> None:
+    """A record larger than `max_bytes` comes alone: no reader is stuck before it."""
+    append_each(store, partition, [Record(None, bytes(100_000)), Record(None, b"after")])
+    page = store.read(partition, 0, max_bytes=max_bytes)
+    assert [len(value or b"") for value in values(page)] == [100_000]
+    assert page.next_offset == 1
+
+
+def test_bounds(store: LogStore, partition: TopicPartition) -> None:
+    """start = 0 <= stable <= end = the next offset; a page carries the bounds of its moment."""
+    assert store.bounds(partition) == OffsetBounds(0, 0, 0)
+    store.append(partition, texts("a", "b"))
+    assert store.bounds(partition) == OffsetBounds(start=0, stable=2, end=2)
+    assert store.read(partition, 1).bounds == OffsetBounds(0, 2, 2)
+
+
+def test_read_at_the_end(store: LogStore, partition: TopicPartition) -> None:
+    """At the end there is an empty page, not an error; it stays there."""
+    page = store.read(partition, 0)
+    assert (list(page.records), page.next_offset) == ([], 0)
+    store.append(partition, texts("a"))
+    page = store.read(partition, 1)
+    assert (list(page.records), page.next_offset) == ([], 1)
+
+
+@pytest.mark.parametrize("offset", [-1, 3, 4, 1 << 62, -(1 << 62)])
+@pytest.mark.parametrize("isolation", Isolation)
+def test_out_of_range(
+    store: LogStore, partition: TopicPartition, offset: int, isolation: Isolation
+) -> None:
+    """Outside [start, end] a read is refused, telling both bounds."""
+    store.append(partition, texts("a", "b"))
+    with pytest.raises(OffsetOutOfRange) as refused:
+        store.read(partition, offset, isolation=isolation)
+    assert (refused.value.earliest, refused.value.latest) == (0, 2)
+    assert refused.value.code == "offset-out-of-range"
+    assert refused.value.facts() == {
+        "topic": "events",
+        "partition": 0,
+        "offset": offset,
+        "earliest": 0,
+        "latest": 2,
+    }
+
+
+@pytest.mark.parametrize("isolation", Isolation)
+def test_isolation_without_transactions(
+    store: LogStore, partition: TopicPartition, isolation: Isolation
+) -> None:
+    """Where no transaction is open, both isolations read the same."""
+    store.append(partition, texts("a", "b"))
+    assert values(store.read(partition, 0, isolation=isolation)) == [b"a", b"b"]
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "expected"),
+    [
+        (None, None, "abcdef"),
+        (2, None, "cdef"),
+        (None, 2, "ab"),
+        (1, 5, "bcde"),
+        (3, 3, ""),
+        (4, 2, ""),
+        (6, None, ""),
+        (0, 99, "abcdef"),
+    ],
+)
+def test_scan(
+    store: LogStore, partition: TopicPartition, start: int | None, stop: int | None, expected: str
+) -> None:
+    """`scan` gives start <= offset < stop, up to the end at its beginning."""
+    store.append(partition, texts(*"abcd"))
+    store.append(partition, texts(*"ef"))
+    assert [r.value for r in store.scan(partition, start, stop)] == [c.encode() for c in expected]
+
+
+def test_scan_ends_where_the_log_ended(store: LogStore, partition: TopicPartition) -> None:
+    """Records appended while a scan runs are not in it: it ends."""
+    store.append(partition, texts("a", "b"))
+    seen = 0
+    for _ in store.scan(partition):
+        store.append(partition, texts("more"))
+        seen += 1
+    assert seen == 2
+
+
+def test_stats_count(store: LogStore, partition: TopicPartition) -> None:
+    """`stats` counts topics, partitions and at least the bytes of the values."""
+    empty = store.stats()
+    append_each(store, partition, at_times(1, 2, 3))
+    store.append(partition, [Record(None, BIG)])
+    stats = store.stats()
+    assert (stats.topics, stats.partitions, stats.fenced) == (1, 2, None)
+    assert stats.size_bytes >= empty.size_bytes + len(BIG)

@@ -1,0 +1,143 @@
+"""Many threads on one store: order, density and visibility hold."""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+from storage.interface import LogStore
+from storage.model import ProducerSequence, Record, TopicPartition
+from tests.contract.harness import read_all, texts
+
+WRITERS = 8
+APPENDS = 60
+DEADLINE_S = 60
+
+
+def together(*works: Callable[[], None]) -> None:
+    """Run each work in its own thread, begun at the same moment; the first failure is raised."""
+    barrier = threading.Barrier(len(works))
+
+    def begin(work: Callable[[], None]) -> None:
+        barrier.wait(DEADLINE_S)
+        work()
+
+    with ThreadPoolExecutor(len(works)) as threads:
+        for future in [threads.submit(begin, work) for work in works]:
+            future.result(DEADLINE_S)
+
+
+def write(store: LogStore, partitions: list[TopicPartition], writer: int) -> None:
+    """Append by turns to each partition, one to three records at once, now and then held and flushed."""
+    for turn in range(APPENDS):
+        partition = partitions[(writer + turn) % len(partitions)]
+        records = [Record(b"%d" % writer, b"%d.%d" % (turn, i)) for i in range(1 + turn % 3)]
+        held = turn % 4 == 0
+        result = store.append(partition, records, publish=not held)
+        assert result.last_offset - result.base_offset == len(records) - 1
+        if held:
+            store.flush([partition])
+            assert store.bounds(partition).end > result.last_offset
+
+
+def follow(store: LogStore, partition: TopicPartition, done: threading.Event) -> None:
+    """Read behind the writers: dense offsets, never beyond the published end, which never falls."""
+    offset = end = 0
+    while not (done.is_set() and offset == store.bounds(partition).end):
+        page = store.read(partition, offset, max_records=50)
+        assert [r.offset for r in page.records] == list(range(offset, page.next_offset))
+        assert page.next_offset <= page.bounds.end <= store.bounds(partition).end
+        assert page.bounds.end >= end
+        offset, end = page.next_offset, page.bounds.end
+
+
+def test_writers_and_readers(store: LogStore) -> None:
+    """Eight writers on two partitions, readers beside: no gap, no repeat, each writer's order kept."""
+    store.create_topic("events", 2)
+    partitions = [TopicPartition("events", 0), TopicPartition("events", 1)]
+    done = threading.Event()
+    left = threading.Semaphore(0)
+
+    def work(writer: int) -> None:
+        try:
+            write(store, partitions, writer)
+        finally:
+            left.release()
+
+    def finish() -> None:
+        try:
+            for _ in range(WRITERS):
+                assert left.acquire(timeout=DEADLINE_S)
+            store.flush()
+        finally:
+            done.set()
+
+    readers = [partial(follow, store, partition, done) for partition in partitions * 2]
+    together(finish, *readers, *(partial(work, writer) for writer in range(WRITERS)))
+
+    for number, partition in enumerate(partitions):
+        by_writer = defaultdict[bytes | None, list[bytes | None]](list)
+        for record in read_all(store, partition):
+            by_writer[record.key].append(record.value)
+        for writer in range(WRITERS):
+            turns = [t for t in range(APPENDS) if (writer + t) % 2 == number]
+            expected = [b"%d.%d" % (t, i) for t in turns for i in range(1 + t % 3)]
+            assert by_writer[b"%d" % writer] == expected
+
+
+def test_nothing_shows_before_the_flush(store: LogStore, partition: TopicPartition) -> None:
+    """Held appends of many threads stay unseen, with what is published behind them, until a flush."""
+    store.append(partition, texts("shown"))
+    store.append(partition, texts("held"), publish=False)
+
+    def work(publish: bool) -> None:
+        for _ in range(APPENDS):
+            store.append(partition, texts("behind"), publish=publish)
+            assert store.read(partition, 0).bounds.end == 1
+
+    together(*(partial(work, number % 2 == 0) for number in range(WRITERS)))
+    store.flush([partition])
+    assert store.bounds(partition).end == 2 + WRITERS * APPENDS
+
+
+def test_repeats_race(store: LogStore, partition: TopicPartition) -> None:
+    """The same sequenced append from many threads at once is stored exactly once."""
+    results = list[bool]()
+
+    def work() -> None:
+        for sequence in range(20):
+            mark = ProducerSequence(1, 0, sequence)
+            result = store.append(partition, texts(str(sequence)), producer=mark)
+            assert result.base_offset == sequence
+            results.append(result.duplicate)
+            barrier.wait(DEADLINE_S)
+
+    barrier = threading.Barrier(4)
+    together(*[work] * 4)
+    assert sorted(results) == [False] * 20 + [True] * 60
+    assert [r.value for r in read_all(store, partition)] == [b"%d" % i for i in range(20)]
+
+
+def test_producer_ids_are_unique(store: LogStore) -> None:
+    """No two threads get the same producer id."""
+    ids = list[int]()
+    together(*[lambda: ids.extend(store.new_producer_id() for _ in range(25))] * WRITERS)
+    assert len(set(ids)) == len(ids) == 25 * WRITERS
+
+
+def test_topics_come_and_go(store: LogStore) -> None:
+    """Creating, listing and deleting topics from many threads disturbs none of them."""
+
+    def work(number: int) -> None:
+        for turn in range(5):
+            partition = TopicPartition(f"t{number}", turn % 2)
+            store.create_topic(partition.topic, 2)
+            assert store.append(partition, texts("v")).base_offset == 0
+            assert partition.topic in store.topics()
+            store.delete_topic(partition.topic)
+
+    together(*(partial(work, number) for number in range(4)))
+    assert dict(store.topics()) == {}

@@ -1,0 +1,241 @@
+"""find and ids: records by key, lookup key, tag and time, page by page; one record by its id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from storage.errors import InvalidArgument, NotOffered, RecordNotFound
+from storage.interface import LogStore
+from storage.model import FoundPage, Record, TopicPartition
+from tests.contract.harness import append_each, read_all, texts
+
+KEYS = (b"a", b"b", b"", None, b"\xff\x00")
+
+
+@pytest.fixture
+def filled(store: LogStore, partition: TopicPartition) -> LogStore:
+    """Records in events-0 and events-1: keys in turn, every third tagged, times 0, 10, 20..."""
+    for number in (0, 1):
+        records = [
+            Record(
+                KEYS[i % 5],
+                f"{number}.{i}".encode(),
+                (),
+                i * 10,
+                "red" if i % 3 == 0 else None,
+                ["x", "long-key"] if i % 4 == 0 else [],
+            )
+            for i in range(30)
+        ]
+        target = TopicPartition("events", number)
+        append_each(store, target, records[:10])
+        store.append(target, records[10:])
+    return store
+
+
+def ids(page: FoundPage) -> list[tuple[int, int]]:
+    """(partition, offset) of what was found, sorted: the order is a backend's own."""
+    return sorted((number, record.offset) for number, record in page.records)
+
+
+def both(offsets: range | list[int]) -> list[tuple[int, int]]:
+    """These offsets in each of the two partitions."""
+    return [(number, offset) for number in (0, 1) for offset in offsets]
+
+
+@pytest.mark.parametrize(
+    ("key", "first"),
+    [("a", 0), (b"a", 0), ("b", 1), (b"", 2), ("", 2), (b"\xff\x00", 4)],
+)
+def test_by_record_key(filled: LogStore, key: str | bytes, first: int) -> None:
+    """All records with this key, from all partitions; text is its UTF-8; empty is not null."""
+    page = filled.find("events", key=key)
+    assert ids(page) == both(range(first, 30, 5))
+    assert (page.complete, page.cursor) == (True, None)
+    assert page.time_axis == filled.capabilities.time_axis
+    assert page.indexed == filled.capabilities.indexed_keys
+
+
+@pytest.mark.parametrize("key", ["x", "long-key", b"long-key"])
+def test_by_lookup_key(filled: LogStore, key: str | bytes) -> None:
+    """A lookup key finds as the record's key does, each of several."""
+    assert ids(filled.find("events", key=key)) == both(range(0, 30, 4))
+
+
+def test_found_by_either_is_found_once(store: LogStore, partition: TopicPartition) -> None:
+    """A record whose key is also its lookup key is one record."""
+    store.append(partition, [Record(b"k", b"1", lookup_keys=["k", "j"]), Record(b"j", b"2")])
+    assert ids(store.find("events", key="k")) == [(0, 0)]
+    assert ids(store.find("events", key="j")) == [(0, 0), (0, 1)]
+
+
+@pytest.mark.parametrize("key", ["", "X", "long", "x long-key", "a\n"])
+def test_keys_are_compared_whole(store: LogStore, partition: TopicPartition, key: str) -> None:
+    """Part of a key, another case or several together find nothing."""
+    store.append(partition, [Record(b"a", b"v", lookup_keys=["x", "long-key"]), Record(None, b"v")])
+    page = store.find("events", key=key)
+    assert (ids(page), page.complete) == ([], True)
+
+
+def test_by_tag(filled: LogStore) -> None:
+    """All records with this tag."""
+    assert ids(filled.find("events", tag="red")) == both(range(0, 30, 3))
+    assert ids(filled.find("events", tag="re")) == []
+
+
+def test_key_and_tag(filled: LogStore) -> None:
+    """Both given: both must hold."""
+    assert ids(filled.find("events", key="a", tag="red")) == both([0, 15])
+
+
+@pytest.mark.parametrize(
+    ("from_ms", "to_ms", "offsets"),
+    [
+        (100, 150, range(10, 16)),
+        (101, 149, range(11, 15)),
+        (290, None, range(29, 30)),
+        (291, None, range(0)),
+        (None, 0, range(1)),
+        (None, -1, range(0)),
+        (150, 150, range(15, 16)),
+        (200, 100, range(0)),
+    ],
+)
+def test_time_range(
+    filled: LogStore, from_ms: int | None, to_ms: int | None, offsets: range
+) -> None:
+    """Both ends of the range belong to it; without a key it selects alone."""
+    page = filled.find("events", from_ms=from_ms, to_ms=to_ms)
+    assert (ids(page), page.complete) == (both(offsets), True)
+    with_key = filled.find("events", key="a", from_ms=from_ms, to_ms=to_ms)
+    assert ids(with_key) == both([offset for offset in offsets if offset % 5 == 0])
+
+
+def test_time_range_out_of_order(store: LogStore, partition: TopicPartition) -> None:
+    """Times out of order hide nothing: also what lies behind a later time is found."""
+    times_ms = [500, 100, 900, 100, 300, 100]
+    append_each(store, partition, [Record(b"k", b"v", (), time_ms) for time_ms in times_ms])
+    assert ids(store.find("events", key="k", from_ms=100, to_ms=300)) == [
+        (0, n) for n in (1, 3, 4, 5)
+    ]
+
+
+def pages(
+    store: LogStore, *, key: str | None = None, limit: int, max_scanned: int
+) -> Iterator[FoundPage]:
+    """Follow the cursor to the end; never more pages than records and one."""
+    cursor = None
+    for _ in range(61):
+        page = store.find("events", key=key, limit=limit, max_scanned=max_scanned, cursor=cursor)
+        yield page
+        assert page.complete == (page.cursor is None)
+        if page.complete:
+            return
+        cursor = page.cursor
+    pytest.fail("the cursor does not come to an end")
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5, 6, 100])
+@pytest.mark.parametrize("max_scanned", [1, 7, 30, 1000])
+@pytest.mark.parametrize("key", ["a", None])
+def test_cursor(filled: LogStore, limit: int, max_scanned: int, key: str | None) -> None:
+    """Pages keep to `limit` and `max_scanned`; followed to the end they miss and repeat nothing."""
+    found = list[tuple[int, int]]()
+    for page in pages(filled, key=key, limit=limit, max_scanned=max_scanned):
+        assert len(page.records) <= limit
+        assert page.scanned <= max_scanned
+        found += ids(page)
+    assert len(found) == len(set(found))
+    assert sorted(found) == both(range(0, 30, 5) if key else range(30))
+
+
+def test_cursor_goes_on_over_new_records(filled: LogStore, partition: TopicPartition) -> None:
+    """Records that come between two pages change nothing of what was there."""
+    first = filled.find("events", key="a", limit=3)
+    filled.append(partition, [Record(b"a", b"late")])
+    rest = filled.find("events", key="a", limit=100, cursor=first.cursor)
+    found = ids(first) + ids(rest)
+    assert len(found) == len(set(found))
+    assert set(both(range(0, 30, 5))) <= set(found) <= {*both(range(0, 30, 5)), (0, 30)}
+
+
+def test_budget_is_told(filled: LogStore) -> None:
+    """A page that found nothing within its budget is not complete and says what it looked at."""
+    page = filled.find("events", tag="none", max_scanned=10)
+    assert (list(page.records), page.scanned, page.complete) == ([], 10, False)
+    assert page.cursor
+
+
+@pytest.mark.parametrize("cursor", ["", "nonsense", "0", "-1:5", "0:5:5", "0:x", "ü", "\0"])
+def test_bad_cursor(filled: LogStore, cursor: str) -> None:
+    """Text that is no cursor is refused, naming the argument."""
+    with pytest.raises(InvalidArgument) as refused:
+        filled.find("events", key="a", cursor=cursor)
+    assert refused.value.facts()["field"] == "cursor"
+
+
+@pytest.mark.parametrize(("field", "value"), [("limit", 0), ("limit", -1), ("max_scanned", 0)])
+def test_bad_limits(filled: LogStore, field: str, value: int) -> None:
+    """A page of nothing is refused: it could never come to an end."""
+    limits = {"limit": 32, "max_scanned": 1000, field: value}
+    with pytest.raises(InvalidArgument) as refused:
+        filled.find("events", limit=limits["limit"], max_scanned=limits["max_scanned"])
+    assert refused.value.facts()["field"] == field
+
+
+def test_unique_ids_are_not_offered(filled: LogStore) -> None:
+    """A backend whose records have no unique id says so rather than finding nothing."""
+    with pytest.raises(NotOffered) as refused:
+        filled.find("events", unique_id="7F000001")
+    assert refused.value.facts()["feature"] == "unique_id"
+
+
+def test_every_record_has_an_id(filled: LogStore) -> None:
+    """The id leads back to the record, and no two records share one."""
+    seen = set[str]()
+    for number in (0, 1):
+        partition = TopicPartition("events", number)
+        for record in read_all(filled, partition):
+            record_id = filled.record_id(partition, record.locator)
+            assert filled.find_by_id(record_id) == (partition, record)
+            seen.add(record_id)
+    assert len(seen) == 60
+
+
+def test_ids_name_topic_partition_and_offset(store: LogStore, partition: TopicPartition) -> None:
+    """Where a backend has no ids of its own they are topic:partition:offset."""
+    result = store.append(partition, texts("a", "b"))
+    assert [store.record_id(partition, n) for n in result.locators] == ["events:0:0", "events:0:1"]
+
+
+@pytest.mark.parametrize(
+    "record_id",
+    [
+        "",
+        "nonsense",
+        "events",
+        "events:0",
+        "events:0:",
+        "events:0:1",
+        "events:2:0",
+        "events:-1:0",
+        "events:0:-1",
+        "events:0:x",
+        "events:0:0:0",
+        "none:0:0",
+        "../events:0:0",
+        "events:0:" + "9" * 40,
+        "events:0:" + "9" * 5000,
+        "événements:0:0",
+        "\0",
+    ],
+)
+def test_no_such_id(store: LogStore, partition: TopicPartition, record_id: str) -> None:
+    """An id of nothing, or text that is none, is RecordNotFound with the id."""
+    store.append(partition, texts("the only one"))
+    with pytest.raises(RecordNotFound) as refused:
+        store.find_by_id(record_id)
+    assert refused.value.code == "record-not-found"
+    assert refused.value.facts() == {"id": record_id}

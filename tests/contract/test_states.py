@@ -1,0 +1,173 @@
+"""A store closed, opened again, opened read-only, killed: what it then does, and what it refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from storage.errors import StoreClosed, StoreReadOnly
+from storage.interface import LogStore
+from storage.model import OffsetBounds, ProducerSequence, Record, StoredRecord, TopicPartition
+from tests.contract.harness import StoreFactory, append_each, read_all, texts, values
+
+PARTITION = TopicPartition("events", 0)
+
+WRITES: Mapping[str, Callable[[LogStore], object]] = {
+    "create_topic": lambda store: store.create_topic("new", 1),
+    "create_topic (same again)": lambda store: store.create_topic("events", 2),
+    "create_topic (bad name)": lambda store: store.create_topic("..", 1),
+    "alter_topic": lambda store: store.alter_topic("events", {"retention.ms": "5"}),
+    "delete_topic": lambda store: store.delete_topic("events"),
+    "append": lambda store: store.append(PARTITION, texts("a")),
+    "append (held)": lambda store: store.append(PARTITION, texts("a"), publish=False),
+    "append (sequenced)": lambda store: store.append(
+        PARTITION, texts("a"), producer=ProducerSequence(1, 0, 0)
+    ),
+    "new_producer_id": lambda store: store.new_producer_id(),
+}
+
+READS: Mapping[str, Callable[[LogStore], object]] = {
+    "topics": lambda store: store.topics(),
+    "read": lambda store: store.read(PARTITION, 0),
+    "bounds": lambda store: store.bounds(PARTITION),
+    "offset_for_time": lambda store: store.offset_for_time(PARTITION, 0),
+    "find": lambda store: store.find("events", key="k"),
+    "find_by_id": lambda store: store.find_by_id("events:0:0"),
+    "flush": lambda store: store.flush(),
+    "flush (named)": lambda store: store.flush([PARTITION]),
+    "checkpoint": lambda store: store.checkpoint(),
+    "enforce_retention": lambda store: store.enforce_retention(0),
+    "stats": lambda store: store.stats(),
+    "scan": lambda store: list(store.scan(PARTITION)),
+}
+
+
+def fill(store: LogStore) -> list[StoredRecord]:
+    """Two partitions with some of everything, flushed; what events-0 holds."""
+    store.create_topic("events", 2, {"retention.ms": "86400000"})
+    append_each(store, PARTITION, [Record(b"k", b"%d" % i, (), 1000 + i) for i in range(5)])
+    store.append(PARTITION, [Record(None, b"", [("h", None)], tag="red", lookup_keys=["x"])] * 3)
+    store.append(TopicPartition("events", 1), texts("other"))
+    store.flush()
+    return read_all(store, PARTITION)
+
+
+@pytest.mark.parametrize("call", [*WRITES.values(), *READS.values()], ids=[*WRITES, *READS])
+def test_closed_store(store: LogStore, call: Callable[[LogStore], object]) -> None:
+    """Every call to a closed store is StoreClosed, but a second close does nothing."""
+    fill(store)
+    store.close()
+    with pytest.raises(StoreClosed) as refused:
+        call(store)
+    assert refused.value.code == "store-closed"
+    store.close()
+
+
+def test_closed_by_with(store_factory: StoreFactory) -> None:
+    """A store is its own context: the block's end closes it."""
+    with store_factory.open() as store:
+        fill(store)
+    with pytest.raises(StoreClosed):
+        store.topics()
+
+
+@pytest.mark.parametrize("call", WRITES.values(), ids=WRITES.keys())
+def test_read_only_store(store_factory: StoreFactory, call: Callable[[LogStore], object]) -> None:
+    """Every call that would write is StoreReadOnly, whatever else is wrong with it."""
+    with store_factory.open() as store:
+        fill(store)
+    store = store_factory.open(read_only=True)
+    assert store.read_only
+    before = dict(store.topics())
+    with pytest.raises(StoreReadOnly) as refused:
+        call(store)
+    assert refused.value.code == "store-read-only"
+    assert "path" in refused.value.facts()
+    assert dict(store.topics()) == before
+
+
+def test_read_only_serves(durable_factory: StoreFactory) -> None:
+    """Opened read-only, everything is there to be read, and the rest of the calls do no harm."""
+    with durable_factory.open() as store:
+        records = fill(store)
+    store = durable_factory.open(read_only=True)
+    assert read_all(store, PARTITION) == records
+    for call in READS.values():
+        call(store)
+    assert read_all(store, PARTITION) == records
+
+
+def test_read_only_changes_no_byte(durable_factory: StoreFactory) -> None:
+    """Opening, reading and closing read-only leaves every file's bytes and time of change alone."""
+    with durable_factory.open() as store:
+        fill(store)
+    files = sorted(path for path in durable_factory.path.rglob("*") if path.is_file())
+    before = [(path, path.read_bytes(), path.stat().st_mtime_ns) for path in files]
+    with durable_factory.open(read_only=True) as store:
+        for call in READS.values():
+            call(store)
+    files = sorted(path for path in durable_factory.path.rglob("*") if path.is_file())
+    assert [(path, path.read_bytes(), path.stat().st_mtime_ns) for path in files] == before
+
+
+def test_new_store_is_clean(store: LogStore) -> None:
+    """A new store has nothing to recover, and is not fenced."""
+    assert not store.read_only
+    assert list(store.recovery.losses) == []
+    assert dict(store.topics()) == {}
+    assert store.stats().fenced is None
+
+
+@pytest.mark.parametrize("stop", ["close", "kill"])
+def test_reopen(durable_factory: StoreFactory, stop: str) -> None:
+    """After a stop, clean or not, what was flushed is there as it was, and offsets go on."""
+    store = durable_factory.open()
+    records = fill(store)
+    topics = dict(store.topics())
+    store = durable_factory.reopen(store) if stop == "close" else durable_factory.after_kill()
+    assert store.recovery.clean_shutdown == (stop == "close")
+    assert list(store.recovery.losses) == []
+    assert dict(store.topics()) == topics
+    assert read_all(store, PARTITION) == records
+    assert store.bounds(PARTITION) == OffsetBounds(0, 8, 8)
+    assert len(store.find("events", key="x").records) == 3
+    assert store.find_by_id("events:0:4") == (PARTITION, records[4])
+    assert store.append(PARTITION, texts("next")).base_offset == 8
+    assert values(read_all(store, PARTITION))[-1] == b"next"
+
+
+def test_reopen_again_and_again(durable_factory: StoreFactory) -> None:
+    """Each start continues the offsets of the last, whether something was written or not."""
+    expected = list[bytes]()
+    for turn in range(6):
+        with durable_factory.open() as store:
+            assert store.recovery.clean_shutdown or turn == 0
+            store.create_topic("events", 1)
+            assert values(read_all(store, PARTITION)) == expected
+            if turn % 3 != 1:
+                expected.append(b"%d" % turn)
+                assert store.append(PARTITION, texts(str(turn))).base_offset == len(expected) - 1
+
+
+def test_close_flushes(durable_factory: StoreFactory) -> None:
+    """A clean stop keeps and publishes what was still held."""
+    store = durable_factory.open()
+    store.create_topic("events", 1)
+    store.append(PARTITION, texts("held"), publish=False)
+    store = durable_factory.reopen(store)
+    assert values(read_all(store, PARTITION)) == [b"held"]
+
+
+@pytest.mark.parametrize("call", ["checkpoint", "enforce_retention"])
+def test_upkeep_changes_nothing_unasked(store: LogStore, call: str) -> None:
+    """Checkpoints change nothing a reader sees; retention deletes nothing where none is set."""
+    store.create_topic("events", 2)
+    append_each(store, PARTITION, [Record(b"k", b"v", (), i) for i in range(20)])
+    before = read_all(store, PARTITION)
+    if call == "checkpoint":
+        store.checkpoint()
+    else:
+        report = store.enforce_retention(1 << 50)
+        assert (report.segments_deleted, report.bytes_deleted) == (0, 0)
+    assert read_all(store, PARTITION) == before

@@ -1,0 +1,137 @@
+"""offset_for_time: the first record at or after a time, whatever the order of the times."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from storage.interface import LogStore
+from storage.model import Bound, TopicPartition
+from tests.contract.harness import StoreFactory, append_each, at_times, texts
+
+
+def lookup(
+    store: LogStore, partition: TopicPartition, time_ms: int, bound: Bound = Bound.LOWER
+) -> tuple[int, int] | None:
+    """Offset and time of the answer; the leader epoch is a backend's own."""
+    found = store.offset_for_time(partition, time_ms, bound=bound)
+    return None if found is None else (found.offset, found.timestamp_ms)
+
+
+def by_hand(times_ms: list[int], time_ms: int, bound: Bound) -> tuple[int, int] | None:
+    """The rule, record by record in offset order."""
+    if bound is Bound.LOWER:
+        hits = [(i, t) for i, t in enumerate(times_ms) if t >= time_ms]
+        return hits[0] if hits else None
+    hits = [(i, t) for i, t in enumerate(times_ms) if t <= time_ms]
+    return hits[-1] if hits else None
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["one append", "each its own"])
+@pytest.mark.parametrize(
+    ("time_ms", "expected"),
+    [
+        (-5, (0, 100)),
+        (99, (0, 100)),
+        (100, (0, 100)),
+        (101, (1, 200)),
+        (200, (1, 200)),
+        (201, (3, 300)),
+        (300, (3, 300)),
+        (301, None),
+        (1 << 62, None),
+    ],
+)
+def test_times_in_order(
+    store: LogStore,
+    partition: TopicPartition,
+    together: bool,
+    time_ms: int,
+    expected: tuple[int, int] | None,
+) -> None:
+    """The first record with a time at or after the asked one; None when all are earlier."""
+    if together:
+        store.append(partition, at_times(100, 200, 200, 300))
+    else:
+        append_each(store, partition, at_times(100, 200, 200, 300))
+    assert lookup(store, partition, time_ms) == expected
+
+
+@pytest.mark.parametrize("bound", Bound)
+def test_empty(store: LogStore, partition: TopicPartition, bound: Bound) -> None:
+    """In an empty partition there is no such record."""
+    assert lookup(store, partition, 0, bound) is None
+
+
+@pytest.mark.parametrize(
+    ("time_ms", "expected"),
+    [
+        (99, None),
+        (100, (0, 100)),
+        (200, (2, 200)),
+        (250, (2, 200)),
+        (300, (3, 300)),
+        (999, (3, 300)),
+    ],
+)
+def test_upper_bound(
+    store: LogStore, partition: TopicPartition, time_ms: int, expected: tuple[int, int] | None
+) -> None:
+    """UPPER: the last record in offset order with a time at or before the asked one."""
+    append_each(store, partition, at_times(100, 200, 200, 300))
+    assert lookup(store, partition, time_ms, Bound.UPPER) == expected
+
+
+@pytest.mark.parametrize("per_append", [1, 7])
+def test_times_in_any_order(store: LogStore, per_append: int) -> None:
+    """Out of order it is still the first by offset, though later records may be nearer in time."""
+    store.create_topic("mixed", 1, {"index.interval.bytes": "200"})
+    partition = TopicPartition("mixed", 0)
+    times_ms = [random.Random(7).randrange(1000, 1400) for _ in range(210)]
+    records = at_times(*times_ms)
+    for start in range(0, len(records), per_append):
+        store.append(partition, records[start : start + per_append])
+    for bound in Bound:
+        for time_ms in (0, *range(999, 1402, 3), 5000):
+            expected = by_hand(times_ms, time_ms, bound)
+            assert lookup(store, partition, time_ms, bound) == expected, (bound, time_ms)
+
+
+def test_rising_times_over_many_appends(store: LogStore) -> None:
+    """Each record is found by its own time and by the millisecond before it."""
+    store.create_topic("rising", 1, {"index.interval.bytes": "100"})
+    partition = TopicPartition("rising", 0)
+    append_each(store, partition, at_times(*range(0, 3000, 10)))
+    for offset in range(300):
+        assert lookup(store, partition, offset * 10) == (offset, offset * 10)
+        assert lookup(store, partition, offset * 10 - 1) == (offset, offset * 10)
+
+
+def test_append_time_is_looked_up(store_factory: StoreFactory) -> None:
+    """Under LogAppendTime the time of the append counts: the first record of the append is found."""
+    store = store_factory.open()
+    store.create_topic("a", 1, {"message.timestamp.type": "LogAppendTime"})
+    partition = TopicPartition("a", 0)
+    for now_ms in (1000, 2000):
+        store_factory.clock.now_ms = now_ms
+        store.append(partition, at_times(1, 2, 3))
+    assert lookup(store, partition, 1000) == (0, 1000)
+    assert lookup(store, partition, 1001) == (3, 2000)
+    assert lookup(store, partition, 2001) is None
+
+
+@pytest.mark.parametrize("stop", ["close", "kill"])
+def test_same_after_a_restart(durable_factory: StoreFactory, stop: str) -> None:
+    """The answers do not change by a stop, clean or not."""
+    store = durable_factory.open()
+    store.create_topic("a", 1, {"index.interval.bytes": "100"})
+    partition = TopicPartition("a", 0)
+    times_ms = [random.Random(3).randrange(0, 500) for _ in range(150)]
+    append_each(store, partition, at_times(*times_ms))
+    store.flush()
+    store = durable_factory.reopen(store) if stop == "close" else durable_factory.after_kill()
+    for time_ms in range(0, 505, 5):
+        assert lookup(store, partition, time_ms) == by_hand(times_ms, time_ms, Bound.LOWER)
+    store.append(partition, texts("now"))
+    assert lookup(store, partition, 600) == (150, durable_factory.clock.now_ms)

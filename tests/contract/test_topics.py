@@ -1,0 +1,222 @@
+"""Topics: made, listed, altered, deleted; which names and shapes are refused."""
+
+from __future__ import annotations
+
+import pytest
+
+from storage.errors import (
+    InvalidArgument,
+    InvalidConfig,
+    InvalidTopic,
+    TopicExists,
+    UnknownPartition,
+    UnknownTopic,
+)
+from storage.interface import LogStore
+from storage.model import OffsetBounds, ProducerSequence, TopicPartition
+from tests.contract.harness import StoreFactory, read_all, texts
+
+BAD_NAMES = {
+    "empty": "",
+    "dot": ".",
+    "dots": "..",
+    "slash": "a/b",
+    "climbing": "../a",
+    "backslash": "a\\b",
+    "nul": "a\0b",
+    "newline": "a\n",
+    "space": "a b",
+    "colon": "a:b",
+    "umlaut": "zürich",
+    "kanji": "名前",
+    "250 characters": "x" * 250,
+}
+
+
+def test_create_gives_its_shape(store: LogStore) -> None:
+    """A new topic has partitions 0 to n-1, its configs, and nothing in it."""
+    info = store.create_topic("orders", 3, {"retention.ms": "60000"})
+    assert (info.name, list(info.partitions)) == ("orders", [0, 1, 2])
+    assert dict(info.configs) == {"retention.ms": "60000"}
+    assert store.topics()["orders"] == info
+    for number in info.partitions:
+        assert store.bounds(TopicPartition("orders", number)) == OffsetBounds(0, 0, 0)
+
+
+def test_default_partitions_is_a_setting(store_factory: StoreFactory) -> None:
+    """Without a count a topic gets `num.partitions`, which is 1 unless set."""
+    store = store_factory.open(settings={"num.partitions": "4"})
+    assert list(store.create_topic("a").partitions) == [0, 1, 2, 3]
+
+
+def test_default_partitions_is_one(store: LogStore) -> None:
+    """Without a count and a setting a topic gets one partition."""
+    assert list(store.create_topic("a").partitions) == [0]
+
+
+def test_listed_in_name_order(store: LogStore) -> None:
+    """`topics` is in name order, whatever the order of creation, and a snapshot."""
+    for name in ("b", "a.b", "Z", "a_b", "10", "a-1", "9"):
+        store.create_topic(name)
+    before = store.topics()
+    assert list(before) == ["10", "9", "Z", "a-1", "a.b", "a_b", "b"]
+    store.create_topic("later")
+    assert "later" not in before
+
+
+@pytest.mark.parametrize("name", ["a", "-", "_", "...", "x" * 249, "A.b_c-9", "a-0", "a-0-1"])
+def test_names_allowed(store: LogStore, name: str) -> None:
+    """1 to 249 characters of A-Z a-z 0-9 . _ - make a name, even one like a partition's folder."""
+    store.create_topic(name, 2)
+    store.append(TopicPartition(name, 1), texts("v"))
+    assert len(read_all(store, TopicPartition(name, 1))) == 1
+    assert list(store.topics()) == [name]
+
+
+@pytest.mark.parametrize("name", BAD_NAMES.values(), ids=BAD_NAMES.keys())
+def test_names_refused(store: LogStore, name: str) -> None:
+    """Any other name is InvalidTopic and leaves nothing behind."""
+    with pytest.raises(InvalidTopic) as refused:
+        store.create_topic(name, 1)
+    assert refused.value.facts()["topic"] == name
+    assert dict(store.topics()) == {}
+
+
+@pytest.mark.parametrize("name", BAD_NAMES.values(), ids=BAD_NAMES.keys())
+def test_names_refused_are_just_unknown_elsewhere(store: LogStore, name: str) -> None:
+    """Name rules bind creation only: reading from such a topic is UnknownTopic."""
+    with pytest.raises(UnknownTopic):
+        store.read(TopicPartition(name, 0), 0)
+
+
+def test_same_again_changes_nothing(store: LogStore) -> None:
+    """Creating a topic in the shape it has gives it back, with its records."""
+    info = store.create_topic("a", 2, {"retention.ms": "5"})
+    store.append(TopicPartition("a", 1), texts("kept"))
+    assert store.create_topic("a", 2, {"retention.ms": "5"}) == info
+    assert store.bounds(TopicPartition("a", 1)).end == 1
+
+
+@pytest.mark.parametrize(
+    ("partitions", "configs"),
+    [(3, {"retention.ms": "5"}), (1, {"retention.ms": "5"}), (2, {"retention.ms": "6"}), (2, {})],
+)
+def test_other_shape_is_refused(store: LogStore, partitions: int, configs: dict[str, str]) -> None:
+    """Creating it with other partitions or configs is TopicExists, and it stays as it was."""
+    info = store.create_topic("a", 2, {"retention.ms": "5"})
+    with pytest.raises(TopicExists) as refused:
+        store.create_topic("a", partitions, configs)
+    assert refused.value.facts()["topic"] == "a"
+    assert store.topics()["a"] == info
+
+
+@pytest.mark.parametrize("partitions", [0, -1])
+def test_partitions_are_one_or_more(store: LogStore, partitions: int) -> None:
+    """A topic without partitions cannot be made."""
+    with pytest.raises(InvalidArgument) as refused:
+        store.create_topic("a", partitions)
+    assert refused.value.facts()["field"] == "partitions"
+    assert dict(store.topics()) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("no.such.config", "1"),
+        ("retention.ms", "soon"),
+        ("retention.ms", ""),
+        ("cleanup.policy", "burn"),
+        ("message.timestamp.type", "createtime!"),
+        ("compression.type", "rar"),
+    ],
+)
+def test_configs_refused(store: LogStore, name: str, value: str) -> None:
+    """An unknown config or a bad value is InvalidConfig at create and alter; nothing changes."""
+    with pytest.raises(InvalidConfig) as refused:
+        store.create_topic("new", 1, {name: value})
+    assert (refused.value.facts()["name"], refused.value.facts()["value"]) == (name, value)
+    info = store.create_topic("old", 1, {"retention.ms": "5"})
+    with pytest.raises(InvalidConfig):
+        store.alter_topic("old", {"segment.ms": "1000", name: value})
+    assert dict(store.topics()) == {"old": info}
+
+
+def test_alter_sets_and_resets(store: LogStore) -> None:
+    """A value sets a config, None resets it, what is not named stays."""
+    store.create_topic("a", 2, {"retention.ms": "5", "segment.ms": "1000"})
+    info = store.alter_topic("a", {"retention.ms": None, "retention.bytes": "1000000"})
+    assert dict(info.configs) == {"segment.ms": "1000", "retention.bytes": "1000000"}
+    assert list(info.partitions) == [0, 1]
+    assert store.topics()["a"] == info
+
+
+def test_alter_refuses_a_reset_of_the_unknown(store: LogStore) -> None:
+    """A config that does not exist cannot be reset either."""
+    store.create_topic("a")
+    with pytest.raises(InvalidConfig):
+        store.alter_topic("a", {"no.such.config": None})
+
+
+def test_delete_takes_all_of_it(store: LogStore) -> None:
+    """A deleted topic is unknown; made again it begins anew: offsets at 0, producers forgotten."""
+    partition = TopicPartition("a", 0)
+    store.create_topic("a", 1, {"retention.ms": "5"})
+    store.create_topic("a-0")
+    store.append(partition, texts("old"), producer=ProducerSequence(7, 3, 0))
+    store.delete_topic("a")
+    assert list(store.topics()) == ["a-0"]
+    with pytest.raises(UnknownTopic):
+        store.bounds(partition)
+    assert dict(store.create_topic("a", 1).configs) == {}
+    assert store.bounds(partition).end == 0
+    result = store.append(partition, texts("new"), producer=ProducerSequence(7, 0, 0))
+    assert (result.base_offset, result.duplicate) == (0, False)
+    assert [r.value for r in read_all(store, partition)] == [b"new"]
+
+
+def test_unknown_topic(store: LogStore) -> None:
+    """Whatever names a topic that is not there is UnknownTopic with its name."""
+    partition = TopicPartition("none", 0)
+    for call in (
+        lambda: store.alter_topic("none", {}),
+        lambda: store.delete_topic("none"),
+        lambda: store.append(partition, texts("v")),
+        lambda: store.read(partition, 0),
+        lambda: store.bounds(partition),
+        lambda: store.offset_for_time(partition, 0),
+        lambda: store.find("none", key="k"),
+        lambda: list(store.scan(partition)),
+    ):
+        with pytest.raises(UnknownTopic) as refused:
+            call()
+        assert refused.value.code == "unknown-topic"
+        assert refused.value.facts() == {"topic": "none"}
+
+
+@pytest.mark.parametrize("number", [2, -1, 2**31])
+def test_unknown_partition(store: LogStore, number: int) -> None:
+    """A partition that the topic has not is UnknownPartition, telling how many it has."""
+    store.create_topic("a", 2)
+    partition = TopicPartition("a", number)
+    for call in (
+        lambda: store.append(partition, texts("v")),
+        lambda: store.read(partition, 0),
+        lambda: store.bounds(partition),
+        lambda: store.offset_for_time(partition, 0),
+        lambda: list(store.scan(partition)),
+    ):
+        with pytest.raises(UnknownPartition) as refused:
+            call()
+        assert refused.value.facts() == {"topic": "a", "partition": number, "partitions": 2}
+
+
+def test_topics_outlive_the_process(durable_factory: StoreFactory) -> None:
+    """Create, alter and delete are durable on return: a kill right after loses none of them."""
+    store = durable_factory.open()
+    store.create_topic("kept", 3, {"retention.ms": "5"})
+    store.create_topic("gone", 2)
+    store.alter_topic("kept", {"segment.ms": "1000"})
+    store.delete_topic("gone")
+    expected = dict(store.topics())
+    assert dict(durable_factory.after_kill().topics()) == expected
+    assert dict(durable_factory.reopen(store).topics()) == expected
