@@ -14,6 +14,7 @@ is listening: the failure is kept for good and raised by every later `datasync` 
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import OrderedDict
 from pathlib import Path
@@ -97,8 +98,9 @@ class HandleCache:
         self._forgotten = 0
         self._closed = False
 
-    def __len__(self) -> int:
-        """How many files are open and can be borrowed."""
+    @property
+    def open_files(self) -> int:
+        """How many files are open."""
         return len(self._entries)
 
     def borrow(self, path: Path, write: bool = False, *, create: bool = False) -> Lease:
@@ -114,7 +116,7 @@ class HandleCache:
                     entry.pins += 1
                     self._entries.move_to_end(path)
                     return entry.reading
-                if entry.writing is not None and not self._failed:
+                if entry.writing is not None and path not in self._failed:
                     entry.pins += 1
                     entry.writers += 1
                     self._entries.move_to_end(path)
@@ -127,7 +129,7 @@ class HandleCache:
         Raises IoFailure: the file may have lost writes; it is raised for this path ever after.
         """
         with self._lock:
-            self._raise_failed(path)
+            self._check(path)
             entry = self._entries.get(path)
             if entry is None:
                 return
@@ -157,22 +159,25 @@ class HandleCache:
     def close(self, *, sync: bool = True) -> None:
         """Close all files; dirty ones are synced first unless the store is given up (`sync` False).
 
-        Every file is closed even if a sync fails; the first failure is raised. A second call does nothing.
+        Every file is closed even if a sync fails; then, or when a failure is kept, one is raised. A second call does
+        nothing. What is borrowed now closes when it is given back.
         """
         with self._lock:
+            if self._closed:
+                return
             self._closed = True
             paths = list(self._entries)
         self._forget(paths, sync=sync)
+        with self._lock:
+            for path in self._failed if sync else ():
+                self._raise_failed(path)
 
     def _borrow_opening(self, path: Path, *, write: bool, create: bool) -> Lease:
         """Open the file, or open it again for writing, and make room for it."""
         lease: Lease | None = None
         while lease is None:
             with self._lock:
-                if self._closed:
-                    raise StoreClosed("the open files of the store have been closed")
-                if write:
-                    self._raise_failed(path)
+                self._check(path if write else None)
                 forgotten = self._forgotten
             file = self._fs.open(path, write=write, create=create)
             lease = self._insert(_Entry(self, path, file, write=write), forgotten)
@@ -199,7 +204,7 @@ class HandleCache:
                     there.writers += 1
                 lease = there.writing if write else there.reading
         if unused is not None:
-            unused.file.close()
+            _close(unused.file)
         return lease
 
     def _detach(self, entry: _Entry | None) -> _Entry | None:
@@ -224,7 +229,7 @@ class HandleCache:
                 else:
                     self._detach(victim)
             if victim.detached:
-                victim.file.close()
+                _close(victim.file)
             else:
                 self._sync(victim)
                 self._unpin(victim)
@@ -251,7 +256,7 @@ class HandleCache:
 
     def _close_detached(self, entry: _Entry) -> None:
         self._sync(entry)
-        entry.file.close()
+        _close(entry.file)
 
     def _forget(self, paths: list[Path], *, sync: bool) -> None:
         with self._lock:
@@ -262,13 +267,28 @@ class HandleCache:
                 self._detach(entry)
                 entry.dirty = entry.dirty and sync
         for entry in entries:
+            if sync:
+                self._sync(entry)
             self._unpin(entry)
         with self._lock:
-            for entry in entries if sync else ():
-                self._raise_failed(entry.path)
+            for path in paths if sync else ():
+                self._raise_failed(path)
+
+    def _check(self, path: Path | None) -> None:
+        """Under the lock: raise when closed, or when a sync of `path` has failed."""
+        if self._closed:
+            raise StoreClosed("the open files of the store have been closed")
+        if path is not None:
+            self._raise_failed(path)
 
     def _raise_failed(self, path: Path) -> None:
         """Raise the kept failure of a path, as a new exception: one object must not be raised by two threads."""
         failure = self._failed.get(path)
         if failure is not None:
             raise type(failure)(failure.message, **failure.facts()) from failure
+
+
+def _close(file: File) -> None:
+    """Close what has nothing left to sync: a failure would mean nothing."""
+    with contextlib.suppress(IoFailure):
+        file.close()

@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from storage.errors import StoreLocked
+from storage.errors import IoFailure, StoreLocked
 from storage.files.failures import io_failure
 from storage.files.fs import File, FileLock, FileSystem
 from storage.files.pages import Content
@@ -37,7 +37,17 @@ class _Directory:
         self.mtime_ms = mtime_ms
 
 
-_Node = _Directory | Content
+class _Special:
+    """A link, a pipe or the like in the base: it has a name, and `errno` for whoever wants its bytes."""
+
+    __slots__ = ("errno", "path")
+
+    def __init__(self, path: Path, errno: int) -> None:
+        self.path = path
+        self.errno = errno
+
+
+_Node = _Directory | Content | _Special
 
 
 class OverlayFile:
@@ -128,7 +138,7 @@ class OverlayFileSystem:
         with self._lock:
             content = self._create(path) if create else self._file(path, "open")
         base = None
-        if self._base is not None and content.base_path is not None:
+        if self._base is not None and content.base_path is not None and content.visible_bytes:
             base = self._base.open(content.base_path)
         return OverlayFile(path, content, base, write=write or create, clock=self._clock)
 
@@ -151,6 +161,8 @@ class OverlayFileSystem:
     def mtime_ms(self, path: Path) -> int:
         with self._lock:
             node = self._node(path, "stat")
+            if isinstance(node, _Special):
+                raise io_failure(node.errno, path, "stat")
             base_path = node.base if isinstance(node, _Directory) else node.base_path
             if node.mtime_ms is None and self._base is not None and base_path is not None:
                 return self._base.mtime_ms(base_path)
@@ -168,11 +180,11 @@ class OverlayFileSystem:
             directory = self._root
             for name in _parts(path, "mkdir"):
                 child = self._child(directory, name)
-                if isinstance(child, Content):
-                    raise io_failure(errno.ENOTDIR, path, "mkdir")
                 if child is None:
                     child = _Directory(None, self._clock())
                     self._put(directory, name, child)
+                if not isinstance(child, _Directory):
+                    raise io_failure(errno.ENOTDIR, path, "mkdir")
                 directory = child
 
     def rename(self, source: Path, target: Path) -> None:
@@ -197,7 +209,8 @@ class OverlayFileSystem:
 
     def remove(self, path: Path) -> None:
         with self._lock:
-            self._file(path, "remove")
+            if isinstance(self._node(path, "remove"), _Directory):
+                raise io_failure(errno.EISDIR, path, "remove")
             self._drop(*self._place(path, "remove"))
 
     def remove_tree(self, path: Path) -> None:
@@ -237,16 +250,24 @@ class OverlayFileSystem:
             return directory.children[name]
         if self._base is None or directory.base is None:
             return None
-        node: _Node
-        path = directory.base / name
-        if self._base.is_dir(path):
-            node = _Directory(path, None)
-        elif self._base.exists(path):
-            node = Content(path, self._base.size(path), None)
-        else:
-            return None
-        directory.children[name] = node
+        node = self._base_node(self._base, directory.base / name)
+        if node is not None:
+            directory.children[name] = node
         return node
+
+    @staticmethod
+    def _base_node(base: FileSystem, path: Path) -> _Node | None:
+        if base.is_dir(path):
+            return _Directory(path, None)
+        if not base.exists(path):
+            return None
+        try:
+            return Content(path, base.size(path), None)
+        except IoFailure as failure:
+            number = failure.facts().get("errno")
+            if number == errno.ENOENT:  # gone meanwhile
+                return None
+            return _Special(path, number if isinstance(number, int) else errno.EINVAL)
 
     def _names(self, directory: _Directory) -> list[str]:
         names = {name for name, node in directory.children.items() if node is not None}
@@ -262,11 +283,11 @@ class OverlayFileSystem:
         """What is at `path`; None when there is nothing. `strict`: a file on the way is ENOTDIR."""
         node: _Node | None = self._root
         for name in _parts(path, operation):
-            if isinstance(node, Content):
+            if node is None:
+                return None
+            if not isinstance(node, _Directory):
                 if strict:
                     raise io_failure(errno.ENOTDIR, path, operation)
-                return None
-            if node is None:
                 return None
             node = self._child(node, name)
         return node
@@ -281,11 +302,13 @@ class OverlayFileSystem:
         node = self._node(path, operation)
         if isinstance(node, _Directory):
             raise io_failure(errno.EISDIR, path, operation)
+        if isinstance(node, _Special):
+            raise io_failure(node.errno, path, operation)
         return node
 
     def _directory(self, path: Path, operation: str) -> _Directory:
         node = self._node(path, operation)
-        if isinstance(node, Content):
+        if not isinstance(node, _Directory):
             raise io_failure(errno.ENOTDIR, path, operation)
         return node
 
@@ -298,13 +321,11 @@ class OverlayFileSystem:
 
     def _create(self, path: Path) -> Content:
         parent, name = self._place(path, "open")
-        node = self._child(parent, name)
-        if isinstance(node, _Directory):
-            raise io_failure(errno.EISDIR, path, "open")
-        if node is None:
-            node = Content(None, 0, self._clock())
-            self._put(parent, name, node)
-        return node
+        if self._child(parent, name) is not None:
+            return self._file(path, "open")
+        content = Content(None, 0, self._clock())
+        self._put(parent, name, content)
+        return content
 
     def _put(self, directory: _Directory, name: str, node: _Node) -> None:
         directory.children[name] = node
@@ -318,9 +339,9 @@ class OverlayFileSystem:
         """The errno of rename(2) when `node` may not take the place of `replaced`; 0 when it may."""
         if replaced is None:
             return 0
-        if isinstance(replaced, Content):
+        if not isinstance(replaced, _Directory):
             return errno.ENOTDIR if isinstance(node, _Directory) else 0
-        if isinstance(node, Content):
+        if not isinstance(node, _Directory):
             return errno.EISDIR
         return errno.ENOTEMPTY if self._names(replaced) else 0
 
@@ -343,7 +364,9 @@ class OverlayFileSystem:
         base = self._base
         if base is None or not base.exists(path):
             return node is not None
-        if node is None or isinstance(node, _Directory) or base.is_dir(path):
+        if isinstance(node, _Special):
+            return node.path != path
+        if not isinstance(node, Content) or base.is_dir(path):
             return not (isinstance(node, _Directory) and base.is_dir(path))
         if node.base_path == path:
             return node.touched and not self._same_bytes(path, node, node.base_size_bytes)

@@ -31,20 +31,20 @@ class Content:
     __slots__ = (
         "_lock",
         "_pages",
-        "_visible_bytes",
         "base_path",
         "base_size_bytes",
         "mtime_ms",
         "size_bytes",
+        "visible_bytes",
     )
 
     def __init__(self, base_path: Path | None, base_size_bytes: int, mtime_ms: int | None) -> None:
         self.base_path = base_path
         self.base_size_bytes = base_size_bytes
         self.mtime_ms = mtime_ms
-        # Written under `_lock`; `size_bytes` is read without it (one int, always a length the file has had).
+        # Written under `_lock`, read without it: each is one int that was true at some moment.
         self.size_bytes = base_size_bytes
-        self._visible_bytes = base_size_bytes
+        self.visible_bytes = base_size_bytes
         self._pages: dict[int, bytearray] = {}
         self._lock = threading.Lock()
 
@@ -52,7 +52,7 @@ class Content:
     def touched(self) -> bool:
         """Whether the bytes may differ from the base's."""
         return bool(self._pages) or not (
-            self._visible_bytes == self.base_size_bytes == self.size_bytes
+            self.visible_bytes == self.base_size_bytes == self.size_bytes
         )
 
     @property
@@ -66,7 +66,7 @@ class Content:
             end = min(position + size_bytes, self.size_bytes)
             if end <= position:
                 return b""
-            visible_end = min(end, self._visible_bytes)
+            visible_end = min(end, self.visible_bytes)
             pages = self._pages_between(position, end)
         # The base's bytes below `visible_bytes` do not change: they are read without the lock.
         data = _read_base(base, position, visible_end)
@@ -101,7 +101,7 @@ class Content:
                 self._pages = {n: page for n, page in self._pages.items() if n <= last}
                 if last in self._pages:
                     self._pages[last][start:] = bytes(PAGE_SIZE - start)
-                self._visible_bytes = min(self._visible_bytes, size_bytes)
+                self.visible_bytes = min(self.visible_bytes, size_bytes)
             self.size_bytes = size_bytes
 
     def _pages_between(self, position: int, end: int) -> list[tuple[int, bytes]]:
@@ -123,7 +123,7 @@ class Content:
             page = bytearray(PAGE_SIZE)
             if not whole:
                 start = number * PAGE_SIZE
-                data = _read_base(base, start, min(start + PAGE_SIZE, self._visible_bytes))
+                data = _read_base(base, start, min(start + PAGE_SIZE, self.visible_bytes))
                 page[: len(data)] = data
             self._pages[number] = page
         return page

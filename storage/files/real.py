@@ -114,10 +114,10 @@ class RealFileSystem:
         except SYSTEM_ERRORS as error:
             raise from_system(error, path, "open") from error
         file = RealFile(path, descriptor)
-        mode = os.fstat(descriptor).st_mode
-        if not stat.S_ISREG(mode):
+        refusal = _refusal(os.fstat(descriptor).st_mode)
+        if refusal:
             file.close()
-            raise io_failure(errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL, path, "open")
+            raise io_failure(refusal, path, "open")
         return file
 
     def exists(self, path: Path) -> bool:
@@ -136,8 +136,9 @@ class RealFileSystem:
 
     def size(self, path: Path) -> int:
         status = _stat(path)
-        if stat.S_ISDIR(status.st_mode):
-            raise io_failure(errno.EISDIR, path, "stat")
+        refusal = _refusal(status.st_mode)
+        if refusal:
+            raise io_failure(refusal, path, "stat")
         return status.st_size
 
     def mtime_ms(self, path: Path) -> int:
@@ -203,6 +204,13 @@ def _close(descriptor: int, path: Path) -> None:
         os.close(descriptor)
     except OSError as error:
         raise from_system(error, path, "close") from error
+
+
+def _refusal(mode: int) -> int:
+    """The errno for what is no regular file; 0 for one."""
+    if stat.S_ISREG(mode):
+        return 0
+    return errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
 
 
 def _stat(path: Path) -> os.stat_result:
