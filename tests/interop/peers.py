@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -109,11 +110,12 @@ def _run(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     ) as process:
         try:
             out, err = process.communicate(timeout=TIMEOUT_S)
         except subprocess.TimeoutExpired as error:
-            process.terminate()  # the script ends its broker then
+            os.killpg(process.pid, signal.SIGTERM)  # the script then ends its broker
             raise PeerError(f"{' '.join(command)}: no end after {TIMEOUT_S:.0f} s") from error
     return subprocess.CompletedProcess(command, process.returncode, out, err)
 

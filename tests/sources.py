@@ -1,0 +1,62 @@
+"""The project's own sources as data, for the tests that read them: paths, syntax trees, functions."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import TypeAlias
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("logserver", "storage", "api")
+FOREIGN = (ROOT / "tests" / "golden", ROOT / "tests" / "interop" / "peers")
+
+Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def modules(*folders: str) -> list[Path]:
+    """The Python files below these folders, as paths from the root."""
+    found = (path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+    return sorted(path.relative_to(ROOT) for path in found if not _is_foreign(path))
+
+
+def _is_foreign(path: Path) -> bool:
+    return any(folder in path.parents for folder in FOREIGN)
+
+
+def text_of(path: Path) -> str:
+    """What the file holds."""
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    """The parsed module."""
+    return ast.parse(text_of(path), filename=str(path))
+
+
+def functions(path: Path) -> Iterator[Function]:
+    """Every function and method of a module, nested ones too."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node
+
+
+def calls(path: Path) -> Iterator[tuple[str, ast.Call]]:
+    """Every call of a module, with the dotted name of what is called: `open`, `os.open`, `path.write_text`."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node.func), node
+
+
+def import_all(package: str) -> list[str]:
+    """Import every module of a package but `__main__`; gives their names."""
+    names = [package]
+    for info in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}."):
+        if not info.name.endswith(".__main__"):
+            importlib.import_module(info.name)
+            names.append(info.name)
+    return names

@@ -1,0 +1,178 @@
+"""What the project says of itself is true: error codes and findings in the docs, locks, version, names in tables."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import logserver
+from storage.errors import StorageError
+from storage.registry import BACKENDS, resolve
+from tests.sources import FOREIGN, PACKAGES, ROOT, calls, import_all, modules, text_of, tree
+
+LOCKS = ("requirements.lock", "requirements-test.lock")
+
+
+def error_classes() -> set[type[StorageError]]:
+    """The whole error tree, that of the service included."""
+    for package in PACKAGES:
+        import_all(package)
+    found: set[type[StorageError]] = set()
+    waiting: list[type[StorageError]] = [StorageError]
+    while waiting:
+        error = waiting.pop()
+        if error.__module__.split(".")[0] in PACKAGES:
+            found.add(error)
+        waiting += error.__subclasses__()
+    return found
+
+
+def table(page: str) -> dict[str, list[str]]:
+    """The rows of a page's tables whose first cell is `code`: that name -> the other cells."""
+    rows = {}
+    for line in text_of(Path("docs") / page).splitlines():
+        if line.startswith("| `"):
+            name, *cells = (cell.strip() for cell in line.strip().strip("|").split("|"))
+            rows[name.strip("`")] = cells
+    return rows
+
+
+def test_every_error_has_a_code_of_its_own() -> None:
+    codes = [error.code for error in error_classes()]
+    assert sorted(codes) == sorted(set(codes))
+    assert [code for code in codes if not re.fullmatch(r"[a-z]+(-[a-z]+)*", code)] == []
+    assert [e.__name__ for e in error_classes() if "code" not in e.__dict__] == []
+
+
+def test_every_error_is_documented() -> None:
+    assert sorted(table("errors.md")) == sorted(error.code for error in error_classes())
+
+
+def test_every_fact_of_an_error_is_documented() -> None:
+    """A class says `Facts: path, pid (None when unknown).`; the page's row has the same names."""
+    rows = table("errors.md")
+    missing = [
+        f"{error.code}: {name}"
+        for error in error_classes()
+        for name in _facts(error)
+        if f"`{name}`" not in rows[error.code][1]
+    ]
+    assert missing == []
+
+
+def _facts(error: type[StorageError]) -> list[str]:
+    _, _, facts = (error.__doc__ or "").partition("Facts:")
+    without_notes = re.sub(r"\([^)]*\)", "", facts.partition(".")[0])
+    return re.findall(r"\b[a-z_]+\b", without_notes)
+
+
+def test_every_finding_is_documented() -> None:
+    codes = {
+        keyword.value.value
+        for path in modules(*PACKAGES)
+        for name, node in calls(path)
+        if name == "Finding"
+        for keyword in node.keywords
+        if keyword.arg == "code" and isinstance(keyword.value, ast.Constant)
+    }
+    assert codes <= table("findings.md").keys()
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_module_can_be_imported(package: str) -> None:
+    assert import_all(package)
+
+
+def test_every_backend_of_the_registry_is_there() -> None:
+    doors = [target for backend in BACKENDS.values() for target in backend if target is not None]
+    assert doors
+    assert [target for target in doors if not callable(resolve(target))] == []
+
+
+def test_the_compiled_modules_are_there() -> None:
+    compiled = compiled_modules()
+    assert compiled == sorted(set(compiled))
+    assert [path for path in compiled if not (ROOT / path).is_file()] == []
+
+
+def compiled_modules() -> list[str]:
+    """COMPILED of setup.py."""
+    for node in tree(Path("setup.py")).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "COMPILED":
+            listed: list[str] = ast.literal_eval(node.value)
+            return listed
+    raise AssertionError("setup.py has no COMPILED")
+
+
+def settings() -> dict[str, Any]:
+    """pyproject.toml."""
+    return tomllib.loads(text_of(Path("pyproject.toml")))
+
+
+def pins(lock: str) -> dict[str, str]:
+    """Project name -> version of a lock file."""
+    return dict(re.findall(r"^([\w.-]+)==([^\s;]+)", text_of(Path(lock)), re.MULTILINE))
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_a_lock_hashes_everything_and_names_no_index(lock: str) -> None:
+    blocks = re.split(r"^(?=[\w.-]+==)", text_of(Path(lock)), flags=re.MULTILINE)
+    assert len(blocks) > 1
+    assert [block for block in blocks[1:] if "--hash=sha256:" not in block] == []
+    assert "://" not in "".join(blocks)
+    assert {line.strip()[:14] for line in "".join(blocks[1:]).splitlines() if line[:1] == " "} == {
+        "--hash=sha256:"
+    }
+
+
+def test_the_locks_agree_with_each_other_and_with_the_project() -> None:
+    run, test = (pins(lock) for lock in LOCKS)
+    assert run.items() <= test.items()
+    build = settings()["build-system"]["requires"]
+    assert settings()["dependency-groups"]["build"] == build
+    assert _names([*settings()["project"]["dependencies"], *build]) <= run.keys()
+    assert _names(settings()["project"]["optional-dependencies"]["dev"]) <= test.keys()
+
+
+def _names(requirements: list[str]) -> set[str]:
+    return {re.split(r"[^\w.-]", line, maxsplit=1)[0] for line in requirements}
+
+
+def test_the_changelog_knows_this_version() -> None:
+    text = text_of(Path("CHANGELOG.md"))
+    assert "## [Unreleased]" in text or f"## [{logserver.__version__}]" in text
+
+
+def test_no_file_names_a_machine_or_a_registry() -> None:
+    hosts = ("py" + "pi.org", "python" + "hosted", "repo1?" + r"\.maven", "registry." + "npmjs")
+    homes = ("/wo" + "rk/", "/ro" + "ot/", "/far" + "m/", r"\.\./sha" + "red")
+    banned = re.compile("|".join((*hosts, *homes)))
+    assert [str(path) for path in _texts() if banned.search(text_of(path))] == []
+
+
+def _texts() -> list[Path]:
+    """Every text file of the project that is not made by a tool."""
+    found = []
+    for folder, inner, names in os.walk(ROOT):
+        here = Path(folder)
+        inner[:] = [
+            name
+            for name in inner
+            if here / name not in FOREIGN
+            and name not in ("build", "data", "dist", "__pycache__")
+            and (not name.startswith(".") or name == ".ci")
+        ]
+        found += [(here / name).relative_to(ROOT) for name in names if _is_text(here / name)]
+    return found
+
+
+def _is_text(path: Path) -> bool:
+    if path.name.startswith("."):
+        return path.name in {".gitignore", ".gitattributes"}
+    return path.suffix in {".py", ".md", ".toml", ".lock", ".sh", ""}

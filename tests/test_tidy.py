@@ -1,0 +1,175 @@
+"""The rules of the code that no other tool holds: reads the sources and fails on what breaks them.
+
+Limits only go down. A rule that needs an exception names the module in its own table here, with the reason beside it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.sources import PACKAGES, Function, calls, functions, modules, text_of, tree
+
+MAX_MODULE_LINES = 500
+MAX_FUNCTION_LINES = 60  # without the docstring
+MAX_POSITIONAL = 5
+
+# What other packages import from: here the methods are documented too.
+DOORS = ("storage/model.py", "storage/errors.py", "storage/interface.py", "storage/registry.py")
+
+# The one place that reads the machine's clock; all else is handed a clock.
+CLOCK_OWNERS = {"storage/registry.py"}
+
+# Handlers of last resort: anything at all becomes a plain answer there, never a stack trace.
+LAST_RESORTS: set[str] = set()
+
+# Modules of a format folder that own no binary layout: names, text files, other people's compression.
+NO_LAYOUT = {"__init__.py", "names.py", "properties.py", "checkpoints.py", "compression.py"}
+
+WALL_CLOCKS = {"time.time", "time.time_ns", "datetime.now", "datetime.datetime.now"}
+FILE_MODULES = {"os", "shutil", "mmap", "fcntl", "tempfile", "io"}
+FILE_METHODS = {"write_bytes", "write_text", "touch", "mkdir", "rmdir", "unlink", "symlink_to"}
+
+OURS = modules(*PACKAGES)
+ALL = modules(*PACKAGES, "tests", "scripts")
+
+
+def test_modules_are_short() -> None:
+    sizes = {str(path): len(text_of(path).splitlines()) for path in ALL}
+    assert {path: size for path, size in sizes.items() if size > MAX_MODULE_LINES} == {}
+
+
+def test_functions_fit_a_screen() -> None:
+    sizes = {f"{p}:{f.lineno} {f.name}": _lines_of(f) for p in ALL for f in functions(p)}
+    assert {name: size for name, size in sizes.items() if size > MAX_FUNCTION_LINES} == {}
+
+
+def _lines_of(function: Function) -> int:
+    first = function.body[0]
+    docstring = _height(first) if ast.get_docstring(function) is not None else 0
+    return _height(function) - docstring
+
+
+def _height(node: ast.stmt) -> int:
+    return (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def test_functions_take_few_positional_arguments() -> None:
+    counts = {f"{p}:{f.lineno} {f.name}": _positional(f) for p in OURS for f in functions(p)}
+    assert {name: count for name, count in counts.items() if count > MAX_POSITIONAL} == {}
+
+
+def _positional(function: Function) -> int:
+    names = [argument.arg for argument in (*function.args.posonlyargs, *function.args.args)]
+    return len(names) - (names[:1] in (["self"], ["cls"]))
+
+
+def test_every_module_says_what_it_owns() -> None:
+    assert [str(path) for path in ALL if not ast.get_docstring(tree(path))] == []
+
+
+def test_what_others_import_is_documented() -> None:
+    assert [name for path in OURS for name in _undocumented(path)] == []
+
+
+def _undocumented(path: Path) -> Iterator[str]:
+    for node in _public(tree(path).body):
+        if ast.get_docstring(node) is None:
+            yield f"{path}:{node.lineno} {node.name}"
+        if isinstance(node, ast.ClassDef) and str(path) in DOORS:
+            for method in _public(node.body):
+                if ast.get_docstring(method) is None:
+                    yield f"{path}:{method.lineno} {node.name}.{method.name}"
+
+
+def _public(body: list[ast.stmt]) -> Iterator[Function | ast.ClassDef]:
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            if not node.name.startswith("_"):
+                yield node
+
+
+def test_nothing_prints() -> None:
+    assert _called({"print", "breakpoint"}, OURS) == []
+
+
+def test_time_comes_from_the_clock_that_was_handed_in() -> None:
+    assert _called(WALL_CLOCKS, [path for path in OURS if str(path) not in CLOCK_OWNERS]) == []
+
+
+def _called(banned: set[str], paths: list[Path]) -> list[str]:
+    return [
+        f"{path}:{node.lineno} {name}"
+        for path in paths
+        for name, node in calls(path)
+        if name in banned
+    ]
+
+
+def test_only_the_file_layer_touches_files() -> None:
+    outside = [p for p in modules("storage") if p.parts[:2] != ("storage", "files")]
+    touching = [
+        f"{path}:{node.lineno} {name}"
+        for path in outside
+        for name, node in calls(path)
+        if _touches_files(name)
+    ]
+    assert touching == []
+
+
+def _touches_files(name: str) -> bool:
+    owner, _, last = name.rpartition(".")
+    return name == "open" or owner in FILE_MODULES or last in FILE_METHODS
+
+
+def test_no_handler_swallows_everything() -> None:
+    greedy = {str(path): lines for path in OURS if (lines := _greedy_handlers(path))}
+    assert greedy.keys() == LAST_RESORTS, greedy
+
+
+def _greedy_handlers(path: Path) -> list[int]:
+    """Lines of a bare `except`, or of one that names Exception or BaseException, that does not raise again."""
+    return [
+        node.lineno
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.ExceptHandler)
+        and _names_all(node)
+        and not any(isinstance(inner, ast.Raise) and inner.exc is None for inner in ast.walk(node))
+    ]
+
+
+def _names_all(handler: ast.ExceptHandler) -> bool:
+    if handler.type is None:
+        return True
+    names = {ast.unparse(node) for node in ast.walk(handler.type)}
+    return bool(names & {"Exception", "BaseException"})
+
+
+def test_every_binary_format_draws_its_layout() -> None:
+    drawing = re.compile(r"^ *position +bytes +field +note$", re.MULTILINE)
+    drawn = {str(p): bool(drawing.search(ast.get_docstring(tree(p)) or "")) for p in _formats()}
+    assert drawn, "no format modules: has the layout moved?"
+    assert [path for path, there in drawn.items() if not there] == []
+
+
+def test_every_struct_has_its_size_asserted_beside_it() -> None:
+    loose = [
+        f"{path}: {name}"
+        for path in _formats()
+        for name in re.findall(
+            r"^(\w+)[^=\n]* = (?:struct\.)?Struct\(", text_of(path), re.MULTILINE
+        )
+        if not re.search(rf"^assert {name}\.size == ", text_of(path), re.MULTILINE)
+    ]
+    assert loose == []
+
+
+def _formats() -> list[Path]:
+    return [p for p in modules("storage") if p.parent.name == "format" and p.name not in NO_LAYOUT]
+
+
+def test_nothing_is_left_to_be_done() -> None:
+    marks = re.compile("|".join(("TO" + "DO", "FIX" + "ME", "XX" + "X")))
+    assert [str(path) for path in ALL if marks.search(text_of(path))] == []
