@@ -86,9 +86,10 @@ def _undocumented(path: Path) -> Iterator[str]:
 
 def _public(body: list[ast.stmt]) -> Iterator[Function | ast.ClassDef]:
     for node in body:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            if not node.name.startswith("_"):
-                yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        if not node.name.startswith("_"):
+            yield node
 
 
 def test_nothing_prints() -> None:
