@@ -1,10 +1,13 @@
 """Files for storage: the one layer between every backend and the disk. Knows no format.
 
-fs        the protocols: FileSystem, File, FileLock
-real      RealFileSystem: system calls;  lock: POSIX record locks;  failures: errno to the error tree
-overlay   OverlayFileSystem: changes in memory over a read-only base, or over nothing;  pages: a file's bytes in it
-handles   HandleCache: an LRU of open files that knows which are dirty
-atomic    atomic_write: a small file changed in one step
+    fs        the protocols: FileSystem, File, FileLock;  failures: from errno to the error tree
+    real      RealFileSystem: system calls;  lock: POSIX record locks
+    overlay   OverlayFileSystem: changes in memory over a read-only base, or over nothing
+              tree: its names;  pages: its bytes;  changes: what differs from the base
+    handles   HandleCache: an LRU of open files that knows which are dirty
+    atomic    atomic_write: a small file changed in one step
+
+`atomic` and `handles` work on any FileSystem.
 """
 
 from storage.files.atomic import atomic_write, remove_if_present

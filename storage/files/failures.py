@@ -1,4 +1,4 @@
-"""From an errno to the storage error tree: the one place where OSError becomes IoFailure or DiskFull.
+"""From what the system says to the storage error tree: the one place where OSError becomes IoFailure or DiskFull.
 
 Owns the mapping and its messages; does no IO.
 """
@@ -9,7 +9,7 @@ import errno
 import os
 from pathlib import Path
 
-from storage.errors import DiskFull, IoFailure
+from storage.errors import DiskFull, IoFailure, StoreLocked
 
 SYSTEM_ERRORS = (OSError, ValueError, OverflowError)
 """What a system call raises in Python: ValueError for a NUL in a path, OverflowError for a position over 63 bits."""
@@ -43,6 +43,14 @@ def from_system(error: Exception, path: Path, operation: str) -> IoFailure:
     """The error for one of SYSTEM_ERRORS; without an errno it counts as EINVAL."""
     number = error.errno if isinstance(error, OSError) else None
     return io_failure(number or errno.EINVAL, path, operation)
+
+
+def store_locked(path: Path, pid: int | None) -> StoreLocked:
+    """The error for a lock that process `pid` holds (None: the kernel does not tell which)."""
+    holder = "another process" if pid is None else f"process {pid}"
+    if pid == os.getpid():
+        holder = f"this process ({pid})"
+    return StoreLocked(f"{path} is locked by {holder}", path=str(path), pid=pid)
 
 
 def is_missing(error: IoFailure) -> bool:

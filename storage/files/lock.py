@@ -15,7 +15,7 @@ import threading
 from pathlib import Path
 
 from storage.errors import StoreLocked
-from storage.files.failures import SYSTEM_ERRORS, from_system
+from storage.files.failures import SYSTEM_ERRORS, from_system, store_locked
 
 # struct flock of Linux, 64 bit: l_type, l_whence, l_start, l_len, l_pid. Length 0 from 0 is the whole file and all that
 # it may grow to, which is what FileChannel.tryLock() takes (Kafka) and covers its byte 0 (RocketMQ).
@@ -86,7 +86,7 @@ def _refuse_own(path: Path) -> None:
         return
     held = _held.get((status.st_dev, status.st_ino))
     if held is not None:
-        raise _locked(path, held.pid)
+        raise store_locked(path, held.pid)
 
 
 def _lock(descriptor: int, path: Path) -> None:
@@ -102,11 +102,4 @@ def _lock(descriptor: int, path: Path) -> None:
         kind, _, _, _, pid = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, _WHOLE_FILE))
         if kind != fcntl.F_UNLCK:
             break
-    raise _locked(path, pid if pid > 0 else None)
-
-
-def _locked(path: Path, pid: int | None) -> StoreLocked:
-    holder = "another process" if pid is None else f"process {pid}"
-    if pid == os.getpid():
-        holder = f"this process ({pid})"
-    return StoreLocked(f"{path} is locked by {holder}", path=str(path), pid=pid)
+    raise store_locked(path, pid if pid > 0 else None)

@@ -1,0 +1,167 @@
+"""The names of the overlay: directories in memory over those of a read-only base.
+
+Owns what has which name; must not know open files, and bytes are in pages.py. A directory or file is brought in from
+the base when it is first asked for; a name that was removed is kept as None, so that the base's no longer shows. What
+is moved keeps pointing to where it lies in the base. Nothing here is thread-safe: the overlay holds its lock.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from storage.errors import IoFailure
+from storage.files.failures import io_failure, is_missing
+from storage.files.fs import FileSystem
+from storage.files.pages import Content
+
+ROOT = Path("/")
+
+
+class Directory:
+    """Names in memory over those of the base's directory `base_path` (None: nothing lies below).
+
+    `mtime_ms` is None until a name changes.
+    """
+
+    __slots__ = ("base_path", "children", "mtime_ms")
+
+    def __init__(self, base_path: Path | None, mtime_ms: int | None) -> None:
+        self.base_path = base_path
+        self.children: dict[str, Node | None] = {}
+        self.mtime_ms = mtime_ms
+
+
+class Special:
+    """A link, a pipe or the like in the base: a name, and an `errno` for whoever wants its bytes or times."""
+
+    __slots__ = ("base_path", "errno")
+
+    def __init__(self, base_path: Path, errno: int) -> None:
+        self.base_path = base_path
+        self.errno = errno
+
+
+Node = Directory | Content | Special
+
+
+class Tree:
+    """All names from the root down. Errors are those of the system calls named by `operation`."""
+
+    def __init__(self, base: FileSystem | None, clock: Callable[[], int]) -> None:
+        self.base = base
+        self.root = Directory(ROOT if base else None, None if base else clock())
+        self._clock = clock
+
+    def find(self, path: Path, operation: str, *, strict: bool = True) -> Node | None:
+        """What is at `path`; None when there is nothing. `strict`: a file on the way is ENOTDIR."""
+        node: Node | None = self.root
+        for name in parts(path, operation):
+            if node is None:
+                return None
+            if not isinstance(node, Directory):
+                if strict:
+                    raise io_failure(errno.ENOTDIR, path, operation)
+                return None
+            node = self.child(node, name)
+        return node
+
+    def node(self, path: Path, operation: str) -> Node:
+        """What is at `path`. Raises ENOENT."""
+        node = self.find(path, operation)
+        if node is None:
+            raise io_failure(errno.ENOENT, path, operation)
+        return node
+
+    def file(self, path: Path, operation: str) -> Content:
+        """The file at `path`. Raises ENOENT, EISDIR, and for a link ELOOP."""
+        node = self.node(path, operation)
+        if isinstance(node, Directory):
+            raise io_failure(errno.EISDIR, path, operation)
+        if isinstance(node, Special):
+            raise io_failure(node.errno, path, operation)
+        return node
+
+    def directory(self, path: Path, operation: str) -> Directory:
+        """The directory at `path`. Raises ENOENT, ENOTDIR."""
+        node = self.node(path, operation)
+        if not isinstance(node, Directory):
+            raise io_failure(errno.ENOTDIR, path, operation)
+        return node
+
+    def place(self, path: Path, operation: str) -> tuple[Directory, str]:
+        """The directory that holds the name at the end of `path`, and that name. Raises EBUSY for the root."""
+        names = parts(path, operation)
+        if not names:
+            raise io_failure(errno.EBUSY, path, operation)
+        return self.directory(ROOT.joinpath(*names[:-1]), operation), names[-1]
+
+    def create(self, path: Path, operation: str) -> Content:
+        """The file at `path`, made when nothing is there."""
+        parent, name = self.place(path, operation)
+        if self.child(parent, name) is not None:
+            return self.file(path, operation)
+        content = Content(None, 0, self._clock())
+        self.put(parent, name, content)
+        return content
+
+    def child(self, directory: Directory, name: str) -> Node | None:
+        """What has this name, brought in from the base when it is asked for the first time."""
+        if name in directory.children:
+            return directory.children[name]
+        if self.base is None or directory.base_path is None:
+            return None
+        node = _bring_in(self.base, directory.base_path / name)
+        if node is not None:
+            directory.children[name] = node
+        return node
+
+    def names(self, directory: Directory) -> list[str]:
+        """The names in a directory, sorted."""
+        names = {name for name, node in directory.children.items() if node is not None}
+        if self.base is not None and directory.base_path is not None:
+            below = self.base.list_dir(directory.base_path)
+            names.update(name for name in below if name not in directory.children)
+        return sorted(names)
+
+    def put(self, directory: Directory, name: str, node: Node) -> None:
+        """Give a node a name."""
+        directory.children[name] = node
+        directory.mtime_ms = self._clock()
+
+    def put_directory(self, directory: Directory, name: str) -> Directory:
+        """Make an empty directory."""
+        child = Directory(None, self._clock())
+        self.put(directory, name, child)
+        return child
+
+    def drop(self, directory: Directory, name: str) -> None:
+        """Take a name away."""
+        if directory.base_path is None:
+            del directory.children[name]
+        else:
+            directory.children[name] = None
+        directory.mtime_ms = self._clock()
+
+
+def parts(path: Path, operation: str) -> tuple[str, ...]:
+    """The names from the root down, `..` taken out as text."""
+    if "\0" in str(path):
+        raise io_failure(errno.EINVAL, path, operation)
+    return Path(os.path.normpath(path.absolute())).parts[1:]
+
+
+def _bring_in(base: FileSystem, path: Path) -> Node | None:
+    if base.is_dir(path):
+        return Directory(path, None)
+    if not base.exists(path):
+        return None
+    try:
+        return Content(path, base.size(path), None)
+    except IoFailure as failure:
+        if is_missing(failure):  # a live base has just removed it
+            return None
+        number = failure.facts().get("errno")
+        return Special(path, number if isinstance(number, int) else errno.EINVAL)
