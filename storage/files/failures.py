@@ -23,6 +23,7 @@ _REASONS = {
     errno.ENFILE: "the machine has too many open files (fs.file-max)",
     errno.EFBIG: "the file would be larger than allowed (`ulimit -f`, or the file system's limit)",
     errno.ELOOP: "it is a symbolic link, which is not followed",
+    errno.EBUSY: "it is in use: a lock file held by this process, or a mount point",
     errno.EBADF: "it is closed, or not open for this",
 }
 

@@ -58,7 +58,8 @@ class FileSystem(Protocol):
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
         """Open for reading, or for both; `create` (which means `write`) makes a missing file, mode 0644.
 
-        An existing file stays as it is. Raises IoFailure: ENOENT, EISDIR, ELOOP, EINVAL for what is no regular file.
+        An existing file stays as it is. Raises IoFailure: ENOENT, EISDIR, ELOOP, EINVAL for what is no regular file,
+        EBUSY for a lock file that this process holds (closing it again would drop the lock).
         """
 
     def exists(self, path: Path) -> bool:

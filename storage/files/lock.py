@@ -34,22 +34,20 @@ _guard = threading.Lock()
 class PosixLock:
     """A held lock. Made by `acquire` only."""
 
-    __slots__ = ("_descriptor", "_key", "path", "pid")
+    __slots__ = ("descriptors", "path", "pid")
 
-    def __init__(self, path: Path, descriptor: int, key: tuple[int, int]) -> None:
+    def __init__(self, path: Path, descriptor: int) -> None:
         self.path = path
         self.pid = os.getpid()
-        self._descriptor = descriptor
-        self._key = key
+        self.descriptors = [descriptor]  # under `_guard`; empty when released
 
     def release(self) -> None:
         """Let go of the lock and close the file, which stays. A second call does nothing."""
         with _guard:
-            if self._descriptor < 0:
-                return
-            descriptor, self._descriptor = self._descriptor, -1
-            _held.pop(self._key, None)
-            os.close(descriptor)
+            for key in [key for key, lock in _held.items() if lock is self]:
+                del _held[key]
+            while self.descriptors:
+                os.close(self.descriptors.pop())
 
 
 def acquire(path: Path) -> PosixLock:
@@ -72,19 +70,33 @@ def acquire(path: Path) -> PosixLock:
         except OSError as error:
             os.close(descriptor)
             raise from_system(error, path, "lock") from error
-        status = os.fstat(descriptor)
-        lock = PosixLock(path, descriptor, (status.st_dev, status.st_ino))
-        _held[lock._key] = lock
+        lock = PosixLock(path, descriptor)
+        _held[_key(os.fstat(descriptor))] = lock
         return lock
+
+
+def adopt(descriptor: int, status: os.stat_result) -> bool:
+    """Whether this is a new descriptor of a lock file held here; then it stays open as long as the lock.
+
+    For whoever opens files without knowing what they are: he must not close it.
+    """
+    with _guard:
+        lock = _held.get(_key(status))
+        if lock is not None:
+            lock.descriptors.append(descriptor)
+        return lock is not None
+
+
+def _key(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
 
 
 def _refuse_own(path: Path) -> None:
     """Raise StoreLocked when this process holds the file, told without opening it."""
     try:
-        status = path.stat(follow_symlinks=False)
+        held = _held.get(_key(path.stat(follow_symlinks=False)))
     except FileNotFoundError:
         return
-    held = _held.get((status.st_dev, status.st_ino))
     if held is not None:
         raise store_locked(path, held.pid)
 

@@ -94,7 +94,7 @@ class OverlayLock:
 class OverlayFileSystem:
     """Writes in memory over `base`, which is only ever read. Safe from several threads.
 
-    `clock` gives the mtime of what is changed here (milliseconds); without it that is 0. Nothing survives the object, so
+    `clock` gives the mtime of what is changed here (milliseconds); without it that is 0. Nothing survives the object:
     `datasync` and `sync_dir` only check their arguments. Memory is taken by written pages of 4 KiB, not by length.
     """
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from storage.files.failures import SYSTEM_ERRORS, from_system, io_failure
 from storage.files.fs import FileLock
-from storage.files.lock import acquire
+from storage.files.lock import acquire, adopt
 
 # As Java makes them under the usual umask; the directory's mode is what keeps others out.
 FILE_MODE = 0o644
@@ -113,12 +113,14 @@ class RealFileSystem:
             descriptor = os.open(path, flags | os.O_CREAT if create else flags, FILE_MODE)
         except SYSTEM_ERRORS as error:
             raise from_system(error, path, "open") from error
-        file = RealFile(path, descriptor)
-        refusal = _refusal(os.fstat(descriptor).st_mode)
+        status = os.fstat(descriptor)
+        if adopt(descriptor, status):
+            raise io_failure(errno.EBUSY, path, "open")
+        refusal = _refusal(status.st_mode)
         if refusal:
-            file.close()
+            _close(descriptor, path)
             raise io_failure(refusal, path, "open")
-        return file
+        return RealFile(path, descriptor)
 
     def exists(self, path: Path) -> bool:
         return _stat_or_none(path, follow=False) is not None
