@@ -69,7 +69,7 @@ def test_every_fact_of_an_error_is_documented() -> None:
 def _facts(error: type[StorageError]) -> list[str]:
     _, _, facts = (error.__doc__ or "").partition("Facts:")
     without_notes = re.sub(r"\([^)]*\)", "", facts.partition(".")[0])
-    return re.findall(r"\b[a-z_]+\b", without_notes)
+    return re.findall(r"(?:^|,) *(?:and )?([a-z_]+)", without_notes.strip())
 
 
 def test_every_finding_is_documented() -> None:

@@ -1,0 +1,97 @@
+"""Proves that a wheel holds what it should and nothing else, and that the installed one runs compiled.
+
+    check_wheel.py WHEEL    run by the Python that the wheel is installed in, from anywhere
+
+Exit status 1 with a line for each fault. The sources beside this script are the measure.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import sys
+import zipfile
+from collections.abc import Iterator
+from importlib.metadata import entry_points, version
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("logserver", "storage", "api")
+LIBRARY = "logserver__mypyc"
+
+
+def compiled_modules() -> list[str]:
+    """COMPILED of setup.py, as paths."""
+    for node in ast.parse((ROOT / "setup.py").read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "COMPILED":
+            listed: list[str] = ast.literal_eval(node.value)
+            return listed
+    return []
+
+
+def expected_files() -> set[str]:
+    """Every source file of the packages; a compiled module's source goes along with its library."""
+    return {
+        path.relative_to(ROOT).as_posix()
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*")
+        if path.is_file() and path.suffix not in (".so", ".pyc")
+    }
+
+
+def contents_faults(wheel: Path) -> Iterator[str]:
+    """What the wheel lacks, and what it should not hold."""
+    names = set(zipfile.ZipFile(wheel).namelist())
+    info = {name for name in names if name.split("/")[0].endswith(".dist-info")}
+    native = {name for name in names if name.endswith((".so", ".pyd"))}
+    sources = names - info - native
+    yield from (f"missing in the wheel: {name}" for name in sorted(expected_files() - sources))
+    yield from (
+        f"should not be in the wheel: {name}" for name in sorted(sources - expected_files())
+    )
+    stems = {name.partition(".")[0] for name in native}
+    wanted = {path.removesuffix(".py") for path in compiled_modules()} | {LIBRARY}
+    yield from (f"not compiled in the wheel: {stem}" for stem in sorted(wanted - stems))
+    yield from (f"compiled, but not listed in setup.py: {stem}" for stem in sorted(stems - wanted))
+    if not any(name.endswith("/LICENSE") for name in info):
+        yield "the licence is missing in the wheel"
+
+
+def installed_faults() -> Iterator[str]:
+    """Where the installed package differs from the wheel's promise."""
+    for package in PACKAGES:
+        found = Path(str(importlib.import_module(package).__file__)).resolve()
+        if ROOT / package in found.parents:
+            yield f"{package} comes from the sources, not from the wheel"
+    for path in compiled_modules():
+        name = path.removesuffix(".py").replace("/", ".")
+        origin = str(importlib.import_module(name).__file__)
+        if not origin.endswith((".so", ".pyd")):
+            yield f"{name} runs from {origin}, not compiled"
+    if version("logserver") != importlib.import_module("logserver").__version__:
+        yield f"the version of the installed package is {version('logserver')}"
+    if not [entry for entry in entry_points(group="console_scripts") if entry.name == "logserver"]:
+        yield "the console script logserver is missing"
+
+
+def main() -> int:
+    """Print every fault; 0 when there is none."""
+    if len(sys.argv) != 2:
+        print("usage: check_wheel.py WHEEL", file=sys.stderr)
+        return 2
+    wheel = Path(sys.argv[1])
+    faults = [*contents_faults(wheel), *installed_faults()]
+    for fault in faults:
+        print(fault, file=sys.stderr)
+    if faults:
+        hint = "a C compiler and Python's headers are needed: apt-get install gcc libc6-dev python3-dev"
+        print(hint, file=sys.stderr)
+        return 1
+    print(
+        f"{wheel.name}: {len(expected_files())} files, {len(compiled_modules())} modules compiled"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
