@@ -49,10 +49,12 @@ def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
     """A root checkpoint, its lines in the mapping's order. Raises InvalidArgument for a name with a
     space and such.
     """
-    lines = [f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items()]
-    for line in lines:
-        if _OFFSET_LINE.fullmatch(line.encode()) is None:
+    lines: list[str] = []
+    for (topic, partition), offset in offsets.items():
+        line = f"{topic} {partition} {offset}"
+        if _parse_offset_line(line.encode()) is None:
             raise InvalidArgument(f"{OFFSETS_KIND}: {line!r} is no legal line", field="offsets")
+        lines.append(line)
     return _encode_lines(lines)
 
 
@@ -64,13 +66,13 @@ def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
     """
     offsets: dict[TopicPartition, int] = {}
     for number, line in _decode_lines(OFFSETS_KIND, data):
-        match = _OFFSET_LINE.fullmatch(line)
-        if match is None or int(match[2]) > _MAX_INT32 or int(match[3]) > _MAX_INT64:
+        entry = _parse_offset_line(line)
+        if entry is None:
             raise _bad_line(OFFSETS_KIND, number, line, expected="topic partition offset")
-        key = TopicPartition(match[1].decode("ascii"), int(match[2]))
-        if key in offsets:
+        partition, offset = entry
+        if partition in offsets:
             raise _bad_line(OFFSETS_KIND, number, line, expected="each partition once")
-        offsets[key] = int(match[3])
+        offsets[partition] = offset
     return offsets
 
 
@@ -195,6 +197,13 @@ def _decode_lines(kind: str, data: bytes) -> Iterable[tuple[int, bytes]]:
     if len(body) > count:
         raise _corrupt(kind, "line count", expected=count, found=len(body))
     return enumerate(body, start=3)
+
+
+def _parse_offset_line(line: bytes) -> tuple[TopicPartition, int] | None:
+    match = _OFFSET_LINE.fullmatch(line)
+    if match is None or int(match[2]) > _MAX_INT32 or int(match[3]) > _MAX_INT64:
+        return None
+    return TopicPartition(match[1].decode("ascii"), int(match[2])), int(match[3])
 
 
 def _number(kind: str, number: int, line: bytes) -> int:

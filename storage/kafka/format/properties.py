@@ -151,21 +151,22 @@ def parse_uuid_text(text: str, *, field: str) -> bytes:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Lines as java.util.Properties joins them: without comments, blanks, and the white space they
-    begin with.
+    """Lines as java.util.Properties joins them, without comments, blanks and leading white space.
+
+    As there, a line that is still empty after a lone backslash begins anew: it may be a comment.
     """
     pending: str | None = None
     for natural in _LINE_END.split(text):
         line = natural.lstrip(_WHITE_SPACE)
-        if pending is None and (not line or line[0] in "#!"):
+        if not pending and (not line or line[0] in "#!"):
+            pending = None
             continue
         line = (pending or "") + line
         if _ends_in_backslash(line):
             pending = line[:-1]
         else:
             pending = None
-            if line:
-                yield line
+            yield line
     if pending:
         yield pending
 
