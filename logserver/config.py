@@ -1,0 +1,290 @@
+"""Settings: one frozen value, checked once, where each setting knows its source.
+
+Owns names, defaults, limits and precedence: flag, then LOGSERVER_* in the environment, then the TOML file, then the
+default. Must not know click or HTTP. The environment may hold other LOGSERVER_* names (an orchestrator puts some
+there), so only known ones are read; an unknown key in the file or among the flags is refused. docs/settings.md lists
+every setting, and a test holds it to `Settings`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from logserver.errors import SettingsError
+
+Parser: TypeAlias = Callable[[object], Any]
+
+PREFIX: Final = "LOGSERVER_"
+FLAG, ENVIRONMENT, FILE, DEFAULT = "flag", "environment", "file", "default"
+
+_TRUE = frozenset({"1", "true", "yes", "on"})
+_FALSE = frozenset({"0", "false", "no", "off"})
+_MAX_INT: Final = (1 << 63) - 1
+
+HOUR_MS: Final = 3_600_000
+DAY_MS: Final = 24 * HOUR_MS
+LOG_LEVELS: Final = ("debug", "info", "warning", "error")
+
+
+class Address(NamedTuple):
+    """Where to listen; port 0 lets the system choose."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine can reach it. A name other than localhost counts as reachable."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
+
+
+class _Refused(Exception):
+    """What is wrong with a value; becomes a SettingsError that names the setting and its source."""
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str | Path):
+        raise _Refused("must be text")
+    return str(value)
+
+
+def _path(value: object) -> Path:
+    text = _text(value)
+    if not text or "\0" in text:
+        raise _Refused("must be a path")
+    return Path(text)
+
+
+def _boolean(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    text = str(value).lower()
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    raise _Refused("must be true or false")
+
+
+def _integer(low: int, high: int = _MAX_INT) -> Parser:
+    def parse(value: object) -> int:
+        text = "" if isinstance(value, bool) else str(value)
+        if not re.fullmatch(r"-?\d{1,20}", text) or not low <= int(text) <= high:
+            raise _Refused(f"must be a whole number from {low} to {high}")
+        return int(text)
+
+    return parse
+
+
+def _choice(*names: str) -> Parser:
+    def parse(value: object) -> str:
+        if value not in names:
+            raise _Refused(f"must be one of {', '.join(names)}")
+        return str(value)
+
+    return parse
+
+
+def _address(value: object) -> Address:
+    host, colon, port = _text(value).rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not host or not re.fullmatch(r"\d{1,5}", port) or int(port) > 65535:
+        raise _Refused("must be HOST:PORT with a port from 0 to 65535")
+    return Address(host, int(port))
+
+
+def _store_options(value: object) -> dict[str, str]:
+    """NAME=VALUE texts (a list, or one text with `;` between them) or a table."""
+    if isinstance(value, Mapping):
+        return {str(name): _option_text(option) for name, option in value.items()}
+    texts = value.split(";") if isinstance(value, str) else value
+    if not isinstance(texts, list | tuple):
+        raise _Refused("must be NAME=VALUE texts or a table")
+    options = {}
+    for text in texts:
+        name, equals, option = str(text).partition("=")
+        if not equals or not name.strip():
+            raise _Refused(f"{str(text)[:80]!r} must be NAME=VALUE")
+        options[name.strip()] = option.strip()
+    return options
+
+
+def _option_text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise _Refused("values must be text, numbers or booleans")
+
+
+DEFAULT_ADDRESS: Final = Address("127.0.0.1", 8082)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """Every setting with its default; SETTINGS says what each does. `load_settings` makes and checks it."""
+
+    data: Path = Path("data")
+    backend: str | None = None
+    read_only: bool = False
+    write: bool = False
+    accept_loss: bool = False
+    listen: Address = DEFAULT_ADDRESS
+    insecure: bool = False
+    flush: str = "sync"
+    flush_interval_ms: int = 500
+    set: Mapping[str, str] = field(default_factory=dict)
+    ephemeral: bool = False
+    auto_create_topics: bool = True
+    open_files: int = 512
+    checkpoint_interval_ms: int = 60_000
+    retention_interval_ms: int = 300_000
+    shutdown_grace_ms: int = 10_000
+    max_body_bytes: int = 16 << 20
+    max_header_bytes: int = 16 << 10
+    max_records_per_request: int = 10_000
+    max_connections: int = 1000
+    max_in_flight_bytes: int = 64 << 20
+    max_json_depth: int = 64
+    max_wait_ms: int = 300_000
+    keep_alive_ms: int = 75_000
+    body_timeout_ms: int = 30_000
+    log_level: str = "info"
+    sources: Mapping[str, str] = field(default_factory=dict)
+
+
+SETTINGS: Final[Mapping[str, tuple[Parser, str]]] = {
+    "data": (_path, "The store's directory. A missing or empty one becomes a new store."),
+    "backend": (_text, "Format of a new store, else kafka. An existing store tells its own."),
+    "read_only": (_boolean, "Serve what is there when it is opened; change no byte, take no lock."),
+    "write": (_boolean, "Take over a directory that a real server made (else read-only)."),
+    "accept_loss": (_boolean, "Cut at damage even if good records lie behind it."),
+    "listen": (_address, "HOST:PORT to listen on. Port 0 takes any free one."),
+    "insecure": (_boolean, "Allow an address that other machines reach, without access control."),
+    "flush": (_choice("sync", "async", "os"), "When acknowledged records are put on disk."),
+    "flush_interval_ms": (_integer(1, HOUR_MS), "How often those not synced at once are synced."),
+    "set": (_store_options, "The store's own options, NAME=VALUE, under the reference's names."),
+    "ephemeral": (_boolean, "Use a temporary directory instead of data; it goes away at the end."),
+    "auto_create_topics": (_boolean, "Create an unknown topic when records are produced to it."),
+    "open_files": (_integer(16, 1_000_000), "How many files of the store may be open at once."),
+    "checkpoint_interval_ms": (
+        _integer(100, DAY_MS),
+        "How often it is kept how far logs are synced.",
+    ),
+    "retention_interval_ms": (
+        _integer(100, DAY_MS),
+        "How often the topics' own retention is done.",
+    ),
+    "shutdown_grace_ms": (_integer(0, HOUR_MS), "How long requests may take to end at a stop."),
+    "max_body_bytes": (_integer(1 << 10, 1 << 30), "Largest request body, also decompressed."),
+    "max_header_bytes": (_integer(1 << 10, 1 << 20), "Longest request line, longest header."),
+    "max_records_per_request": (
+        _integer(1, 1_000_000),
+        "Most records to produce or fetch at once.",
+    ),
+    "max_connections": (_integer(1, 100_000), "Most connections at once; others are turned away."),
+    "max_in_flight_bytes": (_integer(1 << 10), "Most request bytes read or being written at once."),
+    "max_json_depth": (_integer(4, 500), "Deepest nesting of a JSON body."),
+    "max_wait_ms": (_integer(0, HOUR_MS), "Longest `timeout` that a request may ask for."),
+    "keep_alive_ms": (_integer(1000, HOUR_MS), "Longest wait for the next request's headers."),
+    "body_timeout_ms": (_integer(100, HOUR_MS), "Longest pause within a request's body."),
+    "log_level": (_choice(*LOG_LEVELS), "What is logged on standard error."),
+}
+
+
+def load_settings(
+    flags: Mapping[str, object],
+    environ: Mapping[str, str] = os.environ,
+    toml_path: Path | None = None,
+) -> Settings:
+    """The settings in force. `flags` holds what was given on the command line; None means not given.
+
+    Options of `set` are merged name by name, each with its own source (`set.segment.bytes`). Raises SettingsError
+    naming the setting, its source and what is wrong.
+    """
+    given = {name: value for name, value in flags.items() if value is not None}
+    from_environment = {
+        name: environ[PREFIX + name.upper()]
+        for name in SETTINGS
+        if PREFIX + name.upper() in environ
+    }
+    layers = (
+        (FILE, _read_toml(toml_path)),
+        (ENVIRONMENT, from_environment),
+        (FLAG, given),
+    )
+    values: dict[str, Any] = {}
+    options: dict[str, str] = {}
+    sources = dict.fromkeys(SETTINGS, DEFAULT)
+    for source, layer in layers:
+        for name, raw in layer.items():
+            value = _parsed(name, raw, source)
+            sources[name] = source
+            if name == "set":
+                options |= value
+                sources |= {f"set.{option}": source for option in value}
+            else:
+                values[name] = value
+    settings = Settings(**values, set=options, sources=sources)
+    _check_together(settings)
+    return settings
+
+
+def _read_toml(path: Path | None) -> Mapping[str, object]:
+    if path is None:
+        return {}
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        problem = error.strerror or "cannot be read"
+    except ValueError as error:  # TOML syntax, or bytes that are no UTF-8
+        problem = str(error)
+    raise SettingsError(f"settings file {path}: {problem}", setting="config", source=FLAG)
+
+
+def _parsed(name: str, raw: object, source: str) -> Any:
+    if name not in SETTINGS:
+        raise SettingsError(f"setting {name!r} ({source}) is unknown", setting=name, source=source)
+    try:
+        return SETTINGS[name][0](raw)
+    except _Refused as problem:
+        shown = str(raw)[:80]
+        raise SettingsError(
+            f"setting {name} ({source}) is {shown!r}: it {problem}", setting=name, source=source
+        ) from None
+
+
+def _check_together(settings: Settings) -> None:
+    """What only two settings together can get wrong."""
+    checks = (
+        (settings.read_only and settings.write, "write", "excludes read_only"),
+        (settings.read_only and settings.accept_loss, "accept_loss", "excludes read_only"),
+        (
+            not settings.listen.is_loopback and not settings.insecure,
+            "listen",
+            f"is {settings.listen}, which other machines can reach without any access control: "
+            "choose a loopback address or allow it with insecure",
+        ),
+        (
+            settings.max_in_flight_bytes < settings.max_body_bytes,
+            "max_in_flight_bytes",
+            f"must be at least max_body_bytes ({settings.max_body_bytes})",
+        ),
+    )
+    for wrong, name, problem in checks:
+        if wrong:
+            source = settings.sources[name]
+            raise SettingsError(f"setting {name} ({source}) {problem}", setting=name, source=source)

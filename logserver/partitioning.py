@@ -1,0 +1,102 @@
+"""Which partition a record goes to: the one it names, else by key, else in turn.
+
+Owns the choice and the turns; must not know how a key is hashed (the storage door tells) and appends nothing. A
+request with a producer sequence goes to one partition, and a repeat must reach the same one: so not by turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from logserver.requests import Produce
+from logserver.writer import Part, Run
+from storage import TopicInfo, TopicPartition, partition_for_key
+from storage.errors import InvalidArgument, UnknownPartition
+
+
+class Partitioner:
+    """By key as Kafka's default partitioner; keyless records of one request together, requests in turn."""
+
+    def __init__(self) -> None:
+        self._turns: dict[str, int] = {}
+
+    def parts(self, info: TopicInfo, request: Produce) -> tuple[list[Part], list[Run]]:
+        """The records by partition, in order, and those that name a partition which is not there.
+
+        Raises InvalidArgument for a sequenced request that does not lead to one partition.
+        """
+        if request.partitions is None:
+            number = request.partition
+            if number is None and len(info.partitions) == 1:
+                number = info.partitions[0]
+            if number is not None:
+                return [_part(info, number, range(len(request.records)), request)], []
+        placed, failed = self._placed(info, request)
+        if request.producer is not None and (failed or len(placed) > 1):
+            raise _not_one_partition()
+        return [_part(info, number, placed[number], request) for number in placed], failed
+
+    def _placed(self, info: TopicInfo, request: Produce) -> tuple[dict[int, list[int]], list[Run]]:
+        """Positions of the records by partition."""
+        placed: dict[int, list[int]] = {}
+        failed: list[Run] = []
+        keyless: int | None = request.partition
+        given = request.partitions or (request.partition,) * len(request.records)
+        for position, (record, named) in enumerate(zip(request.records, given, strict=True)):
+            number = named
+            if number is None and record.key is not None:
+                number = self._by_key(record.key, info.partitions)
+            if number is None:
+                if keyless is None:
+                    keyless = self._next_turn(info, request)
+                number = keyless
+            if number in info.partitions:
+                placed.setdefault(number, []).append(position)
+            else:
+                missing = UnknownPartition(info.name, number, len(info.partitions))
+                failed.append(Run(number, (position,), -1, missing))
+        return placed, failed
+
+    def _by_key(self, key: bytes, partitions: Sequence[int]) -> int:
+        if len(partitions) == 1:
+            return partitions[0]
+        return partitions[partition_for_key(key, len(partitions))]
+
+    def _next_turn(self, info: TopicInfo, request: Produce) -> int:
+        if request.producer is not None and len(info.partitions) > 1:
+            raise _not_one_partition()
+        turn = self._turns.get(info.name, 0)
+        self._turns[info.name] = turn + 1
+        return info.partitions[turn % len(info.partitions)]
+
+
+def only_partition(info: TopicInfo) -> int:
+    """The partition of a topic that has one. Raises InvalidArgument."""
+    if len(info.partitions) != 1:
+        raise InvalidArgument(
+            f"record batches go to one partition, and topic {info.name!r} has "
+            f"{len(info.partitions)}: name one in the path",
+            field="partition",
+        )
+    return info.partitions[0]
+
+
+def _part(info: TopicInfo, number: int, positions: Sequence[int], request: Produce) -> Part:
+    records = request.records
+    if len(positions) != len(records):
+        records = [records[position] for position in positions]
+    return Part(
+        TopicPartition(info.name, number),
+        records,
+        positions,
+        request.compression,
+        request.producer,
+    )
+
+
+def _not_one_partition() -> InvalidArgument:
+    return InvalidArgument(
+        "a request with a producer sequence goes to one partition: name it in the path, "
+        "or give every record a key or a partition that leads to the same one",
+        field="partition",
+    )

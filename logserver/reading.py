@@ -1,0 +1,90 @@
+"""One look at a partition: where it begins, what is there, how much that is.
+
+Owns what a fetch's start means and how reading gets past offsets that hold nothing for the reader (control records,
+aborted transactions, other tags). Blocking; runs in a thread and must not know the event loop.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from logserver.requests import Fetch, StartAt
+from storage import BatchPage, Isolation, LogStore, OffsetBounds, Page, SupportsBatchBytes
+from storage.errors import NotOffered
+
+SomePage = TypeVar("SomePage", Page, BatchPage)
+
+# How many pages without a record for this reader one look passes over before it answers with where to go on.
+MAX_EMPTY_PAGES: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Look(Generic[SomePage]):
+    """A page, the offset it was read from, its size in keys and values (or batches), and whether more is there."""
+
+    page: SomePage
+    begin: int
+    size_bytes: int
+    more: bool
+
+
+def read_page(store: LogStore, request: Fetch) -> Look[Page]:
+    """Records from the start on; raises what LogStore.read raises."""
+    begin = _begin(store, request)
+    page = _matching(store, request, begin)
+    more = page.next_offset < _visible_end(page.bounds, request.isolation)
+    for _ in range(MAX_EMPTY_PAGES):
+        if page.records or not more:
+            break
+        page = _matching(store, request, page.next_offset)
+        more = page.next_offset < _visible_end(page.bounds, request.isolation)
+    size_bytes = sum(len(record.value or b"") + len(record.key or b"") for record in page.records)
+    return Look(page, begin, max(size_bytes, len(page.records)), more)
+
+
+def _matching(store: LogStore, request: Fetch, offset: int) -> Page:
+    page = store.read(
+        request.partition,
+        offset,
+        max_records=request.max_records,
+        max_bytes=request.max_bytes,
+        isolation=request.isolation,
+    )
+    if request.tag is None:
+        return page
+    return page._replace(records=[record for record in page.records if record.tag == request.tag])
+
+
+def read_batch_page(store: LogStore, request: Fetch) -> Look[BatchPage]:
+    """Whole batches from the one that holds the start on; raises what `read_batches` raises, and NotOffered."""
+    if not isinstance(store, SupportsBatchBytes):
+        raise NotOffered(
+            f"backend {store.capabilities.backend} hands out no record batches", feature="batches"
+        )
+    begin = _begin(store, request)
+    page = store.read_batches(
+        request.partition, begin, max_bytes=request.max_bytes, isolation=request.isolation
+    )
+    more = page.next_offset < _visible_end(page.bounds, request.isolation)
+    return Look(page, begin, len(page.data), more)
+
+
+def _begin(store: LogStore, request: Fetch) -> int:
+    """The offset that the start means now."""
+    at, value = request.start
+    if at is StartAt.OFFSET:
+        return value
+    if at is StartAt.TIME:
+        found = store.offset_for_time(request.partition, value)
+        if found is not None:
+            return found.offset
+    bounds = store.bounds(request.partition)
+    end = _visible_end(bounds, request.isolation)
+    if at is StartAt.EARLIEST:
+        return bounds.start
+    return max(bounds.start, end - value) if at is StartAt.LAST else end
+
+
+def _visible_end(bounds: OffsetBounds, isolation: Isolation) -> int:
+    return bounds.stable if isolation is Isolation.READ_COMMITTED else bounds.end

@@ -1,0 +1,397 @@
+"""The asynchronous face of one store: produce, fetch with wait, topics, offsets, health, start and stop.
+
+Owns the server's rules (who creates topics, which partition, what is refused until it is offered) and the way between
+the event loop and the blocking store. Must not know HTTP or a backend. All methods are called on one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Final, ParamSpec, TypeAlias, TypeVar
+
+from logserver.batches import refuse_transactions
+from logserver.config import Settings
+from logserver.errors import NotReady, TimedOut
+from logserver.metrics import Metrics
+from logserver.partitioning import Partitioner, only_partition
+from logserver.reading import Look, SomePage, read_batch_page, read_page
+from logserver.requests import Fetch, Produce, ProduceBatches, Start, StartAt
+from logserver.upkeep import Upkeep
+from logserver.waiters import Waiters
+from logserver.writer import Acks, Budget, Hold, Part, Run, Writer
+from storage import (
+    BatchPage,
+    Clock,
+    LogStore,
+    OffsetBounds,
+    Page,
+    Progress,
+    StoreStats,
+    TimedOffset,
+    TopicInfo,
+    TopicPartition,
+    wall_clock_ms,
+)
+from storage.errors import StoreReadOnly, UnknownPartition, UnknownTopic
+
+log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Opener: TypeAlias = Callable[[Progress], LogStore]
+
+READERS: Final = 4
+DISK_FULL_BELOW_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """How the server is. `state`: starting, recovering, ready, stopping or failed; `progress` while recovering."""
+
+    state: str
+    read_only: bool = False
+    fenced: str | None = None
+    disk_full: bool = False
+    progress: tuple[str, int, int] | None = None
+
+    @property
+    def ready(self) -> bool:
+        """Whether requests should come here."""
+        return self.state == "ready" and self.fenced is None and not self.disk_full
+
+
+class LogService:
+    """One store, served. `opener` opens it and blocks; it is called in a thread by `start`."""
+
+    def __init__(self, settings: Settings, opener: Opener, *, clock: Clock = wall_clock_ms) -> None:
+        self.settings = settings
+        self.metrics = Metrics()
+        self.budget = Budget(settings.max_in_flight_bytes)
+        self._opener = opener
+        self._clock = clock
+        self._state = "starting"
+        # Written by the opening thread, read by the loop: one tuple, replaced as a whole.
+        self._progress: tuple[str, int, int] | None = None
+        self._waiters = Waiters()
+        self._partitioner = Partitioner()
+        self._threads = ThreadPoolExecutor(max_workers=READERS, thread_name_prefix="store")
+        self._upkeep_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="upkeep")
+        self._topics: dict[str, TopicInfo] = {}
+        self._topic_changes = asyncio.Lock()
+        self._store: LogStore | None = None
+        self._writer: Writer | None = None
+        self._upkeep: Upkeep | None = None
+        self.metrics.gauge(
+            "waiting_fetches", "Fetches that wait for records.", lambda: self._waiters.count
+        )
+        self.metrics.gauge(
+            "in_flight_bytes", "Bytes of requests in flight.", lambda: self.budget.held_bytes
+        )
+        self.metrics.watch_store(lambda: None if self._store is None else self._store.stats())
+
+    # -- life
+
+    async def start(self) -> None:
+        """Open the store (it recovers in a thread) and begin. Until this returns every call raises NotReady."""
+        try:
+            store = await self._run(self._opener, self._note_progress)
+        except BaseException:
+            self._state = "failed"
+            raise
+        self._store = store
+        self._topics = dict(await self._run(store.topics))
+        self._writer = Writer(
+            store,
+            sync=self.settings.flush == "sync",
+            metrics=self.metrics,
+            published=self._waiters.notify,
+        )
+        self._upkeep = Upkeep(
+            store,
+            self.settings,
+            take_unflushed=self._writer.take_unflushed,
+            clock=self._clock,
+            executor=self._upkeep_thread,
+        )
+        self._upkeep.start()
+        if self._state != "stopping":
+            self._state = "ready"
+
+    def begin_stop(self) -> None:
+        """Refuse new requests, end long polls; what is under way goes on."""
+        self._state = "stopping"
+        self._waiters.close()
+
+    async def stop(self) -> None:
+        """Answer what is queued, then flush, trim and mark the store as stopped cleanly."""
+        self.begin_stop()
+        if self._writer is not None:
+            await self._writer.close()
+        if self._upkeep is not None:
+            await self._upkeep.stop()
+        store, self._store = self._store, None
+        if store is not None:
+            await self._run(store.close)
+        self._threads.shutdown(wait=False)
+        self._upkeep_thread.shutdown(wait=False)
+
+    async def health(self) -> Health:
+        """How the server is now; never raises NotReady."""
+        store = self._store
+        if store is None or self._state != "ready":
+            recovering = self._state == "starting" and self._progress is not None
+            state = "recovering" if recovering else self._state
+            return Health(state=state, progress=self._progress if recovering else None)
+        stats = await self._run(store.stats)
+        return Health(
+            state=self._state,
+            read_only=store.read_only,
+            fenced=stats.fenced,
+            disk_full=self._disk_full(),
+        )
+
+    def hold(self, size_bytes: int) -> Hold:
+        """Hold bytes of the budget for a request about to be read. Raises Busy."""
+        return self.budget.hold(size_bytes)
+
+    @property
+    def store(self) -> LogStore:
+        """The open store, for what it says about itself. Raises NotReady."""
+        return self._open()
+
+    async def stats(self) -> StoreStats:
+        """The store's sizes and counters."""
+        return await self._run(self._open().stats)
+
+    async def render_metrics(self) -> bytes:
+        """All metrics as Prometheus text; also while there is no store."""
+        return await self._run(self.metrics.render)
+
+    # -- topics
+
+    def topics(self) -> Sequence[str]:
+        """All topic names in order."""
+        self._open()
+        return sorted(self._topics)
+
+    def topic(self, name: str) -> TopicInfo:
+        """One topic. Raises UnknownTopic."""
+        self._open()
+        info = self._topics.get(name)
+        if info is None:
+            raise UnknownTopic(name)
+        return info
+
+    def partition(self, topic: str, number: int) -> TopicPartition:
+        """The address of a partition that exists. Raises UnknownTopic, UnknownPartition."""
+        info = self.topic(topic)
+        if number not in info.partitions:
+            raise UnknownPartition(topic, number, len(info.partitions))
+        return TopicPartition(topic, number)
+
+    async def create_topic(
+        self, topic: str, partitions: int | None, configs: Mapping[str, str] | None
+    ) -> tuple[TopicInfo, bool]:
+        """Create a topic, or find it in the same shape: then False. Raises what the store raises."""
+        store = self._writable()
+        async with self._topic_changes:
+            known = self._topics.get(topic)
+            if known is not None and partitions in {None, len(known.partitions)} and not configs:
+                return known, False
+            info = await self._run(store.create_topic, topic, partitions, configs)
+            self._topics[topic] = info
+            return info, known is None
+
+    async def alter_topic(self, topic: str, configs: Mapping[str, str | None]) -> TopicInfo:
+        """Set topic configs; None resets one."""
+        store = self._writable()
+        self.topic(topic)
+        async with self._topic_changes:
+            info = await self._run(store.alter_topic, topic, configs)
+            self._topics[topic] = info
+            return info
+
+    async def delete_topic(self, topic: str) -> None:
+        """Delete a topic with its records; those who wait on it are told that it is gone."""
+        store = self._writable()
+        info = self.topic(topic)
+        async with self._topic_changes:
+            await self._run(store.delete_topic, topic)
+            self._topics.pop(topic, None)
+        for number in info.partitions:
+            self._waiters.notify(TopicPartition(topic, number))
+
+    # -- reading
+
+    async def bounds(self, partition: TopicPartition) -> OffsetBounds:
+        """First, stable and next offset."""
+        return await self._run(self._open().bounds, partition)
+
+    async def offset_for_time(
+        self, partition: TopicPartition, timestamp_ms: int
+    ) -> TimedOffset | None:
+        """The first record at or after a time."""
+        return await self._run(self._open().offset_for_time, partition, timestamp_ms)
+
+    async def fetch(self, request: Fetch) -> Page:
+        """Records, waiting for them as `request` says; an empty page when the time is up.
+
+        Raises UnknownTopic, UnknownPartition, OffsetOutOfRange, Corrupt.
+        """
+        return await self._poll(request, read_page)
+
+    async def fetch_batches(self, request: Fetch) -> BatchPage:
+        """Whole batches as stored, waiting for them as `request` says; `max_records` and `tag` do not apply.
+
+        Raises what `fetch` raises, and NotOffered where the backend has no batches.
+        """
+        return await self._poll(request, read_batch_page)
+
+    async def _poll(
+        self, request: Fetch, read: Callable[[LogStore, Fetch], Look[SomePage]]
+    ) -> SomePage:
+        """Read; while that is not enough and there is time, wait for a publish and read again."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + request.timeout_ms / 1000
+        while True:
+            partition = self.partition(*request.partition)
+            ticket = self._waiters.ticket(partition)
+            look = await self._run(read, self._open(), request)
+            if look.more or look.size_bytes >= max(request.min_bytes, 1):
+                return look.page
+            left_s = deadline_s - loop.time()
+            if left_s <= 0 or not await self._waiters.changed(partition, ticket, left_s):
+                return look.page
+            begin = look.begin if look.size_bytes else look.page.next_offset
+            request = replace(request, start=Start(StartAt.OFFSET, begin))
+
+    # -- writing
+
+    async def produce(self, request: Produce) -> list[Run]:
+        """Append records; on return they are as durable as `acks` says. With acks=0 nothing is told of them.
+
+        A record that fails alone is a run with an error; what speaks for the whole request is raised: UnknownTopic,
+        InvalidTopic, OutOfOrderSequence, FencedProducer, RecordTooLarge (of a sequenced request), StoreReadOnly,
+        StoreFenced, DiskFull, TimedOut.
+        """
+        self._writable()
+        info = await self._topic_to_write(request.topic, request.partition)
+        parts, failed = self._partitioner.parts(info, request)
+        if not parts:
+            return failed
+        runs = await self._append(parts, request)
+        if request.acks is not Acks.NONE:
+            stored = sum(len(run.positions) for run in runs if run.error is None)
+            self.metrics.produced(records=stored, size_bytes=request.size_bytes)
+        return failed + runs
+
+    async def produce_batches(self, request: ProduceBatches) -> list[Run]:
+        """Append whole batches as they are: all or nothing. Raises InvalidBatch, NotOffered and what `produce` does."""
+        self._writable()
+        refuse_transactions(request.data)
+        info = await self._topic_to_write(request.topic, request.partition)
+        number = request.partition
+        if number is None:
+            number = only_partition(info)
+        part = Part(self.partition(request.topic, number), request.data, ())
+        runs = await self._append([part], request)
+        stored = sum(len(run.positions) for run in runs)
+        self.metrics.produced(records=stored, size_bytes=len(request.data))
+        return runs
+
+    async def new_producer_id(self) -> int:
+        """An id above every one seen or handed out."""
+        return await self._run(self._writable().new_producer_id)
+
+    async def _append(self, parts: Sequence[Part], request: Produce | ProduceBatches) -> list[Run]:
+        if self._writer is None:
+            raise self._not_ready()
+        answer = self._writer.submit(parts, request.acks)
+        if request.acks is Acks.NONE:
+            request.hold.keep_for(answer)
+            answer.add_done_callback(self._note_dropped)
+            return []
+        if request.timeout_ms is not None:
+            await asyncio.wait((answer,), timeout=request.timeout_ms / 1000)
+            if not answer.done():
+                request.hold.keep_for(answer)
+                answer.add_done_callback(_ignore)
+                raise TimedOut(
+                    f"the write was not confirmed within timeout={request.timeout_ms} ms: "
+                    "it may still be stored",
+                    timeout_ms=request.timeout_ms,
+                )
+        return await answer
+
+    async def _topic_to_write(self, topic: str, partition: int | None) -> TopicInfo:
+        info = self._topics.get(topic)
+        if info is not None:
+            if partition is not None:
+                self.partition(topic, partition)
+            return info
+        # A partition that a new topic need not have must not leave an empty topic behind.
+        if not self.settings.auto_create_topics or partition not in {None, 0}:
+            raise UnknownTopic(topic)
+        info, _ = await self.create_topic(topic, None, None)
+        return info
+
+    # -- inside
+
+    async def _run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """A blocking call in a thread."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, lambda: call(*args, **kwargs))
+
+    def _open(self) -> LogStore:
+        if self._store is None or self._state != "ready":
+            raise self._not_ready()
+        return self._store
+
+    def _writable(self) -> LogStore:
+        store = self._open()
+        if store.read_only:
+            raise StoreReadOnly(
+                f"{self.settings.data} is served read-only", path=str(self.settings.data)
+            )
+        return store
+
+    def _not_ready(self) -> NotReady:
+        if self._state == "starting" and self._progress is not None:
+            what, done, total = self._progress
+            return NotReady(
+                f"the server is recovering: {what}, {done} of {total}",
+                state="recovering",
+                progress={"what": what, "done": done, "total": total},
+            )
+        return NotReady(f"the server is {self._state}", state=self._state)
+
+    def _note_progress(self, what: str, done: int, total: int) -> None:
+        """Called by the opening thread. Raising here ends a recovery that nobody waits for any more."""
+        if self._state == "stopping":
+            raise NotReady("stopped while recovering", state="stopping")
+        self._progress = (what, done, total)
+
+    def _note_dropped(self, answer: asyncio.Future[list[Run]]) -> None:
+        if answer.cancelled() or answer.exception() is not None:
+            self.metrics.dropped()
+
+    def _disk_full(self) -> bool:
+        """Whether the last append found no space and there still is none."""
+        if self._writer is None or not self._writer.disk_full:
+            return False
+        try:
+            space = os.statvfs(self.settings.data)
+        except OSError:
+            return True
+        return space.f_bavail * space.f_frsize < DISK_FULL_BELOW_BYTES
+
+
+def _ignore(answer: asyncio.Future[list[Run]]) -> None:
+    """Nobody waits any more; look at the error so that it does not count as forgotten."""
+    if not answer.cancelled():
+        answer.exception()

@@ -1,0 +1,100 @@
+"""What a store needs done now and then: flush what was not synced before its answer, checkpoint, retention.
+
+Owns the schedule; each pass is one blocking call that a test makes by hand. Must not know what a pass does inside.
+Nothing is deleted here but by the topics' own retention settings. The passes run one at a time in a thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor
+from functools import partial
+
+from logserver.config import Settings
+from storage import Clock, LogStore, RetentionReport, StorageError, TopicPartition
+
+log = logging.getLogger(__name__)
+
+
+class Upkeep:
+    """Periodic work on one store. `take_unflushed` runs on the loop, the passes in `executor`."""
+
+    def __init__(
+        self,
+        store: LogStore,
+        settings: Settings,
+        *,
+        take_unflushed: Callable[[], set[TopicPartition]],
+        clock: Clock,
+        executor: Executor,
+    ) -> None:
+        self._store = store
+        self._settings = settings
+        self._take_unflushed = take_unflushed
+        self._clock = clock
+        self._executor = executor
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self) -> None:
+        """Begin the schedule; a read-only store needs none."""
+        if self._store.read_only:
+            return
+        settings = self._settings
+        schedule = [
+            (self.checkpoint_pass, settings.checkpoint_interval_ms),
+            (self.retention_pass, settings.retention_interval_ms),
+        ]
+        if settings.flush != "os":
+            self._tasks.append(asyncio.create_task(self._flush_regularly()))
+        self._tasks += [asyncio.create_task(self._repeat(*entry)) for entry in schedule]
+
+    async def stop(self) -> None:
+        """End the schedule; a pass that runs is waited for."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+
+    def flush_pass(self, partitions: set[TopicPartition]) -> None:
+        """Make the earlier appends to these partitions durable."""
+        if partitions:
+            self._store.flush(sorted(partitions))
+
+    def checkpoint_pass(self) -> None:
+        """Keep how far the logs are synced."""
+        self._store.checkpoint()
+
+    def retention_pass(self) -> RetentionReport:
+        """Delete what the topics' own settings say."""
+        report = self._store.enforce_retention(self._clock())
+        if report.segments_deleted:
+            log.info(
+                "retention: %d segments, %d bytes deleted",
+                report.segments_deleted,
+                report.bytes_deleted,
+            )
+        return report
+
+    async def _flush_regularly(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.flush_interval_ms / 1000)
+            partitions = self._take_unflushed()
+            await self._run(partial(self.flush_pass, partitions))
+
+    async def _repeat(self, one_pass: Callable[[], object], interval_ms: int) -> None:
+        while True:
+            await asyncio.sleep(interval_ms / 1000)
+            await self._run(one_pass)
+
+    async def _run(self, one_pass: Callable[[], object]) -> None:
+        """A pass that fails is told and tried again at its next turn; a fenced store fails them all."""
+        running = asyncio.get_running_loop().run_in_executor(self._executor, one_pass)
+        try:
+            await asyncio.shield(running)
+        except asyncio.CancelledError:
+            await asyncio.wait((running,))
+            raise
+        except StorageError as error:
+            log.error("upkeep: %s", error)  # noqa: TRY400  # no trace: the message is complete

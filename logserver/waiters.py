@@ -1,0 +1,56 @@
+"""Who waits for which partition to move on: long polls.
+
+Owns the tickets and futures; all of it lives on the event loop and must not touch the store. A reader takes a ticket,
+reads, and if that was not enough waits for a later publish than its ticket: nothing published in between is missed. A
+publish wakes all waiters of its partition at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from storage import TopicPartition
+
+
+class Waiters:
+    """Publishes per partition, counted, and those who wait for the next one."""
+
+    def __init__(self) -> None:
+        self._published: dict[TopicPartition, int] = {}
+        self._waiting: dict[TopicPartition, asyncio.Future[None]] = {}
+        self._closed = False
+        self.count = 0
+
+    def ticket(self, partition: TopicPartition) -> int:
+        """To be taken before reading; given to `changed`."""
+        return self._published.get(partition, 0)
+
+    def notify(self, partition: TopicPartition) -> None:
+        """Something was published there (or the topic went away): wake all who wait."""
+        self._published[partition] = self._published.get(partition, 0) + 1
+        waiting = self._waiting.pop(partition, None)
+        if waiting is not None:
+            waiting.set_result(None)
+
+    async def changed(self, partition: TopicPartition, ticket: int, timeout_s: float) -> bool:
+        """Wait until something was published after `ticket` was taken; False: time is up, or the server stops."""
+        if self._closed:
+            return False
+        if self.ticket(partition) != ticket:
+            return True
+        waiting = self._waiting.get(partition)
+        if waiting is None:
+            waiting = self._waiting[partition] = asyncio.get_running_loop().create_future()
+        self.count += 1
+        try:
+            await asyncio.wait((waiting,), timeout=timeout_s)
+        finally:
+            self.count -= 1
+        return waiting.done() and not self._closed
+
+    def close(self) -> None:
+        """Wake everybody for good: nobody waits any more."""
+        self._closed = True
+        for waiting in self._waiting.values():
+            waiting.set_result(None)
+        self._waiting.clear()

@@ -1,0 +1,434 @@
+"""Group commit: many requests, one thread hop, one flush.
+
+Owns the queues between the event loop and the store's blocking appends, the split of a request that must not fail as
+one, and the budget of bytes in flight. Must not know HTTP, topics or partitioners.
+
+A lane is a queue with one thread behind it. While the thread works on a group the next one gathers, so the group grows
+with the load and each pays one hop and one flush. In sync mode `acks=all` goes through the durable lane (appended
+unpublished, flushed, then answered) and everything else through the relaxed one, which never waits for a disk: that is
+why an acks=1 request is not held up by another's fsync. In the other modes all of it is relaxed.
+
+    request -> Writer.submit -> lane: [request, request, ...] -> thread: append, append, ..., flush -> loop: answers
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Final, NamedTuple, TypeAlias
+
+from logserver.errors import Busy, NotReady
+from logserver.metrics import Metrics
+from storage import (
+    LogStore,
+    ProducerSequence,
+    Record,
+    StorageError,
+    SupportsBatchBytes,
+    TopicPartition,
+)
+from storage.errors import CallerError, DiskFull, NotOffered, RecordTooLarge, UnrepresentableRecord
+
+log = logging.getLogger(__name__)
+
+# Parts up to these sizes are appended together: one batch, one write. Larger ones gain nothing by it.
+SHARED_PART_RECORDS: Final = 64
+SHARED_PART_BYTES: Final = 64 << 10
+SHARED_RECORDS: Final = 1024
+SHARED_BYTES: Final = 512 << 10
+
+
+class Acks(enum.Enum):
+    """When a request is answered: after validation, after the write, after the store's flush mode is met."""
+
+    NONE = "0"
+    WRITTEN = "1"
+    ALL = "all"
+
+
+class Run(NamedTuple):
+    """Records of one request that met the same fate. `positions` are theirs in the request, ascending.
+
+    Stored ones have the offsets base_offset, base_offset + 1, ...; failed ones have `error`.
+    """
+
+    partition: int
+    positions: Sequence[int]
+    base_offset: int
+    error: StorageError | None = None
+
+
+@dataclass(slots=True)
+class Part:
+    """What one request appends to one partition: records, or whole batches as bytes."""
+
+    partition: TopicPartition
+    records: Sequence[Record] | bytes
+    positions: Sequence[int]
+    compression: str | None = None
+    producer: ProducerSequence | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """One request in a lane. The thread fills `runs` or sets `error`; the loop reads them after the hop."""
+
+    parts: Sequence[Part]
+    answer: asyncio.Future[list[Run]]
+    runs: list[Run] = field(default_factory=list)
+    error: StorageError | None = None
+
+
+@dataclass(slots=True)
+class Group:
+    """What one hop does. Written by the lane's thread, read by the loop after the hop."""
+
+    requests: Sequence[Request]
+    touched: dict[TopicPartition, None] = field(default_factory=dict)
+    appends: int = 0
+    append_s: float = 0.0
+    flush_s: float = 0.0
+
+    def appended_to(self, partition: TopicPartition) -> None:
+        """One append succeeded there; only such partitions are flushed and published."""
+        self.touched[partition] = None
+        self.appends += 1
+
+
+Finished: TypeAlias = Callable[[Group], None]
+
+
+class Lane:
+    """A queue and its thread. `durable`: append unpublished, then flush once per group, then answer."""
+
+    def __init__(self, store: LogStore, *, durable: bool, name: str, finished: Finished) -> None:
+        self._store = store
+        self._durable = durable
+        self._finished = finished
+        self._queue: list[Request] = []
+        self._running = False
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._loop = asyncio.get_running_loop()
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
+
+    @property
+    def queued(self) -> int:
+        """Requests that wait for the next hop."""
+        return len(self._queue)
+
+    def submit(self, request: Request) -> None:
+        """Queue a request; the hop starts after what else is ready on the loop has been queued too."""
+        self._queue.append(request)
+        if self._idle.is_set():
+            self._idle.clear()
+            self._loop.call_soon(self._start)
+
+    async def drain(self) -> None:
+        """Wait until everything queued has been answered, then end the thread."""
+        await self._idle.wait()
+        self._thread.shutdown(wait=False)
+
+    def _start(self) -> None:
+        group = Group(self._queue)
+        self._queue = []
+        self._thread.submit(self.commit, group).add_done_callback(
+            lambda done: self._loop.call_soon_threadsafe(self._committed, group, done)
+        )
+
+    def _committed(self, group: Group, done: Future[None]) -> None:
+        if self._queue:
+            self._start()
+        else:
+            self._idle.set()
+        self._finished(group)
+        broken = done.exception()
+        if broken is not None:
+            log.error("a group commit broke", exc_info=broken)
+        for request in group.requests:
+            _answer(request, broken or request.error)
+
+    def commit(self, group: Group) -> None:
+        """Append all of the group, flush once. Runs in the lane's thread; tests call it directly."""
+        begun = perf_counter()
+        for shared in _shared(group.requests):
+            if len(shared) == 1 or not self._append_shared(group, shared):
+                for request, part in shared:
+                    if request.error is None:
+                        self._append_part(group, request, part)
+        appended = perf_counter()
+        group.append_s = appended - begun
+        if self._durable and group.touched:
+            self._flush(group)
+            group.flush_s = perf_counter() - appended
+
+    def _flush(self, group: Group) -> None:
+        """A flush that fails acknowledges nothing of the group."""
+        try:
+            self._store.flush(list(group.touched))
+        except StorageError as error:
+            for request in group.requests:
+                request.error = request.error or error
+
+    def _append_shared(self, group: Group, shared: Sequence[tuple[Request, Part]]) -> bool:
+        """Small parts for one partition in one append; False when they must be tried one by one."""
+        first = shared[0][1]
+        records = [record for _, part in shared for record in part.records]
+        try:
+            result = self._store.append(
+                first.partition,
+                records,  # type: ignore[arg-type]  # _shared lets no bytes through
+                compression=first.compression,
+                publish=not self._durable,
+            )
+        except (CallerError, DiskFull):
+            return False
+        except StorageError as error:
+            for request, _ in shared:
+                request.error = error
+            return True
+        group.appended_to(first.partition)
+        offset = result.base_offset
+        for request, part in shared:
+            request.runs.append(Run(first.partition.partition, part.positions, offset))
+            offset += len(part.positions)
+        return True
+
+    def _append_part(self, group: Group, request: Request, part: Part) -> None:
+        """One part by itself. What speaks for the whole request becomes its error, the rest a run."""
+        try:
+            if isinstance(part.records, bytes):
+                request.runs.append(self._append_batches(group, part, part.records))
+            else:
+                runs = self._append_records(group, part, part.records, part.positions)
+                request.runs.extend(runs)
+        except StorageError as error:
+            request.error = error
+
+    def _append_batches(self, group: Group, part: Part, data: bytes) -> Run:
+        if not isinstance(self._store, SupportsBatchBytes):
+            backend = self._store.capabilities.backend
+            raise NotOffered(f"backend {backend} takes no record batches", feature="batches")
+        result = self._store.append_batches(part.partition, data, publish=not self._durable)
+        group.appended_to(part.partition)
+        count = result.last_offset - result.base_offset + 1
+        return Run(part.partition.partition, range(count), result.base_offset)
+
+    def _append_records(
+        self, group: Group, part: Part, records: Sequence[Record], positions: Sequence[int]
+    ) -> Iterator[Run]:
+        """Append, leaving out records that fail alone and splitting what is too large as one.
+
+        A sequenced append is all or nothing: there the error is raised. Each step moves on past the record at fault,
+        so no record is looked at more than once per halving.
+        """
+        number = part.partition.partition
+        try:
+            result = self._store.append(
+                part.partition,
+                records,
+                compression=part.compression,
+                producer=part.producer,
+                publish=not self._durable,
+            )
+        except (RecordTooLarge, UnrepresentableRecord) as error:
+            if part.producer is not None:
+                raise
+            if len(records) == 1:
+                yield Run(number, positions, -1, error)
+                return
+            for begin, end in _pieces(error, len(records)):
+                yield from self._append_records(
+                    group, part, records[begin:end], positions[begin:end]
+                )
+        else:
+            group.appended_to(part.partition)
+            yield Run(number, positions, result.base_offset)
+
+
+class Writer:
+    """The way in for appends: lanes by flush mode, and what is left to be flushed by upkeep.
+
+    Lives on the event loop. `published` is told each partition where readers may see more than before.
+    """
+
+    def __init__(
+        self,
+        store: LogStore,
+        *,
+        sync: bool,
+        metrics: Metrics,
+        published: Callable[[TopicPartition], None],
+    ) -> None:
+        self._metrics = metrics
+        self._published = published
+        self._unflushed: set[TopicPartition] = set()
+        self._closed = False
+        self.disk_full = False  # as the last group found it
+        self._relaxed = Lane(store, durable=False, name="append", finished=self._relaxed_finished)
+        self._durable = (
+            Lane(store, durable=True, name="commit", finished=self._durable_finished)
+            if sync
+            else self._relaxed
+        )
+
+    def submit(self, parts: Sequence[Part], acks: Acks) -> asyncio.Future[list[Run]]:
+        """Queue one request; its one future ends with the runs, or with the error of the whole request.
+
+        Raises NotReady once the writer is closing.
+        """
+        if self._closed:
+            raise NotReady("the server is stopping", state="stopping")
+        answer: asyncio.Future[list[Run]] = asyncio.get_running_loop().create_future()
+        lane = self._durable if acks is Acks.ALL else self._relaxed
+        lane.submit(Request(parts, answer))
+        return answer
+
+    def take_unflushed(self) -> set[TopicPartition]:
+        """The partitions appended to without a flush since the last call."""
+        taken, self._unflushed = self._unflushed, set()
+        return taken
+
+    async def close(self) -> None:
+        """Take no more, answer all that is queued."""
+        self._closed = True
+        await self._relaxed.drain()
+        if self._durable is not self._relaxed:
+            await self._durable.drain()
+
+    def _relaxed_finished(self, group: Group) -> None:
+        self._unflushed.update(group.touched)
+        self._group_finished(group)
+
+    def _durable_finished(self, group: Group) -> None:
+        self._metrics.flushed(group.flush_s)
+        self._group_finished(group)
+
+    def _group_finished(self, group: Group) -> None:
+        self._metrics.committed(
+            requests=len(group.requests), appends=group.appends, append_s=group.append_s
+        )
+        if group.appends or any(isinstance(r.error, DiskFull) for r in group.requests):
+            self.disk_full = any(isinstance(r.error, DiskFull) for r in group.requests)
+        for partition in group.touched:
+            self._published(partition)
+
+
+class Budget:
+    """The bytes of requests in flight: held from the first byte of a body until its records are written."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.held_bytes = 0
+
+    def hold(self, size_bytes: int) -> Hold:
+        """Hold bytes for one request. Raises Busy where the limit would be passed."""
+        hold = Hold(self)
+        hold.grow(size_bytes)
+        return hold
+
+
+class Hold:
+    """One request's share of a Budget; given back at the end of the `with` block, or of the future in `keep_for`."""
+
+    __slots__ = ("_budget", "_size_bytes")
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._size_bytes = 0
+
+    def grow(self, size_bytes: int) -> None:
+        """Hold that much more. Raises Busy where the limit would be passed."""
+        budget = self._budget
+        if budget.held_bytes + size_bytes > budget.limit_bytes:
+            raise Busy(
+                f"{budget.held_bytes} bytes of requests are in flight, the limit is "
+                f"{budget.limit_bytes}: try again later",
+                in_flight_bytes=budget.held_bytes,
+                limit_bytes=budget.limit_bytes,
+            )
+        budget.held_bytes += size_bytes
+        self._size_bytes += size_bytes
+
+    def keep_for(self, future: asyncio.Future[list[Run]]) -> None:
+        """The request is answered before its records are written: give back when `future` is done."""
+        size_bytes, self._size_bytes = self._size_bytes, 0
+        future.add_done_callback(lambda _: self._give_back(size_bytes))
+
+    def _give_back(self, size_bytes: int) -> None:
+        self._budget.held_bytes -= size_bytes
+
+    def __enter__(self) -> Hold:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._give_back(self._size_bytes)
+        self._size_bytes = 0
+
+
+def _answer(request: Request, error: BaseException | None) -> None:
+    if request.answer.done():  # the client's handler was cancelled
+        return
+    if error is not None:
+        request.answer.set_exception(error)
+    else:
+        request.answer.set_result(request.runs)
+
+
+def _shared(requests: Sequence[Request]) -> Iterable[list[tuple[Request, Part]]]:
+    """The parts of a group, small ones for one partition and codec together, in order of arrival per partition."""
+    done: list[list[tuple[Request, Part]]] = []
+    filling: dict[TopicPartition, tuple[list[tuple[Request, Part]], int, int]] = {}
+    for request in requests:
+        for part in request.parts:
+            size_bytes = _shareable_bytes(part)
+            shared, count, filled_bytes = filling.get(part.partition, ([], 0, 0))
+            if (
+                shared
+                and size_bytes is not None
+                and part.compression == shared[0][1].compression
+                and count + len(part.records) <= SHARED_RECORDS
+                and filled_bytes + size_bytes <= SHARED_BYTES
+            ):
+                shared.append((request, part))
+                filling[part.partition] = (
+                    shared,
+                    count + len(part.records),
+                    filled_bytes + size_bytes,
+                )
+                continue
+            alone = [(request, part)]
+            done.append(alone)
+            if size_bytes is None:
+                filling.pop(part.partition, None)
+            else:
+                filling[part.partition] = (alone, len(part.records), size_bytes)
+    return done
+
+
+def _shareable_bytes(part: Part) -> int | None:
+    """About how large a part is; None when it must be appended by itself."""
+    records = part.records
+    if (
+        part.producer is not None
+        or isinstance(records, bytes)
+        or len(records) > SHARED_PART_RECORDS
+    ):
+        return None
+    size_bytes = sum(len(record.value or b"") + len(record.key or b"") for record in records)
+    return size_bytes if size_bytes <= SHARED_PART_BYTES else None
+
+
+def _pieces(error: RecordTooLarge | UnrepresentableRecord, count: int) -> Iterable[tuple[int, int]]:
+    """How to go on after `error`: around the record at fault, or in halves where all together are too large."""
+    index = error.facts().get("index")
+    if isinstance(index, int) and 0 <= index < count:
+        pieces = ((0, index), (index, index + 1), (index + 1, count))
+    else:
+        pieces = ((0, count // 2), (count // 2, count), (0, 0))
+    return [(begin, end) for begin, end in pieces if begin < end]
