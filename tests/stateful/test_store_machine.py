@@ -131,7 +131,6 @@ class StoreMachine(RuleBasedStateMachine):
         self.sent = getattr(self, "sent", defaultdict[Any, list[tuple[Any, ...]]](list))
 
     def teardown(self) -> None:
-        self.records_agree()
         self.store.close()
         self.model.close()
 
@@ -332,6 +331,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.forget_sequences()
         self.records_agree()
 
+    @rule()
     def records_agree(self) -> None:
         """Everything that can be read is the same."""
         for partition in self.partitions():
