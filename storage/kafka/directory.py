@@ -1,0 +1,202 @@
+"""The files at the root of a log directory: checkpoints, marker, identity, and our own two plain files beside them.
+
+Owns reading and writing them, each atomically; must not know segments. What the reference has no file for lies in
+`.logserver.store.json` (that we own the store, producer ids handed out) and `.logserver.topics.json` (topic configs): a
+folder of ours would keep the real broker from starting, plain files do not disturb it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from storage.errors import Corrupt, DataError, UnsupportedFormat
+from storage.files import FileSystem, atomic_write
+from storage.files.atomic import remove_if_present
+from storage.kafka.format import checkpoints, names, properties
+from storage.kafka.settings import StoreSettings
+from storage.model import Finding, TopicPartition
+
+STORE_FILE: Final = ".logserver.store.json"
+TOPICS_FILE: Final = ".logserver.topics.json"
+DELETED_DIR_SUFFIX: Final = "-delete"
+OFFSET_CHECKPOINTS: Final = (names.RECOVERY_POINTS, names.HIGH_WATERMARKS, names.LOG_STARTS)
+_MARKS: Final = (names.META_PROPERTIES, names.CLEAN_SHUTDOWN, STORE_FILE, *OFFSET_CHECKPOINTS)
+
+Offsets = dict[TopicPartition, int]
+_T = TypeVar("_T")
+
+
+def detect(fs: FileSystem, path: Path) -> bool | None:
+    """None: no Kafka log directory; else whether it is one of ours (made by us, or taken over before)."""
+    entries = fs.list_dir(path)
+    if STORE_FILE in entries:
+        return True
+    if any(mark in entries for mark in _MARKS):
+        return False
+    folders = (name for name in entries if names.parse_partition_dir(name) is not None)
+    return False if any(_is_partition(fs, path / name) for name in folders) else None
+
+
+def _is_partition(fs: FileSystem, path: Path) -> bool:
+    if not fs.is_dir(path):
+        return False
+    entries = fs.list_dir(path)
+    return names.PARTITION_METADATA in entries or any(e.endswith(names.LOG) for e in entries)
+
+
+class StoreFile(msgspec.Struct, kw_only=True):
+    """The content of `.logserver.store.json`."""
+
+    backend: str = "kafka"
+    version: int = 1
+    next_producer_id: int = 0
+
+
+class LogDirectory:
+    """The root of one store. Not thread-safe: the store's lock guards it."""
+
+    def __init__(self, fs: FileSystem, path: Path) -> None:
+        self.fs = fs
+        self.path = path
+        self.findings: list[Finding] = []
+        self._stored: dict[str, bytes] = {}
+
+    # ---- reading -------------------------------------------------------------------------------------------------
+
+    def partition_dirs(self) -> Sequence[tuple[TopicPartition, Path]]:
+        """Every partition folder, the metadata log's left out (it is never served, written or recovered)."""
+        found = []
+        for name in self.fs.list_dir(self.path):
+            partition = names.parse_partition_dir(name)
+            if partition is None or partition.topic == names.CLUSTER_METADATA_TOPIC:
+                continue
+            if self.fs.is_dir(self.path / name):
+                found.append((partition, self.path / name))
+        return sorted(found)
+
+    def metadata_dirs(self) -> Sequence[str]:
+        """Folders of the cluster's metadata log, to be listed and left alone."""
+        prefix = names.CLUSTER_METADATA_TOPIC + "-"
+        return [name for name in self.fs.list_dir(self.path) if name.startswith(prefix)]
+
+    def is_clean(self) -> bool:
+        """Whether the marker of a clean stop is there and can be read."""
+        path = self.path / names.CLEAN_SHUTDOWN
+        if not self.fs.exists(path):
+            return False
+        return self._read(path, checkpoints.decode_clean_shutdown) is not None
+
+    def offsets(self, name: str) -> Offsets:
+        """One of the root's offset checkpoints; a damaged one counts as empty and is reported."""
+        path = self.path / name
+        if not self.fs.exists(path):
+            return {}
+        self._stored[name] = self.fs.read_bytes(path)
+        return self._read(path, checkpoints.decode_offsets) or {}
+
+    def cluster_id(self) -> str | None:
+        """cluster.id of meta.properties, None without that file. Raises Corrupt or UnsupportedFormat with the file."""
+        path = self.path / names.META_PROPERTIES
+        if not self.fs.exists(path):
+            return None
+        try:
+            found = properties.decode_properties(self.fs.read_bytes(path))
+            return properties.parse_meta_properties(found).cluster_id
+        except Corrupt as error:
+            raise Corrupt(f"{path}: {error.message}", **{**error.facts(), "path": str(path)}) from error
+        except UnsupportedFormat as error:
+            raise UnsupportedFormat(f"{path}: {error.message}", path=str(path)) from error
+
+    def topic_id(self, directory: Path) -> str | None:
+        """The topic id of a partition's folder."""
+        path = directory / names.PARTITION_METADATA
+        if not self.fs.exists(path):
+            return None
+        return self._read(path, checkpoints.decode_partition_metadata)
+
+    def topic_configs(self) -> dict[str, dict[str, str]]:
+        """Configs by topic."""
+        return self._read_json(TOPICS_FILE, dict[str, dict[str, str]]) or {}
+
+    def store_file(self) -> StoreFile | None:
+        """Our own facts about the store; None when it is not ours (yet)."""
+        return self._read_json(STORE_FILE, StoreFile)
+
+    def _read(self, path: Path, decode: Callable[[bytes], _T]) -> _T | None:
+        try:
+            return decode(self.fs.read_bytes(path))
+        except DataError as error:
+            self._report(path, error.message)
+            return None
+
+    def _read_json(self, name: str, kind: type[_T]) -> _T | None:
+        path = self.path / name
+        if not self.fs.exists(path):
+            return None
+        try:
+            return msgspec.json.decode(self.fs.read_bytes(path), type=kind)
+        except msgspec.DecodeError as error:
+            self._report(path, str(error))
+            return None
+
+    def _report(self, path: Path, message: str) -> None:
+        self.findings.append(
+            Finding(code="bad-root-file", severity="warning", path=str(path), message=message)
+        )
+
+    # ---- writing (each durable on return) ------------------------------------------------------------------------
+
+    def write_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Write an offset checkpoint, unless it says so already."""
+        data = checkpoints.encode_offsets(offsets)
+        if self._stored.get(name) != data:
+            atomic_write(self.fs, self.path / name, data)
+            self._stored[name] = data
+
+    def write_identity(self, settings: StoreSettings) -> None:
+        """meta.properties of a new directory, with random ids where the settings give none."""
+        content = properties.new_meta_properties(
+            cluster_id=settings.cluster_id or new_uuid(),
+            node_id=settings.node_id,
+            directory_id=settings.directory_id or new_uuid(),
+        )
+        path = self.path / names.META_PROPERTIES
+        atomic_write(self.fs, path, properties.encode_properties(content))
+
+    def write_topic_configs(self, configs: Mapping[str, Mapping[str, str]]) -> None:
+        """Write the configs of all topics that have some."""
+        self._write_json(TOPICS_FILE, {t: dict(c) for t, c in sorted(configs.items()) if c})
+
+    def write_store_file(self, content: StoreFile) -> None:
+        """Write our own facts about the store."""
+        self._write_json(STORE_FILE, content)
+
+    def _write_json(self, name: str, content: Any) -> None:
+        data = msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n"
+        atomic_write(self.fs, self.path / name, data)
+
+    def remove_marker(self) -> None:
+        """Take the marker of a clean stop away before the first change."""
+        if remove_if_present(self.fs, self.path / names.CLEAN_SHUTDOWN):
+            self.fs.sync_dir(self.path)
+
+    def write_marker(self) -> None:
+        """The marker of a clean stop: only after everything else is durable."""
+        data = checkpoints.encode_clean_shutdown(-1)
+        atomic_write(self.fs, self.path / names.CLEAN_SHUTDOWN, data)
+
+    def remove_deleted_dirs(self) -> None:
+        """Finish topic deletions that a stop interrupted."""
+        for name in self.fs.list_dir(self.path):
+            if name.endswith(DELETED_DIR_SUFFIX) and self.fs.is_dir(self.path / name):
+                self.fs.remove_tree(self.path / name)
+
+
+def new_uuid() -> str:
+    """A random id as Kafka writes one."""
+    return properties.new_uuid_text(secrets.token_bytes(16))

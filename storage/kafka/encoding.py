@@ -1,0 +1,218 @@
+"""Turning what a caller appends into the batches that go into the log.
+
+Owns the checks and the encoding of one append: records into as few batches as the size limit allows, raw batches checked
+and stamped; must not write. Everything is checked before anything is written, so an append is all or nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from storage.errors import DataError, InvalidBatch, NotOffered, RecordTooLarge, UnrepresentableRecord
+from storage.kafka.format.batch import (
+    HEADER_SIZE,
+    decode_header,
+    encode_batch,
+    restamp_append_time,
+    split_batches,
+    stamp,
+)
+from storage.kafka.format.compression import codec_id
+from storage.kafka.producers import SEQUENCES
+from storage.kafka.reading import KEYS_HEADER, TAGS_HEADER
+from storage.kafka.segment import AppendedBatch
+from storage.model import Header, ProducerSequence, Record
+
+
+class Stamp(NamedTuple):
+    """What an append gives its batches."""
+
+    base_offset: int
+    leader_epoch: int
+    now_ms: int
+    log_append_time: bool
+
+
+class Encoded(NamedTuple):
+    """Whole batches, and where each lies in them."""
+
+    data: bytes
+    batches: Sequence[AppendedBatch]
+
+    @property
+    def next_offset(self) -> int:
+        """The offset behind the last batch."""
+        return self.batches[-1].header.next_offset
+
+
+def with_lookup_headers(records: Sequence[Record]) -> Sequence[Record]:
+    """Records whose tag and lookup keys stand in their headers, TAGS and KEYS, as RocketMQ's users know them."""
+    if not any(record.tag is not None or record.lookup_keys for record in records):
+        return records
+    return [_with_lookups(record, index) for index, record in enumerate(records)]
+
+
+def _with_lookups(record: Record, index: int) -> Record:
+    names = {name for name, _ in record.headers}
+    extra: list[Header] = []
+    if record.tag is not None:
+        _refuse_both(names, TAGS_HEADER, field="tag", index=index)
+        extra.append((TAGS_HEADER, record.tag.encode()))
+    if record.lookup_keys:
+        _refuse_both(names, KEYS_HEADER, field="keys", index=index)
+        if any(not key or key.split() != [key] for key in record.lookup_keys):
+            raise UnrepresentableRecord(
+                f"record {index}: a lookup key is empty or holds a space, which separates keys",
+                field="keys",
+                index=index,
+            )
+        extra.append((KEYS_HEADER, " ".join(record.lookup_keys).encode()))
+    return record._replace(headers=(*record.headers, *extra), tag=None, lookup_keys=())
+
+
+def _refuse_both(names: set[str], header: str, *, field: str, index: int) -> None:
+    if header in names:
+        raise UnrepresentableRecord(
+            f"record {index} has both {field} and a header {header}: give one of them",
+            field=field,
+            index=index,
+        )
+
+
+def encode_records(
+    records: Sequence[Record],
+    mark: Stamp,
+    *,
+    compression: str,
+    producer: ProducerSequence | None,
+    limit_bytes: int,
+) -> Encoded:
+    """One batch, or several where one would be over `limit_bytes` (never for a sequenced append).
+
+    Raises RecordTooLarge with the index of the record that is too large by itself, UnrepresentableRecord.
+    """
+    records = with_lookup_headers(records)
+    codec = codec_id(compression)
+
+    def encode(start: int, stop: int) -> list[bytes]:
+        data = encode_batch(
+            records[start:stop],
+            base_offset=mark.base_offset + start,
+            leader_epoch=mark.leader_epoch,
+            now_ms=mark.now_ms,
+            codec=codec,
+            log_append_time=mark.log_append_time,
+            producer_id=-1 if producer is None else producer.producer_id,
+            producer_epoch=-1 if producer is None else producer.epoch,
+            base_sequence=-1 if producer is None else producer.sequence,
+        )
+        if len(data) <= limit_bytes:
+            return [data]
+        if stop - start == 1 or producer is not None:
+            raise _too_large(len(data), limit_bytes, index=start, whole=stop - start > 1)
+        middle = (start + stop) // 2
+        return encode(start, middle) + encode(middle, stop)
+
+    parts = encode(0, len(records))
+    batches: list[AppendedBatch] = []
+    at = 0
+    for part in parts:
+        batches.append(AppendedBatch(at, decode_header(part, 0)))
+        at += len(part)
+    return Encoded(parts[0] if len(parts) == 1 else b"".join(parts), batches)
+
+
+def _too_large(size_bytes: int, limit_bytes: int, *, index: int, whole: bool) -> RecordTooLarge:
+    what = "the sequenced batch" if whole else f"record {index}"
+    return RecordTooLarge(
+        f"{what} takes {size_bytes} bytes as a batch: the limit max.message.bytes is {limit_bytes}",
+        size_bytes=size_bytes,
+        limit_bytes=limit_bytes,
+        index=index,
+    )
+
+
+def check_batches(
+    data: bytes, *, limit_bytes: int, keep_offsets: bool, transactional: bool
+) -> Sequence[AppendedBatch]:
+    """The batches that `data` consists of, each whole, with a good CRC and of legal size.
+
+    Raises InvalidBatch (field, position), RecordTooLarge, NotOffered for control and transactional batches unless
+    `transactional`.
+    """
+    try:
+        batches = [AppendedBatch(at, header) for at, header in split_batches(data)]
+    except DataError as error:
+        facts = error.facts()
+        raise InvalidBatch(
+            f"record batch: {error.message}",
+            field=facts.get("field", facts.get("kind", "batch")),
+            position=facts.get("position"),
+        ) from error
+    if not batches:
+        raise InvalidBatch("record batch: the body is empty", field="length", position=0)
+    for index, (at, header) in enumerate(batches):
+        if header.size_bytes > limit_bytes:
+            raise _too_large(header.size_bytes, limit_bytes, index=index, whole=False)
+        if not keep_offsets and header.count != header.last_offset_delta + 1:
+            raise InvalidBatch(
+                f"record batch at {at}: {header.count} records, "
+                f"but the last offset delta says {header.last_offset_delta + 1}",
+                field="count",
+                position=at,
+            )
+        if not transactional and (header.is_control or header.is_transactional):
+            raise NotOffered(
+                f"record batch at {at}: control and transactional batches are not offered",
+                feature="transactions",
+            )
+    return batches
+
+
+def stamp_batches(data: bytes, batches: Sequence[AppendedBatch], mark: Stamp) -> Encoded:
+    """The same batches with offsets from `mark.base_offset` on, its epoch and, under LogAppendTime, its time."""
+    buffer = bytearray(data)
+    stamped: list[AppendedBatch] = []
+    offset = mark.base_offset
+    for at, header in batches:
+        stamp(buffer, at, base_offset=offset, leader_epoch=mark.leader_epoch)
+        if mark.log_append_time:
+            restamp_append_time(buffer, at, mark.now_ms)
+            new = decode_header(bytes(buffer[at : at + HEADER_SIZE]), 0)
+        else:
+            new = header._replace(base_offset=offset, leader_epoch=mark.leader_epoch)
+        stamped.append(AppendedBatch(at, new))
+        offset = new.next_offset
+    return Encoded(bytes(buffer), stamped)
+
+
+def check_kept_offsets(batches: Sequence[AppendedBatch], next_offset: int) -> None:
+    """Raise InvalidBatch unless the batches' own offsets continue a log that ends at `next_offset`."""
+    for at, header in batches:
+        if header.base_offset < next_offset:
+            raise InvalidBatch(
+                f"record batch at {at}: base offset {header.base_offset} is below {next_offset}, "
+                "the next of the log",
+                field="base_offset",
+                position=at,
+            )
+        next_offset = header.next_offset
+
+
+def check_one_producer(batches: Sequence[AppendedBatch]) -> None:
+    """Raise InvalidBatch unless all batches of a sequenced append bear one producer and an unbroken sequence."""
+    for (_, before), (at, header) in zip(batches, batches[1:], strict=False):
+        producer = (header.producer_id, header.producer_epoch)
+        expected = (before.last_sequence + 1) % SEQUENCES
+        if producer != (before.producer_id, before.producer_epoch):
+            field = "producer_id"
+        elif header.base_sequence != expected:
+            field = "base_sequence"
+        else:
+            continue
+        raise InvalidBatch(
+            f"record batch at {at}: {field} does not go on from the batch before it",
+            field=field,
+            position=at,
+        )

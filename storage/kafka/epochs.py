@@ -1,0 +1,48 @@
+"""Which leader wrote from which offset on: the entries behind a partition's leader-epoch-checkpoint.
+
+Owns the rules by which entries come and go (LeaderEpochFileCache); must not do IO. Entries rise in both epoch and start
+offset; the first one starts at the log start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+
+class LeaderEpochs:
+    """The epoch entries of one partition. Not thread-safe: the partition's append lock guards it."""
+
+    def __init__(self, entries: Iterable[tuple[int, int]] = ()) -> None:
+        self._entries: list[tuple[int, int]] = list(entries)
+
+    @property
+    def entries(self) -> Sequence[tuple[int, int]]:
+        """(epoch, start offset), ascending."""
+        return tuple(self._entries)
+
+    @property
+    def latest(self) -> int | None:
+        """The newest epoch, or None when nothing has been written under any."""
+        return self._entries[-1][0] if self._entries else None
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
+        """Add an entry if `epoch` is newer than the newest; tells whether anything changed.
+
+        Entries with an epoch or a start that is not lower go first: an epoch that got no record is replaced by the next.
+        """
+        if self._entries and epoch <= self._entries[-1][0]:
+            return False
+        while self._entries and self._entries[-1][1] >= start_offset:
+            self._entries.pop()
+        self._entries.append((epoch, start_offset))
+        return True
+
+    def truncate_start(self, start_offset: int) -> None:
+        """The log now begins at `start_offset`: earlier entries go, the one in force there is cut to it."""
+        before = [entry for entry in self._entries if entry[1] <= start_offset]
+        after = [entry for entry in self._entries if entry[1] > start_offset]
+        self._entries = [(before[-1][0], start_offset), *after] if before else after
+
+    def truncate_end(self, end_offset: int) -> None:
+        """The log now ends at `end_offset`: entries that start at or behind it go."""
+        self._entries = [entry for entry in self._entries if entry[1] < end_offset]

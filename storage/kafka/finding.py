@@ -1,0 +1,95 @@
+"""Looking for records by key or tag: a scan bounded by time, in pages that miss nothing.
+
+Owns the search and its cursor ("partition:offset", where to go on); must not know topics. Kafka keeps no index of keys,
+so every record from the first one in the time range on is looked at, up to a budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from storage.errors import InvalidArgument
+from storage.kafka.partition import Partition
+from storage.kafka.reading import Limits
+from storage.model import Bound, FoundPage, Isolation, StoredRecord
+
+PAGE = Limits(max_records=10_000, max_bytes=1 << 20)
+
+
+class Search(NamedTuple):
+    """What is looked for; None: not asked. `key` is a record's key or one of its lookup keys; times are inclusive."""
+
+    key: bytes | None
+    tag: str | None
+    from_ms: int | None
+    to_ms: int | None
+    limit: int
+    max_scanned: int
+
+    def matches(self, record: StoredRecord) -> bool:
+        """Whether this record is one of those looked for."""
+        return (
+            (self.key is None or self._has_key(record))
+            and (self.tag is None or record.tag == self.tag)
+            and (self.from_ms is None or record.timestamp_ms >= self.from_ms)
+            and (self.to_ms is None or record.timestamp_ms <= self.to_ms)
+        )
+
+    def _has_key(self, record: StoredRecord) -> bool:
+        return record.key == self.key or self.key in (k.encode() for k in record.lookup_keys)
+
+
+def find_records(
+    partitions: Sequence[Partition], search: Search, cursor: str | None
+) -> FoundPage:
+    """One page of matches over partitions in order, from the cursor on."""
+    first, offset = _parse(cursor, len(partitions)) if cursor else (0, None)
+    found: list[tuple[int, StoredRecord]] = []
+    scanned = 0
+    for index in range(first, len(partitions)):
+        partition = partitions[index]
+        at = _first_offset(partition, search) if offset is None else offset
+        offset = None
+        end = partition.bounds().end
+        while at is not None and at < end:
+            page = partition.read(at, PAGE, Isolation.READ_UNCOMMITTED)
+            for record in page.records:
+                if scanned >= search.max_scanned or len(found) >= search.limit:
+                    return _page(found, scanned, f"{index}:{record.offset}")
+                scanned += 1
+                if search.matches(record):
+                    found.append((partition.partition.partition, record))
+            at = page.next_offset
+    return _page(found, scanned, None)
+
+
+def _first_offset(partition: Partition, search: Search) -> int | None:
+    """Where the scan of a partition begins: the first record at or after `from_ms`, if that is given."""
+    if search.from_ms is None:
+        return partition.bounds().start
+    timed = partition.offset_for_time(search.from_ms, Bound.LOWER)
+    return None if timed is None else timed.offset
+
+
+def _page(
+    found: Sequence[tuple[int, StoredRecord]], scanned: int, cursor: str | None
+) -> FoundPage:
+    return FoundPage(
+        records=found,
+        scanned=scanned,
+        indexed=False,
+        complete=cursor is None,
+        cursor=cursor,
+        time_axis="timestamp",
+    )
+
+
+def _parse(cursor: str, partitions: int) -> tuple[int, int]:
+    index, _, offset = cursor.partition(":")
+    numbers = [index, offset]
+    if not all(n.isascii() and n.isdigit() and len(n) < 20 for n in numbers):
+        raise InvalidArgument(f"cursor {cursor!r} is not one of ours", field="cursor")
+    if int(index) >= partitions:
+        raise InvalidArgument(f"cursor {cursor!r} names no partition here", field="cursor")
+    return int(index), int(offset)

@@ -1,0 +1,193 @@
+"""Walking a `.log` file batch by batch, over damage too.
+
+Owns the question "is this a good batch, and if not, where does the next one begin?"; used by reads, recovery and
+verify alike, so that all three agree. Must not write, and must not know indexes or partitions.
+
+A batch is good when its header is sane, it lies whole inside the file, its CRC-32C holds and its offsets continue the
+log: base offset >= the offset expected next, and below the next segment's base. Offsets lie outside the CRC, so a batch
+that jumps ahead is believed only if the batch behind it does not contradict it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from storage.errors import DataError
+from storage.files import File
+from storage.kafka.format.batch import HEADER_SIZE, BatchHeader, check_crc, decode_header
+
+CHUNK_BYTES: Final = 1 << 20
+SECTOR_BYTES: Final = 512
+INT64_MAX: Final = 2**63 - 1
+# Where a header's magic byte may stand: magic 2, any CRC, attributes 00 xx with bit 7 clear, lastOffsetDelta >= 0.
+_MAGIC: Final = re.compile(rb"\x02(?=.{4}\x00[\x00-\x7f][\x00-\x7f])", re.DOTALL)
+_MAGIC_AT: Final = 16
+
+
+class Batch(NamedTuple):
+    """A good batch: where it lies in the file, its header, and the bytes: data[at : at + header.size_bytes]."""
+
+    position: int
+    header: BatchHeader
+    data: bytes
+    at: int
+
+
+class Gap(NamedTuple):
+    """Bytes [position, end) that hold no good batch; `next_offset` is that of the good batch at `end`, if any."""
+
+    position: int
+    end: int
+    next_offset: int | None
+    reason: str
+    expected: str
+    found: str
+
+
+class _Problem(NamedTuple):
+    reason: str
+    expected: str
+    found: str
+
+
+class _Window:
+    """A stretch of the file in memory that moves forward."""
+
+    def __init__(self, file: File, end: int) -> None:
+        self.file = file
+        self.end = end
+        self.start = 0
+        self.data = b""
+
+    def hold(self, position: int, size_bytes: int) -> int:
+        """Make [position, position + size_bytes) available as far as the file goes; its index in `data`."""
+        at = position - self.start
+        if at < 0 or at + size_bytes > len(self.data):
+            want = min(max(size_bytes, CHUNK_BYTES), self.end - position)
+            if at < 0 or position + len(self.data) - at < min(position + size_bytes, self.end):
+                self.data = self.file.pread(want, position)
+                self.start = position
+                at = 0
+        return at
+
+
+def walk(
+    file: File,
+    *,
+    position: int,
+    end: int,
+    next_offset: int,
+    limit_offset: int = INT64_MAX,
+) -> Iterator[Batch | Gap]:
+    """Every good batch of [position, end) in order, and a Gap for what lies between; ends at `end`.
+
+    `next_offset`: no batch may begin below it; `limit_offset`: none may reach it (the next segment's base).
+    """
+    window = _Window(file, end)
+    while position < end:
+        at = window.hold(position, HEADER_SIZE)
+        header = _judge(window, position, next_offset, limit_offset)
+        if isinstance(header, BatchHeader):
+            at = window.hold(position, header.size_bytes)
+            yield Batch(position, header, window.data, at)
+            position += header.size_bytes
+            next_offset = header.next_offset
+            continue
+        found = _next_good(window, position, next_offset, limit_offset)
+        stop, offset = found if found else (end, None)
+        yield Gap(position, stop, offset, header.reason, header.expected, header.found)
+        position = stop
+
+
+def _judge(
+    window: _Window, position: int, next_offset: int, limit_offset: int
+) -> BatchHeader | _Problem:
+    """The header of the good batch at `position`, or what is wrong there."""
+    header = _check_bytes(window, position)
+    if isinstance(header, _Problem):
+        return header
+    if header.base_offset < next_offset:
+        return _Problem("offset-order", f"base offset >= {next_offset}", str(header.base_offset))
+    if header.next_offset > limit_offset:
+        return _Problem("offset-order", f"offsets below {limit_offset}", str(header.last_offset))
+    if header.base_offset > next_offset and _contradicted(window, position, header, next_offset):
+        return _Problem("offset-order", f"base offset near {next_offset}", str(header.base_offset))
+    return header
+
+
+def _check_bytes(window: _Window, position: int) -> BatchHeader | _Problem:
+    left = window.end - position
+    if left < HEADER_SIZE:
+        return _Problem("torn", f"a header of {HEADER_SIZE} bytes", f"{left} bytes")
+    at = window.hold(position, HEADER_SIZE)
+    try:
+        header = decode_header(window.data, at)
+    except DataError as error:
+        if not any(window.data[at : at + HEADER_SIZE]):
+            return _Problem("zeros", "a batch header", "zeros")
+        return _Problem("header", "a batch header", error.message)
+    if header.size_bytes > left:
+        return _Problem("torn", f"a batch of {header.size_bytes} bytes", f"{left} bytes")
+    at = window.hold(position, header.size_bytes)
+    if not check_crc(window.data, at, header):
+        return _Problem("crc", f"CRC {header.crc:#010x}", "another")
+    return header
+
+
+def _contradicted(window: _Window, position: int, header: BatchHeader, next_offset: int) -> bool:
+    """Whether the batch behind one that jumps ahead continues from before the jump."""
+    behind = _check_bytes(window, position + header.size_bytes)
+    window.hold(position, header.size_bytes)
+    return isinstance(behind, BatchHeader) and next_offset <= behind.base_offset < header.next_offset
+
+
+def _next_good(
+    window: _Window, position: int, next_offset: int, limit_offset: int
+) -> tuple[int, int] | None:
+    """Position and base offset of the first good batch behind a bad place."""
+    end = window.end
+    at = window.hold(position, HEADER_SIZE)
+    length = int.from_bytes(window.data[at + 8 : at + 12], "big", signed=True)
+    candidates = [position + 12 + length] if length >= HEADER_SIZE - 12 else []
+    for candidate in candidates:
+        if candidate + HEADER_SIZE <= end:
+            header = _judge(window, candidate, next_offset, limit_offset)
+            if isinstance(header, BatchHeader):
+                return candidate, header.base_offset
+    scan = position + 1
+    while scan + HEADER_SIZE <= end:
+        data = window.file.pread(min(CHUNK_BYTES, end - scan), scan)
+        for match in _MAGIC.finditer(data, _MAGIC_AT):
+            candidate = scan + match.start() - _MAGIC_AT
+            header = _judge(window, candidate, next_offset, limit_offset)
+            if isinstance(header, BatchHeader):
+                return candidate, header.base_offset
+        if scan + len(data) >= end:
+            break
+        scan += len(data) - HEADER_SIZE
+    return None
+
+
+def holds_lost_write(file: File, *, position: int, end: int) -> bool:
+    """Whether [position, end) covers an aligned sector of zeros: a write that the disk never got (a power loss)."""
+    zeros = bytes(SECTOR_BYTES)
+    start = -(-position // SECTOR_BYTES) * SECTOR_BYTES
+    while start + SECTOR_BYTES <= end:
+        data = file.pread(min(CHUNK_BYTES, end - start), start)
+        for at in range(0, len(data) - SECTOR_BYTES + 1, SECTOR_BYTES):
+            if data[at : at + SECTOR_BYTES] == zeros:
+                return True
+        start += CHUNK_BYTES
+    return False
+
+
+def is_zero(file: File, *, position: int, end: int) -> bool:
+    """Whether [position, end) holds nothing but zeros, as a preallocated file does behind its data."""
+    while position < end:
+        data = file.pread(min(CHUNK_BYTES, end - position), position)
+        if data.strip(b"\0"):
+            return False
+        position += len(data)
+    return True

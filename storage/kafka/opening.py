@@ -1,0 +1,134 @@
+"""Opening a log directory: examine every partition, decide, and only then change anything.
+
+Owns the order of a start and its report; must not serve. A writable start that is refused has changed nothing.
+
+    examine all (on a copy-on-write view) -> refuse? -> drop the marker -> keep a copy of what is cut -> repair
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from storage.errors import DamagedStore
+from storage.files import FileSystem, HandleCache, OverlayFileSystem
+from storage.interface import Clock, StoreOptions
+from storage.kafka.directory import LogDirectory
+from storage.kafka.format import names
+from storage.kafka.partition import Partition, Surroundings
+from storage.kafka.recovery import PartitionPlan, RecoveryContext, examine
+from storage.kafka.repair import apply, clear_leftovers, keep_aside
+from storage.kafka.settings import StoreSettings, TopicSettings
+from storage.model import RecoveryReport
+
+SettingsOf = Callable[[str], TopicSettings]
+
+
+class Opening(NamedTuple):
+    """How a store is being opened."""
+
+    options: StoreOptions
+    settings: StoreSettings
+    settings_of: SettingsOf
+    clock: Clock
+    read_only: bool
+
+
+def recover_partitions(
+    directory: LogDirectory, shared: Surroundings, opening: Opening
+) -> tuple[Sequence[Partition], RecoveryReport]:
+    """Open every partition of the directory. Raises DamagedStore when a writable start has to be refused."""
+    started_ms = opening.clock()
+    clean = directory.is_clean()
+    plans = _examine_all(directory, opening, clean=clean)
+    _refuse_damaged(directory.path, opening, plans)
+    if not opening.read_only:
+        directory.remove_marker()
+        directory.remove_deleted_dirs()
+        _keep_losses(shared.fs, directory.path, plans, started_ms)
+    partitions = []
+    for done, plan in enumerate(plans):
+        clear_leftovers(shared.fs, plan.directory)
+        partitions.append(Partition(shared, plan, apply(shared.fs, shared.files, plan)))
+        opening.options.progress("repairing partitions", done + 1, len(plans))
+    findings = [finding for plan in plans for finding in plan.findings]
+    report = RecoveryReport(
+        clean_shutdown=clean or not plans,
+        elapsed_ms=opening.clock() - started_ms,
+        partitions=len(plans),
+        segments_scanned=sum(plan.segments_scanned for plan in plans),
+        bytes_scanned=sum(plan.bytes_scanned for plan in plans),
+        indexes_rebuilt=sum(s.indexes is not None for plan in plans for s in plan.segments),
+        findings=[*directory.findings, *findings],
+        losses=[loss for plan in plans for loss in plan.losses],
+    )
+    return partitions, report
+
+
+def _examine_all(
+    directory: LogDirectory, opening: Opening, *, clean: bool
+) -> Sequence[PartitionPlan]:
+    """A plan for each partition, made on a view in memory in which left-over files are cleared away."""
+    view = OverlayFileSystem(directory.fs)
+    files = HandleCache(view, opening.options.open_files)
+    context = RecoveryContext(
+        fs=view,
+        files=files,
+        clock=opening.clock,
+        clean_shutdown=clean,
+        recovery_points=directory.offsets(names.RECOVERY_POINTS),
+        log_starts=directory.offsets(names.LOG_STARTS),
+        producer_expiration_ms=opening.settings.producer_id_expiration_ms,
+        read_only=opening.read_only,
+        accept_loss=opening.options.accept_loss,
+    )
+    found = directory.partition_dirs()
+    plans = []
+    try:
+        for done, (partition, path) in enumerate(found):
+            clear_leftovers(view, path)
+            plans.append(examine(context, partition, path, opening.settings_of(partition.topic)))
+            opening.options.progress("examining partitions", done + 1, len(found))
+    finally:
+        files.close(sync=False)
+    return plans
+
+
+def _refuse_damaged(path: Path, opening: Opening, plans: Sequence[PartitionPlan]) -> None:
+    refusals = [plan.refusal for plan in plans if plan.refusal is not None]
+    if not refusals or opening.read_only:
+        return
+    first = refusals[0]
+    raise DamagedStore(
+        f"{first.path}: position {first.position}: {first.message}. Nothing has been changed. "
+        "Serve the rest with --read-only, or cut there with --accept-loss",
+        path=first.path,
+        position=first.position,
+        findings=refusals,
+    )
+
+
+def _keep_losses(
+    fs: FileSystem, path: Path, plans: Sequence[PartitionPlan], now_ms: int
+) -> None:
+    """Copy what will be cut beside the store, with a report of it (JSON, ranges per partition)."""
+    damaged = [plan for plan in plans if plan.losses]
+    if not damaged:
+        return
+    kept_dir = path.parent / f"{path.name}.cut-{now_ms}"
+    fs.make_dir(kept_dir)
+    for plan in damaged:
+        keep_aside(fs, plan, kept_dir)
+    losses = [loss for plan in damaged for loss in plan.losses]
+    data = msgspec.json.format(msgspec.json.encode({"store": str(path), "losses": losses}))
+    file = fs.open(kept_dir / "report.json", write=True, create=True)
+    try:
+        file.pwrite(data, 0)
+        file.datasync()
+    finally:
+        file.close()
+    fs.sync_dir(kept_dir)
+    fs.sync_dir(path.parent)

@@ -1,0 +1,474 @@
+"""One partition: its segments, its ends, and the order in which appends, flushes and reads may meet.
+
+Owns appending (offsets, epochs, sequences, rolling), publishing and flushing, and the view that reads get; must not know
+topics, checkpoints at the root, or other partitions.
+
+Two locks. `_append_lock` is held by the one writer, over its IO. `_state_lock` is held for moments and guards what
+readers look at: the segment map and the offsets `_start`, `_next`, `_published`, `_flushed`, `_guarded`. A reader takes
+it to choose a segment and never waits for an append's IO.
+
+    _start <= _published <= _next      what is served ends at _published
+    _flushed <= _next                  below it everything is durable
+    _guarded                           end of the newest append that may be seen only once it is durable
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from sortedcontainers import SortedDict
+
+from storage.errors import IoFailure, OffsetOutOfRange, RecordTooLarge, StoreReadOnly
+from storage.files import FileSystem, HandleCache, atomic_write
+from storage.interface import Clock
+from storage.kafka import encoding, reading
+from storage.kafka.encoding import Encoded, Stamp
+from storage.kafka.epochs import LeaderEpochs
+from storage.kafka.fence import Fence
+from storage.kafka.format import checkpoints, names
+from storage.kafka.format.batch import decode_control
+from storage.kafka.format.names import segment_name
+from storage.kafka.format.producer_snapshot import encode_snapshot
+from storage.kafka.recovery import PartitionPlan
+from storage.kafka.segment import AppendedBatch, Segment
+from storage.kafka.settings import TopicSettings
+from storage.model import (
+    AppendResult,
+    BatchPage,
+    Bound,
+    Isolation,
+    OffsetBounds,
+    Page,
+    ProducerSequence,
+    Record,
+    RetentionReport,
+    TimedOffset,
+    TopicPartition,
+)
+
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What all partitions of a store share."""
+
+    fs: FileSystem
+    files: HandleCache
+    clock: Clock
+    fence: Fence
+    read_only: bool
+    producer_expiration_ms: int
+
+
+class Partition:
+    """An opened partition; made from its recovery plan once that has been carried out."""
+
+    def __init__(
+        self,
+        shared: Surroundings,
+        plan: PartitionPlan,
+        segments: Sequence[Segment],
+        *,
+        created_now: bool = False,
+    ) -> None:
+        self.partition: TopicPartition = plan.partition
+        self.directory: Path = plan.directory
+        self.settings: TopicSettings = plan.settings
+        self.end_at_open: int = plan.next_offset
+        self._shared = shared
+        self._append_lock = threading.Lock()
+        self._state_lock = threading.Lock()
+        self._segments: SortedDict[int, Segment] = SortedDict({s.base_offset: s for s in segments})
+        self._start = plan.start_offset
+        self._next = self._published = self._flushed = self._guarded = plan.next_offset
+        self._producers = plan.producers
+        self._epochs = plan.epochs
+        self._epoch = plan.epochs.latest if created_now else None  # None: raised by the next append
+        self._last_snapshot = max([*plan.snapshots, *plan.snapshot_offsets], default=0)
+        self._appended = False
+
+    # ---- what readers see ----------------------------------------------------------------------------------------
+
+    def bounds(self) -> OffsetBounds:
+        """Start, stable end and published end."""
+        with self._state_lock:
+            unstable = self._producers.first_unstable_offset(self._published)
+            end = self._published
+            return OffsetBounds(self._start, end if unstable is None else min(unstable, end), end)
+
+    @property
+    def next_offset(self) -> int:
+        """The offset that the next record will get."""
+        return self._next
+
+    @property
+    def flushed_offset(self) -> int:
+        """Everything below it is durable: what a recovery point may say."""
+        return self._flushed
+
+    def start_in_segment(self) -> int | None:
+        """The log start if it lies above the first segment's base: what log-start-offset-checkpoint keeps."""
+        with self._state_lock:
+            return self._start if self._start > self._segments.peekitem(0)[0] else None
+
+    def use_settings(self, settings: TopicSettings) -> None:
+        """From the next append on the partition goes by these."""
+        with self._append_lock:
+            self.settings = settings
+            active: Segment = self._segments.peekitem(-1)[1]
+            active.use_settings(settings)
+
+    @property
+    def highest_producer_id(self) -> int:
+        """The highest producer id met in this partition, -1 when none."""
+        return self._producers.highest_id
+
+    def segments(self) -> Sequence[Segment]:
+        """All segments, ascending: a snapshot."""
+        with self._state_lock:
+            return list(self._segments.values())
+
+    def _segment_at(self, offset: int) -> Segment:
+        with self._state_lock:
+            at = max(self._segments.bisect_right(offset) - 1, 0)
+            segment: Segment = self._segments.peekitem(at)[1]
+            return segment
+
+    def _checked_bounds(self, offset: int) -> OffsetBounds:
+        bounds = self.bounds()
+        if not bounds.start <= offset <= bounds.end:
+            raise OffsetOutOfRange(
+                *self.partition, offset=offset, earliest=bounds.start, latest=bounds.end
+            )
+        return bounds
+
+    def read(self, offset: int, limits: reading.Limits, isolation: Isolation) -> Page:
+        """See LogStore.read."""
+        bounds = self._checked_bounds(offset)
+        committed = isolation is Isolation.READ_COMMITTED
+        end = bounds.stable if committed else bounds.end
+        if offset >= end:
+            return Page((), offset, bounds)
+
+        def look() -> Page:
+            records, next_offset = reading.read_records(
+                self._segment_at, offset, end, limits, committed=committed
+            )
+            return Page(records, next_offset, bounds)
+
+        return self._unless_deleted(offset, look)
+
+    def read_batches(self, offset: int, *, max_bytes: int, isolation: Isolation) -> BatchPage:
+        """See SupportsBatchBytes.read_batches."""
+        bounds = self._checked_bounds(offset)
+        end = bounds.stable if isolation is Isolation.READ_COMMITTED else bounds.end
+
+        def look() -> BatchPage:
+            parts: list[bytes] = []
+            size_bytes = 0
+            next_offset = offset
+            for batch in reading.batches_from(self._segment_at, offset, end):
+                size_bytes += batch.header.size_bytes
+                if parts and size_bytes > max_bytes:
+                    break
+                parts.append(batch.data[batch.at : batch.at + batch.header.size_bytes])
+                next_offset = batch.header.next_offset
+            return BatchPage(b"".join(parts), next_offset, bounds)
+
+        return self._unless_deleted(offset, look)
+
+    def _unless_deleted(self, offset: int, look: Callable[[], _T]) -> _T:
+        """A read that loses its file to retention is out of range, not a failure."""
+        try:
+            return look()
+        except IoFailure:
+            self._checked_bounds(offset)
+            raise
+
+    def offset_for_time(self, timestamp_ms: int, bound: Bound) -> TimedOffset | None:
+        """See LogStore.offset_for_time."""
+        bounds = self.bounds()
+        if bound is Bound.UPPER:
+            return reading.find_time_upper(
+                self._segment_at, timestamp_ms, start=bounds.start, end=bounds.end
+            )
+        return reading.find_time(
+            self.segments(), timestamp_ms, start=bounds.start, end=bounds.end
+        )
+
+    def latest_time(self) -> TimedOffset | None:
+        """The first record with the largest timestamp; None where there is none."""
+        return reading.find_latest_time(self.segments(), end=self.bounds().end)
+
+    # ---- appending -----------------------------------------------------------------------------------------------
+
+    def append(
+        self,
+        records: Sequence[Record],
+        *,
+        compression: str | None,
+        producer: ProducerSequence | None,
+        publish: bool,
+    ) -> AppendResult:
+        """See LogStore.append."""
+        with self._append_lock:
+            self._check_writable()
+            if producer is not None:
+                last = (producer.sequence + len(records) - 1) % (1 << 31)
+                known = self._find_duplicate(producer, last)
+                if known is not None:
+                    return known
+                self._producers.check(
+                    producer.producer_id, epoch=producer.epoch, base_sequence=producer.sequence
+                )
+            mark = self._stamp()
+            encoded = encoding.encode_records(
+                records,
+                mark,
+                compression=compression or self.settings.compression,
+                producer=producer,
+                limit_bytes=self.settings.max_message_bytes,
+            )
+            return self._append_stamped(encoded, mark, publish=publish)
+
+    def append_batches(
+        self, data: bytes, *, keep_offsets: bool, publish: bool, transactional: bool
+    ) -> AppendResult:
+        """See SupportsBatchBytes.append_batches."""
+        batches = encoding.check_batches(
+            data,
+            limit_bytes=self.settings.max_message_bytes,
+            keep_offsets=keep_offsets,
+            transactional=transactional or keep_offsets,
+        )
+        with self._append_lock:
+            self._check_writable()
+            if keep_offsets:
+                encoding.check_kept_offsets(batches, self._next)
+                encoded = Encoded(data, batches)
+                return self._write(encoded, publish=publish, append_time_ms=-1)
+            known = self._check_sequences(batches)
+            if known is not None:
+                return known
+            mark = self._stamp()
+            encoded = encoding.stamp_batches(data, batches, mark)
+            return self._append_stamped(encoded, mark, publish=publish)
+
+    def _check_sequences(self, batches: Sequence[AppendedBatch]) -> AppendResult | None:
+        """Check the first batch's mark and that the others go on from it; a known one gives its first result."""
+        header = batches[0].header
+        if header.producer_id < 0:
+            return None
+        producer = ProducerSequence(
+            header.producer_id, header.producer_epoch, header.base_sequence
+        )
+        known = self._find_duplicate(producer, header.last_sequence)
+        if known is not None and len(batches) == 1:
+            return known
+        self._producers.check(
+            header.producer_id, epoch=header.producer_epoch, base_sequence=header.base_sequence
+        )
+        encoding.check_one_producer(batches)
+        return None
+
+    def _find_duplicate(self, producer: ProducerSequence, last_sequence: int) -> AppendResult | None:
+        batch = self._producers.find_duplicate(
+            producer.producer_id,
+            epoch=producer.epoch,
+            base_sequence=producer.sequence,
+            last_sequence=last_sequence,
+        )
+        if batch is None:
+            return None
+        offsets = range(batch.base_offset, batch.last_offset + 1)
+        return AppendResult(batch.base_offset, batch.last_offset, -1, offsets, duplicate=True)
+
+    def _check_writable(self) -> None:
+        if self._shared.read_only:
+            raise StoreReadOnly(
+                f"{self.directory.parent} is open read-only", path=str(self.directory.parent)
+            )
+        self._shared.fence.check()
+
+    def _stamp(self) -> Stamp:
+        epoch = self._epoch
+        if epoch is None:
+            latest = self._epochs.latest
+            epoch = 0 if latest is None else latest + 1
+        return Stamp(
+            self._next, epoch, self._shared.clock(), self.settings.log_append_time
+        )
+
+    def _append_stamped(self, encoded: Encoded, mark: Stamp, *, publish: bool) -> AppendResult:
+        append_time_ms = mark.now_ms if mark.log_append_time else -1
+        result = self._write(encoded, publish=publish, append_time_ms=append_time_ms)
+        self._epoch = mark.leader_epoch
+        return result
+
+    def _write(self, encoded: Encoded, *, publish: bool, append_time_ms: int) -> AppendResult:
+        """Put checked batches behind the log (append lock held). On DiskFull nothing of them stays."""
+        data, batches = encoded
+        if len(data) > self.settings.segment_bytes:
+            raise RecordTooLarge(
+                f"the append takes {len(data)} bytes: the limit segment.bytes is "
+                f"{self.settings.segment_bytes}",
+                size_bytes=len(data),
+                limit_bytes=self.settings.segment_bytes,
+                index=0,
+            )
+        with self._shared.fence.guarding():
+            segment = self._segment_for(data, batches)
+            self._note_epochs(batches)
+            segment.append(data, batches)
+            self._advance(encoded, segment, publish=publish)
+        base_offset, last_offset = batches[0].header.base_offset, encoded.next_offset - 1
+        return AppendResult(
+            base_offset, last_offset, append_time_ms, range(base_offset, last_offset + 1)
+        )
+
+    def _segment_for(self, data: bytes, batches: Sequence[AppendedBatch]) -> Segment:
+        active: Segment = self._segments.peekitem(-1)[1]
+        if not active.must_roll(batches, len(data)):
+            return active
+        return self._roll(max(self._next, batches[0].header.base_offset))
+
+    def _note_epochs(self, batches: Sequence[AppendedBatch]) -> None:
+        """A batch under a newer epoch makes an entry, which is durable before the batch is written."""
+        epochs = LeaderEpochs(self._epochs.entries)
+        changed = False
+        for _, header in batches:
+            changed |= epochs.assign(header.leader_epoch, header.base_offset)
+        if changed:
+            data = checkpoints.encode_epochs(epochs.entries)
+            atomic_write(self._shared.fs, self.directory / names.LEADER_EPOCHS, data)
+            self._epochs = epochs
+
+    def _advance(self, encoded: Encoded, segment: Segment, *, publish: bool) -> None:
+        """Take the written batches into the partition's state, and publish them if they may be seen."""
+        self._appended = True
+        with self._state_lock:
+            for at, header in encoded.batches:
+                marker = decode_control(encoded.data, at) if header.is_control else None
+                aborted = self._producers.update(header, marker)
+                if aborted is not None:
+                    segment.txn_index.append(aborted)
+            self._next = encoded.next_offset
+            if not publish:
+                self._guarded = self._next
+            elif self._guarded <= self._published:
+                self._published = self._next
+
+    def _roll(self, base_offset: int) -> Segment:
+        """Close the active segment (durably) and open the next one (append lock held)."""
+        active: Segment = self._segments.peekitem(-1)[1]
+        active.finish()
+        segment = Segment.create(self._shared.files, self.directory, base_offset, self.settings)
+        self._write_snapshot(base_offset)
+        self._shared.fs.sync_dir(self.directory)
+        with self._state_lock:
+            active.limit_offset = base_offset
+            self._segments[base_offset] = segment
+            self._flushed = max(self._flushed, self._next)
+        return segment
+
+    def _write_snapshot(self, offset: int) -> None:
+        """The producers' state before `offset`, if that lies above the last snapshot's offset; synced."""
+        if offset <= self._last_snapshot:
+            return
+        path = self.directory / segment_name(offset, names.SNAPSHOT)
+        with self._shared.files.borrow(path, write=True, create=True) as file:
+            file.truncate(0)
+            file.pwrite(encode_snapshot(self._producers.entries()), 0)
+            file.datasync()
+        self._last_snapshot = offset
+
+    # ---- durability ----------------------------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Make every append so far durable and visible. A failed sync fences the store (StoreFenced)."""
+        with self._state_lock:
+            target = self._next
+            segment: Segment = self._segments.peekitem(-1)[1]
+            flushed = self._flushed >= target
+        if not flushed:
+            with self._shared.fence.guarding():
+                segment.sync()
+        with self._state_lock:
+            self._flushed = max(self._flushed, target)
+            if self._published < target:
+                self._published = target
+            if self._guarded <= self._published:
+                self._published = self._next
+
+    def close(self) -> None:
+        """Leave the files as a clean stop does: synced, trimmed, with a snapshot at the end; nothing if untouched."""
+        with self._append_lock:
+            if not self._appended:
+                return
+            active: Segment = self._segments.peekitem(-1)[1]
+            active.finish()
+            self._write_snapshot(self._next)
+            self._shared.fs.sync_dir(self.directory)
+            with self._state_lock:
+                self._flushed = self._published = self._next
+            self._appended = False
+
+    def expire_producers(self, now_ms: int) -> None:
+        """Forget producers that have been silent too long."""
+        with self._append_lock, self._state_lock:
+            self._producers.expire(now_ms, self._shared.producer_expiration_ms)
+
+    # ---- the head of the log -------------------------------------------------------------------------------------
+
+    def enforce_retention(self, now_ms: int) -> RetentionReport:
+        """Delete leading segments that the topic's retention settings give up; the active one stays."""
+        with self._append_lock:
+            doomed = self._doomed(now_ms)
+            if not doomed:
+                return RetentionReport()
+            with self._state_lock:
+                for segment in doomed:
+                    del self._segments[segment.base_offset]
+                self._start = max(self._start, self._segments.peekitem(0)[0])
+                self._epochs.truncate_start(self._start)
+            return self._delete(doomed)
+
+    def _doomed(self, now_ms: int) -> Sequence[Segment]:
+        segments = self.segments()
+        limit_ms, limit_bytes = self.settings.retention_ms, self.settings.retention_bytes
+        excess = sum(s.size_bytes for s in segments) - (limit_bytes or 0)
+        doomed: list[Segment] = []
+        for segment in segments[:-1]:
+            too_old = limit_ms is not None and now_ms - segment.largest_timestamp_ms() > limit_ms
+            excess -= segment.size_bytes
+            if not (too_old or (limit_bytes is not None and excess >= 0)):
+                break
+            if segment.limit_offset > self._flushed:
+                break
+            doomed.append(segment)
+        return doomed
+
+    def _delete(self, doomed: Sequence[Segment]) -> RetentionReport:
+        fs, files = self._shared.fs, self._shared.files
+        atomic_write(
+            fs,
+            self.directory / names.LEADER_EPOCHS,
+            checkpoints.encode_epochs(self._epochs.entries),
+        )
+        for segment in doomed:
+            paths = [*segment.paths(), segment.txn_index.path]
+            paths.append(self.directory / segment_name(segment.base_offset, names.SNAPSHOT))
+            for path in paths:
+                files.forget(path)
+                if fs.exists(path):
+                    fs.remove(path)
+        fs.sync_dir(self.directory)
+        return RetentionReport(
+            segments_deleted=len(doomed), bytes_deleted=sum(s.size_bytes for s in doomed)
+        )

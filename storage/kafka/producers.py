@@ -1,0 +1,189 @@
+"""What a partition remembers of its producers: sequences, epochs and open transactions (ProducerStateManager).
+
+Owns the checks of an idempotent append, the entries of a `.snapshot`, and the last stable offset; must not do IO. Fed
+with every batch in log order, by appends and by recovery alike. Not thread-safe: the partition's append lock guards it,
+but for `first_unstable_offset`, which the partition reads under its state lock.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from storage.errors import FencedProducer, OutOfOrderSequence
+from storage.kafka.format.batch import BatchHeader, ControlMarker
+from storage.kafka.format.producer_snapshot import ProducerEntry
+from storage.kafka.format.txn_index import AbortedTransaction
+
+NO_PRODUCER: Final = -1
+KEPT_BATCHES: Final = 5  # how many of a producer's last batches are recognised (ProducerStateEntry)
+SEQUENCES: Final = 2**31
+ABORT: Final = 0
+
+
+class SequencedBatch(NamedTuple):
+    """One remembered batch of a producer."""
+
+    base_sequence: int
+    last_sequence: int
+    base_offset: int
+    last_offset: int
+
+
+class _Producer:
+    """The state of one producer id. Fields as in ProducerEntry, and the last few batches of this run."""
+
+    def __init__(self, entry: ProducerEntry) -> None:
+        self.entry = entry
+        self.batches: deque[SequencedBatch] = deque(maxlen=KEPT_BATCHES)
+        if entry.last_sequence >= 0 and entry.last_offset >= 0:
+            base = (entry.last_sequence - entry.offset_delta) % SEQUENCES
+            self.batches.append(
+                SequencedBatch(
+                    base, entry.last_sequence, entry.last_offset - entry.offset_delta, entry.last_offset
+                )
+            )
+
+
+class ProducerStates:
+    """All producers of one partition."""
+
+    def __init__(self, entries: Iterable[ProducerEntry] = ()) -> None:
+        self._producers: dict[int, _Producer] = {e.producer_id: _Producer(e) for e in entries}
+        self._open = {
+            producer_id: producer.entry.current_txn_first_offset
+            for producer_id, producer in self._producers.items()
+            if producer.entry.current_txn_first_offset >= 0
+        }
+        self._ended: deque[tuple[int, int]] = deque()  # (first offset, marker offset), unpublished
+
+    def __len__(self) -> int:
+        return len(self._producers)
+
+    @property
+    def highest_id(self) -> int:
+        """The highest producer id known here, -1 when there is none."""
+        return max(self._producers, default=NO_PRODUCER)
+
+    def entries(self) -> Sequence[ProducerEntry]:
+        """What a snapshot holds now."""
+        return [producer.entry for producer in self._producers.values()]
+
+    def find_duplicate(
+        self, producer_id: int, *, epoch: int, base_sequence: int, last_sequence: int
+    ) -> SequencedBatch | None:
+        """The stored batch with this producer, epoch and these sequences, if it is among the last few."""
+        producer = self._producers.get(producer_id)
+        if producer is None or producer.entry.epoch != epoch:
+            return None
+        for batch in producer.batches:
+            if (batch.base_sequence, batch.last_sequence) == (base_sequence, last_sequence):
+                return batch
+        return None
+
+    def check(self, producer_id: int, *, epoch: int, base_sequence: int) -> None:
+        """Raise FencedProducer or OutOfOrderSequence unless a batch with this mark may come next.
+
+        As ProducerAppendInfo: a new epoch begins at 0; an id without history may begin anywhere.
+        """
+        producer = self._producers.get(producer_id)
+        if producer is None:
+            return
+        current = producer.entry
+        if epoch < current.epoch:
+            raise FencedProducer(
+                f"producer {producer_id} has epoch {current.epoch}: epoch {epoch} is fenced",
+                producer_id=producer_id,
+                epoch=epoch,
+                current_epoch=current.epoch,
+            )
+        if epoch > current.epoch:
+            expected = 0
+        elif current.last_sequence < 0:
+            return
+        else:
+            expected = (current.last_sequence + 1) % SEQUENCES
+        if base_sequence != expected:
+            raise OutOfOrderSequence(
+                f"sequence {base_sequence} of producer {producer_id} is out of order: "
+                f"expected {expected}",
+                producer_id=producer_id,
+                sequence=base_sequence,
+                expected=expected,
+            )
+
+    def update(
+        self, header: BatchHeader, marker: ControlMarker | None
+    ) -> AbortedTransaction | None:
+        """Take in a batch of the log; for an abort marker with data, the entry for the transaction index."""
+        if header.producer_id == NO_PRODUCER or (header.is_control and marker is None):
+            return None
+        producer = self._producers.get(header.producer_id)
+        if producer is None:
+            producer = self._producers[header.producer_id] = _Producer(
+                ProducerEntry(header.producer_id, header.producer_epoch, -1, -1, 0, -1, -1, -1)
+            )
+        if producer.entry.epoch != header.producer_epoch:
+            producer.batches.clear()
+            producer.entry = producer.entry._replace(
+                epoch=header.producer_epoch, last_sequence=-1, last_offset=-1, offset_delta=0
+            )
+        if marker is not None:
+            return self._end_transaction(producer, header, marker)
+        self._add_batch(producer, header)
+        return None
+
+    @staticmethod
+    def _add_batch(producer: _Producer, header: BatchHeader) -> None:
+        entry = producer.entry
+        opened = entry.current_txn_first_offset
+        if header.is_transactional and opened < 0:
+            opened = header.base_offset
+            self._open[header.producer_id] = opened
+        producer.entry = entry._replace(
+            last_sequence=header.last_sequence,
+            last_offset=header.last_offset,
+            offset_delta=header.last_offset_delta,
+            timestamp_ms=header.max_timestamp,
+            current_txn_first_offset=opened,
+        )
+        producer.batches.append(
+            SequencedBatch(
+                header.base_sequence, header.last_sequence, header.base_offset, header.last_offset
+            )
+        )
+
+    def _end_transaction(
+        self, producer: _Producer, header: BatchHeader, marker: ControlMarker
+    ) -> AbortedTransaction | None:
+        first_offset = producer.entry.current_txn_first_offset
+        producer.entry = producer.entry._replace(
+            timestamp_ms=marker.timestamp_ms,
+            coordinator_epoch=marker.coordinator_epoch,
+            current_txn_first_offset=-1,
+        )
+        if first_offset < 0:
+            return None
+        del self._open[header.producer_id]
+        self._ended.append((first_offset, header.last_offset))
+        if marker.type != ABORT:
+            return None
+        stable = min(self._open.values(), default=header.last_offset + 1)
+        return AbortedTransaction(producer.entry.producer_id, first_offset, header.last_offset, stable)
+
+    def first_unstable_offset(self, published_end: int) -> int | None:
+        """First offset of the oldest transaction without a published marker; None when there is none."""
+        while self._ended and self._ended[0][1] < published_end:
+            self._ended.popleft()
+        firsts = [*self._open.values(), *(first for first, _ in self._ended)]
+        return min(firsts, default=None)
+
+    def expire(self, now_ms: int, expiration_ms: int) -> None:
+        """Forget producers that have been silent for `expiration_ms` and have no transaction open."""
+        self._producers = {
+            producer_id: producer
+            for producer_id, producer in self._producers.items()
+            if producer.entry.current_txn_first_offset >= 0
+            or now_ms - producer.entry.timestamp_ms < expiration_ms
+        }

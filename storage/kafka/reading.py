@@ -1,0 +1,192 @@
+"""Reading one partition's segments: pages of records, raw batches, lookups by time.
+
+Owns how batches become records, what read_committed hides, and the broker's rule for times; must not write, and must
+not know which offsets are published: the caller gives the end of what may be seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from storage.errors import Corrupt
+from storage.kafka.format.batch import decode_records
+from storage.kafka.log_file import INT64_MAX, Batch
+from storage.kafka.segment import Segment
+from storage.model import Header, StoredRecord, TimedOffset
+
+TAGS_HEADER: Final = "TAGS"
+KEYS_HEADER: Final = "KEYS"
+SegmentAt = Callable[[int], Segment]
+
+
+class Limits(NamedTuple):
+    """How much a page may hold."""
+
+    max_records: int
+    max_bytes: int
+
+
+def batches_from(segment_at: SegmentAt, offset: int, end: int) -> Iterator[Batch]:
+    """Good batches of the whole partition that hold or follow `offset`, with base offset < `end`.
+
+    Raises Corrupt at a bad place, unless everything wanted lies behind it.
+    """
+    while offset < end:
+        segment = segment_at(offset)
+        for batch in segment.batches(offset, stop_offset=end):
+            yield batch
+            offset = batch.header.next_offset
+        if segment.limit_offset == INT64_MAX:
+            return
+        offset = max(offset, segment.limit_offset)
+
+
+class Reading(NamedTuple):
+    """Records, and the offset to go on from."""
+
+    records: list[StoredRecord]
+    next_offset: int
+
+
+def read_records(
+    segment_at: SegmentAt, offset: int, end: int, limits: Limits, *, committed: bool
+) -> Reading:
+    """Records in [offset, end) as far as the limits go, at least one; control records never.
+
+    `committed`: records of aborted transactions are left out too. A bad place behind the first record ends the page.
+    """
+    records: list[StoredRecord] = []
+    next_offset = offset
+    left_bytes = limits.max_bytes
+    aborted = AbortedRanges(segment_at, offset, end) if committed else None
+    try:
+        for batch in batches_from(segment_at, offset, end):
+            if batch.header.is_control or (aborted is not None and aborted.hides(batch)):
+                next_offset = batch.header.next_offset
+                continue
+            for record in stored_records(batch):
+                if record.offset < offset:
+                    continue
+                left_bytes -= _size_bytes(record)
+                if records and (left_bytes < 0 or len(records) >= limits.max_records):
+                    return Reading(records, record.offset)
+                records.append(record)
+            next_offset = batch.header.next_offset
+    except Corrupt:
+        if next_offset == offset:
+            raise
+        return Reading(records, next_offset)
+    return Reading(records, max(next_offset, end))
+
+
+def _size_bytes(record: StoredRecord) -> int:
+    size = len(record.key or b"") + len(record.value or b"")
+    for name, value in record.headers:
+        size += len(name) + len(value or b"")
+    return size
+
+
+def stored_records(batch: Batch) -> Iterator[StoredRecord]:
+    """The records of a data batch; tag and lookup keys come from the headers TAGS and KEYS."""
+    kind = "LogAppendTime" if batch.header.is_log_append_time else "CreateTime"
+    for offset, timestamp_ms, key, value, headers in decode_records(batch.data, batch.at):
+        tag, lookup_keys = _lookups(headers) if headers else (None, ())
+        yield StoredRecord(
+            offset, timestamp_ms, key, value, headers, kind, tag, lookup_keys, offset
+        )
+
+
+def _lookups(headers: Sequence[Header]) -> tuple[str | None, Sequence[str]]:
+    tag: str | None = None
+    keys: Sequence[str] = ()
+    for name, value in headers:
+        if value is not None and name == TAGS_HEADER:
+            tag = value.decode("utf-8", "replace")
+        elif value is not None and name == KEYS_HEADER:
+            keys = tuple(value.decode("utf-8", "replace").split())
+    return tag, keys
+
+
+class AbortedRanges:
+    """Which batches of [offset, end) belong to aborted transactions, from the segments' transaction indexes.
+
+    A data batch is hidden when an entry of its producer covers it: first offset <= base offset <= the marker's offset.
+    As in UnifiedLog.collectAbortedTransactions the search ends at the first entry whose last stable offset reaches `end`:
+    every transaction that ends later began at or behind that point.
+    """
+
+    def __init__(self, segment_at: SegmentAt, offset: int, end: int) -> None:
+        self._ranges: dict[int, list[tuple[int, int]]] = {}
+        at = offset
+        while offset < end:
+            segment = segment_at(at)
+            for entry in segment.txn_index.entries():
+                if entry.last_offset >= offset and entry.first_offset < end:
+                    ranges = self._ranges.setdefault(entry.producer_id, [])
+                    ranges.append((entry.first_offset, entry.last_offset))
+                if entry.last_stable_offset >= end:
+                    return
+            at = segment.limit_offset
+            if at == INT64_MAX:
+                return
+
+    def hides(self, batch: Batch) -> bool:
+        """Whether read_committed must not see this batch."""
+        header = batch.header
+        if not header.is_transactional or header.producer_id not in self._ranges:
+            return False
+        ranges = self._ranges[header.producer_id]
+        return any(first <= header.base_offset <= last for first, last in ranges)
+
+
+def find_time(
+    segments: Sequence[Segment], timestamp_ms: int, *, start: int, end: int
+) -> TimedOffset | None:
+    """The first record at or after a time, by the broker's rule (UnifiedLog.fetchOffsetByTimestamp).
+
+    The first segment whose largest time reaches `timestamp_ms` decides; later ones are not tried. In it the time index
+    says from where batches are searched for the first record of that time, in offset order. Control records count.
+    """
+    for segment in segments:
+        if segment.largest_timestamp_ms() < timestamp_ms:
+            continue
+        from_offset = max(segment.offset_before_time(timestamp_ms), start)
+        for batch in segment.batches(from_offset, stop_offset=end):
+            if batch.header.max_timestamp < timestamp_ms:
+                continue
+            for offset, time_ms, _, _, _ in decode_records(batch.data, batch.at):
+                if time_ms >= timestamp_ms and offset >= start:
+                    return TimedOffset(offset, time_ms, batch.header.leader_epoch)
+        return None
+    return None
+
+
+def find_time_upper(
+    segment_at: SegmentAt, timestamp_ms: int, *, start: int, end: int
+) -> TimedOffset | None:
+    """The last record, in offset order, at or before a time."""
+    found: TimedOffset | None = None
+    for batch in batches_from(segment_at, start, end):
+        for offset, time_ms, _, _, _ in decode_records(batch.data, batch.at):
+            if time_ms <= timestamp_ms and offset >= start:
+                found = TimedOffset(offset, time_ms, batch.header.leader_epoch)
+    return found
+
+
+def find_latest_time(segments: Sequence[Segment], *, end: int) -> TimedOffset | None:
+    """The first record with the largest time of all (ListOffsets -3)."""
+    best: Segment | None = None
+    best_ms = -1
+    for segment in segments:
+        last = segment.builder.max_timestamp_ms
+        if last > best_ms:
+            best, best_ms = segment, last
+    if best is None:
+        return None
+    for batch in best.batches(best.base_offset, stop_offset=end):
+        if batch.header.max_timestamp == best_ms:
+            for offset, time_ms, _, _, _ in decode_records(batch.data, batch.at):
+                if time_ms == best_ms:
+                    return TimedOffset(offset, time_ms, batch.header.leader_epoch)
+    return None

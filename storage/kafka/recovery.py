@@ -1,0 +1,435 @@
+"""What a partition's folder holds and what has to be done before it can be served: a plan, made without a write.
+
+Owns the rules of LogLoader and LogSegment.recover and our damage rules; must not change a file (storage.kafka.repair
+does, from the plan, so that a start that is refused leaves everything as it was).
+
+1. Without the marker of a clean stop every segment that holds offsets >= the recovery point is scanned: CRCs checked,
+   indexes, aborted transactions, epochs and producer states rebuilt. A segment without one of its indexes is scanned too.
+2. With the marker only the active segment is looked at, from its last index entry on.
+3. A bad place with no good batch behind it is a torn tail: cut. After an unclean stop so is a bad place that covers a
+   lost write (an aligned 512-byte sector of zeros). Any other bad place before good batches is damage: a writable start
+   is refused, unless losses are accepted (then cut, as the broker does); a read-only one leaves it and serves the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from storage.errors import DataError
+from storage.files import File, FileSystem, HandleCache
+from storage.interface import Clock
+from storage.kafka.epochs import LeaderEpochs
+from storage.kafka.format import checkpoints, names, offset_index
+from storage.kafka.format.batch import BatchHeader, decode_control
+from storage.kafka.format.names import segment_name
+from storage.kafka.format.producer_snapshot import decode_snapshot, encode_snapshot
+from storage.kafka.format.txn_index import AbortedTransaction
+from storage.kafka.indexes import RebuiltIndexes, rebuild_indexes
+from storage.kafka.log_file import INT64_MAX, Batch, Gap, holds_lost_write, is_zero, walk
+from storage.kafka.producers import ProducerStates
+from storage.kafka.settings import TopicSettings
+from storage.model import Finding, Loss, TopicPartition
+
+INDEX_SUFFIXES: Final = (names.INDEX, names.TIME_INDEX, names.TXN_INDEX)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryContext:
+    """What examining a partition needs beside its folder. Offsets come from the root checkpoints."""
+
+    fs: FileSystem
+    files: HandleCache
+    clock: Clock
+    clean_shutdown: bool
+    recovery_points: Mapping[TopicPartition, int]
+    log_starts: Mapping[TopicPartition, int]
+    producer_expiration_ms: int
+    read_only: bool = False
+    accept_loss: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class SegmentPlan:
+    """One segment: its size after the cut, and what a scan rebuilt (None: the files stay as they are)."""
+
+    base_offset: int
+    path: Path
+    size_bytes: int
+    file_bytes: int
+    suffixes: set[str]
+    indexes: RebuiltIndexes | None = None
+    aborted: Sequence[AbortedTransaction] | None = None
+    limit_offset: int = INT64_MAX
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionPlan:
+    """All that is known and decided about one partition; `refusal` keeps a writable start from happening."""
+
+    partition: TopicPartition
+    directory: Path
+    settings: TopicSettings
+    segments: list[SegmentPlan] = field(default_factory=list)
+    start_offset: int = 0
+    next_offset: int = 0
+    producers: ProducerStates = field(default_factory=ProducerStates)
+    epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
+    stored_epochs: Sequence[tuple[int, int]] | None = None
+    snapshots: dict[int, bytes] = field(default_factory=dict)
+    snapshot_offsets: set[int] = field(default_factory=set)
+    removed: list[Path] = field(default_factory=list)
+    removed_segments: list[SegmentPlan] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    losses: list[Loss] = field(default_factory=list)
+    refusal: Finding | None = None
+    segments_scanned: int = 0
+    bytes_scanned: int = 0
+
+
+def examine(
+    context: RecoveryContext, partition: TopicPartition, directory: Path, settings: TopicSettings
+) -> PartitionPlan:
+    """Look at one partition (left-over files already cleared away) and plan its recovery. Writes nothing.
+
+    Raises IoFailure. Damage is in the plan: findings, losses, refusal.
+    """
+    plan = PartitionPlan(partition=partition, directory=directory, settings=settings)
+    _list_files(context, plan)
+    plan.start_offset = max(
+        context.log_starts.get(partition, 0), plan.segments[0].base_offset if plan.segments else 0
+    )
+    plan.next_offset = plan.start_offset
+    _load_epochs(context, plan)
+    if plan.segments:
+        _Scan(context, plan).run()
+    if plan.start_offset > plan.next_offset:
+        plan.findings.append(
+            _finding(plan, "log-start-beyond-end", "warning", directory, offset=plan.start_offset)
+        )
+        plan.start_offset = plan.next_offset
+    plan.epochs.truncate_end(max(plan.next_offset, plan.start_offset + 1))
+    plan.epochs.truncate_start(plan.start_offset)
+    return plan
+
+
+def _list_files(context: RecoveryContext, plan: PartitionPlan) -> None:
+    """Segments, snapshots and orphans of the folder, by name."""
+    suffixes: dict[int, set[str]] = {}
+    for name in context.fs.list_dir(plan.directory):
+        parsed = names.parse_segment_name(name)
+        if parsed is not None and parsed[1] in names.SEGMENT_SUFFIXES:
+            suffixes.setdefault(parsed[0], set()).add(parsed[1])
+    for base_offset, found in sorted(suffixes.items()):
+        if names.SNAPSHOT in found:
+            plan.snapshot_offsets.add(base_offset)
+        if names.LOG not in found:
+            orphans = [s for s in INDEX_SUFFIXES if s in found]
+            plan.removed += [plan.directory / segment_name(base_offset, s) for s in orphans]
+            continue
+        path = plan.directory / segment_name(base_offset, names.LOG)
+        size_bytes = context.fs.size(path)
+        plan.segments.append(
+            SegmentPlan(
+                base_offset=base_offset,
+                path=path,
+                size_bytes=size_bytes,
+                file_bytes=size_bytes,
+                suffixes=found,
+            )
+        )
+    for segment, following in zip(plan.segments, plan.segments[1:], strict=False):
+        segment.limit_offset = following.base_offset
+
+
+def _load_epochs(context: RecoveryContext, plan: PartitionPlan) -> None:
+    path = plan.directory / names.LEADER_EPOCHS
+    if not context.fs.exists(path):
+        return
+    try:
+        plan.stored_epochs = checkpoints.decode_epochs(context.fs.read_bytes(path))
+    except DataError as error:
+        plan.findings.append(
+            _finding(plan, "bad-leader-epochs", "warning", path, message=error.message)
+        )
+    else:
+        plan.epochs = LeaderEpochs(plan.stored_epochs)
+
+
+def load_producers(context: RecoveryContext, plan: PartitionPlan, offset: int) -> tuple[ProducerStates, int]:
+    """The newest good snapshot at or below `offset`, and its offset (the log start when there is none)."""
+    usable = [o for o in plan.snapshot_offsets if plan.start_offset < o <= offset]
+    for snapshot_offset in sorted(usable, reverse=True):
+        path = plan.directory / segment_name(snapshot_offset, names.SNAPSHOT)
+        try:
+            entries = decode_snapshot(context.fs.read_bytes(path))
+        except DataError as error:
+            plan.findings.append(
+                _finding(plan, "bad-snapshot", "warning", path, message=error.message)
+            )
+            plan.removed.append(path)
+            plan.snapshot_offsets.discard(snapshot_offset)
+            continue
+        producers = ProducerStates(entries)
+        producers.expire(context.clock(), context.producer_expiration_ms)
+        return producers, snapshot_offset
+    return ProducerStates(), plan.start_offset
+
+
+class _Scan:
+    """One pass over the segments of one partition that have to be read."""
+
+    def __init__(self, context: RecoveryContext, plan: PartitionPlan) -> None:
+        self.context = context
+        self.plan = plan
+        self.unclean = not context.clean_shutdown
+        self.cut = False
+
+    def run(self) -> None:
+        segments = self.plan.segments
+        first = self._first_unflushed()
+        for segment in segments[:first]:
+            if not {names.INDEX, names.TIME_INDEX} <= segment.suffixes and segment.size_bytes:
+                self._rebuild_indexes_only(segment)
+        if self.unclean:
+            self._recover(first)
+        else:
+            self._check_active_tail()
+
+    def _first_unflushed(self) -> int:
+        """Index of the first segment to be scanned in full."""
+        segments = self.plan.segments
+        if not self.unclean:
+            return len(segments)
+        point = self.context.recovery_points.get(self.plan.partition, 0)
+        below = [i for i, segment in enumerate(segments) if segment.base_offset <= point]
+        return below[-1] if below else 0
+
+    # ---- after an unclean stop -----------------------------------------------------------------------------------
+
+    def _recover(self, first: int) -> None:
+        plan = self.plan
+        plan.producers = self._producers_at(plan.segments[first].base_offset)
+        index = first
+        while index < len(plan.segments):
+            segment = plan.segments[index]
+            self._scan_segment(segment, index)
+            if self.cut:
+                plan.removed_segments = plan.segments[index + 1 :]
+                del plan.segments[index + 1 :]
+            if index + 1 < len(plan.segments):
+                self._remember_snapshot(plan.segments[index + 1].base_offset)
+            index += 1
+        self._remember_snapshot(plan.next_offset)
+
+    def _producers_at(self, offset: int) -> ProducerStates:
+        """The producers' state just before `offset`: from a snapshot and the batches behind it."""
+        producers, loaded = load_producers(self.context, self.plan, offset)
+        for segment in self.plan.segments:
+            if segment.base_offset >= offset or segment.limit_offset <= loaded:
+                continue
+            for batch in self._good_batches(segment):
+                if loaded <= batch.header.base_offset < offset:
+                    _update_producers(producers, batch)
+        return producers
+
+    def _good_batches(self, segment: SegmentPlan) -> Iterator[Batch]:
+        with self.context.files.borrow(segment.path) as file:
+            for item in self._walk(file, segment, 0):
+                if isinstance(item, Batch):
+                    yield item
+
+    def _walk(self, file: File, segment: SegmentPlan, position: int) -> Iterator[Batch | Gap]:
+        return walk(
+            file,
+            position=position,
+            end=segment.file_bytes,
+            next_offset=segment.base_offset,
+            limit_offset=segment.limit_offset,
+        )
+
+    def _scan_segment(self, segment: SegmentPlan, index: int) -> None:
+        """Read all of it: batches feed indexes, producers, epochs; a bad place may end the log here."""
+        plan = self.plan
+        plan.segments_scanned += 1
+        plan.bytes_scanned += segment.file_bytes
+        plan.next_offset = max(segment.base_offset, plan.start_offset)
+        good: list[tuple[int, BatchHeader]] = []
+        aborted: list[AbortedTransaction] = []
+        with self.context.files.borrow(segment.path) as file:
+            for item in self._walk(file, segment, 0):
+                if isinstance(item, Gap):
+                    if self._ends_log(item, segment, index, file):
+                        break
+                    continue
+                good.append((item.position, item.header))
+                ended = _update_producers(plan.producers, item)
+                if ended is not None:
+                    aborted.append(ended)
+                plan.epochs.assign(item.header.leader_epoch, item.header.base_offset)
+                plan.next_offset = max(item.header.next_offset, plan.start_offset)
+        segment.indexes = rebuild_indexes(
+            good,
+            base_offset=segment.base_offset,
+            interval_bytes=plan.settings.index_interval_bytes,
+        )
+        segment.aborted = aborted
+
+    def _remember_snapshot(self, offset: int) -> None:
+        """As the broker does after a recovered segment; none at the log start."""
+        if offset > self.plan.start_offset:
+            self.plan.snapshots[offset] = encode_snapshot(self.plan.producers.entries())
+
+    # ---- after a clean stop --------------------------------------------------------------------------------------
+
+    def _check_active_tail(self) -> None:
+        """Find the log end from the active segment's last index entry on; the marker alone is not believed."""
+        plan = self.plan
+        segment = plan.segments[-1]
+        plan.next_offset = max(segment.base_offset, plan.start_offset)
+        missing = {names.INDEX, names.TIME_INDEX} - segment.suffixes
+        if segment.size_bytes:
+            if missing:
+                self._rebuild_indexes_only(segment)
+            self._check_tail_from(segment, self._last_indexed(segment))
+        producers, loaded = load_producers(self.context, plan, plan.next_offset)
+        plan.producers = producers
+        if loaded < plan.next_offset:
+            plan.producers = self._producers_at(plan.next_offset)
+            self._remember_snapshot(plan.next_offset)
+
+    def _last_indexed(self, segment: SegmentPlan) -> int:
+        """Position of the last index entry's batch that is really there; 0 when none is."""
+        path = segment.path.with_suffix(names.INDEX)
+        entries: Sequence[tuple[int, int]] = []
+        if names.INDEX in segment.suffixes:
+            entries = offset_index.leading_entries(self.context.fs.read_bytes(path))
+        with self.context.files.borrow(segment.path) as file:
+            for relative_offset, position in reversed(entries):
+                first = next(self._walk(file, segment, position), None)
+                wanted = segment.base_offset + relative_offset
+                if isinstance(first, Batch) and first.header.last_offset == wanted:
+                    return position
+        return 0
+
+    def _check_tail_from(self, segment: SegmentPlan, position: int) -> None:
+        plan = self.plan
+        plan.segments_scanned += 1
+        plan.bytes_scanned += segment.file_bytes - position
+        with self.context.files.borrow(segment.path) as file:
+            for item in self._walk(file, segment, position):
+                if isinstance(item, Gap):
+                    if self._ends_log(item, segment, len(plan.segments) - 1, file):
+                        break
+                else:
+                    plan.next_offset = max(item.header.next_offset, plan.start_offset)
+        if segment.size_bytes < segment.file_bytes:
+            self._rebuild_indexes_only(segment)
+
+    def _rebuild_indexes_only(self, segment: SegmentPlan) -> None:
+        good = [
+            (batch.position, batch.header)
+            for batch in self._good_batches(segment)
+            if batch.position < segment.size_bytes
+        ]
+        segment.indexes = rebuild_indexes(
+            good,
+            base_offset=segment.base_offset,
+            interval_bytes=self.plan.settings.index_interval_bytes,
+        )
+
+    # ---- bad places ----------------------------------------------------------------------------------------------
+
+    def _ends_log(self, gap: Gap, segment: SegmentPlan, index: int, file: File) -> bool:
+        """Judge one bad place: True when the log is cut there."""
+        plan = self.plan
+        behind = gap.next_offset is not None or self._good_segment_after(index)
+        lost_write = self.unclean and holds_lost_write(file, position=gap.position, end=gap.end)
+        torn = not behind or lost_write
+        zeros = not behind and is_zero(file, position=gap.position, end=gap.end)
+        if not torn:
+            code, severity = "damaged-batch", "error"
+        elif zeros:
+            code, severity = "zero-tail", "info"
+        else:
+            code, severity = "torn-tail", "warning"
+        finding = _finding(
+            plan,
+            code,
+            severity,
+            segment.path,
+            position=gap.position,
+            offset=plan.next_offset,
+            expected=gap.expected,
+            found=gap.found,
+            message=_judgement(gap, torn=torn, behind=behind),
+        )
+        plan.findings.append(finding)
+        if not torn and (self.context.read_only or not self.context.accept_loss):
+            plan.refusal = plan.refusal or finding
+            return False
+        self._cut(gap, segment, index, records_lost=not zeros)
+        return True
+
+    def _good_segment_after(self, index: int) -> bool:
+        return any(
+            next(self._good_batches(segment), None) is not None
+            for segment in self.plan.segments[index + 1 :]
+        )
+
+    def _cut(self, gap: Gap, segment: SegmentPlan, index: int, *, records_lost: bool) -> None:
+        plan = self.plan
+        self.cut = True
+        segment.size_bytes = gap.position
+        if not records_lost:
+            return
+        for lost in plan.segments[index:]:
+            position = gap.position if lost is segment else 0
+            if lost.file_bytes == position:
+                continue
+            ends = [b.header.next_offset for b in self._good_batches(lost) if b.position >= position]
+            plan.losses.append(
+                Loss(
+                    topic=plan.partition.topic,
+                    partition=plan.partition.partition,
+                    path=str(lost.path),
+                    position=position,
+                    size_bytes=lost.file_bytes - position,
+                    first_offset=plan.next_offset if lost is segment else lost.base_offset,
+                    next_offset=ends[-1] if ends else None,
+                    reason=gap.reason,
+                )
+            )
+
+
+def _update_producers(producers: ProducerStates, batch: Batch) -> AbortedTransaction | None:
+    marker = decode_control(batch.data, batch.at) if batch.header.is_control else None
+    return producers.update(batch.header, marker)
+
+
+def _judgement(gap: Gap, *, torn: bool, behind: bool) -> str:
+    size = gap.end - gap.position
+    if not torn:
+        return f"{size} damaged bytes with good batches behind them"
+    if behind:
+        return f"{size} bytes of a write that was lost, with later writes behind them"
+    return f"{size} bytes behind the last good batch"
+
+
+def _finding(
+    plan: PartitionPlan,
+    code: str,
+    severity: str,
+    path: Path,
+    **facts: object,
+) -> Finding:
+    return Finding(
+        code=code,
+        severity=severity,
+        path=str(path),
+        topic=plan.partition.topic,
+        partition=plan.partition.partition,
+        **facts,  # type: ignore[arg-type]  # the facts are Finding's own fields, named by the callers above
+    )

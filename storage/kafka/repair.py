@@ -1,0 +1,181 @@
+"""Making a partition's folder what its recovery plan says: the only part of a start that writes.
+
+Owns clearing left-over files, cutting, rewriting indexes, snapshots and epochs, and keeping a copy of what is cut; must
+not decide anything (storage.kafka.recovery does). On an overlay the same steps make the read-only view of a store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from storage.files import FileSystem, HandleCache, atomic_write
+from storage.kafka.format import checkpoints, names
+from storage.kafka.format.names import parse_segment_name, segment_name
+from storage.kafka.log_file import CHUNK_BYTES, Batch, walk
+from storage.kafka.recovery import PartitionPlan, SegmentPlan
+from storage.kafka.segment import Segment
+from storage.model import Loss
+
+
+def clear_leftovers(fs: FileSystem, directory: Path) -> None:
+    """Finish what a stop interrupted, as LogLoader does: drop `.deleted` and `.cleaned` files, complete `.swap` sets.
+
+    A `.swap` set at or above the lowest `.cleaned` offset was not complete and goes too.
+    """
+    leftovers: dict[str, list[tuple[int, Path]]] = {suffix: [] for suffix in names.LEFTOVER_SUFFIXES}
+    for name in fs.list_dir(directory):
+        parsed = parse_segment_name(name)
+        if parsed is not None:
+            for suffix in names.LEFTOVER_SUFFIXES:
+                if parsed[1].endswith(suffix):
+                    leftovers[suffix].append((parsed[0], directory / name))
+    if not any(leftovers.values()):
+        return
+    lowest_cleaned = min((base for base, _ in leftovers[names.CLEANED]), default=None)
+    for _, path in leftovers[names.DELETED] + leftovers[names.CLEANED]:
+        fs.remove(path)
+    swaps = leftovers[names.SWAP]
+    for base, path in list(swaps):
+        if lowest_cleaned is not None and base >= lowest_cleaned:
+            fs.remove(path)
+            swaps.remove((base, path))
+    for base, path in swaps:
+        if path.name == segment_name(base, names.LOG) + names.SWAP:
+            _remove_replaced(fs, directory, base, _end_offset(fs, path, base))
+    for _, path in swaps:
+        fs.rename(path, path.with_suffix(""))
+    fs.sync_dir(directory)
+
+
+def _end_offset(fs: FileSystem, path: Path, base_offset: int) -> int:
+    """The offset behind the last good batch of a log file."""
+    file = fs.open(path)
+    try:
+        end = base_offset
+        for item in walk(file, position=0, end=file.size(), next_offset=base_offset):
+            if isinstance(item, Batch):
+                end = item.header.next_offset
+        return end
+    finally:
+        file.close()
+
+
+def _remove_replaced(fs: FileSystem, directory: Path, start: int, end: int) -> None:
+    """Remove the segments that a completed `.swap` segment of [start, end) stands for."""
+    for name in fs.list_dir(directory):
+        parsed = parse_segment_name(name)
+        if parsed is None or parsed[1] not in names.SEGMENT_SUFFIXES[:-1]:
+            continue
+        if start <= parsed[0] < max(end, start + 1):
+            fs.remove(directory / name)
+
+
+def keep_aside(fs: FileSystem, plan: PartitionPlan, kept_dir: Path) -> None:
+    """Copy what the plan cuts to `kept_dir`/topic-partition/NAME.from-POSITION, durably, and note it in the losses."""
+    kept: list[Loss] = []
+    for loss in plan.losses:
+        source = Path(loss.path)
+        directory = kept_dir / plan.directory.name
+        fs.make_dir(directory)
+        target = directory / f"{source.name}.from-{loss.position}"
+        _copy(fs, source, target, position=loss.position)
+        fs.sync_dir(directory)
+        kept.append(replace(loss, kept_at=str(target)))
+    plan.losses = kept
+
+
+def _copy(fs: FileSystem, source: Path, target: Path, *, position: int) -> None:
+    reader = fs.open(source)
+    writer = fs.open(target, write=True, create=True)
+    try:
+        at = 0
+        while data := reader.pread(CHUNK_BYTES, position + at):
+            writer.pwrite(data, at)
+            at += len(data)
+        writer.datasync()
+    finally:
+        reader.close()
+        writer.close()
+
+
+def apply(fs: FileSystem, files: HandleCache, plan: PartitionPlan) -> Sequence[Segment]:
+    """Carry out the plan; what it accepted is durable on return. Gives the segments, at least one."""
+    for path in plan.removed:
+        fs.remove(path)
+    for lost in plan.removed_segments:
+        _remove_segment(fs, files, plan, lost)
+    segments = [_apply_segment(fs, files, plan, segment) for segment in plan.segments]
+    if not segments:
+        segments = [Segment.create(files, plan.directory, plan.start_offset, plan.settings)]
+    for segment, following in zip(segments, segments[1:], strict=False):
+        segment.limit_offset = following.base_offset
+    _write_snapshots(fs, plan)
+    if tuple(plan.stored_epochs or ()) != tuple(plan.epochs.entries):
+        data = checkpoints.encode_epochs(plan.epochs.entries)
+        atomic_write(fs, plan.directory / names.LEADER_EPOCHS, data)
+    fs.sync_dir(plan.directory)
+    return segments
+
+
+def _remove_segment(
+    fs: FileSystem, files: HandleCache, plan: PartitionPlan, lost: SegmentPlan
+) -> None:
+    for suffix in sorted(lost.suffixes - {names.SNAPSHOT}):
+        path = plan.directory / segment_name(lost.base_offset, suffix)
+        files.forget(path)
+        fs.remove(path)
+
+
+def _apply_segment(
+    fs: FileSystem, files: HandleCache, plan: PartitionPlan, planned: SegmentPlan
+) -> Segment:
+    if planned.size_bytes != planned.file_bytes or planned.aborted is not None:
+        with files.borrow(planned.path, write=True) as file:
+            if planned.size_bytes != planned.file_bytes:
+                file.truncate(planned.size_bytes)
+            file.datasync()
+    has_txn_index = names.TXN_INDEX in planned.suffixes
+    segment = Segment(
+        files,
+        plan.directory,
+        planned.base_offset,
+        plan.settings,
+        size_bytes=planned.size_bytes,
+        has_txn_index=has_txn_index,
+    )
+    if planned.indexes is not None:
+        segment.offset_index.replace(planned.indexes.offsets)
+        segment.time_index.replace(planned.indexes.times)
+    elif not {names.INDEX, names.TIME_INDEX} <= planned.suffixes:
+        segment.offset_index.replace(())
+        segment.time_index.replace(())
+    if planned.aborted is not None and (planned.aborted or has_txn_index):
+        segment.txn_index.replace(planned.aborted)
+        if not planned.aborted:
+            files.forget(segment.txn_index.path)
+            fs.remove(segment.txn_index.path)
+    return segment
+
+
+def _write_snapshots(fs: FileSystem, plan: PartitionPlan) -> None:
+    """Write the planned snapshots, and remove those that name no place of this log (ProducerStateManager)."""
+    for offset, data in plan.snapshots.items():
+        path = plan.directory / segment_name(offset, names.SNAPSHOT)
+        if offset in plan.snapshot_offsets and fs.read_bytes(path) == data:
+            continue
+        file = fs.open(path, write=True, create=True)
+        try:
+            file.truncate(0)
+            file.pwrite(data, 0)
+            file.datasync()
+        finally:
+            file.close()
+    bases = {segment.base_offset for segment in plan.segments}
+    highest = max(plan.snapshot_offsets | set(plan.snapshots), default=0)
+    last_base = max(bases, default=0)
+    for offset in plan.snapshot_offsets - set(plan.snapshots):
+        stray = offset not in bases and not last_base < offset == highest
+        if stray or offset > plan.next_offset or offset <= plan.start_offset:
+            fs.remove(plan.directory / segment_name(offset, names.SNAPSHOT))

@@ -1,0 +1,277 @@
+"""One segment of a partition: a `.log` file, its indexes, and the running figures that rolling and lookups need.
+
+Owns appending batches with their index entries, finding a batch by offset, and the segment's times; must not know
+offsets that are published, other segments, or producers. The paths: `%020d.log`, `.index`, `.timeindex`, `.txnindex`,
+named by the base offset. One writer at a time (the partition's append lock); readers at any time: they read the file
+only below `size_bytes`, which moves after the bytes are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from copy import copy
+from pathlib import Path
+from typing import NamedTuple
+
+from storage.errors import Corrupt, DataError, DiskFull
+from storage.files import File, HandleCache
+from storage.kafka.format import names
+from storage.kafka.format.batch import HEADER_SIZE, BatchHeader, decode_header
+from storage.kafka.format.names import segment_name
+from storage.kafka.indexes import (
+    NO_TIMESTAMP,
+    IndexBuilder,
+    RebuiltIndexes,
+    TransactionIndex,
+    modification_time_ms,
+    open_offset_index,
+    open_time_index,
+    rebuild_indexes,
+)
+from storage.kafka.log_file import INT64_MAX, Batch, Gap, walk
+from storage.kafka.settings import TopicSettings
+
+INT32_MAX = 2**31 - 1
+
+
+class AppendedBatch(NamedTuple):
+    """A batch inside the bytes of one append: where it begins in them, and its header."""
+
+    at: int
+    header: BatchHeader
+
+
+class Segment:
+    """A segment on disk. Opening one reads nothing: figures are loaded when first asked for."""
+
+    def __init__(
+        self,
+        files: HandleCache,
+        directory: Path,
+        base_offset: int,
+        settings: TopicSettings,
+        *,
+        size_bytes: int,
+        has_txn_index: bool = False,
+    ) -> None:
+        self.base_offset = base_offset
+        self.path = directory / segment_name(base_offset, names.LOG)
+        self.size_bytes = size_bytes
+        self.settings = settings
+        self.limit_offset = INT64_MAX  # the next segment's base once there is one
+        self._files = files
+        index_bytes = settings.segment_index_bytes
+        self.offset_index = open_offset_index(
+            files,
+            directory / segment_name(base_offset, names.INDEX),
+            max_bytes=index_bytes,
+            remake=lambda: self._remake_indexes().offsets,
+        )
+        self.time_index = open_time_index(
+            files,
+            directory / segment_name(base_offset, names.TIME_INDEX),
+            max_bytes=index_bytes,
+            remake=lambda: self._remake_indexes().times,
+        )
+        self.txn_index = TransactionIndex(
+            files, directory / segment_name(base_offset, names.TXN_INDEX), exists=has_txn_index
+        )
+        self._builder: IndexBuilder | None = None
+        self._first_timestamp_ms: int | None = None
+
+    @classmethod
+    def create(
+        cls, files: HandleCache, directory: Path, base_offset: int, settings: TopicSettings
+    ) -> Segment:
+        """A new, empty segment: makes the log and both index files (the caller syncs the directory)."""
+        segment = cls(files, directory, base_offset, settings, size_bytes=0)
+        for path in segment.paths():
+            with files.borrow(path, write=True, create=True) as file:
+                file.truncate(0)
+        segment.offset_index.start_empty()
+        segment.time_index.start_empty()
+        return segment
+
+    def paths(self) -> Sequence[Path]:
+        """The files that every segment has."""
+        return (self.path, self.offset_index.path, self.time_index.path)
+
+    def use_settings(self, settings: TopicSettings) -> None:
+        """Roll and index by these from now on; the files' maximum sizes stay as they were made."""
+        self.settings = settings
+        self.builder.interval_bytes = settings.index_interval_bytes
+
+    # ---- writing -------------------------------------------------------------------------------------------------
+
+    @property
+    def builder(self) -> IndexBuilder:
+        """The index rule's state. After a start the byte counter begins at 0 again, as in the broker."""
+        if self._builder is None:
+            builder = IndexBuilder(self.settings.index_interval_bytes)
+            last = self.time_index.last()
+            if last is not None:
+                builder.max_timestamp_ms = last[0]
+                builder.max_timestamp_offset = self.base_offset + last[1]
+            self._builder = builder
+        return self._builder
+
+    def append(self, data: bytes, batches: Sequence[AppendedBatch]) -> None:
+        """Write whole batches behind the log and their index entries; handed to the OS on return, not synced.
+
+        On DiskFull log and indexes are put back to what they were. Raises DiskFull, IoFailure.
+        """
+        start = self.size_bytes
+        builder_before = copy(self.builder)
+        entries_before = len(self.offset_index), len(self.time_index)
+        try:
+            with self._files.borrow(self.path, write=True) as file:
+                if start == 0 and self.settings.preallocate:
+                    file.truncate(max(self.settings.segment_bytes, len(data)))
+                file.pwrite(data, start)
+            for at, header in batches:
+                self._add_to_indexes(header, start + at)
+            self.offset_index.write()
+            self.time_index.write()
+        except DiskFull:
+            self._builder = builder_before
+            self.offset_index.truncate(entries_before[0])
+            self.time_index.truncate(entries_before[1])
+            with self._files.borrow(self.path, write=True) as file:
+                file.truncate(start)
+            raise
+        if start == 0:
+            self._first_timestamp_ms = batches[0].header.max_timestamp
+        self.size_bytes = start + len(data)
+
+    def _add_to_indexes(self, header: BatchHeader, position: int) -> None:
+        if self.builder.add(header) and len(self.offset_index) < self.offset_index.max_entries:
+            self.offset_index.append(header.last_offset - self.base_offset, position)
+            if len(self.time_index) < self.time_index.max_entries - 1:
+                self._add_time_entry()
+
+    def _add_time_entry(self) -> None:
+        builder = self.builder
+        if builder.wants_time_entry(self.time_index.last()):
+            self.time_index.append(
+                builder.max_timestamp_ms, builder.max_timestamp_offset - self.base_offset
+            )
+
+    def must_roll(self, appended: Sequence[AppendedBatch], size_bytes: int) -> bool:
+        """Whether this set has to open a new segment (LogSegment.shouldRoll)."""
+        settings = self.settings
+        if self.size_bytes > settings.segment_bytes - size_bytes:
+            return True
+        newest = max(batch.header.max_timestamp for batch in appended)
+        waited_ms = newest - self.first_timestamp_ms if self.size_bytes else 0
+        return (
+            (self.size_bytes > 0 and waited_ms > settings.segment_ms - settings.segment_jitter_ms)
+            or len(self.offset_index) >= self.offset_index.max_entries
+            or len(self.time_index) >= self.time_index.max_entries - 1
+            or appended[-1].header.last_offset - self.base_offset > INT32_MAX
+        )
+
+    def sync(self) -> None:
+        """Make the log durable. Raises IoFailure; must not be tried again."""
+        self._files.datasync(self.path)
+
+    def finish(self) -> None:
+        """At roll and at a clean close: the closing time entry, files cut to their content, everything durable."""
+        self._add_time_entry()
+        with self._files.borrow(self.path, write=True) as file:
+            if file.size() != self.size_bytes:
+                file.truncate(self.size_bytes)
+            file.datasync()
+        self.offset_index.write()
+        self.time_index.write()
+        self.offset_index.trim()
+        self.time_index.trim()
+        self.txn_index.sync()
+
+    # ---- reading -------------------------------------------------------------------------------------------------
+
+    @property
+    def first_timestamp_ms(self) -> int:
+        """The maximum timestamp of the first batch, which rolling by time counts from."""
+        if self._first_timestamp_ms is None:
+            with self._files.borrow(self.path) as file:
+                self._first_timestamp_ms = decode_header(file.pread(HEADER_SIZE, 0), 0).max_timestamp
+        return self._first_timestamp_ms
+
+    def largest_timestamp_ms(self) -> int:
+        """The segment's time for lookups: the running maximum, or the file's own time where no batch has one."""
+        if self._builder is not None:
+            largest = self._builder.max_timestamp_ms
+        else:
+            last = self.time_index.last()
+            largest = NO_TIMESTAMP if last is None else last[0]
+        if largest != NO_TIMESTAMP:
+            return largest
+        return modification_time_ms(self._files.fs, self.path)
+
+    def _start(self, file: File, offset: int) -> int:
+        """A position at or before the batch that holds `offset`: the nearest index entry's, else 0.
+
+        The entry is believed only if the batch that it names begins there.
+        """
+        entry = self.offset_index.floor(offset - self.base_offset)
+        if entry is None:
+            return 0
+        last_offset, position = self.base_offset + entry[0], entry[1]
+        try:
+            header = decode_header(file.pread(HEADER_SIZE, position), 0)
+        except DataError:
+            return 0
+        return position if header.last_offset == last_offset else 0
+
+    def _remake_indexes(self) -> RebuiltIndexes:
+        """Both indexes from a scan of the log, for when a file of theirs is damaged."""
+        with self._files.borrow(self.path) as file:
+            items = self._walk(file, 0)
+            good = [(item.position, item.header) for item in items if isinstance(item, Batch)]
+        return rebuild_indexes(
+            good, base_offset=self.base_offset, interval_bytes=self.settings.index_interval_bytes
+        )
+
+    def _walk(self, file: File, position: int) -> Iterator[Batch | Gap]:
+        return walk(
+            file,
+            position=position,
+            end=self.size_bytes,
+            next_offset=self.base_offset,
+            limit_offset=self.limit_offset,
+        )
+
+    def batches(self, offset: int, *, stop_offset: int) -> Iterator[Batch]:
+        """Good batches from the one that holds `offset` (or the next one) with base offset < `stop_offset`.
+
+        Raises Corrupt at a bad place unless the wanted batch lies behind it.
+        """
+        with self._files.borrow(self.path) as file:
+            for item in self._walk(file, self._start(file, offset)):
+                if isinstance(item, Gap):
+                    if item.next_offset is None or item.next_offset > offset:
+                        raise self._damaged(item)
+                elif item.header.base_offset >= stop_offset:
+                    return
+                elif item.header.last_offset >= offset:
+                    yield item
+
+    def _damaged(self, gap: Gap) -> Corrupt:
+        next_good = self.limit_offset if gap.next_offset is None else gap.next_offset
+        return Corrupt(
+            f"{self.path}: damaged batch at position {gap.position}: "
+            f"expected {gap.expected}, found {gap.found}",
+            kind=gap.reason,
+            path=str(self.path),
+            position=gap.position,
+            expected=gap.expected,
+            found=gap.found,
+            next_good_offset=None if next_good == INT64_MAX else next_good,
+        )
+
+    def offset_before_time(self, timestamp_ms: int) -> int:
+        """The offset of the time index's greatest entry at or before a time, else the base offset."""
+        entry = self.time_index.floor(timestamp_ms)
+        return self.base_offset if entry is None else self.base_offset + entry[1]
+
+

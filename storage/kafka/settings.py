@@ -1,0 +1,181 @@
+"""Kafka's own names for store and topic settings, checked once and turned into numbers.
+
+Owns the table of settings that this engine acts on and the names it keeps for the real broker; must not do IO. Names
+and defaults are those of TopicConfig and the broker's server properties in 4.3.1, but for retention, which is off
+unless it is set: nothing is deleted that nobody asked to delete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from storage.errors import InvalidConfig, NotOffered
+from storage.kafka.format.compression import CODECS
+
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+DAY_MS: Final = 86_400_000
+
+# topic config -> (the broker's server property, default, lowest, highest)
+_NUMBERS: Final[dict[str, tuple[str, int, int, int]]] = {
+    "segment.bytes": ("log.segment.bytes", 1 << 30, 1 << 20, INT32_MAX),
+    "internal.segment.bytes": ("internal.segment.bytes", 0, 14, INT32_MAX),
+    "segment.ms": ("log.roll.ms", 7 * DAY_MS, 1, INT64_MAX),
+    "segment.jitter.ms": ("log.roll.jitter.ms", 0, 0, INT64_MAX),
+    "segment.index.bytes": ("log.index.size.max.bytes", 10 << 20, 12, INT32_MAX),
+    "index.interval.bytes": ("log.index.interval.bytes", 4096, 0, INT32_MAX),
+    "max.message.bytes": ("message.max.bytes", 1_048_588, 0, INT32_MAX),
+    "retention.ms": ("log.retention.ms", -1, -1, INT64_MAX),
+    "retention.bytes": ("log.retention.bytes", -1, -1, INT64_MAX),
+}
+_CHOICES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
+    "message.timestamp.type": ("log.message.timestamp.type", ("CreateTime", "LogAppendTime")),
+    "compression.type": ("compression.type", ("producer", "uncompressed", *CODECS[1:])),
+    "preallocate": ("log.preallocate", ("false", "true")),
+    "cleanup.policy": ("log.cleanup.policy", ("delete",)),
+}
+# Settings of the real broker that change nothing here: kept and shown, so that a topic's configs survive a round trip.
+_KEPT: Final = frozenset(
+    """compression.gzip.level compression.lz4.level compression.zstd.level delete.retention.ms file.delete.delay.ms
+    flush.messages flush.ms follower.replication.throttled.replicas leader.replication.throttled.replicas
+    local.retention.bytes local.retention.ms max.compaction.lag.ms message.timestamp.after.max.ms
+    message.timestamp.before.max.ms min.cleanable.dirty.ratio min.compaction.lag.ms min.insync.replicas
+    remote.copy.disable remote.log.delete.on.disable remote.storage.enable unclean.leader.election.enable
+    """.split()
+)
+_STORE_NUMBERS: Final[dict[str, tuple[int, int, int]]] = {
+    "num.partitions": (1, 1, 100_000),
+    "producer.id.expiration.ms": (DAY_MS, 1, INT32_MAX),
+    "node.id": (1, 0, INT32_MAX),
+}
+_STORE_TEXTS: Final = ("cluster.id", "directory.id")
+_BY_SERVER_NAME: Final = {
+    **{server: name for name, (server, *_) in _NUMBERS.items()},
+    **{server: name for name, (server, _) in _CHOICES.items()},
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSettings:
+    """What one topic's partitions are run with. Sizes in bytes, times in ms; None: not set, so off."""
+
+    segment_bytes: int
+    segment_ms: int
+    segment_jitter_ms: int
+    segment_index_bytes: int
+    index_interval_bytes: int
+    max_message_bytes: int
+    log_append_time: bool
+    compression: str
+    preallocate: bool
+    retention_ms: int | None
+    retention_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSettings:
+    """What the store is run with; `topic_defaults` are topic configs given for the whole store."""
+
+    num_partitions: int
+    producer_id_expiration_ms: int
+    node_id: int
+    cluster_id: str | None
+    directory_id: str | None
+    topic_defaults: Mapping[str, str]
+
+
+def parse_store_settings(settings: Mapping[str, str]) -> StoreSettings:
+    """Check `--set` values: server properties, or topic configs as the default of all topics. Raises InvalidConfig."""
+    numbers = {name: default for name, (default, _, _) in _STORE_NUMBERS.items()}
+    texts: dict[str, str | None] = dict.fromkeys(_STORE_TEXTS)
+    defaults: dict[str, str] = {}
+    for name, value in settings.items():
+        topic_name = _BY_SERVER_NAME.get(name, name)
+        if name in _STORE_NUMBERS:
+            _, low, high = _STORE_NUMBERS[name]
+            numbers[name] = _number(name, value, low=low, high=high)
+        elif name in texts:
+            texts[name] = _text(name, value)
+        else:
+            check_topic_config(topic_name, value, shown_as=name)
+            defaults[topic_name] = value
+    return StoreSettings(
+        num_partitions=numbers["num.partitions"],
+        producer_id_expiration_ms=numbers["producer.id.expiration.ms"],
+        node_id=numbers["node.id"],
+        cluster_id=texts["cluster.id"],
+        directory_id=texts["directory.id"],
+        topic_defaults=defaults,
+    )
+
+
+def check_topic_config(name: str, value: str, *, shown_as: str | None = None) -> None:
+    """Raise InvalidConfig (naming config, value and limits) or NotOffered unless this is a legal topic config."""
+    shown = shown_as or name
+    if not isinstance(value, str):
+        raise InvalidConfig(f"config {shown} must be a string, not {value!r}", name=shown, value=value)
+    if name in _NUMBERS:
+        _, _, low, high = _NUMBERS[name]
+        _number(shown, value, low=low, high=high)
+    elif name == "cleanup.policy" and "compact" in value:
+        raise NotOffered(
+            f"config {shown}={value}: compaction is not offered; only 'delete' is", feature="compaction"
+        )
+    elif name in _CHOICES:
+        choices = _CHOICES[name][1]
+        if value not in choices:
+            raise InvalidConfig(
+                f"config {shown} must be one of {', '.join(choices)}, not {value!r}",
+                name=shown,
+                value=value,
+            )
+    elif name not in _KEPT:
+        raise InvalidConfig(f"config {shown!r} is unknown", name=shown, value=value)
+
+
+def topic_settings(configs: Mapping[str, str]) -> TopicSettings:
+    """The numbers behind checked configs (a topic's own over the store's defaults)."""
+    numbers = {
+        name: int(configs[name]) if name in configs else default
+        for name, (_, default, _, _) in _NUMBERS.items()
+    }
+    compression = configs.get("compression.type", "producer")
+    return TopicSettings(
+        segment_bytes=numbers["internal.segment.bytes"] or numbers["segment.bytes"],
+        segment_ms=numbers["segment.ms"],
+        segment_jitter_ms=numbers["segment.jitter.ms"],
+        segment_index_bytes=numbers["segment.index.bytes"],
+        index_interval_bytes=numbers["index.interval.bytes"],
+        max_message_bytes=numbers["max.message.bytes"],
+        log_append_time=configs.get("message.timestamp.type") == "LogAppendTime",
+        compression="none" if compression in ("producer", "uncompressed") else compression,
+        preallocate=configs.get("preallocate") == "true",
+        retention_ms=_off_if_negative(numbers["retention.ms"]),
+        retention_bytes=_off_if_negative(numbers["retention.bytes"]),
+    )
+
+
+def _off_if_negative(value: int) -> int | None:
+    return None if value < 0 else value
+
+
+def _number(name: str, value: str, *, low: int, high: int) -> int:
+    digits = value.removeprefix("-") if isinstance(value, str) else ""
+    number = int(value) if digits.isascii() and digits.isdigit() and len(digits) < 20 else None
+    if number is None or not low <= number <= high:
+        raise InvalidConfig(
+            f"config {name} must be a whole number from {low} to {high}, not {value!r}",
+            name=name,
+            value=value,
+        )
+    return number
+
+
+def _text(name: str, value: str) -> str:
+    if not value or not value.isprintable() or len(value) > 255:
+        raise InvalidConfig(
+            f"config {name} must be 1 to 255 printable characters, not {value!r}", name=name, value=value
+        )
+    return value

@@ -1,0 +1,528 @@
+"""A Kafka log directory as a LogStore: topics over partitions, one owner, checkpoints, a clean stop.
+
+Owns the store's life (lock, open, checkpoint, close), its topics and their configs; must not know batches or segments:
+partitions do. Thread-safe: `_lock` guards the topic map and the files at the root; partitions have their own locks.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from storage.errors import (
+    InvalidArgument,
+    InvalidTopic,
+    IoFailure,
+    NotOffered,
+    RecordNotFound,
+    StorageError,
+    StoreClosed,
+    StoreReadOnly,
+    TopicExists,
+    UnknownPartition,
+    UnknownTopic,
+    UnsupportedFormat,
+)
+from storage.files import FileLock, FileSystem, HandleCache, OverlayFileSystem
+from storage.interface import (
+    DEFAULT_MAX_BYTES,
+    DEFAULT_MAX_RECORDS,
+    Clock,
+    LogStore,
+    StoreOptions,
+)
+from storage.kafka import reading
+from storage.kafka.directory import LogDirectory, StoreFile, detect
+from storage.kafka.fence import Fence
+from storage.kafka.finding import Search, find_records
+from storage.kafka.format import batch, names
+from storage.kafka.opening import Opening, recover_partitions
+from storage.kafka.partition import Partition, Surroundings
+from storage.kafka.settings import (
+    StoreSettings,
+    TopicSettings,
+    check_topic_config,
+    parse_store_settings,
+    topic_settings,
+)
+from storage.kafka.topic_files import create_partitions, delete_partitions
+from storage.model import (
+    AppendResult,
+    BatchPage,
+    Bound,
+    Capabilities,
+    FoundPage,
+    Isolation,
+    OffsetBounds,
+    Page,
+    ProducerSequence,
+    Record,
+    RetentionReport,
+    StoredRecord,
+    StoreStats,
+    TimedOffset,
+    TopicInfo,
+    TopicPartition,
+)
+
+__all__ = ["KafkaStore", "detect", "open_kafka"]
+
+CAPABILITIES = Capabilities(
+    backend="kafka",
+    indexed_keys=False,
+    batch_bytes=True,
+    truncate=False,
+    time_axis="timestamp",
+    leader_epochs=True,
+)
+PRODUCER_ID_BLOCK = 1000
+MAX_PARTITIONS = 10_000
+
+
+@dataclass(slots=True)
+class _Topic:
+    """One topic: its partitions by number, and its own configs."""
+
+    partitions: dict[int, Partition]
+    configs: dict[str, str]
+    topic_id: str | None
+
+
+def open_kafka(
+    path: Path, options: StoreOptions, *, fs: FileSystem, clock: Clock, read_only: bool
+) -> KafkaStore:
+    """Open the log directory at `path`; a missing or empty one is made, unless `read_only`. See storage.open_store."""
+    settings = parse_store_settings(options.settings)
+    exists = fs.exists(path)
+    if exists and fs.list_dir(path) and detect(fs, path) is None:
+        raise UnsupportedFormat(f"{path} is no Kafka log directory", path=str(path))
+    if read_only:
+        if not exists:
+            raise IoFailure(f"{path} does not exist", path=str(path), operation="open", errno=2)
+        return KafkaStore(OverlayFileSystem(fs), path, options, settings, clock=clock, lock=None)
+    fs.make_dir(path)
+    lock = fs.lock(path / names.LOCK)
+    try:
+        return KafkaStore(fs, path, options, settings, clock=clock, lock=lock)
+    except BaseException:
+        lock.release()
+        raise
+
+
+class KafkaStore(LogStore):
+    """An opened log directory. Made by `open_kafka`."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        path: Path,
+        options: StoreOptions,
+        settings: StoreSettings,
+        *,
+        clock: Clock,
+        lock: FileLock | None,
+    ) -> None:
+        self.capabilities = CAPABILITIES
+        self.read_only = lock is None
+        self.path = path
+        self.fs = fs
+        self._file_lock = lock
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._closed = False
+        self._fence = Fence(path)
+        self._files = HandleCache(fs, options.open_files)
+        self._directory = LogDirectory(fs, path)
+        self._shared = Surroundings(
+            fs=fs,
+            files=self._files,
+            clock=clock,
+            fence=self._fence,
+            read_only=self.read_only,
+            producer_expiration_ms=settings.producer_id_expiration_ms,
+        )
+        try:
+            self._open(Opening(options, settings, self._settings_of, clock, self.read_only))
+        except BaseException:
+            self._files.close(sync=False)
+            raise
+
+    def _open(self, opening: Opening) -> None:
+        directory = self._directory
+        is_new = not self.fs.list_dir(self.path) or self.fs.list_dir(self.path) == [names.LOCK]
+        directory.cluster_id()
+        self._configs = directory.topic_configs()
+        stored = directory.store_file()
+        partitions, self.recovery = recover_partitions(directory, self._shared, opening)
+        self._topics: dict[str, _Topic] = {}
+        self._deleted: set[str] = set()  # topics deleted in this run: their checkpoint lines go
+        for partition in partitions:
+            self._adopt(partition)
+        self._store_file = stored or StoreFile()
+        self._producer_ids = iter(range(0))
+        self._highest_handed_out = -1
+        if self.read_only:
+            return
+        if is_new:
+            directory.write_identity(self._settings)
+        if stored is None:
+            directory.write_store_file(self._store_file)
+        if not self.recovery.clean_shutdown:
+            self.checkpoint()
+
+    def _adopt(self, partition: Partition) -> None:
+        name = partition.partition.topic
+        topic = self._topics.get(name)
+        if topic is None:
+            topic_id = self._directory.topic_id(partition.directory)
+            topic = self._topics[name] = _Topic({}, self._configs.get(name, {}), topic_id)
+        topic.partitions[partition.partition.partition] = partition
+
+    def _settings_of(self, topic: str) -> TopicSettings:
+        return topic_settings({**self._settings.topic_defaults, **self._configs.get(topic, {})})
+
+    # ---- topics --------------------------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosed(f"{self.path} is closed", path=str(self.path))
+
+    def _check_writable(self) -> None:
+        self._check_open()
+        if self.read_only:
+            raise StoreReadOnly(f"{self.path} is open read-only", path=str(self.path))
+        self._fence.check()
+
+    def partition(self, address: TopicPartition) -> Partition:
+        """The partition at an address. Raises UnknownTopic, UnknownPartition."""
+        self._check_open()
+        topic = self._topics.get(address.topic)
+        if topic is None:
+            raise UnknownTopic(address.topic)
+        partition = topic.partitions.get(address.partition)
+        if partition is None:
+            raise UnknownPartition(*address, partitions=len(topic.partitions))
+        return partition
+
+    def partitions(self) -> Sequence[Partition]:
+        """Every partition, in order of topic and number."""
+        with self._lock:
+            topics = sorted(self._topics.items())
+        return [topic.partitions[n] for _, topic in topics for n in sorted(topic.partitions)]
+
+    @staticmethod
+    def _info(name: str, topic: _Topic) -> TopicInfo:
+        return TopicInfo(
+            name=name,
+            partitions=tuple(sorted(topic.partitions)),
+            configs=dict(topic.configs),
+            topic_id=topic.topic_id,
+            internal=name.startswith("__"),
+        )
+
+    def topics(self) -> Mapping[str, TopicInfo]:
+        self._check_open()
+        with self._lock:
+            return MappingProxyType({n: self._info(n, t) for n, t in sorted(self._topics.items())})
+
+    def create_topic(
+        self, topic: str, partitions: int | None = None, configs: Mapping[str, str] | None = None
+    ) -> TopicInfo:
+        self._check_writable()
+        wanted = dict(configs or {})
+        for name, value in wanted.items():
+            check_topic_config(name, value)
+        count = self._settings.num_partitions if partitions is None else partitions
+        if not 1 <= count <= MAX_PARTITIONS:
+            raise InvalidArgument(
+                f"partitions must be 1 to {MAX_PARTITIONS}, not {count}", field="partitions"
+            )
+        with self._lock:
+            if topic in self._topics:
+                return self._same_or_refuse(topic, partitions, configs)
+            self._check_new_name(topic)
+            with self._fence.guarding():
+                return self._create(topic, count, wanted)
+
+    def _same_or_refuse(
+        self, topic: str, partitions: int | None, configs: Mapping[str, str] | None
+    ) -> TopicInfo:
+        info = self._info(topic, self._topics[topic])
+        if partitions is not None and partitions != len(info.partitions):
+            raise TopicExists(
+                f"topic {topic!r} exists with {len(info.partitions)} partitions, not {partitions}",
+                topic=topic,
+            )
+        if configs is not None and dict(configs) != info.configs:
+            raise TopicExists(f"topic {topic!r} exists with other configs", topic=topic)
+        return info
+
+    def _check_new_name(self, topic: str) -> None:
+        names.validate_new_topic(topic)
+        key = names.collision_key(topic)
+        for other in self._topics:
+            if names.collision_key(other) == key:
+                raise InvalidTopic(
+                    f"topic name {topic!r} collides with {other!r}: '.' and '_' are alike in metrics",
+                    topic=topic,
+                )
+
+    def _create(self, topic: str, count: int, configs: dict[str, str]) -> TopicInfo:
+        settings = topic_settings({**self._settings.topic_defaults, **configs})
+        topic_id, made = create_partitions(self._shared, self.path, topic, count, settings)
+        if configs:
+            self._directory.write_topic_configs({**self._configs, topic: configs})
+        self._configs[topic] = configs
+        self._topics[topic] = _Topic({p.partition.partition: p for p in made}, configs, topic_id)
+        return self._info(topic, self._topics[topic])
+
+    def alter_topic(self, topic: str, configs: Mapping[str, str | None]) -> TopicInfo:
+        self._check_writable()
+        for name, value in configs.items():
+            if value is not None:
+                check_topic_config(name, value)
+        with self._lock:
+            if topic not in self._topics:
+                raise UnknownTopic(topic)
+            merged = {**self._topics[topic].configs, **configs}
+            new = {name: value for name, value in merged.items() if value is not None}
+            with self._fence.guarding():
+                self._directory.write_topic_configs({**self._configs, topic: new})
+            self._configs[topic] = self._topics[topic].configs = new
+            settings = self._settings_of(topic)
+            for partition in self._topics[topic].partitions.values():
+                partition.use_settings(settings)
+            return self._info(topic, self._topics[topic])
+
+    def delete_topic(self, topic: str) -> None:
+        self._check_writable()
+        with self._lock:
+            if topic not in self._topics:
+                raise UnknownTopic(topic)
+            with self._fence.guarding():
+                gone = self._topics.pop(topic)
+                self._deleted.add(topic)
+                delete_partitions(self._shared, self.path, list(gone.partitions.values()))
+                if self._configs.pop(topic, None):
+                    self._directory.write_topic_configs(self._configs)
+
+    # ---- records -------------------------------------------------------------------------------------------------
+
+    def append(
+        self,
+        partition: TopicPartition,
+        records: Sequence[Record],
+        *,
+        compression: str | None = None,
+        producer: ProducerSequence | None = None,
+        publish: bool = True,
+    ) -> AppendResult:
+        if not records:
+            raise InvalidArgument("records must hold at least one record", field="records")
+        return self.partition(partition).append(
+            records, compression=compression, producer=producer, publish=publish
+        )
+
+    def append_batches(
+        self,
+        partition: TopicPartition,
+        data: bytes,
+        *,
+        keep_offsets: bool = False,
+        publish: bool = True,
+        transactional: bool = False,
+    ) -> AppendResult:
+        """See SupportsBatchBytes.append_batches."""
+        return self.partition(partition).append_batches(
+            data, keep_offsets=keep_offsets, publish=publish, transactional=transactional
+        )
+
+    def read(
+        self,
+        partition: TopicPartition,
+        offset: int,
+        *,
+        max_records: int = DEFAULT_MAX_RECORDS,
+        max_bytes: int = DEFAULT_MAX_BYTES,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    ) -> Page:
+        limits = reading.Limits(max_records, max_bytes)
+        return self.partition(partition).read(offset, limits, isolation)
+
+    def read_batches(
+        self,
+        partition: TopicPartition,
+        offset: int,
+        *,
+        max_bytes: int = DEFAULT_MAX_BYTES,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    ) -> BatchPage:
+        """See SupportsBatchBytes.read_batches."""
+        return self.partition(partition).read_batches(
+            offset, max_bytes=max_bytes, isolation=isolation
+        )
+
+    def bounds(self, partition: TopicPartition) -> OffsetBounds:
+        return self.partition(partition).bounds()
+
+    def offset_for_time(
+        self, partition: TopicPartition, timestamp_ms: int, *, bound: Bound = Bound.LOWER
+    ) -> TimedOffset | None:
+        return self.partition(partition).offset_for_time(timestamp_ms, bound)
+
+    def find(
+        self,
+        topic: str,
+        *,
+        key: str | bytes | None = None,
+        unique_id: str | None = None,
+        tag: str | None = None,
+        from_ms: int | None = None,
+        to_ms: int | None = None,
+        limit: int = 32,
+        cursor: str | None = None,
+        max_scanned: int = 1_000_000,
+    ) -> FoundPage:
+        self._check_open()
+        if topic not in self._topics:
+            raise UnknownTopic(topic)
+        if unique_id is not None:
+            raise NotOffered("unique_id: the Kafka backend keeps none", feature="unique_id")
+        partitions = [self.partition(TopicPartition(topic, n)) for n in self._numbers(topic)]
+        search = Search(
+            key=key.encode() if isinstance(key, str) else key,
+            tag=tag,
+            from_ms=from_ms,
+            to_ms=to_ms,
+            limit=limit,
+            max_scanned=max_scanned,
+        )
+        return find_records(partitions, search, cursor)
+
+    def _numbers(self, topic: str) -> Sequence[int]:
+        return sorted(self._topics[topic].partitions)
+
+    def record_id(self, partition: TopicPartition, locator: int) -> str:
+        return f"{partition.topic}:{partition.partition}:{locator}"
+
+    def find_by_id(self, record_id: str) -> tuple[TopicPartition, StoredRecord]:
+        self._check_open()
+        topic, _, rest = record_id.partition(":")
+        number, _, offset = rest.partition(":")
+        missing = RecordNotFound(f"no record has the id {record_id!r}", id=record_id)
+        if not (number.isascii() and number.isdigit() and offset.isascii() and offset.isdigit()):
+            raise missing
+        if len(number) > 10 or len(offset) > 19:
+            raise missing
+        address = TopicPartition(topic, int(number))
+        try:
+            page = self.read(address, int(offset), max_records=1)
+        except StorageError as error:
+            if isinstance(error, (UnknownTopic, UnknownPartition)) or error.code == "offset-out-of-range":
+                raise missing from error
+            raise
+        if not page.records or page.records[0].offset != int(offset):
+            raise missing
+        return address, page.records[0]
+
+    # ---- the store as a whole ------------------------------------------------------------------------------------
+
+    def flush(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        self._check_open()
+        if partitions is None:
+            chosen = self.partitions()
+        else:
+            chosen = [self.partition(address) for address in partitions]
+        for partition in chosen:
+            partition.flush()
+
+    def new_producer_id(self) -> int:
+        self._check_writable()
+        with self._lock, self._fence.guarding():
+            seen = max((p.highest_producer_id for p in self._all_partitions()), default=-1)
+            new = next(self._producer_ids, None)
+            if new is None or new <= seen:
+                first = max(self._store_file.next_producer_id, seen + 1)
+                self._store_file.next_producer_id = first + PRODUCER_ID_BLOCK
+                self._directory.write_store_file(self._store_file)
+                self._producer_ids = iter(range(first, first + PRODUCER_ID_BLOCK))
+                new = next(self._producer_ids)
+            return new
+
+    def _all_partitions(self) -> Iterable[Partition]:
+        return (p for topic in self._topics.values() for p in topic.partitions.values())
+
+    def checkpoint(self) -> None:
+        self._check_writable()
+        with self._lock, self._fence.guarding():
+            self._write_checkpoints()
+
+    def _write_checkpoints(self) -> None:
+        """Recovery points, high watermarks and log starts; lines of partitions that are not here are kept."""
+        here = {p.partition: p for p in self._all_partitions()}
+        values = {
+            names.RECOVERY_POINTS: {a: p.flushed_offset for a, p in here.items()},
+            names.HIGH_WATERMARKS: {a: p.bounds().end for a, p in here.items()},
+            names.LOG_STARTS: {a: p.start_in_segment() for a, p in here.items()},
+        }
+        for name, offsets in values.items():
+            known = {a: o for a, o in offsets.items() if o is not None}
+            kept = {a: o for a, o in self._directory.offsets(name).items() if self._is_foreign(a)}
+            self._directory.write_offsets(name, {**kept, **known})
+
+    def _is_foreign(self, address: TopicPartition) -> bool:
+        """A line of a partition that lives elsewhere: kept. Those of deleted topics are dropped."""
+        return address.topic not in self._topics and address.topic not in self._deleted
+
+    def enforce_retention(self, now_ms: int) -> RetentionReport:
+        self._check_writable()
+        deleted = bytes_deleted = 0
+        with self._fence.guarding():
+            for partition in self.partitions():
+                report = partition.enforce_retention(now_ms)
+                deleted += report.segments_deleted
+                bytes_deleted += report.bytes_deleted
+        if deleted:
+            self.checkpoint()
+        return RetentionReport(segments_deleted=deleted, bytes_deleted=bytes_deleted)
+
+    def stats(self) -> StoreStats:
+        self._check_open()
+        segments = [s for p in self.partitions() for s in p.segments()]
+        details: dict[str, object] = {
+            "compiled": not (batch.__file__ or "").endswith(".py"),
+            "metadata_dirs": list(self._directory.metadata_dirs()),
+        }
+        return StoreStats(
+            topics=len(self._topics),
+            partitions=sum(len(topic.partitions) for topic in self._topics.values()),
+            segments=len(segments),
+            size_bytes=sum(segment.size_bytes for segment in segments),
+            open_files=len(self._files),
+            fenced=self._fence.cause,
+            details=details,
+        )
+
+    def close(self) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            try:
+                if not self.read_only and self._fence.cause is None:
+                    self._stop_cleanly()
+            finally:
+                self._files.close(sync=False)
+                if self._file_lock is not None:
+                    self._file_lock.release()
+
+    def _stop_cleanly(self) -> None:
+        """Everything durable and trimmed first, the marker last."""
+        with self._fence.guarding():
+            for partition in self._all_partitions():
+                partition.close()
+            self._write_checkpoints()
+            self._directory.write_marker()

@@ -1,0 +1,101 @@
+"""A topic's folders: making them so that none is half there, and taking them away as the broker does.
+
+Owns the files of a new partition and the two-step deletion; must not know the topic map. A folder is built beside the
+store and moved in by a rename, so a crash leaves whole folders only.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+
+from storage.errors import StorageError
+from storage.files import FileSystem, HandleCache, atomic_write
+from storage.kafka.directory import DELETED_DIR_SUFFIX, new_uuid
+from storage.kafka.epochs import LeaderEpochs
+from storage.kafka.format import checkpoints, names
+from storage.kafka.partition import Partition, Surroundings
+from storage.kafka.recovery import PartitionPlan
+from storage.kafka.segment import Segment
+from storage.kafka.settings import TopicSettings
+from storage.model import TopicPartition
+
+FIRST_EPOCH = 0
+
+
+def create_partitions(
+    shared: Surroundings, root: Path, topic: str, count: int, settings: TopicSettings
+) -> tuple[str, Sequence[Partition]]:
+    """Make `count` partitions of a new topic; durable on return. Gives the topic id and the opened partitions.
+
+    On an error what was made is taken away again and the error goes on.
+    """
+    topic_id = new_uuid()
+    made: list[Partition] = []
+    try:
+        for number in range(count):
+            address = TopicPartition(topic, number)
+            made.append(_create(shared, root, address, topic_id, settings))
+        shared.fs.sync_dir(root)
+    except StorageError:
+        for partition in made:
+            shared.files.forget_tree(partition.directory, sync=False)
+            shared.fs.remove_tree(partition.directory)
+        raise
+    return topic_id, made
+
+
+def _create(
+    shared: Surroundings, root: Path, address: TopicPartition, topic_id: str, settings: TopicSettings
+) -> Partition:
+    fs = shared.fs
+    name = names.partition_dir_name(address.topic, address.partition)
+    building = root.parent / f"{root.name}.new-{secrets.token_hex(8)}"
+    epochs = LeaderEpochs([(FIRST_EPOCH, 0)])
+    plan = PartitionPlan(
+        partition=address,
+        directory=root / name,
+        settings=settings,
+        epochs=epochs,
+        stored_epochs=epochs.entries,
+    )
+    try:
+        _build(fs, building, topic_id, settings, epochs)
+        fs.rename(building, plan.directory)
+    except StorageError:
+        if fs.exists(building):
+            fs.remove_tree(building)
+        raise
+    segment = Segment(shared.files, plan.directory, 0, settings, size_bytes=0)
+    return Partition(shared, plan, [segment], created_now=True)
+
+
+def _build(
+    fs: FileSystem, building: Path, topic_id: str, settings: TopicSettings, epochs: LeaderEpochs
+) -> None:
+    """All files of an empty partition in a folder that nobody looks at yet."""
+    fs.make_dir(building)
+    files = HandleCache(fs, 8)
+    try:
+        Segment.create(files, building, 0, settings)
+    finally:
+        files.close()
+    epochs_data = checkpoints.encode_epochs(epochs.entries)
+    atomic_write(fs, building / names.LEADER_EPOCHS, epochs_data)
+    metadata = checkpoints.encode_partition_metadata(topic_id)
+    atomic_write(fs, building / names.PARTITION_METADATA, metadata)
+
+
+def delete_partitions(shared: Surroundings, root: Path, partitions: Sequence[Partition]) -> None:
+    """Rename the folders to `NAME.ID-delete` (durably: they are gone), then remove what is in them."""
+    renamed = []
+    for partition in partitions:
+        shared.files.forget_tree(partition.directory, sync=False)
+        short = names.partition_dir_name(*partition.partition)[:200]
+        target = root / f"{short}.{secrets.token_hex(16)}{DELETED_DIR_SUFFIX}"
+        shared.fs.rename(partition.directory, target)
+        renamed.append(target)
+    shared.fs.sync_dir(root)
+    for target in renamed:
+        shared.fs.remove_tree(target)
