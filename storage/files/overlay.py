@@ -22,6 +22,8 @@ from storage.files.fs import File, FileLock, FileSystem
 from storage.files.pages import Content
 from storage.files.tree import Directory, Node, Special, Tree, parts
 
+_POSITIONS = 1 << 63  # what fits a file position; the system calls refuse the same
+
 
 class OverlayFile:
     """An open file of the overlay. Owns its handle of the base, which is open for reading only."""
@@ -74,7 +76,7 @@ class OverlayFile:
     def _check(self, operation: str, *numbers: int, write: bool = False) -> None:
         if not self._open or (write and not self._write):
             raise io_failure(errno.EBADF, self.path, operation)
-        if any(number < 0 for number in numbers):
+        if any(not 0 <= number < _POSITIONS for number in numbers):
             raise io_failure(errno.EINVAL, self.path, operation)
 
 

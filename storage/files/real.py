@@ -93,6 +93,8 @@ class RealFile:
             raise from_system(error, self.path, "truncate") from error
 
     def datasync(self) -> None:
+        if self._descriptor < 0:
+            raise io_failure(errno.EBADF, self.path, "datasync")
         try:
             os.fdatasync(self._descriptor)
         except SYSTEM_ERRORS as error:

@@ -1,0 +1,53 @@
+"""The file systems that the conformance suite runs over, each with a directory to work in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from storage.files import FileSystem, OverlayFileSystem, RealFileSystem
+from storage.files.fs import File
+from tests.unit.files.guarded import ReadOnly
+
+
+@dataclass(frozen=True)
+class Place:
+    """A file system, a directory in it, and the file system that lies below it (itself when nothing does)."""
+
+    fs: FileSystem
+    root: Path
+    below: FileSystem
+
+    def put(self, name: str, data: bytes = b"") -> Path:
+        """Arrange a file with its directory below, so that an overlay has to bring it in."""
+        path = self.root / name
+        self.below.make_dir(path.parent)
+        file = self.below.open(path, create=True)
+        file.pwrite(data, 0)
+        file.close()
+        return path
+
+    def put_dir(self, name: str) -> Path:
+        """Arrange a directory below."""
+        self.below.make_dir(self.root / name)
+        return self.root / name
+
+    def open(self, name: str) -> File:
+        """Open for writing, made when missing."""
+        return self.fs.open(self.root / name, create=True)
+
+
+@pytest.fixture(params=["real", "memory", "over-real", "over-memory"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+    """Each implementation in turn; those over a base may only read it."""
+    real = RealFileSystem()
+    memory = OverlayFileSystem(None)
+    if request.param == "real":
+        return Place(real, tmp_path, real)
+    if request.param == "over-real":
+        return Place(OverlayFileSystem(ReadOnly(real)), tmp_path, real)
+    memory.make_dir(Path("/store"))
+    fs = memory if request.param == "memory" else OverlayFileSystem(ReadOnly(memory))
+    return Place(fs, Path("/store"), memory)
