@@ -1,0 +1,200 @@
+"""One side of diff_fuzz: makes the cases of a range and tells what the codec modules make of them.
+
+    diff_fuzz_cases.py SEED START STOP [--show]
+
+A case is made from the seed and its number alone, so both sides see the same input without talking to each other. A
+line holds a digest of the answer and `given` or `refused`; with --show the input and the answer stand in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import random
+import struct
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from storage.coding import cursor, varint
+from storage.errors import StorageError
+from storage.kafka.format import batch
+
+GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden" / "kafka"
+MODULES = (
+    "storage.coding.cursor",
+    "storage.coding.varint",
+    "storage.kafka.format.batch",
+    "storage.kafka.format.record",
+)
+LIMIT_BYTES = 1 << 20
+SMALL_BATCH_BYTES = 1 << 13
+EDGES = (0, 1, 63, 64, 0x7F, 0x80, 8191, 8192, 2**31 - 1, 2**31, 2**32, 2**63 - 1, 2**63, 2**64)
+
+Call = tuple[Callable[..., object], tuple[object, ...], dict[str, object]]
+
+
+@cache
+def batches() -> list[bytes]:
+    """Real record batches of every shape in the golden logs, small ones."""
+    found: dict[object, bytes] = {}
+    for path in sorted(GOLDEN.glob("*/data/*/*.log")):
+        data = path.read_bytes()
+        for position, header in batch.split_batches(data):
+            shape = (header.attributes, header.count, path.parent.name)
+            if header.size_bytes <= SMALL_BATCH_BYTES:
+                found.setdefault(shape, data[position : position + header.size_bytes])
+    return list(found.values())
+
+
+def number(rng: random.Random) -> int:
+    """A number near a border of some width, or any; both signs."""
+    edge = rng.choice(EDGES) + rng.choice((-1, 0, 0, 1))
+    return rng.choice((1, -1)) * rng.choice((edge, rng.getrandbits(rng.randrange(1, 66))))
+
+
+def mutated(rng: random.Random, data: bytes) -> bytes:
+    """None to four changes: a bit, some bytes, a border number, a cut, a piece doubled or taken out."""
+    out = bytearray(data)
+    for _ in range(rng.randrange(5)):
+        at = rng.randrange(len(out) + 1)
+        piece = slice(at, at + rng.randrange(1, 9))
+        match rng.randrange(6):
+            case 0 if at < len(out):
+                out[at] ^= 1 << rng.randrange(8)
+            case 1:
+                out[piece] = rng.randbytes(rng.randrange(1, 9))
+            case 2:
+                out[at : at + 4] = struct.pack(">I", number(rng) & 0xFFFFFFFF)
+            case 3:
+                del out[at:]
+            case 4:
+                out[at:at] = out[piece]
+            case _:
+                del out[piece]
+    return bytes(out)
+
+
+def damaged_batch(rng: random.Random) -> bytes:
+    """A real batch with changes anywhere, or in its records only, so that the header lets them be read."""
+    data = rng.choice(batches())
+    if rng.random() < 0.4:
+        return mutated(rng, data)
+    inside = mutated(rng, data[batch.HEADER_SIZE :])
+    length = batch.MIN_LENGTH + len(inside)
+    return data[:8] + struct.pack(">i", length) + data[12 : batch.HEADER_SIZE] + inside
+
+
+def some_bytes(rng: random.Random) -> bytes | None:
+    """Null, empty, or up to 200 bytes."""
+    return rng.choice((None, b"", rng.randbytes(rng.randrange(200))))
+
+
+def record(rng: random.Random) -> tuple[object, ...]:
+    """A record of any shape, now and then one that cannot be kept (a lone surrogate, a time beyond 64 bits)."""
+    names = ("", "n", "ключ", "\ud800" if rng.random() < 0.05 else "z")
+    headers = [(rng.choice(names), some_bytes(rng)) for _ in range(rng.choice((0, 0, 1, 3)))]
+    times = (None, rng.randrange(2**41), in_range(rng, 64))
+    return some_bytes(rng), some_bytes(rng), headers, rng.choice(times)
+
+
+def in_range(rng: random.Random, bits: int) -> int:
+    """A signed number that mostly fits into `bits`."""
+    value = number(rng)
+    return value if rng.random() < 0.02 else value % (1 << bits - 1)
+
+
+def encode_call(rng: random.Random) -> Call:
+    """A new batch, with a field out of range now and then."""
+    fields: dict[str, object] = {
+        "base_offset": in_range(rng, 62),
+        "leader_epoch": in_range(rng, 32),
+        "now_ms": in_range(rng, 42),
+        "codec": rng.randrange(5),
+        "log_append_time": rng.random() < 0.2,
+        "producer_id": in_range(rng, 64),
+        "producer_epoch": in_range(rng, 16),
+        "base_sequence": in_range(rng, 32),
+        "transactional": rng.random() < 0.2,
+    }
+    given = [record(rng) for _ in range(rng.choice((0, 1, 1, 2, 5, 70)))]
+    return encode_and_decode, (given,), fields
+
+
+def encode_and_decode(given: list[tuple[object, ...]], **fields: Any) -> object:
+    """Encode, and decode what came out."""
+    data = batch.encode_batch(given, **fields)
+    return data, batch.decode_header(data), batch.decode_records(data, max_bytes=LIMIT_BYTES)
+
+
+def restamp(data: bytes, position: int, timestamp_ms: int) -> bytes:
+    """What is left of the batch when it has been given an append time and a place."""
+    buffer = bytearray(data)
+    batch.restamp_append_time(buffer, position, timestamp_ms)
+    batch.stamp(buffer, position, base_offset=timestamp_ms, leader_epoch=7)
+    return bytes(buffer)
+
+
+def varint_call(rng: random.Random) -> Call:
+    """Numbers there and back, on their own."""
+    if rng.random() < 0.5:
+        return rng.choice((varint.encode_varint, varint.encode_uvarint)), (number(rng),), {}
+    decode = rng.choice((varint.decode_varint, varint.decode_uvarint))
+    return decode, (bytes(rng.choices((0, 1, 0x7F, 0x80, 0xFF), k=rng.randrange(13))), 0), {}
+
+
+def decode_call(rng: random.Random) -> Call:
+    """A real batch, mutated, through one of the decoders."""
+    data = damaged_batch(rng)
+    position = 0 if rng.random() < 0.95 else rng.randrange(len(data) + 2)
+    followed = data + damaged_batch(rng)
+    end = rng.randrange(len(followed) + 2)
+    calls: tuple[Call, ...] = (
+        (cursor.decode_blob, (data, position, min(end, len(data))), {}),
+        (batch.decode_header, (data, position), {}),
+        (batch.decode_control, (data, position), {}),
+        (batch.split_batches, (followed,), {}),
+        (batch.scan_headers, (followed, position, end), {}),
+        (restamp, (data, position, in_range(rng, 63)), {}),
+    )
+    if rng.random() < 0.5:
+        return batch.decode_records, (data, position), {"max_bytes": LIMIT_BYTES}
+    return rng.choice(calls)
+
+
+def case(seed: int, index: int) -> Call:
+    """What is called in this case, and with what."""
+    rng = random.Random(f"{seed}:{index}")
+    makers = (varint_call, encode_call, decode_call, decode_call, decode_call)
+    return rng.choice(makers)(rng)
+
+
+def answer(call: Call) -> tuple[str, str]:
+    """(the answer's text, how it ended): the value, or the error with its facts."""
+    function, arguments, options = call
+    try:
+        return repr(function(*arguments, **options)), "given"
+    except StorageError as error:
+        return f"{type(error).__name__}: {error} {sorted(error.facts().items())}", "refused"
+    except BaseException as error:  # noqa: BLE001  # the fuzz reports whatever comes out
+        return f"{type(error).__name__}: {error}", "FAULT"
+
+
+def main() -> None:
+    """Print where the modules come from, then a line for each case."""
+    seed, start, stop = (int(argument) for argument in sys.argv[1:4])
+    print(json.dumps([str(importlib.import_module(name).__file__) for name in MODULES]))
+    for index in range(start, stop):
+        call = case(seed, index)
+        text, end = answer(call)
+        if "--show" in sys.argv:
+            print(f"{end}: {call[0].__name__}{call[1]!r} {call[2]!r}\n    {text}")
+        else:
+            print(hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()[:16], end)
+
+
+if __name__ == "__main__":
+    main()
