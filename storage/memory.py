@@ -49,22 +49,17 @@ from storage.model import (
 DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
 BATCHES_REMEMBERED = 5  # Kafka's ProducerStateEntry.NUM_BATCHES_TO_RETAIN
 SEQUENCES = 1 << 31  # a sequence counts from 0 to 2^31 - 1 and begins again at 0
+INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _RECORD_ID = re.compile(r"(.+):(\d{1,10}):(\d{1,19})", re.DOTALL)
 _CURSOR = re.compile(r"(\d{1,10}):(\d{1,19})")
 _CODECS = frozenset({"none", "gzip", "snappy", "lz4", "zstd"})
-_NUMBER = re.compile(r"-?\d{1,18}")
 _CONFIGS = {
-    "cleanup.policy": re.compile("delete"),
-    "compression.type": re.compile("producer|uncompressed|gzip|snappy|lz4|zstd"),
-    "index.interval.bytes": _NUMBER,
-    "max.message.bytes": _NUMBER,
-    "message.timestamp.type": re.compile("CreateTime|LogAppendTime"),
-    "retention.bytes": _NUMBER,
-    "retention.ms": _NUMBER,
-    "segment.bytes": _NUMBER,
-    "segment.index.bytes": _NUMBER,
-    "segment.ms": _NUMBER,
+    r"(index\.interval|max\.message|retention|segment|segment\.index)\.bytes": r"-?\d{1,18}",
+    r"(retention|segment)\.ms": r"-?\d{1,18}",
+    r"cleanup\.policy": "delete",
+    r"compression\.type": "producer|uncompressed|gzip|snappy|lz4|zstd",
+    r"message\.timestamp\.type": "CreateTime|LogAppendTime",
 }
 
 
@@ -110,7 +105,8 @@ class MemoryStore(LogStore):
 
     def __init__(self, options: StoreOptions, *, clock: Clock, read_only: bool = False) -> None:
         self.read_only = read_only
-        self._settings = dict(options.settings)
+        self._default_partitions = _number_setting(options, "num.partitions", 1)
+        self._limit_bytes = _number_setting(options, "max.message.bytes", DEFAULT_MAX_MESSAGE_BYTES)
         self._clock = clock
         self._lock = threading.RLock()
         self._closed = False
@@ -126,25 +122,16 @@ class MemoryStore(LogStore):
         self, topic: str, partitions: int | None = None, configs: Mapping[str, str] | None = None
     ) -> TopicInfo:
         with self._opened(write=True):
-            if partitions is None:
-                partitions = int(self._settings.get("num.partitions", "1"))
-            if partitions < 1:
-                raise errors.InvalidArgument(
-                    f"partitions must be 1 or more, not {partitions}", field="partitions"
-                )
-            wanted = TopicInfo(
-                name=topic, partitions=range(partitions), configs=_checked_configs(configs or {})
-            )
+            wanted = _checked_configs(configs or {})
+            count = self._default_partitions if partitions is None else partitions
+            if count < 1:
+                raise errors.InvalidArgument(f"partitions cannot be {count}", field="partitions")
             if topic in self._topics:
-                return self._same_topic(wanted)
-            if not _TOPIC_NAME.fullmatch(topic) or topic in {".", ".."}:
-                raise errors.InvalidTopic(
-                    f"topic name {topic[:80]!r} is not 1 to 249 of A-Z a-z 0-9 . _ - or is . or ..",
-                    topic=topic,
-                )
-            self._topics[topic] = wanted
-            self._logs |= {TopicPartition(topic, number): _Log() for number in wanted.partitions}
-            return wanted
+                return self._same_topic(topic, partitions, configs)
+            self._check_new_name(topic)
+            self._topics[topic] = TopicInfo(name=topic, partitions=range(count), configs=wanted)
+            self._logs |= {TopicPartition(topic, number): _Log() for number in range(count)}
+            return self._topics[topic]
 
     def alter_topic(self, topic: str, configs: Mapping[str, str | None]) -> TopicInfo:
         with self._opened(write=True):
@@ -265,6 +252,8 @@ class MemoryStore(LogStore):
                     )
             start = _decode_cursor(cursor)
             wanted = key.encode() if isinstance(key, str) else key
+            earliest_ms = INT64_MIN if from_ms is None else from_ms
+            latest_ms = INT64_MAX if to_ms is None else to_ms
             found: list[tuple[int, StoredRecord]] = []
             scanned = 0
             for number in info.partitions:
@@ -275,7 +264,8 @@ class MemoryStore(LogStore):
                         rest = f"{number}:{record.offset}"
                         return FoundPage(found, scanned, False, False, rest, "timestamp")
                     scanned += 1
-                    if _matches(record, wanted, tag) and _within(record, from_ms, to_ms):
+                    timely = earliest_ms <= record.timestamp_ms <= latest_ms
+                    if timely and tag in (None, record.tag) and _has_key(record, wanted):
                         found.append((number, record))
             return FoundPage(found, scanned, False, True, None, "timestamp")
 
@@ -293,10 +283,10 @@ class MemoryStore(LogStore):
             raise errors.RecordNotFound(f"no record has the id {record_id[:300]!r}", id=record_id)
 
     def flush(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Publishes. A partition that is not there (any more) has nothing to flush."""
+        """Publishes; nothing becomes durable here. Raises UnknownTopic, UnknownPartition."""
         with self._opened():
             for partition in self._logs if partitions is None else partitions:
-                log = self._logs.get(partition, _Log())
+                log = self._log(partition)
                 log.published = len(log.records)
 
     def new_producer_id(self) -> int:
@@ -305,11 +295,11 @@ class MemoryStore(LogStore):
             return self._next_producer_id - 1
 
     def checkpoint(self) -> None:
-        with self._opened():
+        with self._opened(write=True):
             """Nothing outlives this store."""
 
     def enforce_retention(self, now_ms: int) -> RetentionReport:
-        with self._opened():
+        with self._opened(write=True):
             return RetentionReport()
 
     def stats(self) -> StoreStats:
@@ -343,12 +333,28 @@ class MemoryStore(LogStore):
             raise errors.UnknownTopic(topic)
         return self._topics[topic]
 
-    def _same_topic(self, wanted: TopicInfo) -> TopicInfo:
-        if self._topics[wanted.name] != wanted:
+    def _same_topic(
+        self, topic: str, partitions: int | None, configs: Mapping[str, str] | None
+    ) -> TopicInfo:
+        """The topic, if it has the shape asked for; what was not given is not asked for."""
+        info = self._topics[topic]
+        same_count = partitions is None or partitions == len(info.partitions)
+        if not same_count or (configs is not None and configs != info.configs):
             raise errors.TopicExists(
-                f"topic {wanted.name!r} exists with other partitions or configs", topic=wanted.name
+                f"topic {topic!r} exists with other partitions or configs", topic=topic
             )
-        return self._topics[wanted.name]
+        return info
+
+    def _check_new_name(self, topic: str) -> None:
+        """Kafka's rules: few characters, and no two names that differ in . and _ only."""
+        alike = topic.replace(".", "_")
+        collides = any(name.replace(".", "_") == alike for name in self._topics)
+        if not _TOPIC_NAME.fullmatch(topic) or topic in {".", ".."} or collides:
+            raise errors.InvalidTopic(
+                f"topic name {topic[:80]!r} is not 1 to 249 of A-Z a-z 0-9 . _ -, is . or .., "
+                "or differs from another's in . and _ only",
+                topic=topic,
+            )
 
     def _log(self, partition: TopicPartition) -> _Log:
         info = self._topic(partition.topic)
@@ -368,14 +374,14 @@ class MemoryStore(LogStore):
             raise errors.InvalidArgument("an append needs at least one record", field="records")
         if compression is not None and compression not in _CODECS:
             raise errors.InvalidArgument(f"no codec is named {compression!r}", field="compression")
-        limit_bytes = int(
-            self._topics[topic].configs.get("max.message.bytes")
-            or self._settings.get("max.message.bytes")
-            or DEFAULT_MAX_MESSAGE_BYTES
-        )
+        configs = self._topics[topic].configs
+        limit_bytes = int(configs.get("max.message.bytes", self._limit_bytes))
         size_bytes = 0
         for index, record in enumerate(records):
-            if record.timestamp_ms is not None and not -(1 << 63) <= record.timestamp_ms < 1 << 63:
+            if (
+                record.timestamp_ms is not None
+                and not INT64_MIN <= record.timestamp_ms <= INT64_MAX
+            ):
                 raise errors.UnrepresentableRecord(
                     f"record {index}: timestamp_ms does not fit in 64 bits",
                     field="timestamp_ms",
@@ -404,6 +410,13 @@ def open_memory(
 ) -> MemoryStore:
     """A new, empty store. `path` and `fs` are not used: nothing outlives it."""
     return MemoryStore(options, clock=clock, read_only=read_only)
+
+
+def _number_setting(options: StoreOptions, name: str, default: int) -> int:
+    value = options.settings.get(name, f"{default}")
+    if not re.fullmatch(r"[1-9]\d{0,8}", value):
+        raise errors.InvalidConfig(f"setting {name} cannot be {value!r}", name=name, value=value)
+    return int(value)
 
 
 def _known_batch(
@@ -464,23 +477,16 @@ def _size_bytes(record: Record | StoredRecord) -> int:
 def _checked_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
     """The values that are given, each checked; of a None (a reset) only the name is."""
     for name, value in configs.items():
-        if name not in _CONFIGS or not (value is None or _CONFIGS[name].fullmatch(value)):
+        values = next((_CONFIGS[known] for known in _CONFIGS if re.fullmatch(known, name)), None)
+        if values is None or not (value is None or re.fullmatch(values, value)):
             raise errors.InvalidConfig(
                 f"topic config {name!r} cannot be {value!r}", name=name, value=value
             )
     return {name: value for name, value in configs.items() if value is not None}
 
 
-def _matches(record: StoredRecord, key: bytes | None, tag: str | None) -> bool:
-    if tag is not None and record.tag != tag:
-        return False
+def _has_key(record: StoredRecord, key: bytes | None) -> bool:
     return key is None or record.key == key or any(k.encode() == key for k in record.lookup_keys)
-
-
-def _within(record: StoredRecord, from_ms: int | None, to_ms: int | None) -> bool:
-    if from_ms is not None and record.timestamp_ms < from_ms:
-        return False
-    return to_ms is None or record.timestamp_ms <= to_ms
 
 
 def _decode_cursor(cursor: str | None) -> tuple[int, int]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from storage.errors import StoreClosed, StoreReadOnly
+from storage.errors import InvalidConfig, StoreClosed, StoreReadOnly
 from storage.interface import LogStore
 from storage.model import OffsetBounds, ProducerSequence, Record, StoredRecord, TopicPartition
 from tests.contract.harness import StoreFactory, append_each, read_all, texts, values
@@ -24,6 +24,8 @@ WRITES: Mapping[str, Callable[[LogStore], object]] = {
     "append (sequenced)": lambda store: store.append(
         PARTITION, texts("a"), producer=ProducerSequence(1, 0, 0)
     ),
+    "checkpoint": lambda store: store.checkpoint(),
+    "enforce_retention": lambda store: store.enforce_retention(0),
     "new_producer_id": lambda store: store.new_producer_id(),
 }
 
@@ -36,8 +38,6 @@ READS: Mapping[str, Callable[[LogStore], object]] = {
     "find_by_id": lambda store: store.find_by_id("events:0:0"),
     "flush": lambda store: store.flush(),
     "flush (named)": lambda store: store.flush([PARTITION]),
-    "checkpoint": lambda store: store.checkpoint(),
-    "enforce_retention": lambda store: store.enforce_retention(0),
     "stats": lambda store: store.stats(),
     "scan": lambda store: list(store.scan(PARTITION)),
 }
@@ -109,6 +109,16 @@ def test_read_only_changes_no_byte(durable_factory: StoreFactory) -> None:
             call(store)
     files = sorted(path for path in durable_factory.path.rglob("*") if path.is_file())
     assert [(path, path.read_bytes(), path.stat().st_mtime_ns) for path in files] == before
+
+
+@pytest.mark.parametrize("value", ["many", "", "0", "1.5"])
+def test_bad_setting(store_factory: StoreFactory, value: str) -> None:
+    """A setting is checked when the store is opened; a store that does not open leaves nothing."""
+    with pytest.raises(InvalidConfig) as refused:
+        store_factory.open(settings={"num.partitions": value})
+    assert refused.value.facts()["name"] == "num.partitions"
+    assert not store_factory.path.exists()
+    store_factory.open()
 
 
 def test_new_store_is_clean(store: LogStore) -> None:

@@ -206,9 +206,12 @@ class StoreMachine(RuleBasedStateMachine):
         gap: int,
         next_epoch: int,
     ) -> None:
-        """What a producer sends next; the first of it with a gap, in a new epoch or in an old one."""
+        """What a producer sends next; the first of it with a gap, in a new epoch or in an old one.
+
+        Its records are of now: a producer whose newest record is a day old is forgotten at a start.
+        """
         partition = self.pick(number)
-        for batch in batches:
+        for batch in ([r._replace(timestamp_ms=None) for r in batch] for batch in batches):
             sent = self.sent.get((partition, producer_id))
             before, last = sent[-1] if sent else ([], FIRST._replace(producer_id=producer_id))
             sequence = (last.sequence + len(before) + gap) % 2**31
