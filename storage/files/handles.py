@@ -99,6 +99,11 @@ class HandleCache:
         self._closed = False
 
     @property
+    def fs(self) -> FileSystem:
+        """The file system that the files are opened on."""
+        return self._fs
+
+    @property
     def open_files(self) -> int:
         """How many files are open."""
         return len(self._entries)

@@ -501,7 +501,7 @@ class KafkaStore(LogStore):
             partitions=sum(len(topic.partitions) for topic in self._topics.values()),
             segments=len(segments),
             size_bytes=sum(segment.size_bytes for segment in segments),
-            open_files=len(self._files),
+            open_files=self._files.open_files,
             fenced=self._fence.cause,
             details=details,
         )
