@@ -58,7 +58,7 @@ def require_end(kind: str, data: bytes, *, position: int, end: int, size_bytes: 
             f"{kind}: {left} bytes at position {position}, an entry has {size_bytes}",
             kind=kind,
             position=position,
-            needed=size_bytes - left,
+            needed=size_bytes,
         )
     raise Corrupt(
         f"{kind}: the entry at position {position} does not rise above the one before it",

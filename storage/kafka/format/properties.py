@@ -136,7 +136,7 @@ def new_uuid_text(random16: bytes) -> str:
     return base64.urlsafe_b64encode(raw)[:UUID_CHARACTERS].decode("ascii")
 
 
-def parse_uuid_text(text: str, *, field: str) -> bytes:
+def parse_uuid_text(text: str, *, field: str, kind: str = KIND) -> bytes:
     """The 16 bytes of a UUID text. Raises Corrupt when it is malformed or one of the first 100,
     which are reserved.
     """
@@ -144,9 +144,9 @@ def parse_uuid_text(text: str, *, field: str) -> bytes:
     if _UUID_TEXT.fullmatch(text) is not None:
         raw = base64.urlsafe_b64decode(text + "==")
     if base64.urlsafe_b64encode(raw)[:UUID_CHARACTERS].decode("ascii") != text:
-        raise _corrupt(field, expected="22 characters of URL-safe base64", found=text)
+        raise _corrupt(field, expected="22 characters of URL-safe base64", found=text, kind=kind)
     if int.from_bytes(raw, "big") < RESERVED_UUIDS:
-        raise _corrupt(field, expected="an id that is not reserved", found=text)
+        raise _corrupt(field, expected="an id that is not reserved", found=text, kind=kind)
     return raw
 
 
@@ -235,10 +235,10 @@ def _integer(properties: Mapping[str, str], key: str) -> int:
     return int(value)
 
 
-def _corrupt(field: str, *, expected: str, found: object) -> Corrupt:
+def _corrupt(field: str, *, expected: str, found: object, kind: str = KIND) -> Corrupt:
     return Corrupt(
         f"{field} is {found!r}, expected {expected}",
-        kind=KIND,
+        kind=kind,
         field=field,
         expected=expected,
         found=found,

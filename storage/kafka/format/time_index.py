@@ -11,8 +11,8 @@ AbstractIndex.
     12        ...    more entries     zeros where preallocated
 
 Twelve zero bytes are an entry (time 0 at the base offset) when a later entry follows, or when they
-are the whole file: a preallocated file is never that short. In any other place they are the zeros
-of the tail.
+are the whole file, since files are preallocated for more than one entry. In any other place they
+are the zeros of the tail.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def decode_entries(data: bytes) -> list[AbortedTransaction]:
             f"an entry has {ENTRY_SIZE}",
             kind=KIND,
             position=whole_bytes,
-            needed=whole_bytes + ENTRY_SIZE - len(data),
+            needed=ENTRY_SIZE,
         )
     return entries
 

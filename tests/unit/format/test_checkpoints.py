@@ -221,8 +221,9 @@ def test_partition_metadata_has_43_bytes_and_a_newline_does_no_harm() -> None:
     ],
 )
 def test_malformed_partition_metadata(data: bytes, error: type[DataError]) -> None:
-    with pytest.raises(error):
+    with pytest.raises(error) as caught:
         checkpoints.decode_partition_metadata(data)
+    assert caught.value.facts()["kind"] == "partition.metadata"
 
 
 @pytest.mark.parametrize("topic_id", ["", "A" * 22, "z" * 22, TOPIC_ID[:21], TOPIC_ID + "A"])

@@ -49,4 +49,4 @@ def test_what_the_entries_do_not_cover_is_damage() -> None:
     assert (corrupt.value.facts()["position"], corrupt.value.facts()["found"]) == (2, "0001")
     with pytest.raises(Truncated) as truncated:
         require_end("x", b"\1\2\1", position=2, end=3, size_bytes=2)
-    assert truncated.value.facts() == {"kind": "x", "position": 2, "needed": 1}
+    assert truncated.value.facts() == {"kind": "x", "position": 2, "needed": 2}
