@@ -59,6 +59,7 @@ DELETE_HORIZON: Final = 0x40
 KNOWN_ATTRIBUTES: Final = 0x7F
 
 MAX_SEQUENCE: Final = (1 << 31) - 1
+"""The next sequence is 0."""
 
 ABORT: Final = 0
 COMMIT: Final = 1
@@ -71,6 +72,7 @@ _UNCOVERED: Final = Struct(
     "b"  # magic
     "I"  # CRC-32C
 )
+assert _UNCOVERED.size == CRC_START
 _COVERED: Final = Struct(
     ">"
     "h"  # attributes
@@ -82,11 +84,16 @@ _COVERED: Final = Struct(
     "i"  # base sequence
     "i"  # count
 )
+assert _COVERED.size == HEADER_SIZE - CRC_START
 _HEADER: Final = Struct(_UNCOVERED.format + _COVERED.format.removeprefix(">"))
-assert (_UNCOVERED.size, _HEADER.size) == (CRC_START, HEADER_SIZE)
+assert _HEADER.size == HEADER_SIZE
 _STAMP: Final = Struct(
-    ">qii"
-)  # the fields that the log's owner stamps, and the length between them
+    ">"
+    "q"  # base offset
+    "i"  # length
+    "i"  # leader epoch
+)
+assert _STAMP.size == SIZE_BEFORE_LENGTH + 4
 _WALK: Final = Struct(
     ">"
     "q"  # base offset
@@ -96,16 +103,19 @@ _WALK: Final = Struct(
     "6x"
     "i"  # last offset delta
 )
+assert _WALK.size == 27
 _CONTROL_KEY: Final = Struct(
     ">"
     "h"  # version
     "h"  # type
 )
+assert _CONTROL_KEY.size == 4
 _MARKER: Final = Struct(
     ">"
     "h"  # version
     "i"  # coordinator epoch
 )
+assert _MARKER.size == 6
 
 
 class BatchHeader(NamedTuple):

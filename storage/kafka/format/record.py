@@ -62,8 +62,10 @@ def encode_records(
     limit: i64 = TABLE_SIZE
     index: i64 = 0
     try:
+        _check_timestamp(base_timestamp_ms)
         base: i64 = base_timestamp_ms
         latest: i64 = base
+        near: i64 = limit if base <= INT64_MAX - limit else 0  # timestamps that need no check
         for record in records:
             given: int | None = record[3]
             timestamp: i64 = now_ms if given is None else given
@@ -81,7 +83,7 @@ def encode_records(
                 value_length = varints[size] if size < limit else encode_varint(size)
             headers: Sequence[Header] = record[2]
             body = b"\0%b%b%b%b%b%b" % (
-                varints[delta] if 0 <= delta < limit else _encode_delta(timestamp, base),
+                varints[delta] if 0 <= delta < near else _encode_delta(timestamp, base),
                 varints[index] if index < limit else encode_varint(index),
                 NULL if key is None else encode_varint(len(key)) + key,
                 value_length,
@@ -92,16 +94,19 @@ def encode_records(
             out.append(varints[size] if size < limit else encode_varint(size))
             out.append(body)
             index += 1
-    except (OverflowError, UnicodeEncodeError) as cause:
+    except ValueError as cause:  # what compiled code raises for a number over 64 bits, too
         raise _unrepresentable(index, cause) from cause
     return b"".join(out), latest
 
 
-def _encode_delta(timestamp: int, base: int) -> bytes:
-    for value in (timestamp, base):
-        if not INT64_MIN <= value <= INT64_MAX:
-            raise OverflowError
-    return encode_varint(_wrap(timestamp - base))
+def _encode_delta(timestamp_ms: int, base_ms: int) -> bytes:
+    _check_timestamp(timestamp_ms)
+    return encode_varint(_wrap(timestamp_ms - base_ms))
+
+
+def _check_timestamp(timestamp_ms: int) -> None:
+    if not INT64_MIN <= timestamp_ms <= INT64_MAX:
+        raise ValueError
 
 
 def _wrap(number: int) -> int:
