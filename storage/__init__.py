@@ -4,6 +4,7 @@ Owns the names that the server, the commands and the pipeline may use; holds no 
 are opened, by name, through the registry.
 """
 
+from storage.coding.murmur2 import partition_for_key
 from storage.errors import StorageError
 from storage.interface import (
     Clock,
@@ -45,7 +46,6 @@ from storage.registry import (
     open_store,
     wall_clock_ms,
 )
-from storage.coding.murmur2 import partition_for_key
 
 __all__ = [
     "AppendResult",
@@ -63,8 +63,8 @@ __all__ = [
     "Loss",
     "OffsetBounds",
     "Page",
-    "Progress",
     "ProducerSequence",
+    "Progress",
     "RebuildReport",
     "Record",
     "RecoveryReport",

@@ -10,8 +10,9 @@ Owns the classes, their stable codes and the facts they carry; must not know HTT
       DataError          Truncated Corrupt UnsupportedFormat DamagedStore
       IoFailure          DiskFull
 
-Each class has a stable `code` (kebab-case, never reused) and keeps its facts as attributes; `facts()` gives them as
-plain values for JSON. The message names the field or the file, the value's problem and the limit.
+Each class has a stable `code` (kebab-case, never reused) and keeps its facts as attributes;
+`facts()` gives them as plain values for JSON. The message names the field or the file, the value's
+problem and the limit.
 """
 
 from __future__ import annotations
@@ -90,7 +91,9 @@ class InvalidConfig(CallerError):
 
 
 class OffsetOutOfRange(CallerError):
-    """The offset lies outside [earliest, latest]. Facts: topic, partition, offset, earliest, latest."""
+    """The offset lies outside [earliest, latest]. Facts: topic, partition, offset, earliest,
+    latest.
+    """
 
     code = "offset-out-of-range"
 
@@ -141,7 +144,9 @@ class OutOfOrderSequence(CallerError):
 
 
 class FencedProducer(CallerError):
-    """A producer with an older epoch than the newest seen. Facts: producer_id, epoch, current_epoch."""
+    """A producer with an older epoch than the newest seen. Facts: producer_id, epoch,
+    current_epoch.
+    """
 
     code = "fenced-producer"
 
@@ -177,7 +182,9 @@ class StoreLocked(StateError):
 
 
 class StoreFenced(StateError):
-    """A write or fsync failed: the store takes no more writes until it is opened anew. Facts: path, cause."""
+    """A write or fsync failed: the store takes no more writes until it is opened anew. Facts: path,
+    cause.
+    """
 
     code = "store-fenced"
 
@@ -189,13 +196,17 @@ class DataError(StorageError):
 
 
 class Truncated(DataError):
-    """The buffer or file ends before the structure does; it may be whole later. Facts: kind, position, needed."""
+    """The buffer or file ends before the structure does; it may be whole later. Facts: kind,
+    position, needed.
+    """
 
     code = "truncated"
 
 
 class Corrupt(DataError):
-    """Bytes that break their format. Facts: kind, path, position, expected, found, next_good_offset."""
+    """Bytes that break their format. Facts: kind, path, position, expected, found,
+    next_good_offset.
+    """
 
     code = "corrupt"
 
@@ -207,7 +218,9 @@ class UnsupportedFormat(DataError):
 
 
 class DamagedStore(DataError):
-    """A writable start refused: good data lies behind a damaged place. Facts: path, position, findings."""
+    """A writable start refused: good data lies behind a damaged place. Facts: path, position,
+    findings.
+    """
 
     code = "damaged-store"
 
@@ -219,6 +232,8 @@ class IoFailure(StorageError):
 
 
 class DiskFull(IoFailure):
-    """No space left (or a quota): nothing of the request is stored; writes go on once there is space."""
+    """No space left (or a quota): nothing of the request is stored; writes go on once there is
+    space.
+    """
 
     code = "disk-full"

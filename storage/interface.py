@@ -1,8 +1,9 @@
 """The contract between the server and a backend: LogStore, and what some backends can do beside it.
 
-Owns abstract shapes and their promises; must not hold a backend's logic. Everything here is blocking and may be
-called from any thread at any time unless a method says otherwise. Every method may raise `StoreClosed`, and every
-method that touches the disk `IoFailure`; only what else it raises is named.
+Owns abstract shapes and their promises; must not hold a backend's logic. Everything here is
+blocking and may be called from any thread at any time unless a method says otherwise. Every method
+may raise `StoreClosed`, and every method that touches the disk `IoFailure`; only what else it
+raises is named.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ Clock: TypeAlias = Callable[[], int]
 """Gives the time in milliseconds since the epoch."""
 
 Progress: TypeAlias = Callable[[str, int, int], None]
-"""Told (what is being done, units done, units in all) now and then during long work; must return quickly."""
+"""Told (what is being done, units done, units in all) now and then during long work; must return
+quickly.
+"""
 
 DEFAULT_MAX_RECORDS = 500
 DEFAULT_MAX_BYTES = 1 << 20
@@ -50,7 +53,9 @@ def no_progress(what: str, done: int, total: int) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
-    """How to open a store. `settings` holds the reference's own names (`segment.bytes`, `num.partitions`, ...)."""
+    """How to open a store. `settings` holds the reference's own names (`segment.bytes`,
+    `num.partitions`, ...).
+    """
 
     settings: Mapping[str, str] = field(default_factory=dict)
     accept_loss: bool = False
@@ -73,14 +78,18 @@ class LogStore(ABC):
     def create_topic(
         self, topic: str, partitions: int | None = None, configs: Mapping[str, str] | None = None
     ) -> TopicInfo:
-        """Create a topic; `partitions` None: the store's default. Durable on return (files and directory synced).
+        """Create a topic; `partitions` None: the store's default. Durable on return (files and
+        directory synced).
 
-        Raises InvalidTopic, InvalidConfig, TopicExists, StoreReadOnly, StoreFenced. On an error nothing is left.
+        Raises InvalidTopic, InvalidConfig, TopicExists, StoreReadOnly, StoreFenced. On an error
+        nothing is left.
         """
 
     @abstractmethod
     def alter_topic(self, topic: str, configs: Mapping[str, str | None]) -> TopicInfo:
-        """Set (or with None reset) topic configs; durable on return. Raises UnknownTopic, InvalidConfig."""
+        """Set (or with None reset) topic configs; durable on return. Raises UnknownTopic,
+        InvalidConfig.
+        """
 
     @abstractmethod
     def delete_topic(self, topic: str) -> None:
@@ -96,12 +105,14 @@ class LogStore(ABC):
         producer: ProducerSequence | None = None,
         publish: bool = True,
     ) -> AppendResult:
-        """Append records in order as one unit; on return they are handed to the operating system, NOT durable.
+        """Append records in order as one unit; on return they are handed to the operating system,
+        NOT durable.
 
-        `publish` True: visible at once, unless an unpublished append stands before them (then with that one's flush).
-        `publish` False: visible when `flush` has made them durable. `compression` None: the topic's setting.
-        Raises UnknownTopic, UnknownPartition, RecordTooLarge, UnrepresentableRecord, OutOfOrderSequence,
-        FencedProducer, StoreReadOnly, StoreFenced, DiskFull. On an error nothing of the request is stored.
+        `publish` True: visible at once, unless an unpublished append stands before them (then with
+        that one's flush). `publish` False: visible when `flush` has made them durable.
+        `compression` None: the topic's setting. Raises UnknownTopic, UnknownPartition,
+        RecordTooLarge, UnrepresentableRecord, OutOfOrderSequence, FencedProducer, StoreReadOnly,
+        StoreFenced, DiskFull. On an error nothing of the request is stored.
         """
 
     @abstractmethod
@@ -116,19 +127,24 @@ class LogStore(ABC):
     ) -> Page:
         """Records from `offset` on, up to the published (or stable) end.
 
-        At least one record if there is one, even beyond `max_bytes`; an empty page at the end. Raises UnknownTopic,
-        UnknownPartition, OffsetOutOfRange outside [start, end], Corrupt at a damaged batch (with `next_good_offset`).
+        At least one record if there is one, even beyond `max_bytes`; an empty page at the end.
+        Raises UnknownTopic, UnknownPartition, OffsetOutOfRange outside [start, end], Corrupt at a
+        damaged batch (with `next_good_offset`).
         """
 
     @abstractmethod
     def bounds(self, partition: TopicPartition) -> OffsetBounds:
-        """First, stable and next offset as readers see them now. Raises UnknownTopic, UnknownPartition."""
+        """First, stable and next offset as readers see them now. Raises UnknownTopic,
+        UnknownPartition.
+        """
 
     @abstractmethod
     def offset_for_time(
         self, partition: TopicPartition, timestamp_ms: int, *, bound: Bound = Bound.LOWER
     ) -> TimedOffset | None:
-        """The first record at or after `timestamp_ms` by the backend's own rule; None when there is none."""
+        """The first record at or after `timestamp_ms` by the backend's own rule; None when there is
+        none.
+        """
 
     @abstractmethod
     def find(
@@ -144,9 +160,11 @@ class LogStore(ABC):
         cursor: str | None = None,
         max_scanned: int = 1_000_000,
     ) -> FoundPage:
-        """Records of a topic by key (record key or lookup key), unique id or tag, with time in [from_ms, to_ms].
+        """Records of a topic by key (record key or lookup key), unique id or tag, with time in
+        [from_ms, to_ms].
 
-        Looks at no more than `max_scanned` records a call, then hands out a cursor: nothing is missed silently.
+        Looks at no more than `max_scanned` records a call, then hands out a cursor: nothing is
+        missed silently.
         """
 
     @abstractmethod
@@ -159,18 +177,24 @@ class LogStore(ABC):
 
     @abstractmethod
     def flush(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """On return every append to these partitions (None: all) made before the call is durable and published.
+        """On return every append to these partitions (None: all) made before the call is durable
+        and published.
 
-        A failed sync fences the store and raises StoreFenced: it is never tried again and nothing is published.
+        A failed sync fences the store and raises StoreFenced: it is never tried again and nothing
+        is published.
         """
 
     @abstractmethod
     def new_producer_id(self) -> int:
-        """A producer id above every id seen or handed out, also over restarts. Raises StoreReadOnly."""
+        """A producer id above every id seen or handed out, also over restarts. Raises
+        StoreReadOnly.
+        """
 
     @abstractmethod
     def checkpoint(self) -> None:
-        """Write down how far the logs are flushed, so that a start after a crash reads less. Nothing else changes."""
+        """Write down how far the logs are flushed, so that a start after a crash reads less.
+        Nothing else changes.
+        """
 
     @abstractmethod
     def enforce_retention(self, now_ms: int) -> RetentionReport:
@@ -182,7 +206,8 @@ class LogStore(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Flush, trim, checkpoint, write the marker of a clean stop, unlock. A second call does nothing.
+        """Flush, trim, checkpoint, write the marker of a clean stop, unlock. A second call does
+        nothing.
 
         A fenced store is unlocked without a marker, so that the next start recovers.
         """
@@ -195,7 +220,9 @@ class LogStore(ABC):
         *,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> Iterator[StoredRecord]:
-        """Every record with start <= offset < stop, page by page; `stop` None: the end when the scan began."""
+        """Every record with start <= offset < stop, page by page; `stop` None: the end when the
+        scan began.
+        """
         bounds = self.bounds(partition)
         offset = bounds.start if start is None else start
         end = bounds.stable if isolation is Isolation.READ_COMMITTED else bounds.end
@@ -219,7 +246,9 @@ class LogStore(ABC):
 
 @runtime_checkable
 class SupportsBatchBytes(Protocol):
-    """Record batches in and out untouched: for raw produce and fetch, conversion, and a wire front end."""
+    """Record batches in and out untouched: for raw produce and fetch, conversion, and a wire front
+    end.
+    """
 
     def append_batches(
         self,
@@ -229,10 +258,11 @@ class SupportsBatchBytes(Protocol):
         keep_offsets: bool = False,
         publish: bool = True,
     ) -> AppendResult:
-        """Append whole batches as they are: checked (header, CRC), given offsets and leader epoch, never decoded.
+        """Append whole batches as they are: checked (header, CRC), given offsets and leader epoch,
+        never decoded.
 
-        `keep_offsets`: offsets, epochs and times stay as they are (they must continue the log); for conversion and
-        tests. Raises InvalidBatch and what `append` raises.
+        `keep_offsets`: offsets, epochs and times stay as they are (they must continue the log); for
+        conversion and tests. Raises InvalidBatch and what `append` raises.
         """
 
     def read_batches(
@@ -243,21 +273,27 @@ class SupportsBatchBytes(Protocol):
         max_bytes: int = DEFAULT_MAX_BYTES,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> BatchPage:
-        """Whole batches from the one that holds `offset`, CRC checked; at least one. Raises what `read` raises."""
+        """Whole batches from the one that holds `offset`, CRC checked; at least one. Raises what
+        `read` raises.
+        """
 
 
 @runtime_checkable
 class SupportsInspect(Protocol):
-    """Looking at a PATH (a store, a partition directory or one file) offline: the door for commands and pipeline.
+    """Looking at a PATH (a store, a partition directory or one file) offline: the door for commands
+    and pipeline.
 
-    Opened by `storage.open_inspector`. Changes no byte and no mtime (but `rebuild` with `write`) and takes no lock: it
-    works beside a running server or a real broker, on what was there when it was opened, as recovery would leave it.
+    Opened by `storage.open_inspector`. Changes no byte and no mtime (but `rebuild` with `write`)
+    and takes no lock: it works beside a running server or a real broker, on what was there when it
+    was opened, as recovery would leave it.
     """
 
     backend: str
 
     def summary(self) -> Mapping[str, object]:
-        """What it is: backend, version, clean or not, topics with partitions, ranges, times, sizes, findings."""
+        """What it is: backend, version, clean or not, topics with partitions, ranges, times, sizes,
+        findings.
+        """
 
     def dump(
         self,
@@ -267,7 +303,9 @@ class SupportsInspect(Protocol):
         partition: int | None = None,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> Iterator[Sequence[Mapping[str, object]]]:
-        """Rows, in runs of rows, of one kind (`dump_kinds`). Bytes stay bytes. Raises InvalidArgument for a kind."""
+        """Rows, in runs of rows, of one kind (`dump_kinds`). Bytes stay bytes. Raises
+        InvalidArgument for a kind.
+        """
 
     def dump_kinds(self) -> Sequence[str]:
         """The names `dump` takes here, the default first."""

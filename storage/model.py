@@ -1,8 +1,9 @@
 """Values that cross the storage border: records, pages, bounds, topics, reports.
 
-Owns shapes only; must not do IO, know a backend's bytes or know HTTP. Times are integer milliseconds since the epoch,
-offsets are logical, positions and sizes are bytes. What is made once per record is a msgspec Struct (made in C, 5x
-cheaper than a NamedTuple) or a NamedTuple whose head has the codec's order; reports are frozen dataclasses.
+Owns shapes only; must not do IO, know a backend's bytes or know HTTP. Times are integer
+milliseconds since the epoch, offsets are logical, positions and sizes are bytes. What is made once
+per record is a msgspec Struct (made in C, 5x cheaper than a NamedTuple) or a NamedTuple whose head
+has the codec's order; reports are frozen dataclasses.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ class Bound(enum.Enum):
 
 
 class Record(NamedTuple):
-    """A record to be appended. `timestamp_ms` None: the store's clock. The first four stand in the codec's order."""
+    """A record to be appended. `timestamp_ms` None: the store's clock. The first four stand in the
+    codec's order.
+    """
 
     key: bytes | None
     value: bytes | None
@@ -55,7 +58,8 @@ class Record(NamedTuple):
 class StoredRecord(msgspec.Struct, frozen=True, gc=False):
     """A record as it is stored. `locator` is opaque (see `LogStore.record_id`).
 
-    `timestamp_type` is "CreateTime" or "LogAppendTime"; `store_timestamp_ms` is None where a backend keeps one time.
+    `timestamp_type` is "CreateTime" or "LogAppendTime"; `store_timestamp_ms` is None where a
+    backend keeps one time.
     """
 
     offset: int
@@ -71,7 +75,9 @@ class StoredRecord(msgspec.Struct, frozen=True, gc=False):
 
 
 class OffsetBounds(NamedTuple):
-    """`start` <= `stable` <= `end`: first offset, end of what read_committed sees, next offset (published end)."""
+    """`start` <= `stable` <= `end`: first offset, end of what read_committed sees, next offset
+    (published end).
+    """
 
     start: int
     stable: int
@@ -97,7 +103,8 @@ class ProducerSequence(NamedTuple):
 class AppendResult(NamedTuple):
     """Where an append went. `timestamp_ms` is the append time under LogAppendTime, else -1.
 
-    `duplicate`: the same sequence was stored before; the offsets are those of then and nothing was written.
+    `duplicate`: the same sequence was stored before; the offsets are those of then and nothing was
+    written.
     """
 
     base_offset: int
@@ -110,7 +117,8 @@ class AppendResult(NamedTuple):
 class Page(NamedTuple):
     """One read: records in offset order, where to read on, and the bounds at that moment.
 
-    `next_offset` moves past records that were skipped (control, aborted, compacted away) even if `records` is empty.
+    `next_offset` moves past records that were skipped (control, aborted, compacted away) even if
+    `records` is empty.
     """
 
     records: Sequence[StoredRecord]
@@ -119,7 +127,9 @@ class Page(NamedTuple):
 
 
 class BatchPage(NamedTuple):
-    """Whole record batches as stored (they may begin before the asked offset), and where to read on."""
+    """Whole record batches as stored (they may begin before the asked offset), and where to read
+    on.
+    """
 
     data: bytes
     next_offset: int
@@ -139,7 +149,9 @@ class FoundPage(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What a backend can do, for callers that must choose; `time_axis` is "timestamp" or "store_timestamp"."""
+    """What a backend can do, for callers that must choose; `time_axis` is "timestamp" or
+    "store_timestamp".
+    """
 
     backend: str
     indexed_keys: bool
@@ -151,7 +163,9 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicInfo:
-    """A topic: its partitions (their numbers, ascending) and the configs that differ from the store's defaults."""
+    """A topic: its partitions (their numbers, ascending) and the configs that differ from the
+    store's defaults.
+    """
 
     name: str
     partitions: Sequence[int]
@@ -162,9 +176,11 @@ class TopicInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing found wrong (or worth knowing) on disk. `code` is stable and documented in docs/findings.md.
+    """One thing found wrong (or worth knowing) on disk. `code` is stable and documented in
+    docs/findings.md.
 
-    `severity`: "info" (nothing lost), "warning" (repaired or repairable without loss), "error" (data unreadable/lost).
+    `severity`: "info" (nothing lost), "warning" (repaired or repairable without loss), "error"
+    (data unreadable/lost).
     """
 
     code: str
@@ -181,7 +197,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """Bytes taken out of a log. Offsets [first_offset, next_offset) are gone; None where they cannot be known."""
+    """Bytes taken out of a log. Offsets [first_offset, next_offset) are gone; None where they
+    cannot be known.
+    """
 
     topic: str
     partition: int
@@ -231,7 +249,9 @@ class StoreStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebuildReport:
-    """What `rebuild` did, or would do (`written` False). `changed` names the files whose bytes differ."""
+    """What `rebuild` did, or would do (`written` False). `changed` names the files whose bytes
+    differ.
+    """
 
     what: str
     written: bool

@@ -1,7 +1,7 @@
 """Backend names and the factories behind them, imported only when asked for.
 
-Owns the one table of backends and the detection of what a directory holds; must not import a backend by itself. The
-strings are invisible to the import checker: a test imports each of them.
+Owns the one table of backends and the detection of what a directory holds; must not import a
+backend by itself. The strings are invisible to the import checker: a test imports each of them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ class Backend(NamedTuple):
 
 
 class Detected(NamedTuple):
-    """What a directory holds. `adopted`: made by us, or taken over before (`.logserver.store.json` is there)."""
+    """What a directory holds. `adopted`: made by us, or taken over before (`.logserver.store.json`
+    is there).
+    """
 
     backend: str
     adopted: bool
@@ -69,8 +71,8 @@ def open_store(
 ) -> LogStore:
     """Open (or make, unless `read_only`) the store at `path`; it has recovered when this returns.
 
-    Raises InvalidArgument for an unknown backend, UnsupportedFormat for another format's directory, StoreLocked,
-    DamagedStore (see `RecoveryReport`), InvalidConfig for a bad setting, IoFailure.
+    Raises InvalidArgument for an unknown backend, UnsupportedFormat for another format's directory,
+    StoreLocked, DamagedStore (see `RecoveryReport`), InvalidConfig for a bad setting, IoFailure.
     """
     if backend not in BACKENDS:
         raise InvalidArgument(

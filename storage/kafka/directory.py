@@ -1,8 +1,10 @@
-"""The files at the root of a log directory: checkpoints, marker, identity, and our own two plain files beside them.
+"""The files at the root of a log directory: checkpoints, marker, identity, and our own two plain
+files beside them.
 
-Owns reading and writing them, each atomically; must not know segments. What the reference has no file for lies in
-`.logserver.store.json` (that we own the store, producer ids handed out) and `.logserver.topics.json` (topic configs): a
-folder of ours would keep the real broker from starting, plain files do not disturb it.
+Owns reading and writing them, each atomically; must not know segments. What the reference has no
+file for lies in `.logserver.store.json` (that we own the store, producer ids handed out) and
+`.logserver.topics.json` (topic configs): a folder of ours would keep the real broker from starting,
+plain files do not disturb it.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ _T = TypeVar("_T")
 
 
 def detect(fs: FileSystem, path: Path) -> bool | None:
-    """None: no Kafka log directory; else whether it is one of ours (made by us, or taken over before)."""
+    """None: no Kafka log directory; else whether it is one of ours (made by us, or taken over
+    before).
+    """
     entries = fs.list_dir(path)
     if STORE_FILE in entries:
         return True
@@ -66,10 +70,13 @@ class LogDirectory:
         self.findings: list[Finding] = []
         self._stored: dict[str, bytes] = {}
 
-    # ---- reading -------------------------------------------------------------------------------------------------
+    # ---- reading ---------------------------------------------------------------------------------
+    # ----------------
 
     def partition_dirs(self) -> Sequence[tuple[TopicPartition, Path]]:
-        """Every partition folder, the metadata log's left out (it is never served, written or recovered)."""
+        """Every partition folder, the metadata log's left out (it is never served, written or
+        recovered).
+        """
         found = []
         for name in self.fs.list_dir(self.path):
             partition = names.parse_partition_dir(name)
@@ -100,7 +107,9 @@ class LogDirectory:
         return self._read(path, checkpoints.decode_offsets) or {}
 
     def cluster_id(self) -> str | None:
-        """cluster.id of meta.properties, None without that file. Raises Corrupt or UnsupportedFormat with the file."""
+        """cluster.id of meta.properties, None without that file. Raises Corrupt or
+        UnsupportedFormat with the file.
+        """
         path = self.path / names.META_PROPERTIES
         if not self.fs.exists(path):
             return None
@@ -108,7 +117,9 @@ class LogDirectory:
             found = properties.decode_properties(self.fs.read_bytes(path))
             return properties.parse_meta_properties(found).cluster_id
         except Corrupt as error:
-            raise Corrupt(f"{path}: {error.message}", **{**error.facts(), "path": str(path)}) from error
+            raise Corrupt(
+                f"{path}: {error.message}", **{**error.facts(), "path": str(path)}
+            ) from error
         except UnsupportedFormat as error:
             raise UnsupportedFormat(f"{path}: {error.message}", path=str(path)) from error
 
@@ -149,7 +160,8 @@ class LogDirectory:
             Finding(code="bad-root-file", severity="warning", path=str(path), message=message)
         )
 
-    # ---- writing (each durable on return) ------------------------------------------------------------------------
+    # ---- writing (each durable on return)
+    # ------------------------------------------------------------------------
 
     def write_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Write an offset checkpoint, unless it says so already."""

@@ -1,15 +1,23 @@
 """Turning what a caller appends into the batches that go into the log.
 
-Owns the checks and the encoding of one append: records into as few batches as the size limit allows, raw batches checked
-and stamped; must not write. Everything is checked before anything is written, so an append is all or nothing.
+Owns the checks and the encoding of one append: records into as few batches as the size limit
+allows, raw batches checked and stamped; must not write. Everything is checked before anything is
+written, so an append is all or nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
-from storage.errors import DataError, InvalidBatch, NotOffered, RecordTooLarge, UnrepresentableRecord
+from storage.errors import (
+    DataError,
+    InvalidBatch,
+    NotOffered,
+    RecordTooLarge,
+    UnrepresentableRecord,
+)
 from storage.kafka.format.batch import (
     HEADER_SIZE,
     decode_header,
@@ -47,7 +55,9 @@ class Encoded(NamedTuple):
 
 
 def with_lookup_headers(records: Sequence[Record]) -> Sequence[Record]:
-    """Records whose tag and lookup keys stand in their headers, TAGS and KEYS, as RocketMQ's users know them."""
+    """Records whose tag and lookup keys stand in their headers, TAGS and KEYS, as RocketMQ's users
+    know them.
+    """
     if not any(record.tag is not None or record.lookup_keys for record in records):
         return records
     return [_with_lookups(record, index) for index, record in enumerate(records)]
@@ -90,7 +100,8 @@ def encode_records(
 ) -> Encoded:
     """One batch, or several where one would be over `limit_bytes` (never for a sequenced append).
 
-    Raises RecordTooLarge with the index of the record that is too large by itself, UnrepresentableRecord.
+    Raises RecordTooLarge with the index of the record that is too large by itself,
+    UnrepresentableRecord.
     """
     records = with_lookup_headers(records)
     codec = codec_id(compression)
@@ -138,8 +149,8 @@ def check_batches(
 ) -> Sequence[AppendedBatch]:
     """The batches that `data` consists of, each whole, with a good CRC and of legal size.
 
-    Raises InvalidBatch (field, position), RecordTooLarge, NotOffered for control and transactional batches unless
-    `transactional`.
+    Raises InvalidBatch (field, position), RecordTooLarge, NotOffered for control and transactional
+    batches unless `transactional`.
     """
     try:
         batches = [AppendedBatch(at, header) for at, header in split_batches(data)]
@@ -171,7 +182,9 @@ def check_batches(
 
 
 def stamp_batches(data: bytes, batches: Sequence[AppendedBatch], mark: Stamp) -> Encoded:
-    """The same batches with offsets from `mark.base_offset` on, its epoch and, under LogAppendTime, its time."""
+    """The same batches with offsets from `mark.base_offset` on, its epoch and, under LogAppendTime,
+    its time.
+    """
     buffer = bytearray(data)
     stamped: list[AppendedBatch] = []
     offset = mark.base_offset
@@ -201,8 +214,10 @@ def check_kept_offsets(batches: Sequence[AppendedBatch], next_offset: int) -> No
 
 
 def check_one_producer(batches: Sequence[AppendedBatch]) -> None:
-    """Raise InvalidBatch unless all batches of a sequenced append bear one producer and an unbroken sequence."""
-    for (_, before), (at, header) in zip(batches, batches[1:], strict=False):
+    """Raise InvalidBatch unless all batches of a sequenced append bear one producer and an unbroken
+    sequence.
+    """
+    for (_, before), (at, header) in pairwise(batches):
         producer = (header.producer_id, header.producer_epoch)
         expected = (before.last_sequence + 1) % SEQUENCES
         if producer != (before.producer_id, before.producer_epoch):

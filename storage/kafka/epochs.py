@@ -1,7 +1,8 @@
-"""Which leader wrote from which offset on: the entries behind a partition's leader-epoch-checkpoint.
+"""Which leader wrote from which offset on: the entries behind a partition's leader-epoch-
+checkpoint.
 
-Owns the rules by which entries come and go (LeaderEpochFileCache); must not do IO. Entries rise in both epoch and start
-offset; the first one starts at the log start.
+Owns the rules by which entries come and go (LeaderEpochFileCache); must not do IO. Entries rise in
+both epoch and start offset; the first one starts at the log start.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ class LeaderEpochs:
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Add an entry if `epoch` is newer than the newest; tells whether anything changed.
 
-        Entries with an epoch or a start that is not lower go first: an epoch that got no record is replaced by the next.
+        Entries with an epoch or a start that is not lower go first: an epoch that got no record is
+        replaced by the next.
         """
         if self._entries and epoch <= self._entries[-1][0]:
             return False
@@ -38,7 +40,9 @@ class LeaderEpochs:
         return True
 
     def truncate_start(self, start_offset: int) -> None:
-        """The log now begins at `start_offset`: earlier entries go, the one in force there is cut to it."""
+        """The log now begins at `start_offset`: earlier entries go, the one in force there is cut
+        to it.
+        """
         before = [entry for entry in self._entries if entry[1] <= start_offset]
         after = [entry for entry in self._entries if entry[1] > start_offset]
         self._entries = [(before[-1][0], start_offset), *after] if before else after

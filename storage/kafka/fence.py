@@ -1,7 +1,7 @@
 """The fence: after a failed write or sync the store takes no more writes until it is opened anew.
 
-Owns that one fact, shared by all partitions; must not do IO. The kernel has dropped the pages that it could not write,
-so a later sync that succeeds would prove nothing.
+Owns that one fact, shared by all partitions; must not do IO. The kernel has dropped the pages that
+it could not write, so a later sync that succeeds would prove nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from storage.errors import DiskFull, IoFailure, StoreFenced
 
 
 class Fence:
-    """Open until it is tripped, then closed for good. Set once, read by any thread: a plain attribute is enough."""
+    """Open until it is tripped, then closed for good. Set once, read by any thread: a plain
+    attribute is enough.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -31,7 +33,9 @@ class Fence:
 
     @contextmanager
     def guarding(self) -> Iterator[None]:
-        """Around writes and syncs: a failure but for a full disk trips the fence and comes out as StoreFenced."""
+        """Around writes and syncs: a failure but for a full disk trips the fence and comes out as
+        StoreFenced.
+        """
         self.check()
         try:
             yield

@@ -1,7 +1,8 @@
 """Looking for records by key or tag: a scan bounded by time, in pages that miss nothing.
 
-Owns the search and its cursor ("partition:offset", where to go on); must not know topics. Kafka keeps no index of keys,
-so every record from the first one in the time range on is looked at, up to a budget.
+Owns the search and its cursor ("partition:offset", where to go on); must not know topics. Kafka
+keeps no index of keys, so every record from the first one in the time range on is looked at, up to
+a budget.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ PAGE = Limits(max_records=10_000, max_bytes=1 << 20)
 
 
 class Search(NamedTuple):
-    """What is looked for; None: not asked. `key` is a record's key or one of its lookup keys; times are inclusive."""
+    """What is looked for; None: not asked. `key` is a record's key or one of its lookup keys; times
+    are inclusive.
+    """
 
     key: bytes | None
     tag: str | None
@@ -37,12 +40,10 @@ class Search(NamedTuple):
         )
 
     def _has_key(self, record: StoredRecord) -> bool:
-        return record.key == self.key or self.key in (k.encode() for k in record.lookup_keys)
+        return record.key == self.key or any(k.encode() == self.key for k in record.lookup_keys)
 
 
-def find_records(
-    partitions: Sequence[Partition], search: Search, cursor: str | None
-) -> FoundPage:
+def find_records(partitions: Sequence[Partition], search: Search, cursor: str | None) -> FoundPage:
     """One page of matches over partitions in order, from the cursor on."""
     first, offset = _parse(cursor, len(partitions)) if cursor else (0, None)
     found: list[tuple[int, StoredRecord]] = []
@@ -65,16 +66,16 @@ def find_records(
 
 
 def _first_offset(partition: Partition, search: Search) -> int | None:
-    """Where the scan of a partition begins: the first record at or after `from_ms`, if that is given."""
+    """Where the scan of a partition begins: the first record at or after `from_ms`, if that is
+    given.
+    """
     if search.from_ms is None:
         return partition.bounds().start
     timed = partition.offset_for_time(search.from_ms, Bound.LOWER)
     return None if timed is None else timed.offset
 
 
-def _page(
-    found: Sequence[tuple[int, StoredRecord]], scanned: int, cursor: str | None
-) -> FoundPage:
+def _page(found: Sequence[tuple[int, StoredRecord]], scanned: int, cursor: str | None) -> FoundPage:
     return FoundPage(
         records=found,
         scanned=scanned,

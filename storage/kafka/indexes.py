@@ -1,11 +1,13 @@
-"""The sparse offset index and time index of one segment: entries in memory once needed, and the file behind them.
+"""The sparse offset index and time index of one segment: entries in memory once needed, and the
+file behind them.
 
-Owns loading, lookup, appending, preallocation and trimming of `.index`, `.timeindex` and `.txnindex`, and the one rule
-that says which batch gets an entry (IndexBuilder, used by appends and by recovery alike). Must not read `.log` files.
+Owns loading, lookup, appending, preallocation and trimming of `.index`, `.timeindex` and
+`.txnindex`, and the one rule that says which batch gets an entry (IndexBuilder, used by appends and
+by recovery alike). Must not read `.log` files.
 
-A sparse index is two arrays of numbers that rise together, so a lookup is one bisect; at 10 MiB a full index holds
-1.3 M entries in 10 MiB of memory. It is preallocated (sparsely, as AbstractIndex does) while its segment takes appends
-and cut to its entries when the segment is rolled or closed.
+A sparse index is two arrays of numbers that rise together, so a lookup is one bisect; at 10 MiB a
+full index holds 1.3 M entries in 10 MiB of memory. It is preallocated (sparsely, as AbstractIndex
+does) while its segment takes appends and cut to its entries when the segment is rolled or closed.
 """
 
 from __future__ import annotations
@@ -42,8 +44,9 @@ Entries: TypeAlias = Sequence[tuple[int, int]]
 class SparseIndex:
     """Rising (key, value) entries of one index file.
 
-    Offset index: (relative last offset, position); time index: (timestamp, relative last offset). One writer (under the
-    partition's append lock) and many readers: an entry's value is appended before its key, and readers bisect the keys.
+    Offset index: (relative last offset, position); time index: (timestamp, relative last offset).
+    One writer (under the partition's append lock) and many readers: an entry's value is appended
+    before its key, and readers bisect the keys.
     """
 
     def __init__(
@@ -81,7 +84,9 @@ class SparseIndex:
         return keys
 
     def _read(self) -> Entries:
-        """The file's entries. The broker does not look at them when it loads; a damaged file would send reads astray."""
+        """The file's entries. The broker does not look at them when it loads; a damaged file would
+        send reads astray.
+        """
         with self._files.borrow(self.path) as file:
             data = file.pread(file.size(), 0)
         try:
@@ -163,7 +168,9 @@ class SparseIndex:
         self._preallocated = False
 
     def trim(self) -> None:
-        """Cut the file to its entries and sync it: at roll and at a clean close. Untouched files stay as they are."""
+        """Cut the file to its entries and sync it: at roll and at a clean close. Untouched files
+        stay as they are.
+        """
         if self._keys is None:
             return
         size_bytes = len(self._loaded()) * self._format.ENTRY_SIZE
@@ -175,11 +182,13 @@ class SparseIndex:
 
 
 class IndexBuilder:
-    """Which batches get an entry: the rule of LogSegment.append and LogSegment.recover, in one place.
+    """Which batches get an entry: the rule of LogSegment.append and LogSegment.recover, in one
+    place.
 
-    Per batch, in order: if more than `interval_bytes` went by since the last entry, this batch gets one; then its
-    size is added. So the first batch never has an entry. The time index is tried with each offset entry and once more at
-    the end, and takes an entry only if the maximum timestamp so far is above its last one.
+    Per batch, in order: if more than `interval_bytes` went by since the last entry, this batch gets
+    one; then its size is added. So the first batch never has an entry. The time index is tried with
+    each offset entry and once more at the end, and takes an entry only if the maximum timestamp so
+    far is above its last one.
     """
 
     def __init__(self, interval_bytes: int) -> None:
@@ -205,7 +214,9 @@ class IndexBuilder:
 
 
 class RebuiltIndexes(NamedTuple):
-    """Both indexes of a segment as a scan of its log makes them (relative offsets), with the closing time entry."""
+    """Both indexes of a segment as a scan of its log makes them (relative offsets), with the
+    closing time entry.
+    """
 
     offsets: Sequence[tuple[int, int]]
     times: Sequence[tuple[int, int]]
@@ -216,7 +227,9 @@ class RebuiltIndexes(NamedTuple):
 def rebuild_indexes(
     batches: Iterable[tuple[int, BatchHeader]], *, base_offset: int, interval_bytes: int
 ) -> RebuiltIndexes:
-    """The index entries of a segment made of these (position, header) pairs, as LogSegment.recover makes them."""
+    """The index entries of a segment made of these (position, header) pairs, as LogSegment.recover
+    makes them.
+    """
     builder = IndexBuilder(interval_bytes)
     offsets: list[tuple[int, int]] = []
     times: list[tuple[int, int]] = []
@@ -234,7 +247,9 @@ def rebuild_indexes(
 
 
 class TransactionIndex:
-    """The aborted transactions whose marker lies in one segment, in marker order; the file exists from the first on."""
+    """The aborted transactions whose marker lies in one segment, in marker order; the file exists
+    from the first on.
+    """
 
     def __init__(self, files: HandleCache, path: Path, *, exists: bool) -> None:
         self.path = path
@@ -276,9 +291,7 @@ def open_offset_index(
     files: HandleCache, path: Path, *, max_bytes: int, remake: Callable[[], Entries]
 ) -> SparseIndex:
     """The `.index` of one segment."""
-    return SparseIndex(
-        files, path, offset_index, max_bytes=max_bytes, key_type="i", remake=remake
-    )
+    return SparseIndex(files, path, offset_index, max_bytes=max_bytes, key_type="i", remake=remake)
 
 
 def open_time_index(
@@ -289,7 +302,9 @@ def open_time_index(
 
 
 def modification_time_ms(fs: FileSystem, path: Path) -> int:
-    """A file's time, which stands in for the time of a segment without time entries; 0 when it is gone."""
+    """A file's time, which stands in for the time of a segment without time entries; 0 when it is
+    gone.
+    """
     try:
         return fs.mtime_ms(path)
     except IoFailure:

@@ -1,11 +1,13 @@
 """Walking a `.log` file batch by batch, over damage too.
 
-Owns the question "is this a good batch, and if not, where does the next one begin?"; used by reads, recovery and
-verify alike, so that all three agree. Must not write, and must not know indexes or partitions.
+Owns the question "is this a good batch, and if not, where does the next one begin?"; used by reads,
+recovery and verify alike, so that all three agree. Must not write, and must not know indexes or
+partitions.
 
-A batch is good when its header is sane, it lies whole inside the file, its CRC-32C holds and its offsets continue the
-log: base offset >= the offset expected next, and below the next segment's base. Offsets lie outside the CRC, so a batch
-that jumps ahead is believed only if the batch behind it does not contradict it.
+A batch is good when its header is sane, it lies whole inside the file, its CRC-32C holds and its
+offsets continue the log: base offset >= the offset expected next, and below the next segment's
+base. Offsets lie outside the CRC, so a batch that jumps ahead is believed only if the batch behind
+it does not contradict it.
 """
 
 from __future__ import annotations
@@ -21,13 +23,16 @@ from storage.kafka.format.batch import HEADER_SIZE, BatchHeader, check_crc, deco
 CHUNK_BYTES: Final = 1 << 20
 SECTOR_BYTES: Final = 512
 INT64_MAX: Final = 2**63 - 1
-# Where a header's magic byte may stand: magic 2, any CRC, attributes 00 xx with bit 7 clear, lastOffsetDelta >= 0.
+# Where a header's magic byte may stand: magic 2, any CRC, attributes 00 xx with bit 7 clear,
+# lastOffsetDelta >= 0.
 _MAGIC: Final = re.compile(rb"\x02(?=.{4}\x00[\x00-\x7f][\x00-\x7f])", re.DOTALL)
 _MAGIC_AT: Final = 16
 
 
 class Batch(NamedTuple):
-    """A good batch: where it lies in the file, its header, and the bytes: data[at : at + header.size_bytes]."""
+    """A good batch: where it lies in the file, its header, and the bytes: data[at : at +
+    header.size_bytes].
+    """
 
     position: int
     header: BatchHeader
@@ -36,7 +41,9 @@ class Batch(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Bytes [position, end) that hold no good batch; `next_offset` is that of the good batch at `end`, if any."""
+    """Bytes [position, end) that hold no good batch; `next_offset` is that of the good batch at
+    `end`, if any.
+    """
 
     position: int
     end: int
@@ -62,7 +69,9 @@ class _Window:
         self.data = b""
 
     def hold(self, position: int, size_bytes: int) -> int:
-        """Make [position, position + size_bytes) available as far as the file goes; its index in `data`."""
+        """Make [position, position + size_bytes) available as far as the file goes; its index in
+        `data`.
+        """
         at = position - self.start
         if at < 0 or at + size_bytes > len(self.data):
             want = min(max(size_bytes, CHUNK_BYTES), self.end - position)
@@ -83,7 +92,8 @@ def walk(
 ) -> Iterator[Batch | Gap]:
     """Every good batch of [position, end) in order, and a Gap for what lies between; ends at `end`.
 
-    `next_offset`: no batch may begin below it; `limit_offset`: none may reach it (the next segment's base).
+    `next_offset`: no batch may begin below it; `limit_offset`: none may reach it (the next
+    segment's base).
     """
     window = _Window(file, end)
     while position < end:
@@ -140,7 +150,9 @@ def _contradicted(window: _Window, position: int, header: BatchHeader, next_offs
     """Whether the batch behind one that jumps ahead continues from before the jump."""
     behind = _check_bytes(window, position + header.size_bytes)
     window.hold(position, header.size_bytes)
-    return isinstance(behind, BatchHeader) and next_offset <= behind.base_offset < header.next_offset
+    return (
+        isinstance(behind, BatchHeader) and next_offset <= behind.base_offset < header.next_offset
+    )
 
 
 def _next_good(
@@ -171,7 +183,9 @@ def _next_good(
 
 
 def holds_lost_write(file: File, *, position: int, end: int) -> bool:
-    """Whether [position, end) covers an aligned sector of zeros: a write that the disk never got (a power loss)."""
+    """Whether [position, end) covers an aligned sector of zeros: a write that the disk never got (a
+    power loss).
+    """
     zeros = bytes(SECTOR_BYTES)
     start = -(-position // SECTOR_BYTES) * SECTOR_BYTES
     while start + SECTOR_BYTES <= end:

@@ -1,8 +1,10 @@
 """Opening a log directory: examine every partition, decide, and only then change anything.
 
-Owns the order of a start and its report; must not serve. A writable start that is refused has changed nothing.
+Owns the order of a start and its report; must not serve. A writable start that is refused has
+changed nothing.
 
-    examine all (on a copy-on-write view) -> refuse? -> drop the marker -> keep a copy of what is cut -> repair
+    examine all (on a copy-on-write view) -> refuse? -> drop the marker -> keep a copy of what is
+    cut -> repair
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ class Opening(NamedTuple):
 def recover_partitions(
     directory: LogDirectory, shared: Surroundings, opening: Opening
 ) -> tuple[Sequence[Partition], RecoveryReport]:
-    """Open every partition of the directory. Raises DamagedStore when a writable start has to be refused."""
+    """Open every partition of the directory. Raises DamagedStore when a writable start has to be
+    refused.
+    """
     started_ms = opening.clock()
     clean = directory.is_clean()
     plans = _examine_all(directory, opening, clean=clean)
@@ -71,7 +75,9 @@ def recover_partitions(
 def _examine_all(
     directory: LogDirectory, opening: Opening, *, clean: bool
 ) -> Sequence[PartitionPlan]:
-    """A plan for each partition, made on a view in memory in which left-over files are cleared away."""
+    """A plan for each partition, made on a view in memory in which left-over files are cleared
+    away.
+    """
     view = OverlayFileSystem(directory.fs)
     files = HandleCache(view, opening.options.open_files)
     context = RecoveryContext(
@@ -111,9 +117,7 @@ def _refuse_damaged(path: Path, opening: Opening, plans: Sequence[PartitionPlan]
     )
 
 
-def _keep_losses(
-    fs: FileSystem, path: Path, plans: Sequence[PartitionPlan], now_ms: int
-) -> None:
+def _keep_losses(fs: FileSystem, path: Path, plans: Sequence[PartitionPlan], now_ms: int) -> None:
     """Copy what will be cut beside the store, with a report of it (JSON, ranges per partition)."""
     damaged = [plan for plan in plans if plan.losses]
     if not damaged:

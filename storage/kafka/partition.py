@@ -1,15 +1,17 @@
-"""One partition: its segments, its ends, and the order in which appends, flushes and reads may meet.
+"""One partition: its segments, its ends, and the order in which appends, flushes and reads may
+meet.
 
-Owns appending (offsets, epochs, sequences, rolling), publishing and flushing, and the view that reads get; must not know
-topics, checkpoints at the root, or other partitions.
+Owns appending (offsets, epochs, sequences, rolling), publishing and flushing, and the view that
+reads get; must not know topics, checkpoints at the root, or other partitions.
 
-Two locks. `_append_lock` is held by the one writer, over its IO. `_state_lock` is held for moments and guards what
-readers look at: the segment map and the offsets `_start`, `_next`, `_published`, `_flushed`, `_guarded`. A reader takes
-it to choose a segment and never waits for an append's IO.
+Two locks. `_append_lock` is held by the one writer, over its IO. `_state_lock` is held for moments
+and guards what readers look at: the segment map and the offsets `_start`, `_next`, `_published`,
+`_flushed`, `_guarded`. A reader takes it to choose a segment and never waits for an append's IO.
 
     _start <= _published <= _next      what is served ends at _published
     _flushed <= _next                  below it everything is durable
-    _guarded                           end of the newest append that may be seen only once it is durable
+    _guarded                           end of the newest append that may be seen only once it is
+    durable
 """
 
 from __future__ import annotations
@@ -49,7 +51,6 @@ from storage.model import (
     TimedOffset,
     TopicPartition,
 )
-
 
 _T = TypeVar("_T")
 
@@ -93,7 +94,8 @@ class Partition:
         self._last_snapshot = max([*plan.snapshots, *plan.snapshot_offsets], default=0)
         self._appended = False
 
-    # ---- what readers see ----------------------------------------------------------------------------------------
+    # ---- what readers see
+    # ----------------------------------------------------------------------------------------
 
     def bounds(self) -> OffsetBounds:
         """Start, stable end and published end."""
@@ -113,7 +115,9 @@ class Partition:
         return self._flushed
 
     def start_in_segment(self) -> int | None:
-        """The log start if it lies above the first segment's base: what log-start-offset-checkpoint keeps."""
+        """The log start if it lies above the first segment's base: what log-start-offset-checkpoint
+        keeps.
+        """
         with self._state_lock:
             return self._start if self._start > self._segments.peekitem(0)[0] else None
 
@@ -198,15 +202,14 @@ class Partition:
             return reading.find_time_upper(
                 self._segment_at, timestamp_ms, start=bounds.start, end=bounds.end
             )
-        return reading.find_time(
-            self.segments(), timestamp_ms, start=bounds.start, end=bounds.end
-        )
+        return reading.find_time(self.segments(), timestamp_ms, start=bounds.start, end=bounds.end)
 
     def latest_time(self) -> TimedOffset | None:
         """The first record with the largest timestamp; None where there is none."""
         return reading.find_latest_time(self.segments(), end=self.bounds().end)
 
-    # ---- appending -----------------------------------------------------------------------------------------------
+    # ---- appending -------------------------------------------------------------------------------
+    # ----------------
 
     def append(
         self,
@@ -261,13 +264,13 @@ class Partition:
             return self._append_stamped(encoded, mark, publish=publish)
 
     def _check_sequences(self, batches: Sequence[AppendedBatch]) -> AppendResult | None:
-        """Check the first batch's mark and that the others go on from it; a known one gives its first result."""
+        """Check the first batch's mark and that the others go on from it; a known one gives its
+        first result.
+        """
         header = batches[0].header
         if header.producer_id < 0:
             return None
-        producer = ProducerSequence(
-            header.producer_id, header.producer_epoch, header.base_sequence
-        )
+        producer = ProducerSequence(header.producer_id, header.producer_epoch, header.base_sequence)
         known = self._find_duplicate(producer, header.last_sequence)
         if known is not None and len(batches) == 1:
             return known
@@ -277,7 +280,9 @@ class Partition:
         encoding.check_one_producer(batches)
         return None
 
-    def _find_duplicate(self, producer: ProducerSequence, last_sequence: int) -> AppendResult | None:
+    def _find_duplicate(
+        self, producer: ProducerSequence, last_sequence: int
+    ) -> AppendResult | None:
         batch = self._producers.find_duplicate(
             producer.producer_id,
             epoch=producer.epoch,
@@ -301,9 +306,7 @@ class Partition:
         if epoch is None:
             latest = self._epochs.latest
             epoch = 0 if latest is None else latest + 1
-        return Stamp(
-            self._next, epoch, self._shared.clock(), self.settings.log_append_time
-        )
+        return Stamp(self._next, epoch, self._shared.clock(), self.settings.log_append_time)
 
     def _append_stamped(self, encoded: Encoded, mark: Stamp, *, publish: bool) -> AppendResult:
         append_time_ms = mark.now_ms if mark.log_append_time else -1
@@ -350,7 +353,9 @@ class Partition:
             self._epochs = epochs
 
     def _advance(self, encoded: Encoded, segment: Segment, *, publish: bool) -> None:
-        """Take the written batches into the partition's state, and publish them if they may be seen."""
+        """Take the written batches into the partition's state, and publish them if they may be
+        seen.
+        """
         self._appended = True
         with self._state_lock:
             for at, header in encoded.batches:
@@ -378,7 +383,9 @@ class Partition:
         return segment
 
     def _write_snapshot(self, offset: int) -> None:
-        """The producers' state before `offset`, if that lies above the last snapshot's offset; synced."""
+        """The producers' state before `offset`, if that lies above the last snapshot's offset;
+        synced.
+        """
         if offset <= self._last_snapshot:
             return
         path = self.directory / segment_name(offset, names.SNAPSHOT)
@@ -388,10 +395,13 @@ class Partition:
             file.datasync()
         self._last_snapshot = offset
 
-    # ---- durability ----------------------------------------------------------------------------------------------
+    # ---- durability
+    # ----------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Make every append so far durable and visible. A failed sync fences the store (StoreFenced)."""
+        """Make every append so far durable and visible. A failed sync fences the store
+        (StoreFenced).
+        """
         with self._state_lock:
             target = self._next
             segment: Segment = self._segments.peekitem(-1)[1]
@@ -407,7 +417,9 @@ class Partition:
                 self._published = self._next
 
     def close(self) -> None:
-        """Leave the files as a clean stop does: synced, trimmed, with a snapshot at the end; nothing if untouched."""
+        """Leave the files as a clean stop does: synced, trimmed, with a snapshot at the end;
+        nothing if untouched.
+        """
         with self._append_lock:
             if not self._appended:
                 return
@@ -424,10 +436,13 @@ class Partition:
         with self._append_lock, self._state_lock:
             self._producers.expire(now_ms, self._shared.producer_expiration_ms)
 
-    # ---- the head of the log -------------------------------------------------------------------------------------
+    # ---- the head of the log
+    # -------------------------------------------------------------------------------------
 
     def enforce_retention(self, now_ms: int) -> RetentionReport:
-        """Delete leading segments that the topic's retention settings give up; the active one stays."""
+        """Delete leading segments that the topic's retention settings give up; the active one
+        stays.
+        """
         with self._append_lock:
             doomed = self._doomed(now_ms)
             if not doomed:

@@ -1,8 +1,10 @@
-"""What a partition remembers of its producers: sequences, epochs and open transactions (ProducerStateManager).
+"""What a partition remembers of its producers: sequences, epochs and open transactions
+(ProducerStateManager).
 
-Owns the checks of an idempotent append, the entries of a `.snapshot`, and the last stable offset; must not do IO. Fed
-with every batch in log order, by appends and by recovery alike. Not thread-safe: the partition's append lock guards it,
-but for `first_unstable_offset`, which the partition reads under its state lock.
+Owns the checks of an idempotent append, the entries of a `.snapshot`, and the last stable offset;
+must not do IO. Fed with every batch in log order, by appends and by recovery alike. Not thread-
+safe: the partition's append lock guards it, but for `first_unstable_offset`, which the partition
+reads under its state lock.
 """
 
 from __future__ import annotations
@@ -32,7 +34,9 @@ class SequencedBatch(NamedTuple):
 
 
 class _Producer:
-    """The state of one producer id. Fields as in ProducerEntry, and the last few batches of this run."""
+    """The state of one producer id. Fields as in ProducerEntry, and the last few batches of this
+    run.
+    """
 
     def __init__(self, entry: ProducerEntry) -> None:
         self.entry = entry
@@ -41,7 +45,10 @@ class _Producer:
             base = (entry.last_sequence - entry.offset_delta) % SEQUENCES
             self.batches.append(
                 SequencedBatch(
-                    base, entry.last_sequence, entry.last_offset - entry.offset_delta, entry.last_offset
+                    base,
+                    entry.last_sequence,
+                    entry.last_offset - entry.offset_delta,
+                    entry.last_offset,
                 )
             )
 
@@ -73,7 +80,9 @@ class ProducerStates:
     def find_duplicate(
         self, producer_id: int, *, epoch: int, base_sequence: int, last_sequence: int
     ) -> SequencedBatch | None:
-        """The stored batch with this producer, epoch and these sequences, if it is among the last few."""
+        """The stored batch with this producer, epoch and these sequences, if it is among the last
+        few.
+        """
         producer = self._producers.get(producer_id)
         if producer is None or producer.entry.epoch != epoch:
             return None
@@ -116,7 +125,9 @@ class ProducerStates:
     def update(
         self, header: BatchHeader, marker: ControlMarker | None
     ) -> AbortedTransaction | None:
-        """Take in a batch of the log; for an abort marker with data, the entry for the transaction index."""
+        """Take in a batch of the log; for an abort marker with data, the entry for the transaction
+        index.
+        """
         if header.producer_id == NO_PRODUCER or (header.is_control and marker is None):
             return None
         producer = self._producers.get(header.producer_id)
@@ -134,8 +145,7 @@ class ProducerStates:
         self._add_batch(producer, header)
         return None
 
-    @staticmethod
-    def _add_batch(producer: _Producer, header: BatchHeader) -> None:
+    def _add_batch(self, producer: _Producer, header: BatchHeader) -> None:
         entry = producer.entry
         opened = entry.current_txn_first_offset
         if header.is_transactional and opened < 0:
@@ -170,10 +180,14 @@ class ProducerStates:
         if marker.type != ABORT:
             return None
         stable = min(self._open.values(), default=header.last_offset + 1)
-        return AbortedTransaction(producer.entry.producer_id, first_offset, header.last_offset, stable)
+        return AbortedTransaction(
+            producer.entry.producer_id, first_offset, header.last_offset, stable
+        )
 
     def first_unstable_offset(self, published_end: int) -> int | None:
-        """First offset of the oldest transaction without a published marker; None when there is none."""
+        """First offset of the oldest transaction without a published marker; None when there is
+        none.
+        """
         while self._ended and self._ended[0][1] < published_end:
             self._ended.popleft()
         firsts = [*self._open.values(), *(first for first, _ in self._ended)]

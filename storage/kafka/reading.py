@@ -1,7 +1,8 @@
 """Reading one partition's segments: pages of records, raw batches, lookups by time.
 
-Owns how batches become records, what read_committed hides, and the broker's rule for times; must not write, and must
-not know which offsets are published: the caller gives the end of what may be seen.
+Owns how batches become records, what read_committed hides, and the broker's rule for times; must
+not write, and must not know which offsets are published: the caller gives the end of what may be
+seen.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ def read_records(
 ) -> Reading:
     """Records in [offset, end) as far as the limits go, at least one; control records never.
 
-    `committed`: records of aborted transactions are left out too. A bad place behind the first record ends the page.
+    `committed`: records of aborted transactions are left out too. A bad place behind the first
+    record ends the page.
     """
     records: list[StoredRecord] = []
     next_offset = offset
@@ -109,11 +111,13 @@ def _lookups(headers: Sequence[Header]) -> tuple[str | None, Sequence[str]]:
 
 
 class AbortedRanges:
-    """Which batches of [offset, end) belong to aborted transactions, from the segments' transaction indexes.
+    """Which batches of [offset, end) belong to aborted transactions, from the segments' transaction
+    indexes.
 
-    A data batch is hidden when an entry of its producer covers it: first offset <= base offset <= the marker's offset.
-    As in UnifiedLog.collectAbortedTransactions the search ends at the first entry whose last stable offset reaches `end`:
-    every transaction that ends later began at or behind that point.
+    A data batch is hidden when an entry of its producer covers it: first offset <= base offset <=
+    the marker's offset. As in UnifiedLog.collectAbortedTransactions the search ends at the first
+    entry whose last stable offset reaches `end`: every transaction that ends later began at or
+    behind that point.
     """
 
     def __init__(self, segment_at: SegmentAt, offset: int, end: int) -> None:
@@ -143,10 +147,12 @@ class AbortedRanges:
 def find_time(
     segments: Sequence[Segment], timestamp_ms: int, *, start: int, end: int
 ) -> TimedOffset | None:
-    """The first record at or after a time, by the broker's rule (UnifiedLog.fetchOffsetByTimestamp).
+    """The first record at or after a time, by the broker's rule
+    (UnifiedLog.fetchOffsetByTimestamp).
 
-    The first segment whose largest time reaches `timestamp_ms` decides; later ones are not tried. In it the time index
-    says from where batches are searched for the first record of that time, in offset order. Control records count.
+    The first segment whose largest time reaches `timestamp_ms` decides; later ones are not tried.
+    In it the time index says from where batches are searched for the first record of that time, in
+    offset order. Control records count.
     """
     for segment in segments:
         if segment.largest_timestamp_ms() < timestamp_ms:

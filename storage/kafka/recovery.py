@@ -1,20 +1,25 @@
-"""What a partition's folder holds and what has to be done before it can be served: a plan, made without a write.
+"""What a partition's folder holds and what has to be done before it can be served: a plan, made
+without a write.
 
-Owns the rules of LogLoader and LogSegment.recover and our damage rules; must not change a file (storage.kafka.repair
-does, from the plan, so that a start that is refused leaves everything as it was).
+Owns the rules of LogLoader and LogSegment.recover and our damage rules; must not change a file
+(storage.kafka.repair does, from the plan, so that a start that is refused leaves everything as it
+was).
 
-1. Without the marker of a clean stop every segment that holds offsets >= the recovery point is scanned: CRCs checked,
-   indexes, aborted transactions, epochs and producer states rebuilt. A segment without one of its indexes is scanned too.
+1. Without the marker of a clean stop every segment that holds offsets >= the recovery point is
+   scanned: CRCs checked, indexes, aborted transactions, epochs and producer states rebuilt. A
+   segment without one of its indexes is scanned too.
 2. With the marker only the active segment is looked at, from its last index entry on.
-3. A bad place with no good batch behind it is a torn tail: cut. After an unclean stop so is a bad place that covers a
-   lost write (an aligned 512-byte sector of zeros). Any other bad place before good batches is damage: a writable start
-   is refused, unless losses are accepted (then cut, as the broker does); a read-only one leaves it and serves the rest.
+3. A bad place with no good batch behind it is a torn tail: cut. After an unclean stop so is a bad
+   place that covers a lost write (an aligned 512-byte sector of zeros). Any other bad place before
+   good batches is damage: a writable start is refused, unless losses are accepted (then cut, as the
+   broker does); a read-only one leaves it and serves the rest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -53,7 +58,9 @@ class RecoveryContext:
 
 @dataclass(slots=True, kw_only=True)
 class SegmentPlan:
-    """One segment: its size after the cut, and what a scan rebuilt (None: the files stay as they are)."""
+    """One segment: its size after the cut, and what a scan rebuilt (None: the files stay as they
+    are).
+    """
 
     base_offset: int
     path: Path
@@ -67,7 +74,9 @@ class SegmentPlan:
 
 @dataclass(slots=True, kw_only=True)
 class PartitionPlan:
-    """All that is known and decided about one partition; `refusal` keeps a writable start from happening."""
+    """All that is known and decided about one partition; `refusal` keeps a writable start from
+    happening.
+    """
 
     partition: TopicPartition
     directory: Path
@@ -92,7 +101,8 @@ class PartitionPlan:
 def examine(
     context: RecoveryContext, partition: TopicPartition, directory: Path, settings: TopicSettings
 ) -> PartitionPlan:
-    """Look at one partition (left-over files already cleared away) and plan its recovery. Writes nothing.
+    """Look at one partition (left-over files already cleared away) and plan its recovery. Writes
+    nothing.
 
     Raises IoFailure. Damage is in the plan: findings, losses, refusal.
     """
@@ -140,7 +150,7 @@ def _list_files(context: RecoveryContext, plan: PartitionPlan) -> None:
                 suffixes=found,
             )
         )
-    for segment, following in zip(plan.segments, plan.segments[1:], strict=False):
+    for segment, following in pairwise(plan.segments):
         segment.limit_offset = following.base_offset
 
 
@@ -158,8 +168,12 @@ def _load_epochs(context: RecoveryContext, plan: PartitionPlan) -> None:
         plan.epochs = LeaderEpochs(plan.stored_epochs)
 
 
-def load_producers(context: RecoveryContext, plan: PartitionPlan, offset: int) -> tuple[ProducerStates, int]:
-    """The newest good snapshot at or below `offset`, and its offset (the log start when there is none)."""
+def load_producers(
+    context: RecoveryContext, plan: PartitionPlan, offset: int
+) -> tuple[ProducerStates, int]:
+    """The newest good snapshot at or below `offset`, and its offset (the log start when there is
+    none).
+    """
     usable = [o for o in plan.snapshot_offsets if plan.start_offset < o <= offset]
     for snapshot_offset in sorted(usable, reverse=True):
         path = plan.directory / segment_name(snapshot_offset, names.SNAPSHOT)
@@ -207,7 +221,8 @@ class _Scan:
         below = [i for i, segment in enumerate(segments) if segment.base_offset <= point]
         return below[-1] if below else 0
 
-    # ---- after an unclean stop -----------------------------------------------------------------------------------
+    # ---- after an unclean stop
+    # -----------------------------------------------------------------------------------
 
     def _recover(self, first: int) -> None:
         plan = self.plan
@@ -251,7 +266,9 @@ class _Scan:
         )
 
     def _scan_segment(self, segment: SegmentPlan, index: int) -> None:
-        """Read all of it: batches feed indexes, producers, epochs; a bad place may end the log here."""
+        """Read all of it: batches feed indexes, producers, epochs; a bad place may end the log
+        here.
+        """
         plan = self.plan
         plan.segments_scanned += 1
         plan.bytes_scanned += segment.file_bytes
@@ -282,10 +299,13 @@ class _Scan:
         if offset > self.plan.start_offset:
             self.plan.snapshots[offset] = encode_snapshot(self.plan.producers.entries())
 
-    # ---- after a clean stop --------------------------------------------------------------------------------------
+    # ---- after a clean stop
+    # --------------------------------------------------------------------------------------
 
     def _check_active_tail(self) -> None:
-        """Find the log end from the active segment's last index entry on; the marker alone is not believed."""
+        """Find the log end from the active segment's last index entry on; the marker alone is not
+        believed.
+        """
         plan = self.plan
         segment = plan.segments[-1]
         plan.next_offset = max(segment.base_offset, plan.start_offset)
@@ -340,7 +360,8 @@ class _Scan:
             interval_bytes=self.plan.settings.index_interval_bytes,
         )
 
-    # ---- bad places ----------------------------------------------------------------------------------------------
+    # ---- bad places
+    # ----------------------------------------------------------------------------------------------
 
     def _ends_log(self, gap: Gap, segment: SegmentPlan, index: int, file: File) -> bool:
         """Judge one bad place: True when the log is cut there."""
@@ -389,7 +410,9 @@ class _Scan:
             position = gap.position if lost is segment else 0
             if lost.file_bytes == position:
                 continue
-            ends = [b.header.next_offset for b in self._good_batches(lost) if b.position >= position]
+            ends = [
+                b.header.next_offset for b in self._good_batches(lost) if b.position >= position
+            ]
             plan.losses.append(
                 Loss(
                     topic=plan.partition.topic,
@@ -431,5 +454,6 @@ def _finding(
         path=str(path),
         topic=plan.partition.topic,
         partition=plan.partition.partition,
-        **facts,  # type: ignore[arg-type]  # the facts are Finding's own fields, named by the callers above
+        # type: ignore[arg-type]  # the facts are Finding's own fields, named by the callers above
+        **facts,
     )

@@ -1,13 +1,15 @@
 """Making a partition's folder what its recovery plan says: the only part of a start that writes.
 
-Owns clearing left-over files, cutting, rewriting indexes, snapshots and epochs, and keeping a copy of what is cut; must
-not decide anything (storage.kafka.recovery does). On an overlay the same steps make the read-only view of a store.
+Owns clearing left-over files, cutting, rewriting indexes, snapshots and epochs, and keeping a copy
+of what is cut; must not decide anything (storage.kafka.recovery does). On an overlay the same steps
+make the read-only view of a store.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 from storage.files import FileSystem, HandleCache, atomic_write
@@ -20,33 +22,38 @@ from storage.model import Loss
 
 
 def clear_leftovers(fs: FileSystem, directory: Path) -> None:
-    """Finish what a stop interrupted, as LogLoader does: drop `.deleted` and `.cleaned` files, complete `.swap` sets.
+    """Finish what a stop interrupted, as LogLoader does: drop `.deleted` and `.cleaned` files,
+    complete `.swap` sets.
 
     A `.swap` set at or above the lowest `.cleaned` offset was not complete and goes too.
     """
-    leftovers: dict[str, list[tuple[int, Path]]] = {suffix: [] for suffix in names.LEFTOVER_SUFFIXES}
-    for name in fs.list_dir(directory):
-        parsed = parse_segment_name(name)
-        if parsed is not None:
-            for suffix in names.LEFTOVER_SUFFIXES:
-                if parsed[1].endswith(suffix):
-                    leftovers[suffix].append((parsed[0], directory / name))
-    if not any(leftovers.values()):
+    leftovers = _leftovers(fs, directory)
+    if not leftovers:
         return
-    lowest_cleaned = min((base for base, _ in leftovers[names.CLEANED]), default=None)
-    for _, path in leftovers[names.DELETED] + leftovers[names.CLEANED]:
-        fs.remove(path)
-    swaps = leftovers[names.SWAP]
-    for base, path in list(swaps):
-        if lowest_cleaned is not None and base >= lowest_cleaned:
+    cleaned = [base for base, suffix, _ in leftovers if suffix == names.CLEANED]
+    complete: list[tuple[int, Path]] = []
+    for base, suffix, path in leftovers:
+        if suffix == names.SWAP and (not cleaned or base < min(cleaned)):
+            complete.append((base, path))
+        else:
             fs.remove(path)
-            swaps.remove((base, path))
-    for base, path in swaps:
+    for base, path in complete:
         if path.name == segment_name(base, names.LOG) + names.SWAP:
-            _remove_replaced(fs, directory, base, _end_offset(fs, path, base))
-    for _, path in swaps:
+            _remove_replaced(fs, directory, start=base, end=_end_offset(fs, path, base))
+    for _, path in complete:
         fs.rename(path, path.with_suffix(""))
     fs.sync_dir(directory)
+
+
+def _leftovers(fs: FileSystem, directory: Path) -> Sequence[tuple[int, str, Path]]:
+    """(base offset, last suffix, path) of each left-over file of a segment."""
+    found = []
+    for name in fs.list_dir(directory):
+        parsed = parse_segment_name(name)
+        path = directory / name
+        if parsed is not None and path.suffix in names.LEFTOVER_SUFFIXES:
+            found.append((parsed[0], path.suffix, path))
+    return found
 
 
 def _end_offset(fs: FileSystem, path: Path, base_offset: int) -> int:
@@ -62,7 +69,7 @@ def _end_offset(fs: FileSystem, path: Path, base_offset: int) -> int:
         file.close()
 
 
-def _remove_replaced(fs: FileSystem, directory: Path, start: int, end: int) -> None:
+def _remove_replaced(fs: FileSystem, directory: Path, *, start: int, end: int) -> None:
     """Remove the segments that a completed `.swap` segment of [start, end) stands for."""
     for name in fs.list_dir(directory):
         parsed = parse_segment_name(name)
@@ -73,7 +80,9 @@ def _remove_replaced(fs: FileSystem, directory: Path, start: int, end: int) -> N
 
 
 def keep_aside(fs: FileSystem, plan: PartitionPlan, kept_dir: Path) -> None:
-    """Copy what the plan cuts to `kept_dir`/topic-partition/NAME.from-POSITION, durably, and note it in the losses."""
+    """Copy what the plan cuts to `kept_dir`/topic-partition/NAME.from-POSITION, durably, and note
+    it in the losses.
+    """
     kept: list[Loss] = []
     for loss in plan.losses:
         source = Path(loss.path)
@@ -109,7 +118,7 @@ def apply(fs: FileSystem, files: HandleCache, plan: PartitionPlan) -> Sequence[S
     segments = [_apply_segment(fs, files, plan, segment) for segment in plan.segments]
     if not segments:
         segments = [Segment.create(files, plan.directory, plan.start_offset, plan.settings)]
-    for segment, following in zip(segments, segments[1:], strict=False):
+    for segment, following in pairwise(segments):
         segment.limit_offset = following.base_offset
     _write_snapshots(fs, plan)
     if tuple(plan.stored_epochs or ()) != tuple(plan.epochs.entries):
@@ -160,7 +169,9 @@ def _apply_segment(
 
 
 def _write_snapshots(fs: FileSystem, plan: PartitionPlan) -> None:
-    """Write the planned snapshots, and remove those that name no place of this log (ProducerStateManager)."""
+    """Write the planned snapshots, and remove those that name no place of this log
+    (ProducerStateManager).
+    """
     for offset, data in plan.snapshots.items():
         path = plan.directory / segment_name(offset, names.SNAPSHOT)
         if offset in plan.snapshot_offsets and fs.read_bytes(path) == data:

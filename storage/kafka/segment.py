@@ -1,9 +1,11 @@
-"""One segment of a partition: a `.log` file, its indexes, and the running figures that rolling and lookups need.
+"""One segment of a partition: a `.log` file, its indexes, and the running figures that rolling and
+lookups need.
 
-Owns appending batches with their index entries, finding a batch by offset, and the segment's times; must not know
-offsets that are published, other segments, or producers. The paths: `%020d.log`, `.index`, `.timeindex`, `.txnindex`,
-named by the base offset. One writer at a time (the partition's append lock); readers at any time: they read the file
-only below `size_bytes`, which moves after the bytes are written.
+Owns appending batches with their index entries, finding a batch by offset, and the segment's times;
+must not know offsets that are published, other segments, or producers. The paths: `%020d.log`,
+`.index`, `.timeindex`, `.txnindex`, named by the base offset. One writer at a time (the partition's
+append lock); readers at any time: they read the file only below `size_bytes`, which moves after the
+bytes are written.
 """
 
 from __future__ import annotations
@@ -83,7 +85,9 @@ class Segment:
     def create(
         cls, files: HandleCache, directory: Path, base_offset: int, settings: TopicSettings
     ) -> Segment:
-        """A new, empty segment: makes the log and both index files (the caller syncs the directory)."""
+        """A new, empty segment: makes the log and both index files (the caller syncs the
+        directory).
+        """
         segment = cls(files, directory, base_offset, settings, size_bytes=0)
         for path in segment.paths():
             with files.borrow(path, write=True, create=True) as file:
@@ -101,11 +105,14 @@ class Segment:
         self.settings = settings
         self.builder.interval_bytes = settings.index_interval_bytes
 
-    # ---- writing -------------------------------------------------------------------------------------------------
+    # ---- writing ---------------------------------------------------------------------------------
+    # ----------------
 
     @property
     def builder(self) -> IndexBuilder:
-        """The index rule's state. After a start the byte counter begins at 0 again, as in the broker."""
+        """The index rule's state. After a start the byte counter begins at 0 again, as in the
+        broker.
+        """
         if self._builder is None:
             builder = IndexBuilder(self.settings.index_interval_bytes)
             last = self.time_index.last()
@@ -116,7 +123,8 @@ class Segment:
         return self._builder
 
     def append(self, data: bytes, batches: Sequence[AppendedBatch]) -> None:
-        """Write whole batches behind the log and their index entries; handed to the OS on return, not synced.
+        """Write whole batches behind the log and their index entries; handed to the OS on return,
+        not synced.
 
         On DiskFull log and indexes are put back to what they were. Raises DiskFull, IoFailure.
         """
@@ -175,7 +183,9 @@ class Segment:
         self._files.datasync(self.path)
 
     def finish(self) -> None:
-        """At roll and at a clean close: the closing time entry, files cut to their content, everything durable."""
+        """At roll and at a clean close: the closing time entry, files cut to their content,
+        everything durable.
+        """
         self._add_time_entry()
         with self._files.borrow(self.path, write=True) as file:
             if file.size() != self.size_bytes:
@@ -187,18 +197,23 @@ class Segment:
         self.time_index.trim()
         self.txn_index.sync()
 
-    # ---- reading -------------------------------------------------------------------------------------------------
+    # ---- reading ---------------------------------------------------------------------------------
+    # ----------------
 
     @property
     def first_timestamp_ms(self) -> int:
         """The maximum timestamp of the first batch, which rolling by time counts from."""
         if self._first_timestamp_ms is None:
             with self._files.borrow(self.path) as file:
-                self._first_timestamp_ms = decode_header(file.pread(HEADER_SIZE, 0), 0).max_timestamp
+                self._first_timestamp_ms = decode_header(
+                    file.pread(HEADER_SIZE, 0), 0
+                ).max_timestamp
         return self._first_timestamp_ms
 
     def largest_timestamp_ms(self) -> int:
-        """The segment's time for lookups: the running maximum, or the file's own time where no batch has one."""
+        """The segment's time for lookups: the running maximum, or the file's own time where no
+        batch has one.
+        """
         if self._builder is not None:
             largest = self._builder.max_timestamp_ms
         else:
@@ -242,7 +257,8 @@ class Segment:
         )
 
     def batches(self, offset: int, *, stop_offset: int) -> Iterator[Batch]:
-        """Good batches from the one that holds `offset` (or the next one) with base offset < `stop_offset`.
+        """Good batches from the one that holds `offset` (or the next one) with base offset <
+        `stop_offset`.
 
         Raises Corrupt at a bad place unless the wanted batch lies behind it.
         """
@@ -273,5 +289,3 @@ class Segment:
         """The offset of the time index's greatest entry at or before a time, else the base offset."""
         entry = self.time_index.floor(timestamp_ms)
         return self.base_offset if entry is None else self.base_offset + entry[1]
-
-

@@ -1,8 +1,8 @@
 """Kafka's own names for store and topic settings, checked once and turned into numbers.
 
-Owns the table of settings that this engine acts on and the names it keeps for the real broker; must not do IO. Names
-and defaults are those of TopicConfig and the broker's server properties in 4.3.1, but for retention, which is off
-unless it is set: nothing is deleted that nobody asked to delete.
+Owns the table of settings that this engine acts on and the names it keeps for the real broker; must
+not do IO. Names and defaults are those of TopicConfig and the broker's server properties in 4.3.1,
+but for retention, which is off unless it is set: nothing is deleted that nobody asked to delete.
 """
 
 from __future__ import annotations
@@ -36,14 +36,32 @@ _CHOICES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "preallocate": ("log.preallocate", ("false", "true")),
     "cleanup.policy": ("log.cleanup.policy", ("delete",)),
 }
-# Settings of the real broker that change nothing here: kept and shown, so that a topic's configs survive a round trip.
+# Settings of the real broker that change nothing here: kept and shown, so that a topic's configs
+# survive a round trip.
 _KEPT: Final = frozenset(
-    """compression.gzip.level compression.lz4.level compression.zstd.level delete.retention.ms file.delete.delay.ms
-    flush.messages flush.ms follower.replication.throttled.replicas leader.replication.throttled.replicas
-    local.retention.bytes local.retention.ms max.compaction.lag.ms message.timestamp.after.max.ms
-    message.timestamp.before.max.ms min.cleanable.dirty.ratio min.compaction.lag.ms min.insync.replicas
-    remote.copy.disable remote.log.delete.on.disable remote.storage.enable unclean.leader.election.enable
-    """.split()
+    {
+        "compression.gzip.level",
+        "compression.lz4.level",
+        "compression.zstd.level",
+        "delete.retention.ms",
+        "file.delete.delay.ms",
+        "flush.messages",
+        "flush.ms",
+        "follower.replication.throttled.replicas",
+        "leader.replication.throttled.replicas",
+        "local.retention.bytes",
+        "local.retention.ms",
+        "max.compaction.lag.ms",
+        "message.timestamp.after.max.ms",
+        "message.timestamp.before.max.ms",
+        "min.cleanable.dirty.ratio",
+        "min.compaction.lag.ms",
+        "min.insync.replicas",
+        "remote.copy.disable",
+        "remote.log.delete.on.disable",
+        "remote.storage.enable",
+        "unclean.leader.election.enable",
+    }
 )
 _STORE_NUMBERS: Final[dict[str, tuple[int, int, int]]] = {
     "num.partitions": (1, 1, 100_000),
@@ -87,7 +105,9 @@ class StoreSettings:
 
 
 def parse_store_settings(settings: Mapping[str, str]) -> StoreSettings:
-    """Check `--set` values: server properties, or topic configs as the default of all topics. Raises InvalidConfig."""
+    """Check `--set` values: server properties, or topic configs as the default of all topics.
+    Raises InvalidConfig.
+    """
     numbers = {name: default for name, (default, _, _) in _STORE_NUMBERS.items()}
     texts: dict[str, str | None] = dict.fromkeys(_STORE_TEXTS)
     defaults: dict[str, str] = {}
@@ -112,16 +132,17 @@ def parse_store_settings(settings: Mapping[str, str]) -> StoreSettings:
 
 
 def check_topic_config(name: str, value: str, *, shown_as: str | None = None) -> None:
-    """Raise InvalidConfig (naming config, value and limits) or NotOffered unless this is a legal topic config."""
+    """Raise InvalidConfig (naming config, value and limits) or NotOffered unless this is a legal
+    topic config.
+    """
     shown = shown_as or name
-    if not isinstance(value, str):
-        raise InvalidConfig(f"config {shown} must be a string, not {value!r}", name=shown, value=value)
     if name in _NUMBERS:
         _, _, low, high = _NUMBERS[name]
         _number(shown, value, low=low, high=high)
     elif name == "cleanup.policy" and "compact" in value:
         raise NotOffered(
-            f"config {shown}={value}: compaction is not offered; only 'delete' is", feature="compaction"
+            f"config {shown}={value}: compaction is not offered; only 'delete' is",
+            feature="compaction",
         )
     elif name in _CHOICES:
         choices = _CHOICES[name][1]
@@ -162,7 +183,7 @@ def _off_if_negative(value: int) -> int | None:
 
 
 def _number(name: str, value: str, *, low: int, high: int) -> int:
-    digits = value.removeprefix("-") if isinstance(value, str) else ""
+    digits = value.removeprefix("-")
     number = int(value) if digits.isascii() and digits.isdigit() and len(digits) < 20 else None
     if number is None or not low <= number <= high:
         raise InvalidConfig(
@@ -176,6 +197,8 @@ def _number(name: str, value: str, *, low: int, high: int) -> int:
 def _text(name: str, value: str) -> str:
     if not value or not value.isprintable() or len(value) > 255:
         raise InvalidConfig(
-            f"config {name} must be 1 to 255 printable characters, not {value!r}", name=name, value=value
+            f"config {name} must be 1 to 255 printable characters, not {value!r}",
+            name=name,
+            value=value,
         )
     return value

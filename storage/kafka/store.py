@@ -1,7 +1,9 @@
-"""A Kafka log directory as a LogStore: topics over partitions, one owner, checkpoints, a clean stop.
+"""A Kafka log directory as a LogStore: topics over partitions, one owner, checkpoints, a clean
+stop.
 
-Owns the store's life (lock, open, checkpoint, close), its topics and their configs; must not know batches or segments:
-partitions do. Thread-safe: `_lock` guards the topic map and the files at the root; partitions have their own locks.
+Owns the store's life (lock, open, checkpoint, close), its topics and their configs; must not know
+batches or segments: partitions do. Thread-safe: `_lock` guards the topic map and the files at the
+root; partitions have their own locks.
 """
 
 from __future__ import annotations
@@ -94,7 +96,9 @@ class _Topic:
 def open_kafka(
     path: Path, options: StoreOptions, *, fs: FileSystem, clock: Clock, read_only: bool
 ) -> KafkaStore:
-    """Open the log directory at `path`; a missing or empty one is made, unless `read_only`. See storage.open_store."""
+    """Open the log directory at `path`; a missing or empty one is made, unless `read_only`. See
+    storage.open_store.
+    """
     settings = parse_store_settings(options.settings)
     exists = fs.exists(path)
     if exists and fs.list_dir(path) and detect(fs, path) is None:
@@ -184,7 +188,8 @@ class KafkaStore(LogStore):
     def _settings_of(self, topic: str) -> TopicSettings:
         return topic_settings({**self._settings.topic_defaults, **self._configs.get(topic, {})})
 
-    # ---- topics --------------------------------------------------------------------------------------------------
+    # ---- topics ----------------------------------------------------------------------------------
+    # ----------------
 
     def _check_open(self) -> None:
         if self._closed:
@@ -266,8 +271,8 @@ class KafkaStore(LogStore):
         for other in self._topics:
             if names.collision_key(other) == key:
                 raise InvalidTopic(
-                    f"topic name {topic!r} collides with {other!r}: '.' and '_' are alike in metrics",
-                    topic=topic,
+                    f"topic name {topic!r} collides with {other!r}: '.' and '_' are alike in
+                    metrics", topic=topic,
                 )
 
     def _create(self, topic: str, count: int, configs: dict[str, str]) -> TopicInfo:
@@ -309,7 +314,8 @@ class KafkaStore(LogStore):
                 if self._configs.pop(topic, None):
                     self._directory.write_topic_configs(self._configs)
 
-    # ---- records -------------------------------------------------------------------------------------------------
+    # ---- records ---------------------------------------------------------------------------------
+    # ----------------
 
     def append(
         self,
@@ -421,23 +427,25 @@ class KafkaStore(LogStore):
         try:
             page = self.read(address, int(offset), max_records=1)
         except StorageError as error:
-            if isinstance(error, (UnknownTopic, UnknownPartition)) or error.code == "offset-out-of-range":
+            if (
+                isinstance(error, (UnknownTopic, UnknownPartition))
+                or error.code == "offset-out-of-range"
+            ):
                 raise missing from error
             raise
         if not page.records or page.records[0].offset != int(offset):
             raise missing
         return address, page.records[0]
 
-    # ---- the store as a whole ------------------------------------------------------------------------------------
+    # ---- the store as a whole
+    # ------------------------------------------------------------------------------------
 
     def flush(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         self._check_open()
         if partitions is None:
-            chosen = self.partitions()
-        else:
-            chosen = [self.partition(address) for address in partitions]
-        for partition in chosen:
-            partition.flush()
+            partitions = [partition.partition for partition in self.partitions()]
+        for address in partitions:
+            self.partition(address).flush()
 
     def new_producer_id(self) -> int:
         self._check_writable()
@@ -461,9 +469,11 @@ class KafkaStore(LogStore):
             self._write_checkpoints()
 
     def _write_checkpoints(self) -> None:
-        """Recovery points, high watermarks and log starts; lines of partitions that are not here are kept."""
+        """Recovery points, high watermarks and log starts; lines of partitions that are not here
+        are kept.
+        """
         here = {p.partition: p for p in self._all_partitions()}
-        values = {
+        values: dict[str, dict[TopicPartition, int | None]] = {
             names.RECOVERY_POINTS: {a: p.flushed_offset for a, p in here.items()},
             names.HIGH_WATERMARKS: {a: p.bounds().end for a, p in here.items()},
             names.LOG_STARTS: {a: p.start_in_segment() for a, p in here.items()},

@@ -1,7 +1,8 @@
-"""A topic's folders: making them so that none is half there, and taking them away as the broker does.
+"""A topic's folders: making them so that none is half there, and taking them away as the broker
+does.
 
-Owns the files of a new partition and the two-step deletion; must not know the topic map. A folder is built beside the
-store and moved in by a rename, so a crash leaves whole folders only.
+Owns the files of a new partition and the two-step deletion; must not know the topic map. A folder
+is built beside the store and moved in by a rename, so a crash leaves whole folders only.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ FIRST_EPOCH = 0
 def create_partitions(
     shared: Surroundings, root: Path, topic: str, count: int, settings: TopicSettings
 ) -> tuple[str, Sequence[Partition]]:
-    """Make `count` partitions of a new topic; durable on return. Gives the topic id and the opened partitions.
+    """Make `count` partitions of a new topic; durable on return. Gives the topic id and the opened
+    partitions.
 
     On an error what was made is taken away again and the error goes on.
     """
@@ -47,7 +49,11 @@ def create_partitions(
 
 
 def _create(
-    shared: Surroundings, root: Path, address: TopicPartition, topic_id: str, settings: TopicSettings
+    shared: Surroundings,
+    root: Path,
+    address: TopicPartition,
+    topic_id: str,
+    settings: TopicSettings,
 ) -> Partition:
     fs = shared.fs
     name = names.partition_dir_name(address.topic, address.partition)
