@@ -271,8 +271,8 @@ class KafkaStore(LogStore):
         for other in self._topics:
             if names.collision_key(other) == key:
                 raise InvalidTopic(
-                    f"topic name {topic!r} collides with {other!r}: '.' and '_' are alike in
-                    metrics", topic=topic,
+                    f"topic name {topic!r} collides with {other!r}: metrics write '.' as '_'",
+                    topic=topic,
                 )
 
     def _create(self, topic: str, count: int, configs: dict[str, str]) -> TopicInfo:
