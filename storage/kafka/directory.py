@@ -25,6 +25,7 @@ from storage.model import Finding, TopicPartition
 
 STORE_FILE: Final = ".logserver.store.json"
 TOPICS_FILE: Final = ".logserver.topics.json"
+PRODUCER_ID_BLOCK: Final = 1000
 DELETED_DIR_SUFFIX: Final = "-delete"
 OFFSET_CHECKPOINTS: Final = (names.RECOVERY_POINTS, names.HIGH_WATERMARKS, names.LOG_STARTS)
 _MARKS: Final = (names.META_PROPERTIES, names.CLEAN_SHUTDOWN, STORE_FILE, *OFFSET_CHECKPOINTS)
@@ -207,6 +208,29 @@ class LogDirectory:
         for name in self.fs.list_dir(self.path):
             if name.endswith(DELETED_DIR_SUFFIX) and self.fs.is_dir(self.path / name):
                 self.fs.remove_tree(self.path / name)
+
+
+class ProducerIds:
+    """Hands out producer ids, a block at a time written down first, so that none is given twice.
+
+    Not thread-safe: the store's lock guards it.
+    """
+
+    def __init__(self, directory: LogDirectory, stored: StoreFile) -> None:
+        self._directory = directory
+        self._stored = stored
+        self._block = iter(range(0))
+
+    def next_above(self, seen: int) -> int:
+        """A new id above `seen`, the highest id met in the logs, and above all handed out before."""
+        new = next(self._block, None)
+        if new is None or new <= seen:
+            first = max(self._stored.next_producer_id, seen + 1)
+            self._stored.next_producer_id = first + PRODUCER_ID_BLOCK
+            self._directory.write_store_file(self._stored)
+            self._block = iter(range(first, first + PRODUCER_ID_BLOCK))
+            new = next(self._block)
+        return new
 
 
 def new_uuid() -> str:

@@ -7,15 +7,17 @@ a budget.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from storage.errors import InvalidArgument
 from storage.kafka.partition import Partition
 from storage.kafka.reading import Limits
-from storage.model import Bound, FoundPage, Isolation, StoredRecord
+from storage.model import Bound, FoundPage, Isolation, StoredRecord, TopicPartition
 
-PAGE = Limits(max_records=10_000, max_bytes=1 << 20)
+_RECORD_ID: Final = re.compile(r"([^:]+):([0-9]{1,10}):([0-9]{1,18})")
+PAGE: Final = Limits(max_records=10_000, max_bytes=1 << 20)
 
 
 class Search(NamedTuple):
@@ -94,3 +96,9 @@ def _parse(cursor: str, partitions: int) -> tuple[int, int]:
     if int(index) >= partitions:
         raise InvalidArgument(f"cursor {cursor!r} names no partition here", field="cursor")
     return int(index), int(offset)
+
+
+def parse_record_id(record_id: str) -> tuple[TopicPartition, int] | None:
+    """Address and offset that `topic:partition:offset` names; None for any other text."""
+    match = _RECORD_ID.fullmatch(record_id)
+    return (TopicPartition(match[1], int(match[2])), int(match[3])) if match else None

@@ -446,14 +446,22 @@ def _finding(
     code: str,
     severity: str,
     path: Path,
-    **facts: object,
+    *,
+    position: int | None = None,
+    offset: int | None = None,
+    expected: str | None = None,
+    found: str | None = None,
+    message: str = "",
 ) -> Finding:
     return Finding(
         code=code,
         severity=severity,
         path=str(path),
+        position=position,
         topic=plan.partition.topic,
         partition=plan.partition.partition,
-        # type: ignore[arg-type]  # the facts are Finding's own fields, named by the callers above
-        **facts,
+        offset=offset,
+        expected=expected,
+        found=found,
+        message=message,
     )

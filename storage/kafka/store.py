@@ -16,14 +16,12 @@ from types import MappingProxyType
 
 from storage.errors import (
     InvalidArgument,
-    InvalidTopic,
     IoFailure,
     NotOffered,
+    OffsetOutOfRange,
     RecordNotFound,
-    StorageError,
     StoreClosed,
     StoreReadOnly,
-    TopicExists,
     UnknownPartition,
     UnknownTopic,
     UnsupportedFormat,
@@ -37,9 +35,9 @@ from storage.interface import (
     StoreOptions,
 )
 from storage.kafka import reading
-from storage.kafka.directory import LogDirectory, StoreFile, detect
+from storage.kafka.directory import LogDirectory, ProducerIds, StoreFile, detect
 from storage.kafka.fence import Fence
-from storage.kafka.finding import Search, find_records
+from storage.kafka.finding import Search, find_records, parse_record_id
 from storage.kafka.format import batch, names
 from storage.kafka.opening import Opening, recover_partitions
 from storage.kafka.partition import Partition, Surroundings
@@ -50,7 +48,12 @@ from storage.kafka.settings import (
     parse_store_settings,
     topic_settings,
 )
-from storage.kafka.topic_files import create_partitions, delete_partitions
+from storage.kafka.topic_files import (
+    check_new_name,
+    check_same_shape,
+    create_partitions,
+    delete_partitions,
+)
 from storage.model import (
     AppendResult,
     BatchPage,
@@ -80,7 +83,6 @@ CAPABILITIES = Capabilities(
     time_axis="timestamp",
     leader_epochs=True,
 )
-PRODUCER_ID_BLOCK = 1000
 MAX_PARTITIONS = 10_000
 
 
@@ -165,15 +167,13 @@ class KafkaStore(LogStore):
         self._deleted: set[str] = set()  # topics deleted in this run: their checkpoint lines go
         for partition in partitions:
             self._adopt(partition)
-        self._store_file = stored or StoreFile()
-        self._producer_ids = iter(range(0))
-        self._highest_handed_out = -1
+        self._producer_ids = ProducerIds(directory, stored or StoreFile())
         if self.read_only:
             return
         if is_new:
             directory.write_identity(self._settings)
         if stored is None:
-            directory.write_store_file(self._store_file)
+            directory.write_store_file(StoreFile())
         if not self.recovery.clean_shutdown:
             self.checkpoint()
 
@@ -247,33 +247,12 @@ class KafkaStore(LogStore):
             )
         with self._lock:
             if topic in self._topics:
-                return self._same_or_refuse(topic, partitions, configs)
-            self._check_new_name(topic)
+                info = self._info(topic, self._topics[topic])
+                check_same_shape(info, partitions, configs)
+                return info
+            check_new_name(topic, self._topics)
             with self._fence.guarding():
                 return self._create(topic, count, wanted)
-
-    def _same_or_refuse(
-        self, topic: str, partitions: int | None, configs: Mapping[str, str] | None
-    ) -> TopicInfo:
-        info = self._info(topic, self._topics[topic])
-        if partitions is not None and partitions != len(info.partitions):
-            raise TopicExists(
-                f"topic {topic!r} exists with {len(info.partitions)} partitions, not {partitions}",
-                topic=topic,
-            )
-        if configs is not None and dict(configs) != info.configs:
-            raise TopicExists(f"topic {topic!r} exists with other configs", topic=topic)
-        return info
-
-    def _check_new_name(self, topic: str) -> None:
-        names.validate_new_topic(topic)
-        key = names.collision_key(topic)
-        for other in self._topics:
-            if names.collision_key(other) == key:
-                raise InvalidTopic(
-                    f"topic name {topic!r} collides with {other!r}: metrics write '.' as '_'",
-                    topic=topic,
-                )
 
     def _create(self, topic: str, count: int, configs: dict[str, str]) -> TopicInfo:
         settings = topic_settings({**self._settings.topic_defaults, **configs})
@@ -416,24 +395,16 @@ class KafkaStore(LogStore):
 
     def find_by_id(self, record_id: str) -> tuple[TopicPartition, StoredRecord]:
         self._check_open()
-        topic, _, rest = record_id.partition(":")
-        number, _, offset = rest.partition(":")
         missing = RecordNotFound(f"no record has the id {record_id!r}", id=record_id)
-        if not (number.isascii() and number.isdigit() and offset.isascii() and offset.isdigit()):
+        parsed = parse_record_id(record_id)
+        if parsed is None:
             raise missing
-        if len(number) > 10 or len(offset) > 19:
-            raise missing
-        address = TopicPartition(topic, int(number))
+        address, offset = parsed
         try:
-            page = self.read(address, int(offset), max_records=1)
-        except StorageError as error:
-            if (
-                isinstance(error, (UnknownTopic, UnknownPartition))
-                or error.code == "offset-out-of-range"
-            ):
-                raise missing from error
-            raise
-        if not page.records or page.records[0].offset != int(offset):
+            page = self.read(address, offset, max_records=1)
+        except (UnknownTopic, UnknownPartition, OffsetOutOfRange) as error:
+            raise missing from error
+        if not page.records or page.records[0].offset != offset:
             raise missing
         return address, page.records[0]
 
@@ -451,14 +422,7 @@ class KafkaStore(LogStore):
         self._check_writable()
         with self._lock, self._fence.guarding():
             seen = max((p.highest_producer_id for p in self._all_partitions()), default=-1)
-            new = next(self._producer_ids, None)
-            if new is None or new <= seen:
-                first = max(self._store_file.next_producer_id, seen + 1)
-                self._store_file.next_producer_id = first + PRODUCER_ID_BLOCK
-                self._directory.write_store_file(self._store_file)
-                self._producer_ids = iter(range(first, first + PRODUCER_ID_BLOCK))
-                new = next(self._producer_ids)
-            return new
+            return self._producer_ids.next_above(seen)
 
     def _all_partitions(self) -> Iterable[Partition]:
         return (p for topic in self._topics.values() for p in topic.partitions.values())

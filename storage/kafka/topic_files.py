@@ -8,10 +8,10 @@ is built beside the store and moved in by a rename, so a crash leaves whole fold
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from storage.errors import StorageError
+from storage.errors import InvalidTopic, StorageError, TopicExists
 from storage.files import FileSystem, HandleCache, atomic_write
 from storage.kafka.directory import DELETED_DIR_SUFFIX, new_uuid
 from storage.kafka.epochs import LeaderEpochs
@@ -20,9 +20,34 @@ from storage.kafka.partition import Partition, Surroundings
 from storage.kafka.recovery import PartitionPlan
 from storage.kafka.segment import Segment
 from storage.kafka.settings import TopicSettings
-from storage.model import TopicPartition
+from storage.model import TopicInfo, TopicPartition
 
 FIRST_EPOCH = 0
+
+
+def check_new_name(topic: str, others: Iterable[str]) -> None:
+    """Raise InvalidTopic unless Kafka would let this topic be created beside the others."""
+    names.validate_new_topic(topic)
+    key = names.collision_key(topic)
+    for other in others:
+        if names.collision_key(other) == key:
+            raise InvalidTopic(
+                f"topic name {topic!r} collides with {other!r}: metrics write '.' as '_'",
+                topic=topic,
+            )
+
+
+def check_same_shape(
+    info: TopicInfo, partitions: int | None, configs: Mapping[str, str] | None
+) -> None:
+    """Raise TopicExists unless a topic that is there has the wanted shape; None: any."""
+    if partitions is not None and partitions != len(info.partitions):
+        raise TopicExists(
+            f"topic {info.name!r} exists with {len(info.partitions)} partitions, not {partitions}",
+            topic=info.name,
+        )
+    if configs is not None and dict(configs) != info.configs:
+        raise TopicExists(f"topic {info.name!r} exists with other configs", topic=info.name)
 
 
 def create_partitions(
