@@ -1,0 +1,1 @@
+"""One module per part of the API: parse, call the service, render. No rules of the log live here."""

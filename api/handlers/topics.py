@@ -1,0 +1,126 @@
+"""Topics: list, create, describe, alter, delete; partitions and their offsets.
+
+Owns the shapes of these calls; names, configs and what may be deleted are judged by the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Final, TypeAlias
+
+from aiohttp import web
+from msgspec import Meta, Struct
+
+from api.call import Call
+from api.errors import PAYLOAD, ApiError
+from storage import TopicInfo
+
+# One process serves every partition: it is the leader and the only replica of each.
+BROKER_ID: Final = 1
+
+ConfigValue: TypeAlias = str | int | float | bool
+
+
+class NewTopic(Struct, forbid_unknown_fields=True):
+    """The body of PUT /topics/{topic}."""
+
+    partitions: Annotated[int, Meta(ge=1, le=10_000)] | None = None
+    configs: dict[str, ConfigValue] | None = None
+
+
+class ChangedTopic(Struct, forbid_unknown_fields=True):
+    """The body of PATCH /topics/{topic}; null resets a config."""
+
+    configs: dict[str, ConfigValue | None]
+
+
+async def list_topics(call: Call) -> web.Response:
+    """GET /topics"""
+    call.params()
+    return call.json(call.service.topics())
+
+
+async def get_topic(call: Call) -> web.Response:
+    """GET /topics/{topic}"""
+    call.params()
+    return call.json(_described(call.service.topic(call.topic)))
+
+
+async def put_topic(call: Call) -> web.Response:
+    """PUT /topics/{topic}: 201 created, 200 the same already, 409 there in another shape."""
+    call.params()
+    asked = await call.json_body(NewTopic) or NewTopic()
+    configs = None
+    if asked.configs is not None:
+        configs = {name: _config_text(value) for name, value in asked.configs.items()}
+    info, created = await call.service.create_topic(call.topic, asked.partitions, configs)
+    return call.json(_described(info), status=201 if created else 200)
+
+
+async def patch_topic(call: Call) -> web.Response:
+    """PATCH /topics/{topic}"""
+    call.params()
+    asked = await call.json_body(ChangedTopic)
+    if asked is None:
+        raise ApiError(PAYLOAD, 'the body is empty: send {"configs": {...}}')
+    configs = {
+        name: None if value is None else _config_text(value)
+        for name, value in asked.configs.items()
+    }
+    return call.json(_described(await call.service.alter_topic(call.topic, configs)))
+
+
+async def delete_topic(call: Call) -> web.Response:
+    """DELETE /topics/{topic}"""
+    call.params()
+    await call.service.delete_topic(call.topic)
+    return web.Response(status=204)
+
+
+async def list_partitions(call: Call) -> web.Response:
+    """GET /topics/{topic}/partitions"""
+    call.params()
+    info = call.service.topic(call.topic)
+    return call.json([_partition(number) for number in info.partitions])
+
+
+async def get_partition(call: Call) -> web.Response:
+    """GET /topics/{topic}/partitions/{partition}"""
+    call.params()
+    return call.json(_partition(call.partition.partition))
+
+
+async def get_offsets(call: Call) -> web.Response:
+    """GET /topics/{topic}/partitions/{partition}/offsets: the bounds, or the first record at or after a time."""
+    params = call.params("timestamp")
+    timestamp_ms = params.integer("timestamp", None, low=0)
+    partition = call.partition
+    if timestamp_ms is not None:
+        found = await call.service.offset_for_time(partition, timestamp_ms)
+        if found is not None:
+            return call.json({"offset": found.offset, "timestamp": found.timestamp_ms})
+    bounds = await call.service.bounds(partition)
+    if timestamp_ms is not None:
+        return call.json({"offset": bounds.end, "timestamp": None})
+    return call.json({"beginning_offset": bounds.start, "end_offset": bounds.end})
+
+
+def _described(info: TopicInfo) -> Mapping[str, object]:
+    return {
+        "name": info.name,
+        "configs": dict(info.configs),
+        "partitions": [_partition(number) for number in info.partitions],
+    }
+
+
+def _partition(number: int) -> Mapping[str, object]:
+    return {
+        "partition": number,
+        "leader": BROKER_ID,
+        "replicas": [{"broker": BROKER_ID, "leader": True, "in_sync": True}],
+    }
+
+
+def _config_text(value: ConfigValue) -> str:
+    """A config as the reference writes it: text."""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,99 @@
+"""Content types: what a body is, and what the answer may be.
+
+Owns the media types of the API and how Content-Type and Accept are read; pure. The embedded format says what the bytes
+of keys and values are in JSON: base64 (binary), JSON itself, or plain text.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from api.errors import JSON, PROBLEM_JSON, ApiError
+
+
+class Format(enum.Enum):
+    """How keys and values stand in JSON."""
+
+    BINARY = "binary"
+    JSON = "json"
+    TEXT = "text"
+
+
+V2_JSON: Final = "application/vnd.kafka.v2+json"
+BINARY_V2_JSON: Final = "application/vnd.kafka.binary.v2+json"
+JSON_V2_JSON: Final = "application/vnd.kafka.json.v2+json"
+RECORD_BATCH: Final = "application/vnd.kafka.recordbatch.v2"
+
+# The first of each is what a client gets that takes anything.
+PLAIN_TYPES: Final = (JSON, V2_JSON, BINARY_V2_JSON, JSON_V2_JSON)
+FETCH_TYPES: Final = (*PLAIN_TYPES, RECORD_BATCH)
+
+RECORD_FORMATS: Final[Mapping[str, Format]] = {
+    JSON: Format.BINARY,
+    V2_JSON: Format.BINARY,
+    BINARY_V2_JSON: Format.BINARY,
+    JSON_V2_JSON: Format.JSON,
+}
+
+
+def media_type(content_type: str | None, allowed: Sequence[str]) -> str:
+    """The media type of a body, one of `allowed`. Raises 415."""
+    if content_type is None:
+        raise ApiError(415, f"Content-Type is missing: send one of {', '.join(allowed)}")
+    kind, *parameters = (part.strip().lower() for part in content_type.split(";"))
+    if kind not in allowed:
+        raise ApiError(
+            415, f"Content-Type {kind[:80]!r} is not taken here: send one of {', '.join(allowed)}"
+        )
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name == "charset" and value.strip('"') not in {"utf-8", "utf8", "us-ascii"}:
+            raise ApiError(415, f"charset {value[:40]!r} is not taken: JSON is UTF-8")
+    return kind
+
+
+def negotiate(accept: str | None, offers: Sequence[str]) -> str:
+    """The best of `offers` for an Accept header. Raises 406.
+
+    application/problem+json speaks of errors only: for anything else it counts as JSON.
+    """
+    if accept is None or accept == "*/*" or accept == offers[0]:
+        return offers[0]
+    best = ""
+    best_rank = (0.0, 0)
+    for entry in accept.split(","):
+        kind, quality = _entry(entry)
+        offer, precision = _match(kind, offers)
+        if offer is not None and quality > 0 and (quality, precision) > best_rank:
+            best, best_rank = offer, (quality, precision)
+    if not best:
+        raise ApiError(406, f"Accept {accept[:200]!r} names none of {', '.join(offers)}")
+    return best
+
+
+def _entry(entry: str) -> tuple[str, float]:
+    kind, *parameters = (part.strip().lower() for part in entry.split(";"))
+    quality = 1.0
+    for parameter in parameters:
+        name, _, value = parameter.partition("=")
+        if name.strip() == "q":
+            try:
+                quality = float(value)
+            except ValueError:
+                quality = 0.0
+    return kind, quality
+
+
+def _match(kind: str, offers: Sequence[str]) -> tuple[str | None, int]:
+    """What one entry of Accept stands for among the offers, and how precisely it says so."""
+    if kind in offers:
+        return kind, 3
+    if kind == PROBLEM_JSON:
+        return JSON if JSON in offers else None, 1
+    if kind == "*/*":
+        return offers[0], 1
+    if kind.endswith("/*"):
+        return next((offer for offer in offers if offer.startswith(kind[:-1])), None), 2
+    return None, 0

@@ -1,0 +1,193 @@
+"""Answers of produce and fetch, as JSON: pure.
+
+Owns the shapes of offsets and fetched records for each embedded format; must not know HTTP or the service. Bytes that
+a format cannot show (no JSON, no UTF-8) never fail a page: the value is null and the bytes stand beside it in base64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from api.errors import ApiError, as_api_error
+from api.negotiation import Format
+from logserver.writer import Run
+from storage import Header, Page, StoredRecord, TopicPartition
+
+_NO_HEADERS: Final[Sequence[Any]] = ()
+
+
+class OffsetRow(Struct, gc=False):
+    """Where one record went, or why it did not."""
+
+    partition: int | None
+    offset: int | None
+    error_code: int | None = None
+    error: str | None = None
+
+
+class BatchOffsetRow(Struct, gc=False):
+    """Where the record batches of one request went."""
+
+    partition: int
+    offset: int
+    last_offset: int
+    error_code: None = None
+    error: None = None
+
+
+class ProduceAnswer(Struct):
+    """The answer to a produce request; its members are those of the Kafka REST Proxy."""
+
+    offsets: Sequence[OffsetRow | BatchOffsetRow] | None
+    key_schema_id: int | None = None
+    value_schema_id: int | None = None
+
+
+class RowHeader(Struct, gc=False):
+    """A header of a fetched record."""
+
+    key: str
+    value: bytes | str | None
+    value_b64: bytes | UnsetType = UNSET
+
+
+class Row(Struct, gc=False):
+    """A fetched record. `tag` and `keys` are there when the record has them, `..._b64` and `error` when needed."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+    key: bytes | str | Raw | None
+    value: bytes | str | Raw | None
+    headers: Sequence[RowHeader]
+    tag: str | UnsetType = UNSET
+    keys: Sequence[str] | UnsetType = UNSET
+    key_b64: bytes | UnsetType = UNSET
+    value_b64: bytes | UnsetType = UNSET
+    error: str | UnsetType = UNSET
+
+
+def offset_rows(
+    count: int,
+    runs: Sequence[Run],
+    positions: Sequence[int],
+    failed: Sequence[tuple[int, ApiError]],
+) -> list[OffsetRow]:
+    """One row per record in request order. Runs count the good records only; `positions` says where those are."""
+    if len(runs) == 1 and not failed and runs[0].error is None:
+        (run,) = runs
+        return [
+            OffsetRow(run.partition, offset)
+            for offset in range(run.base_offset, run.base_offset + count)
+        ]
+    rows: list[OffsetRow] = [OffsetRow(None, None)] * count
+    for position, refused in failed:
+        rows[position] = OffsetRow(None, None, refused.error_code, refused.message)
+    for run in runs:
+        error = as_api_error(run.error) if run.error is not None else None
+        for index, position in enumerate(run.positions):
+            rows[positions[position]] = (
+                OffsetRow(run.partition, run.base_offset + index)
+                if error is None
+                else OffsetRow(run.partition, None, error.error_code, error.message)
+            )
+    return rows
+
+
+def encode_page(partition: TopicPartition, page: Page, kind: Format) -> bytes:
+    """A page of records as a JSON array."""
+    render = _RENDERERS[kind]
+    topic, number = partition
+    return msgspec.json.encode([render(topic, number, record) for record in page.records])
+
+
+def _binary_row(topic: str, partition: int, record: StoredRecord) -> Row:
+    row = Row(
+        topic,
+        partition,
+        record.offset,
+        record.timestamp_ms,
+        record.key,
+        record.value,
+        _bytes_headers(record.headers) if record.headers else _NO_HEADERS,
+    )
+    if record.tag is not None or record.lookup_keys:
+        _add_lookup(row, record)
+    return row
+
+
+def _json_row(topic: str, partition: int, record: StoredRecord) -> Row:
+    row = _binary_row(topic, partition, record)
+    _show(row, record, _as_json, "is not JSON")
+    return row
+
+
+def _text_row(topic: str, partition: int, record: StoredRecord) -> Row:
+    row = _binary_row(topic, partition, record)
+    row.headers = [_text_header(name, value) for name, value in record.headers]
+    _show(row, record, _as_text, "is not UTF-8 text")
+    return row
+
+
+def _show(
+    row: Row, record: StoredRecord, shown: Callable[[bytes], Raw | str | None], problem: str
+) -> None:
+    """Key and value as the format shows them; what it cannot show goes beside, with the reason."""
+    if record.key is not None:
+        row.key = shown(record.key)
+        if row.key is None:
+            row.key_b64 = record.key
+            row.error = f"key {problem}"
+    if record.value is not None:
+        row.value = shown(record.value)
+        if row.value is None:
+            row.value_b64 = record.value
+            row.error = f"value {problem}"
+
+
+def _as_json(data: bytes) -> Raw | None:
+    try:
+        if not data.isascii():
+            data.decode()
+        _CHECK_JSON(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    return Raw(data)
+
+
+def _as_text(data: bytes) -> str | None:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _bytes_headers(headers: Sequence[Header]) -> list[RowHeader]:
+    return [RowHeader(name, value) for name, value in headers]
+
+
+def _text_header(name: str, value: bytes | None) -> RowHeader:
+    if value is None:
+        return RowHeader(name, None)
+    text = _as_text(value)
+    return RowHeader(name, text) if text is not None else RowHeader(name, None, value)
+
+
+def _add_lookup(row: Row, record: StoredRecord) -> None:
+    if record.tag is not None:
+        row.tag = record.tag
+    if record.lookup_keys:
+        row.keys = record.lookup_keys
+
+
+_CHECK_JSON: Final = msgspec.json.Decoder(Raw).decode
+_RENDERERS: Final[Mapping[Format, Callable[[str, int, StoredRecord], Row]]] = {
+    Format.BINARY: _binary_row,
+    Format.JSON: _json_row,
+    Format.TEXT: _text_row,
+}

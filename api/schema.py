@@ -1,0 +1,340 @@
+"""JSON of records to be produced, to values: pure.
+
+Owns the shapes of produce bodies and their limits for each embedded format; must not know HTTP or the service. A body
+is decoded typed as a whole; only where that fails is it taken record by record, so that a record which is wrong alone
+fails alone. Of a name that is given twice the last counts; a name that is not known is refused, so that a misspelt
+`value` does not become a null.
+
+    format  key and value            header value
+    binary  base64                   base64
+    json    JSON, kept verbatim      base64
+    text    text                     text
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Generic, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import Meta, Raw, Struct
+
+from api.errors import (
+    BASE64,
+    BODY_TOO_LARGE,
+    MALFORMED,
+    NOT_OFFERED,
+    PAYLOAD,
+    UNREPRESENTABLE,
+    ApiError,
+)
+from api.negotiation import Format
+from storage import Record
+
+T = TypeVar("T")
+
+PartitionNumber: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
+Timestamp: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+
+# A JSON value stands three levels deep in its body: object, `records`, record.
+_DEPTH_OF_VALUE: Final = 3
+_NULL: Final = Raw(b"null")
+_BRACKETS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
+_AT: Final = re.compile(r" - at `\$(.*)`$")
+_BASE64_HINT: Final = (
+    "application/json means base64: send Content-Type application/vnd.kafka.json.v2+json for JSON "
+    "values, or format=text for text"
+)
+
+
+class BytesHeader(Struct, forbid_unknown_fields=True, gc=False):
+    """A header whose value is base64."""
+
+    key: str
+    value: bytes | None = None
+
+
+class TextHeader(Struct, forbid_unknown_fields=True, gc=False):
+    """A header whose value is text."""
+
+    key: str
+    value: str | None = None
+
+
+class _Common(Struct, forbid_unknown_fields=True, gc=False):
+    """What a record can have in every format beside key, value and headers."""
+
+    partition: PartitionNumber | None = None
+    timestamp: Timestamp | None = None
+    tag: str | None = None
+    keys: list[str] | None = None
+    properties: dict[str, str] | None = None
+    delay_level: int | None = None
+
+
+class BinaryRecord(_Common, forbid_unknown_fields=True, gc=False):
+    """A record to produce; key and value in base64."""
+
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: list[BytesHeader] | None = None
+
+
+class JsonRecord(_Common, forbid_unknown_fields=True, gc=False):
+    """A record to produce; key and value are JSON of any kind."""
+
+    key: Raw = _NULL
+    value: Raw = _NULL
+    headers: list[BytesHeader] | None = None
+
+
+class TextRecord(_Common, forbid_unknown_fields=True, gc=False):
+    """A record to produce; key and value are text."""
+
+    key: str | None = None
+    value: str | None = None
+    headers: list[TextHeader] | None = None
+
+
+class Body(Struct, Generic[T]):
+    """A produce body. Schema ids and the like, which older clients send, are passed over."""
+
+    records: list[T]
+
+
+class _Anything(Struct, gc=False):
+    """An object that is only counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a produce body may hold."""
+
+    max_records: int
+    max_depth: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Produced:
+    """A decoded body: the good records with their positions in it, and those that failed alone."""
+
+    count: int
+    records: Sequence[Record]
+    positions: Sequence[int]
+    partitions: Sequence[int | None] | None
+    failed: Sequence[tuple[int, ApiError]] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """One embedded format: its decoders and its way from a decoded record to a value."""
+
+    decode_body: Callable[[bytes], Body[Any]]
+    decode_record: Callable[[Raw], Any]
+    convert: Callable[[Any, int], Record]
+
+
+def decode_produce(body: bytes, kind: Format, limits: Limits) -> Produced:
+    """The records of a produce body.
+
+    Raises ApiError for what speaks of the whole body: no JSON, no `records`, none of them or too many.
+    """
+    how = _KINDS[kind]
+    _check_utf8(body)
+    try:
+        if body.count(b"{") > limits.max_records:
+            _check_count(len(_COUNTER.decode(body).records), limits)
+        decoded = how.decode_body(body).records
+        _check_count(len(decoded), limits)
+        records = [how.convert(record, limits.max_depth) for record in decoded]
+    except (msgspec.ValidationError, _RecordRefused):
+        return _decode_one_by_one(body, how, limits)
+    except msgspec.DecodeError as error:
+        raise ApiError(MALFORMED, f"the body is no JSON: {error}") from None
+    except RecursionError:
+        raise _too_deep(limits.max_depth) from None
+    partitions = [record.partition for record in decoded]
+    return Produced(
+        count=len(records),
+        records=records,
+        positions=range(len(records)),
+        partitions=partitions if any(number is not None for number in partitions) else None,
+    )
+
+
+def _decode_one_by_one(body: bytes, how: _Kind, limits: Limits) -> Produced:
+    """Every record by itself, to find those that are wrong."""
+    try:
+        raws = _RAW_DECODER.decode(body).records
+    except msgspec.ValidationError as error:
+        raise ApiError(PAYLOAD, _told(error, "")) from None
+    except msgspec.DecodeError as error:
+        raise ApiError(MALFORMED, f"the body is no JSON: {error}") from None
+    _check_count(len(raws), limits)
+    records: list[Record] = []
+    positions: list[int] = []
+    partitions: list[int | None] = []
+    failed: list[tuple[int, ApiError]] = []
+    for position, raw in enumerate(raws):
+        where = f"records[{position}]"
+        try:
+            record = how.decode_record(raw)
+            records.append(how.convert(record, limits.max_depth))
+        except msgspec.ValidationError as error:
+            failed.append((position, _validation_error(error, where)))
+        except _RecordRefused as error:
+            failed.append((position, ApiError(error.error_code, where + error.problem)))
+        else:
+            positions.append(position)
+            partitions.append(record.partition)
+    return Produced(
+        count=len(raws),
+        records=records,
+        positions=positions,
+        partitions=partitions if any(number is not None for number in partitions) else None,
+        failed=failed,
+    )
+
+
+class _RecordRefused(Exception):
+    """A record of the right shape that is not taken; `problem` follows on `records[N]`."""
+
+    def __init__(self, error_code: int, problem: str) -> None:
+        super().__init__(problem)
+        self.error_code = error_code
+        self.problem = problem
+
+
+def _from_binary(record: BinaryRecord, max_depth: int) -> Record:
+    if record.properties or record.delay_level:
+        _refuse_extras(record)
+    headers = () if record.headers is None else [(h.key, h.value) for h in record.headers]
+    return _new(
+        Record,
+        (record.key, record.value, headers, record.timestamp, record.tag, record.keys or ()),
+    )
+
+
+def _from_json(record: JsonRecord, max_depth: int) -> Record:
+    if record.properties or record.delay_level:
+        _refuse_extras(record)
+    key, value = bytes(record.key), bytes(record.value)
+    _check_depth(key, ".key", max_depth)
+    _check_depth(value, ".value", max_depth)
+    headers = () if record.headers is None else [(h.key, h.value) for h in record.headers]
+    return Record(
+        None if key == b"null" else key,
+        None if value == b"null" else value,
+        headers,
+        record.timestamp,
+        record.tag,
+        record.keys or (),
+    )
+
+
+def _from_text(record: TextRecord, max_depth: int) -> Record:
+    if record.properties or record.delay_level:
+        _refuse_extras(record)
+    return Record(
+        _encoded(record.key),
+        _encoded(record.value),
+        [(header.key, _encoded(header.value)) for header in record.headers or ()],
+        record.timestamp,
+        record.tag,
+        record.keys or (),
+    )
+
+
+def _encoded(text: str | None) -> bytes | None:
+    return None if text is None else text.encode()
+
+
+def _refuse_extras(record: _Common) -> None:
+    if record.delay_level:
+        raise _RecordRefused(NOT_OFFERED, ".delay_level: delayed records are not offered yet")
+    raise _RecordRefused(UNREPRESENTABLE, ".properties: this backend keeps none, use headers")
+
+
+def _check_depth(value: bytes, path: str, max_depth: int) -> None:
+    """Refuse JSON (known to be valid) that is nested too deeply. Counting brackets settles nearly all of it."""
+    allowed = max_depth - _DEPTH_OF_VALUE
+    if value.count(b"[") + value.count(b"{") <= allowed:
+        return
+    depth = 0
+    for token in _BRACKETS.finditer(value):
+        first = value[token.start()]
+        if first in b"[{":
+            depth += 1
+            if depth > allowed:
+                raise _RecordRefused(PAYLOAD, f"{path}: nested deeper than {max_depth} levels")
+        elif first in b"]}":
+            depth -= 1
+
+
+def _check_utf8(body: bytes) -> None:
+    """JSON is UTF-8, also where it is kept verbatim and never looked into."""
+    if body.isascii():
+        return
+    try:
+        body.decode()
+    except UnicodeDecodeError as error:
+        raise ApiError(
+            MALFORMED, f"the body is not UTF-8 at byte {error.start}: JSON must be"
+        ) from None
+
+
+def _check_count(count: int, limits: Limits) -> None:
+    if count == 0:
+        raise ApiError(PAYLOAD, "records is empty: send at least one record")
+    if count > limits.max_records:
+        raise ApiError(
+            BODY_TOO_LARGE,
+            f"records holds {count}, the limit is {limits.max_records} (max_records_per_request)",
+            facts={"limit": limits.max_records},
+        )
+
+
+def _too_deep(max_depth: int) -> ApiError:
+    return ApiError(PAYLOAD, f"the body is nested deeper than {max_depth} levels")
+
+
+def _validation_error(error: msgspec.ValidationError, where: str) -> ApiError:
+    told = _told(error, where)
+    if "Invalid base64" in told:
+        return ApiError(BASE64, f"{told} ({_BASE64_HINT})")
+    if "`bytes" in told:
+        told = f"{told.replace('`bytes', '`base64')} ({_BASE64_HINT})"
+    return ApiError(PAYLOAD, told)
+
+
+def _told(error: msgspec.ValidationError, where: str) -> str:
+    """What is wrong, after the place where it is."""
+    text = str(error)
+    path = _AT.search(text)
+    place = where + (path[1] if path is not None else "")
+    problem = text[: path.start()] if path is not None else text
+    return f"{place.lstrip('.') or 'the body'}: {problem}"
+
+
+_new = tuple.__new__  # what Record(...) does, less a Python call
+_KINDS: Final = {
+    Format.BINARY: _Kind(
+        msgspec.json.Decoder(Body[BinaryRecord]).decode,
+        msgspec.json.Decoder(BinaryRecord).decode,
+        _from_binary,
+    ),
+    Format.JSON: _Kind(
+        msgspec.json.Decoder(Body[JsonRecord]).decode,
+        msgspec.json.Decoder(JsonRecord).decode,
+        _from_json,
+    ),
+    Format.TEXT: _Kind(
+        msgspec.json.Decoder(Body[TextRecord]).decode,
+        msgspec.json.Decoder(TextRecord).decode,
+        _from_text,
+    ),
+}
+_RAW_DECODER: Final = msgspec.json.Decoder(Body[Raw])
+_COUNTER: Final = msgspec.json.Decoder(Body[_Anything])

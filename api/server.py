@@ -1,0 +1,113 @@
+"""The server process: listen, open the store, serve, stop in order.
+
+Owns the event loop, the listening socket and the order of start and stop: listening comes first, so that /readyz tells
+how far a recovery is, and the store is closed last, when every request has been answered. Must not parse options or
+print; `started` is told when requests are served.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import uvloop
+from aiohttp import web
+
+from api.app import App
+from api.middleware import ApiServer
+from logserver.config import Address, Settings
+from logserver.errors import CannotListen
+from logserver.opening import StorePlan, plan_store
+from logserver.service import LogService, Opener
+from storage import RecoveryReport
+
+BACKLOG: Final = 512
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """What a server that serves has to tell."""
+
+    url: str
+    plan: StorePlan
+    recovery: RecoveryReport
+
+
+class Server:
+    """One service behind one listening socket; `run` uses it, and so do tests."""
+
+    def __init__(self, service: LogService) -> None:
+        self.service = service
+        settings = service.settings
+        server = ApiServer(
+            App(service),
+            max_connections=settings.max_connections,
+            access_log=None,
+            auto_decompress=False,
+            keepalive_timeout=settings.keep_alive_ms / 1000,
+            max_line_size=settings.max_header_bytes,
+            max_field_size=settings.max_header_bytes,
+        )
+        grace_s = settings.shutdown_grace_ms / 1000
+        self._runner = web.ServerRunner(server, shutdown_timeout=grace_s)
+        self.url = ""
+
+    async def listen(self) -> None:
+        """Bind and accept. Raises CannotListen."""
+        address = self.service.settings.listen
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, address.host, address.port, backlog=BACKLOG)
+        try:
+            await site.start()
+        except OSError as error:
+            await self._runner.cleanup()
+            raise CannotListen(
+                f"cannot listen on {address}: {error.strerror or error}",
+                listen=str(address),
+                errno=error.errno,
+            ) from None
+        self.url = f"http://{Address(address.host, site.port)}"
+
+    async def stop(self) -> None:
+        """Accept no more, let requests end within the grace, then close the store cleanly."""
+        self.service.begin_stop()
+        await self._runner.cleanup()
+        await self.service.stop()
+
+
+def run(settings: Settings, started: Callable[[Started], None]) -> None:
+    """Serve until SIGTERM or SIGINT; on return the store has been closed cleanly.
+
+    Raises StorageError (SettingsError, CannotListen, StoreLocked, DamagedStore, ...) when it cannot start.
+    """
+    plan = plan_store(settings)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(settings, plan, started))
+
+
+async def _serve(settings: Settings, plan: StorePlan, started: Callable[[Started], None]) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    opener: Opener = plan.open
+    service = LogService(settings, opener)
+    server = Server(service)
+    await server.listen()
+    opening = asyncio.create_task(service.start())
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait((opening, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if stop.is_set():
+            service.begin_stop()  # ends a recovery at its next sign of progress
+            await asyncio.gather(opening, return_exceptions=True)
+            return
+        await opening  # raises what kept the store from opening
+        started(Started(url=server.url, plan=plan, recovery=service.store.recovery))
+        await stopping
+    finally:
+        stopping.cancel()
+        await server.stop()

@@ -1,0 +1,174 @@
+"""`logserver serve`: run a server on one store until SIGTERM or SIGINT.
+
+Owns the options (one per setting, made from the table of settings), what is told at the start, and the exit codes. The
+server itself is handed in by the composition root as `obj["run_server"]`; nothing of HTTP is imported here.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import click
+import msgspec
+
+from logserver.config import SETTINGS, Settings, load_settings
+from logserver.errors import SettingsError
+from storage import RecoveryReport, StorageError
+from storage.errors import DamagedStore, InvalidArgument, InvalidConfig, UnsupportedFormat
+
+USAGE_EXIT: Final = 2
+FAILURE_EXIT: Final = 3
+_USAGE_ERRORS: Final = (SettingsError, InvalidArgument, InvalidConfig, UnsupportedFormat)
+_FLAGS: Final = frozenset({"read_only", "write", "accept_loss", "insecure", "ephemeral"})
+_SWITCHES: Final = frozenset({"auto_create_topics"})
+
+
+class Plan(Protocol):
+    """What was opened."""
+
+    @property
+    def backend(self) -> str: ...
+    @property
+    def path(self) -> Path: ...
+    @property
+    def read_only(self) -> bool: ...
+    @property
+    def notice(self) -> str | None: ...
+
+
+class Started(Protocol):
+    """What a server tells when it serves."""
+
+    @property
+    def url(self) -> str: ...
+    @property
+    def plan(self) -> Plan: ...
+    @property
+    def recovery(self) -> RecoveryReport: ...
+
+
+RunServer = Callable[[Settings, Callable[[Started], None]], None]
+
+
+def _options() -> list[click.Parameter]:
+    """One option per setting, under its name; their values are read by the settings' own rules."""
+    options: list[click.Parameter] = [
+        click.Option(["--config"], metavar="FILE", help="A TOML file of settings.")
+    ]
+    for name, (_, about) in SETTINGS.items():
+        flag = "--" + name.replace("_", "-")
+        if name in _FLAGS:
+            options.append(click.Option([flag], is_flag=True, default=None, help=about))
+        elif name in _SWITCHES:
+            names = [f"{flag}/--no-{name.replace('_', '-')}"]
+            options.append(click.Option(names, default=None, help=about))
+        elif name == "set":
+            options.append(click.Option([flag], multiple=True, metavar="NAME=VALUE", help=about))
+        else:
+            options.append(click.Option([flag], metavar="VALUE", help=about))
+    return options
+
+
+def _serve(config: str | None, **flags: Any) -> None:
+    run_server: RunServer = click.get_current_context().obj["run_server"]
+    flags["set"] = flags["set"] or None
+    try:
+        settings = load_settings(flags, toml_path=Path(config) if config is not None else None)
+        _log_to_stderr(settings.log_level)
+        if settings.ephemeral:
+            with tempfile.TemporaryDirectory(prefix="logserver-") as folder:
+                run_server(replace(settings, data=Path(folder) / "data"), _tell)
+        else:
+            run_server(settings, _tell)
+    except StorageError as error:
+        click.echo(f"logserver: {_told(error)}", err=True)
+        sys.exit(USAGE_EXIT if isinstance(error, _USAGE_ERRORS) else FAILURE_EXIT)
+    except OSError as error:
+        click.echo(f"logserver: {error}", err=True)
+        sys.exit(FAILURE_EXIT)
+
+
+command: Final = click.Command(
+    "serve",
+    callback=_serve,
+    params=_options(),
+    help="Serve the store in a directory over HTTP until SIGTERM or SIGINT.",
+    short_help="Serve a store over HTTP.",
+)
+
+
+def _tell(started: Started) -> None:
+    """One JSON line for a program that started us; for a person what is served, and what to try."""
+    plan = started.plan
+    facts: Mapping[str, object] = {
+        "url": started.url,
+        "backend": plan.backend,
+        "data": str(plan.path.absolute()),
+        "read_only": plan.read_only,
+    }
+    if not sys.stdout.isatty():
+        click.echo(msgspec.json.encode(facts))
+    mode = " (read-only)" if plan.read_only else ""
+    lines = [f"{plan.backend} store {plan.path}{mode} at {started.url}"]
+    if plan.notice is not None:
+        lines.append(plan.notice)
+    lines += _recovery_lines(started.recovery)
+    lines += ["try:", *(f"  {line}" for line in _to_try(started.url, read_only=plan.read_only))]
+    click.echo("\n".join(lines), err=True)
+
+
+def _recovery_lines(report: RecoveryReport) -> list[str]:
+    lines = []
+    if not report.clean_shutdown:
+        lines.append(
+            f"recovered after an unclean stop: {report.segments_scanned} segments scanned, "
+            f"{report.indexes_rebuilt} indexes rebuilt in {report.elapsed_ms} ms"
+        )
+    lines += [
+        f"cut: {loss.path} from position {loss.position}, {loss.size_bytes} bytes ({loss.reason})"
+        for loss in report.losses
+    ]
+    lines += [
+        f"{finding.severity}: {finding.path}: {finding.message or finding.code}"
+        for finding in report.findings
+        if finding.severity == "error"
+    ]
+    return lines
+
+
+def _to_try(url: str, *, read_only: bool) -> tuple[str, str, str]:
+    json_type = "application/vnd.kafka.json.v2+json"
+    if read_only:
+        return (
+            f"curl {url}/topics",
+            f"curl {url}/store",
+            f"curl '{url}/topics/TOPIC/partitions/0/records?offset=earliest&format=text'",
+        )
+    return (
+        f"curl {url}/topics/hello -H 'Content-Type: {json_type}' "
+        """-d '{"records":[{"key":"k","value":{"n":1}}]}'""",
+        f"curl '{url}/topics/hello/partitions/0/records?format=json'",
+        f"curl {url}/topics/hello",
+    )
+
+
+def _told(error: StorageError) -> str:
+    """One line, with what can be done about it."""
+    message = " ".join(error.message.split())
+    if isinstance(error, DamagedStore) and "--read-only" not in message:
+        message += "; --read-only serves the rest, --accept-loss cuts there"
+    return message
+
+
+def _log_to_stderr(level: str) -> None:
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=level.upper(),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
