@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 import logserver
+from api.errors import CODES, status_of
+from logserver.errors import CannotListen, SettingsError
 from storage.errors import StorageError
 from storage.kafka.format import names
 from storage.registry import BACKENDS, resolve
@@ -73,6 +75,16 @@ def _facts(error: type[StorageError]) -> list[str]:
     _, _, facts = (error.__doc__ or "").partition("Facts:")
     without_notes = re.sub(r"\([^)]*\)", "", facts.partition(".")[0])
     return re.findall(r"(?:^|,) *(?:and )?([a-z_]+)", without_notes.strip())
+
+
+def test_the_page_has_the_codes_of_the_api() -> None:
+    rows = table("errors.md")
+    for error in error_classes() - {
+        SettingsError,
+        CannotListen,
+    }:  # these end a start, not a request
+        code = CODES[error]
+        assert rows[error.code][2:] == [str(status_of(code)), str(code)], error.code
 
 
 def test_every_finding_is_documented() -> None:
@@ -164,7 +176,7 @@ def test_no_file_names_a_machine_or_a_registry() -> None:
 def _texts() -> list[Path]:
     """Every text file of the project that is not made by a tool."""
     found = []
-    for folder, inner, names in os.walk(ROOT):
+    for folder, inner, files in os.walk(ROOT):
         here = Path(folder)
         inner[:] = [
             name
@@ -173,7 +185,7 @@ def _texts() -> list[Path]:
             and name not in ("build", "data", "dist", "__pycache__")
             and (not name.startswith(".") or name == ".ci")
         ]
-        found += [(here / name).relative_to(ROOT) for name in names if _is_text(here / name)]
+        found += [(here / name).relative_to(ROOT) for name in files if _is_text(here / name)]
     return found
 
 
