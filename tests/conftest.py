@@ -22,7 +22,7 @@ JAVA_TOOLS = ("java", "javac", "mvn")
 _SKIPPED_FOR_JAVA = pytest.StashKey[list[str]]()
 
 hypothesis.settings.register_profile("quick", deadline=None, print_blob=True)
-hypothesis.settings.register_profile("all", deadline=None, print_blob=True, max_examples=500)
+hypothesis.settings.register_profile("all", deadline=None, print_blob=True, max_examples=200)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
