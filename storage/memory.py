@@ -383,8 +383,8 @@ class MemoryStore(LogStore):
                 and not INT64_MIN <= record.timestamp_ms <= INT64_MAX
             ):
                 raise errors.UnrepresentableRecord(
-                    f"record {index}: timestamp_ms does not fit in 64 bits",
-                    field="timestamp_ms",
+                    f"record {index}: timestamp does not fit in 64 bits",
+                    field="timestamp",
                     index=index,
                 )
             size_bytes = _size_bytes(record) + (size_bytes if producer is not None else 0)

@@ -175,7 +175,7 @@ def test_time_beyond_64_bits(store: LogStore, partition: TopicPartition, time_ms
     """A time that does not fit is refused naming field and record, and nothing is stored."""
     with pytest.raises(UnrepresentableRecord) as refused:
         store.append(partition, [Record(b"k", b"v"), Record(b"k", b"v", (), time_ms)])
-    assert refused.value.facts() == {"field": "timestamp_ms", "index": 1}
+    assert refused.value.facts() == {"field": "timestamp", "index": 1}
     assert store.bounds(partition).end == 0
 
 

@@ -1,10 +1,10 @@
 """Random operations on the Kafka backend and on the model: after each, both say the same.
 
-The store lives in a file system in memory, with segments and index intervals small enough to roll
-often. A stop is clean (close) or a kill: the old store is left as it is and the next one opens what
-it had written. Either way everything written is there again and published. What may differ: page
-sizes in bytes, locators, topic ids, and how many of a producer's appends are recognised as repeats
-after a stop (the newest always).
+The store lives in a file system in memory, with segments and indexes small enough to roll often. A
+stop is clean (close) or a kill: the old store is left as it is and the next one opens what it had
+written. Either way everything written is there again and published. What may differ: page sizes in
+bytes, locators, topic ids, and how many of a producer's appends are recognised as repeats after a
+stop (the newest always).
 """
 
 from __future__ import annotations
@@ -30,11 +30,15 @@ from storage import (
     TopicPartition,
     open_store,
 )
-from storage.files import OverlayFileSystem
+from storage.files import FileSystem, OverlayFileSystem
 from tests.contract.harness import ManualClock
 
 PATH = Path("/store")
-SMALL = {"internal.segment.bytes": "2000", "index.interval.bytes": "90"}
+SMALL = {
+    "internal.segment.bytes": "2000",
+    "segment.index.bytes": "120",
+    "index.interval.bytes": "90",
+}
 TOPICS = ("a", "a-0", "b")
 KEYS = (None, b"", b"k1", b"k2")
 REMEMBERED = 5
@@ -72,6 +76,18 @@ def content(record: StoredRecord) -> Outcome:
         record.tag,
         list(record.lookup_keys),
     )
+
+
+def copy_tree(source: FileSystem, target: FileSystem, path: Path) -> None:
+    """Copy a directory from one file system to the same path in another."""
+    target.make_dir(path)
+    for name in source.list_dir(path):
+        if source.is_dir(path / name):
+            copy_tree(source, target, path / name)
+            continue
+        file = target.open(path / name, write=True, create=True)
+        file.pwrite(source.read_bytes(path / name), 0)
+        file.close()
 
 
 def everything(partition: TopicPartition, store: LogStore) -> Sequence[Outcome]:
@@ -321,8 +337,9 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule()
     def kill_and_open(self) -> None:
-        """The killed store keeps its lock and its files; the next one works on what it wrote."""
-        self.fs = OverlayFileSystem(self.fs, clock=self.clock)
+        """The killed store keeps its lock and its files; the next one works on a copy of them."""
+        killed, self.fs = self.fs, OverlayFileSystem(clock=self.clock)
+        copy_tree(killed, self.fs, PATH)
         self.restart(clean=False)
 
     def restart(self, *, clean: bool) -> None:
