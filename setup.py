@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from setuptools import setup
+from setuptools.command.build_ext import build_ext
 
 COMPILED = [
     "storage/coding/cursor.py",
@@ -23,6 +24,18 @@ COMPILED = [
 MYPY_OPTIONS = ["--config-file=", "--follow-imports=silent", "--ignore-missing-imports"]
 
 
+class AllOrNothing(build_ext):
+    """Each compiled module loads the one library they share: where something could not be built, all is dropped."""
+
+    def run(self) -> None:
+        """Build, then look at what came out."""
+        super().run()
+        built = [Path(path) for path in self.get_outputs()]
+        if not all(path.exists() for path in built):
+            for path in built:
+                path.unlink(missing_ok=True)
+
+
 def extensions() -> list[Any]:
     """The compiled modules: none where they are switched off or mypyc is missing, optional where it is there."""
     if os.environ.get("LOGSERVER_PURE") == "1":
@@ -31,13 +44,10 @@ def extensions() -> list[Any]:
         from mypyc.build import mypycify
     except ImportError:
         return []
-    present = [path for path in COMPILED if Path(path).is_file()]
-    if not present:
-        return []
-    built: list[Any] = mypycify([*MYPY_OPTIONS, *present], group_name="logserver", opt_level="3")
+    built: list[Any] = mypycify([*MYPY_OPTIONS, *COMPILED], group_name="logserver", opt_level="3")
     for extension in built:
         extension.optional = True
     return built
 
 
-setup(ext_modules=extensions())
+setup(ext_modules=extensions(), cmdclass={"build_ext": AllOrNothing})
