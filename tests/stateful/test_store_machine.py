@@ -35,7 +35,7 @@ from tests.contract.harness import ManualClock
 
 PATH = Path("/store")
 SMALL = {
-    "internal.segment.bytes": "2000",
+    "internal.segment.bytes": "1400",
     "segment.index.bytes": "120",
     "index.interval.bytes": "90",
 }
@@ -48,7 +48,7 @@ times_ms = st.one_of(st.none(), st.integers(0, 400), st.integers(0, 1 << 41))
 records = st.builds(
     Record,
     key=st.sampled_from(KEYS),
-    value=st.one_of(st.none(), st.binary(max_size=120)),
+    value=st.sampled_from([b"v" * 110, b"w" * 60, None, b"", b"\0\xff"]),
     headers=st.lists(
         st.tuples(st.sampled_from(["h", "größe"]), st.one_of(st.none(), st.binary(max_size=8))),
         max_size=2,
@@ -369,6 +369,7 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 TestStoreMachine = StoreMachine.TestCase
+EXAMPLES = settings().max_examples  # of the profile: 100, and more with --all-suites
 TestStoreMachine.settings = settings(
-    max_examples=settings().max_examples // 2, stateful_step_count=40, deadline=None
+    max_examples=EXAMPLES if EXAMPLES > 100 else 50, stateful_step_count=40, deadline=None
 )
