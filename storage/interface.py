@@ -257,12 +257,14 @@ class SupportsBatchBytes(Protocol):
         *,
         keep_offsets: bool = False,
         publish: bool = True,
+        transactions: bool = True,
     ) -> AppendResult:
         """Append whole batches as they are: checked (header, CRC), given offsets and leader epoch,
         never decoded.
 
         `keep_offsets`: offsets, epochs and times stay as they are (they must continue the log); for
-        conversion and tests. Raises InvalidBatch and what `append` raises.
+        conversion and tests. `transactions` False: control and transactional batches are refused
+        with NotOffered. Raises InvalidBatch and what `append` raises.
         """
 
     def read_batches(

@@ -37,7 +37,7 @@ class Detected(NamedTuple):
 BACKENDS: Final[dict[str, Backend]] = {
     "kafka": Backend(
         open_store="storage.kafka.store:open_kafka",
-        detect="storage.kafka.store:detect",
+        detect="storage.kafka.directory:detect",
         open_inspector="storage.kafka.tools:open_inspector",
     ),
     "memory": Backend(open_store="storage.memory:open_memory", detect=None, open_inspector=None),

@@ -16,6 +16,7 @@ from storage.errors import (
     InvalidBatch,
     NotOffered,
     RecordTooLarge,
+    Truncated,
     UnrepresentableRecord,
 )
 from storage.kafka.format.batch import (
@@ -145,12 +146,12 @@ def _too_large(size_bytes: int, limit_bytes: int, *, index: int, whole: bool) ->
 
 
 def check_batches(
-    data: bytes, *, limit_bytes: int, keep_offsets: bool, transactional: bool
+    data: bytes, *, limit_bytes: int, keep_offsets: bool, transactions: bool
 ) -> Sequence[AppendedBatch]:
     """The batches that `data` consists of, each whole, with a good CRC and of legal size.
 
-    Raises InvalidBatch (field, position), RecordTooLarge, NotOffered for control and transactional
-    batches unless `transactional`.
+    Raises InvalidBatch (field, position), RecordTooLarge, NotOffered for control and transactions
+    batches unless `transactions`.
     """
     try:
         batches = [AppendedBatch(at, header) for at, header in split_batches(data)]
@@ -158,7 +159,7 @@ def check_batches(
         facts = error.facts()
         raise InvalidBatch(
             f"record batch: {error.message}",
-            field=facts.get("field", facts.get("kind", "batch")),
+            field="length" if isinstance(error, Truncated) else facts.get("field", "batch"),
             position=facts.get("position"),
         ) from error
     if not batches:
@@ -173,9 +174,9 @@ def check_batches(
                 field="count",
                 position=at,
             )
-        if not transactional and (header.is_control or header.is_transactional):
+        if not transactions and (header.is_control or header.is_transactional):
             raise NotOffered(
-                f"record batch at {at}: control and transactional batches are not offered",
+                f"record batch at {at}: control and transactions batches are not offered",
                 feature="transactions",
             )
     return batches

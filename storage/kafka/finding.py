@@ -46,8 +46,14 @@ class Search(NamedTuple):
 
 
 def find_records(partitions: Sequence[Partition], search: Search, cursor: str | None) -> FoundPage:
-    """One page of matches over partitions in order, from the cursor on."""
-    first, offset = _parse(cursor, len(partitions)) if cursor else (0, None)
+    """One page of matches over partitions in order, from the cursor on.
+
+    Raises InvalidArgument for a bad cursor and for limits below 1, with which no page would end.
+    """
+    for field in ("limit", "max_scanned"):
+        if getattr(search, field) < 1:
+            raise InvalidArgument(f"{field} must be at least 1", field=field)
+    first, offset = (0, None) if cursor is None else _parse(cursor, len(partitions))
     found: list[tuple[int, StoredRecord]] = []
     scanned = 0
     for index in range(first, len(partitions)):

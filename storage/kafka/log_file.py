@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from storage.errors import DataError
@@ -30,10 +31,9 @@ _MAGIC_AT: Final = 16
 
 
 class Batch(NamedTuple):
-    """A good batch: where it lies in the file, its header, and the bytes: data[at : at +
-    header.size_bytes].
-    """
+    """A good batch: file, position in it, header, and bytes: data[at : at + header.size_bytes]."""
 
+    path: Path
     position: int
     header: BatchHeader
     data: bytes
@@ -101,7 +101,7 @@ def walk(
         header = _judge(window, position, next_offset, limit_offset)
         if isinstance(header, BatchHeader):
             at = window.hold(position, header.size_bytes)
-            yield Batch(position, header, window.data, at)
+            yield Batch(file.path, position, header, window.data, at)
             position += header.size_bytes
             next_offset = header.next_offset
             continue

@@ -32,7 +32,6 @@ from storage.kafka.encoding import Encoded, Stamp
 from storage.kafka.epochs import LeaderEpochs
 from storage.kafka.fence import Fence
 from storage.kafka.format import checkpoints, names
-from storage.kafka.format.batch import decode_control
 from storage.kafka.format.names import segment_name
 from storage.kafka.format.producer_snapshot import encode_snapshot
 from storage.kafka.recovery import PartitionPlan
@@ -241,14 +240,14 @@ class Partition:
             return self._append_stamped(encoded, mark, publish=publish)
 
     def append_batches(
-        self, data: bytes, *, keep_offsets: bool, publish: bool, transactional: bool
+        self, data: bytes, *, keep_offsets: bool, publish: bool, transactions: bool
     ) -> AppendResult:
         """See SupportsBatchBytes.append_batches."""
         batches = encoding.check_batches(
             data,
             limit_bytes=self.settings.max_message_bytes,
             keep_offsets=keep_offsets,
-            transactional=transactional or keep_offsets,
+            transactions=transactions,
         )
         with self._append_lock:
             self._check_writable()
@@ -268,7 +267,7 @@ class Partition:
         first result.
         """
         header = batches[0].header
-        if header.producer_id < 0:
+        if header.producer_id < 0 or header.is_control:
             return None
         producer = ProducerSequence(header.producer_id, header.producer_epoch, header.base_sequence)
         known = self._find_duplicate(producer, header.last_sequence)
@@ -359,8 +358,7 @@ class Partition:
         self._appended = True
         with self._state_lock:
             for at, header in encoded.batches:
-                marker = decode_control(encoded.data, at) if header.is_control else None
-                aborted = self._producers.update(header, marker)
+                aborted = self._producers.update(header, encoded.data, at)
                 if aborted is not None:
                     segment.txn_index.append(aborted)
             self._next = encoded.next_offset

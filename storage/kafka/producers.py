@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-from storage.errors import FencedProducer, OutOfOrderSequence
-from storage.kafka.format.batch import BatchHeader, ControlMarker
+from storage.errors import DataError, FencedProducer, OutOfOrderSequence
+from storage.kafka.format.batch import BatchHeader, ControlMarker, decode_control
 from storage.kafka.format.producer_snapshot import ProducerEntry
 from storage.kafka.format.txn_index import AbortedTransaction
 
@@ -122,12 +122,11 @@ class ProducerStates:
                 expected=expected,
             )
 
-    def update(
-        self, header: BatchHeader, marker: ControlMarker | None
-    ) -> AbortedTransaction | None:
-        """Take in a batch of the log; for an abort marker with data, the entry for the transaction
-        index.
+    def update(self, header: BatchHeader, data: bytes, at: int) -> AbortedTransaction | None:
+        """Take in the batch of the log at `data[at:]`; for an abort marker that ends a transaction
+        with data, the entry for the transaction index.
         """
+        marker = _marker(data, at) if header.is_control else None
         if header.producer_id == NO_PRODUCER or (header.is_control and marker is None):
             return None
         producer = self._producers.get(header.producer_id)
@@ -201,3 +200,11 @@ class ProducerStates:
             if producer.entry.current_txn_first_offset >= 0
             or now_ms - producer.entry.timestamp_ms < expiration_ms
         }
+
+
+def _marker(data: bytes, at: int) -> ControlMarker | None:
+    """What a control batch says; None for one that compaction emptied, or that makes no sense."""
+    try:
+        return decode_control(data, at)
+    except DataError:
+        return None

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from storage.errors import Corrupt
+from storage.errors import Corrupt, DataError
 from storage.kafka.format.batch import decode_records
+from storage.kafka.format.record import DecodedRecord
 from storage.kafka.log_file import INT64_MAX, Batch
 from storage.kafka.segment import Segment
 from storage.model import Header, StoredRecord, TimedOffset
@@ -89,10 +90,26 @@ def _size_bytes(record: StoredRecord) -> int:
     return size
 
 
+def decoded(batch: Batch) -> Sequence[DecodedRecord]:
+    """The records of a batch as the codec gives them. A CRC that holds does not make them sane:
+    raises Corrupt, with where good data goes on.
+    """
+    try:
+        return decode_records(batch.data, batch.at)
+    except DataError as error:
+        raise Corrupt(
+            f"{batch.path}: batch at position {batch.position} cannot be decoded: {error.message}",
+            kind="records",
+            path=str(batch.path),
+            position=batch.position,
+            next_good_offset=batch.header.next_offset,
+        ) from error
+
+
 def stored_records(batch: Batch) -> Iterator[StoredRecord]:
     """The records of a data batch; tag and lookup keys come from the headers TAGS and KEYS."""
     kind = "LogAppendTime" if batch.header.is_log_append_time else "CreateTime"
-    for offset, timestamp_ms, key, value, headers in decode_records(batch.data, batch.at):
+    for offset, timestamp_ms, key, value, headers in decoded(batch):
         tag, lookup_keys = _lookups(headers) if headers else (None, ())
         yield StoredRecord(
             offset, timestamp_ms, key, value, headers, kind, tag, lookup_keys, offset
@@ -161,7 +178,7 @@ def find_time(
         for batch in segment.batches(from_offset, stop_offset=end):
             if batch.header.max_timestamp < timestamp_ms:
                 continue
-            for offset, time_ms, _, _, _ in decode_records(batch.data, batch.at):
+            for offset, time_ms, _, _, _ in decoded(batch):
                 if time_ms >= timestamp_ms and offset >= start:
                     return TimedOffset(offset, time_ms, batch.header.leader_epoch)
         return None
@@ -174,7 +191,7 @@ def find_time_upper(
     """The last record, in offset order, at or before a time."""
     found: TimedOffset | None = None
     for batch in batches_from(segment_at, start, end):
-        for offset, time_ms, _, _, _ in decode_records(batch.data, batch.at):
+        for offset, time_ms, _, _, _ in decoded(batch):
             if time_ms <= timestamp_ms and offset >= start:
                 found = TimedOffset(offset, time_ms, batch.header.leader_epoch)
     return found
@@ -192,7 +209,7 @@ def find_latest_time(segments: Sequence[Segment], *, end: int) -> TimedOffset | 
         return None
     for batch in best.batches(best.base_offset, stop_offset=end):
         if batch.header.max_timestamp == best_ms:
-            for offset, time_ms, _, _, _ in decode_records(batch.data, batch.at):
+            for offset, time_ms, _, _, _ in decoded(batch):
                 if time_ms == best_ms:
                     return TimedOffset(offset, time_ms, batch.header.leader_epoch)
     return None

@@ -28,7 +28,7 @@ from storage.files import File, FileSystem, HandleCache
 from storage.interface import Clock
 from storage.kafka.epochs import LeaderEpochs
 from storage.kafka.format import checkpoints, names, offset_index
-from storage.kafka.format.batch import BatchHeader, decode_control
+from storage.kafka.format.batch import BatchHeader
 from storage.kafka.format.names import segment_name
 from storage.kafka.format.producer_snapshot import decode_snapshot, encode_snapshot
 from storage.kafka.format.txn_index import AbortedTransaction
@@ -247,7 +247,7 @@ class _Scan:
                 continue
             for batch in self._good_batches(segment):
                 if loaded <= batch.header.base_offset < offset:
-                    _update_producers(producers, batch)
+                    producers.update(batch.header, batch.data, batch.at)
         return producers
 
     def _good_batches(self, segment: SegmentPlan) -> Iterator[Batch]:
@@ -282,7 +282,7 @@ class _Scan:
                         break
                     continue
                 good.append((item.position, item.header))
-                ended = _update_producers(plan.producers, item)
+                ended = plan.producers.update(item.header, item.data, item.at)
                 if ended is not None:
                     aborted.append(ended)
                 plan.epochs.assign(item.header.leader_epoch, item.header.base_offset)
@@ -425,11 +425,6 @@ class _Scan:
                     reason=gap.reason,
                 )
             )
-
-
-def _update_producers(producers: ProducerStates, batch: Batch) -> AbortedTransaction | None:
-    marker = decode_control(batch.data, batch.at) if batch.header.is_control else None
-    return producers.update(batch.header, marker)
 
 
 def _judgement(gap: Gap, *, torn: bool, behind: bool) -> str:

@@ -153,7 +153,17 @@ def check_topic_config(name: str, value: str, *, shown_as: str | None = None) ->
                 value=value,
             )
     elif name not in _KEPT:
-        raise InvalidConfig(f"config {shown!r} is unknown", name=shown, value=value)
+        raise _unknown(shown, value)
+
+
+def check_topic_reset(name: str) -> None:
+    """Raise InvalidConfig unless Kafka has a topic config of this name, to be set to its default."""
+    if name not in _NUMBERS and name not in _CHOICES and name not in _KEPT:
+        raise _unknown(name, None)
+
+
+def _unknown(name: str, value: str | None) -> InvalidConfig:
+    return InvalidConfig(f"config {name!r} is unknown", name=name, value=value)
 
 
 def topic_settings(configs: Mapping[str, str]) -> TopicSettings:

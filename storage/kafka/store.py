@@ -45,6 +45,7 @@ from storage.kafka.settings import (
     StoreSettings,
     TopicSettings,
     check_topic_config,
+    check_topic_reset,
     parse_store_settings,
     topic_settings,
 )
@@ -72,8 +73,6 @@ from storage.model import (
     TopicInfo,
     TopicPartition,
 )
-
-__all__ = ["KafkaStore", "detect", "open_kafka"]
 
 CAPABILITIES = Capabilities(
     backend="kafka",
@@ -216,7 +215,7 @@ class KafkaStore(LogStore):
         """Every partition, in order of topic and number."""
         with self._lock:
             topics = sorted(self._topics.items())
-        return [topic.partitions[n] for _, topic in topics for n in sorted(topic.partitions)]
+        return [partition for _, topic in topics for partition in self._partitions_of(topic)]
 
     @staticmethod
     def _info(name: str, topic: _Topic) -> TopicInfo:
@@ -266,7 +265,9 @@ class KafkaStore(LogStore):
     def alter_topic(self, topic: str, configs: Mapping[str, str | None]) -> TopicInfo:
         self._check_writable()
         for name, value in configs.items():
-            if value is not None:
+            if value is None:
+                check_topic_reset(name)
+            else:
                 check_topic_config(name, value)
         with self._lock:
             if topic not in self._topics:
@@ -318,11 +319,11 @@ class KafkaStore(LogStore):
         *,
         keep_offsets: bool = False,
         publish: bool = True,
-        transactional: bool = False,
+        transactions: bool = True,
     ) -> AppendResult:
         """See SupportsBatchBytes.append_batches."""
         return self.partition(partition).append_batches(
-            data, keep_offsets=keep_offsets, publish=publish, transactional=transactional
+            data, keep_offsets=keep_offsets, publish=publish, transactions=transactions
         )
 
     def read(
@@ -376,7 +377,7 @@ class KafkaStore(LogStore):
             raise UnknownTopic(topic)
         if unique_id is not None:
             raise NotOffered("unique_id: the Kafka backend keeps none", feature="unique_id")
-        partitions = [self.partition(TopicPartition(topic, n)) for n in self._numbers(topic)]
+        partitions = self._partitions_of(self._topics[topic])
         search = Search(
             key=key.encode() if isinstance(key, str) else key,
             tag=tag,
@@ -387,8 +388,9 @@ class KafkaStore(LogStore):
         )
         return find_records(partitions, search, cursor)
 
-    def _numbers(self, topic: str) -> Sequence[int]:
-        return sorted(self._topics[topic].partitions)
+    @staticmethod
+    def _partitions_of(topic: _Topic) -> Sequence[Partition]:
+        return [topic.partitions[number] for number in sorted(topic.partitions)]
 
     def record_id(self, partition: TopicPartition, locator: int) -> str:
         return f"{partition.topic}:{partition.partition}:{locator}"

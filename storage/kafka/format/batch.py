@@ -183,6 +183,10 @@ class BatchHeader(NamedTuple):
         return (self.base_sequence + self.last_offset_delta) & MAX_SEQUENCE
 
 
+_new_header: Final = tuple.__new__
+"""`BatchHeader._make` without its length check, in half the time."""
+
+
 class ControlMarker(NamedTuple):
     """What a control batch says. `coordinator_epoch` is -1 for types other than `ABORT` and `COMMIT`."""
 
@@ -198,8 +202,13 @@ def decode_header(data: Buffer, position: int = 0) -> BatchHeader:
     """
     if not 0 <= position <= len(data) - HEADER_SIZE:
         raise _truncated(position, HEADER_SIZE)
-    fields = _HEADER.unpack_from(data, position)
-    base_offset, length, _, magic, _, attributes, last_offset_delta, *_, count = fields
+    header = _new_header(BatchHeader, _HEADER.unpack_from(data, position))
+    base_offset: int = header[0]
+    length: int = header[1]
+    magic: int = header[3]
+    attributes: int = header[5]
+    last_offset_delta: int = header[6]
+    count: int = header[12]
     if (
         magic != MAGIC
         or length < MIN_LENGTH
@@ -209,8 +218,8 @@ def decode_header(data: Buffer, position: int = 0) -> BatchHeader:
         or last_offset_delta < 0
         or not 0 <= count <= last_offset_delta + 1
     ):
-        raise _implausible(BatchHeader._make(fields), position)
-    return BatchHeader._make(fields)
+        raise _implausible(header, position)
+    return header
 
 
 def _implausible(header: BatchHeader, position: int) -> Corrupt:
@@ -228,7 +237,9 @@ def _implausible(header: BatchHeader, position: int) -> Corrupt:
     else:
         field, found = "attributes", header.attributes
         expected = f"bits of {KNOWN_ATTRIBUTES:#x}, codec 0 to {ZSTD}"
-    return _corrupt(position, f"the {field} is {found}", expected=expected, found=f"{found}")
+    return _corrupt(
+        position, f"the {field} is {found}", field=field, expected=expected, found=f"{found}"
+    )
 
 
 def _truncated(position: int, needed: int) -> Truncated:
@@ -246,7 +257,7 @@ def _corrupt(position: int, what: str, **facts: object) -> Corrupt:
 
 def check_crc(data: Buffer, position: int, header: BatchHeader) -> bool:
     """Whether the CRC of the whole batch at `position` is right. Raises Truncated where its end is missing."""
-    stop = position + header.size_bytes
+    stop = position + SIZE_BEFORE_LENGTH + header.length
     if stop > len(data):
         raise _truncated(position, header.size_bytes)
     return crc32c(memoryview(data)[position + CRC_START : stop]) == header.crc
@@ -269,7 +280,11 @@ def split_batches(data: Buffer) -> list[tuple[int, BatchHeader]]:
         crc = crc32c(view[position + CRC_START : stop])
         if crc != header.crc:
             raise _corrupt(
-                position, "the CRC is wrong", expected=f"{header.crc:08x}", found=f"{crc:08x}"
+                position,
+                "the CRC is wrong",
+                field="crc",
+                expected=f"{header.crc:08x}",
+                found=f"{crc:08x}",
             )
         found.append((position, header))
         position = stop
@@ -286,7 +301,8 @@ def scan_headers(data: Buffer, position: int, end: int) -> list[tuple[int, int, 
     end = min(end, len(data))
     lowest_offset = 0
     while position + HEADER_SIZE <= end:
-        base_offset, length, magic, last_offset_delta = _WALK.unpack_from(data, position)
+        walked: tuple[int, int, int, int] = _WALK.unpack_from(data, position)
+        base_offset, length, magic, last_offset_delta = walked
         stop = position + SIZE_BEFORE_LENGTH + length
         if (
             magic != MAGIC

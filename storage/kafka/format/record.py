@@ -47,7 +47,10 @@ DecodedRecord: TypeAlias = tuple[int, int, bytes | None, bytes | None, Sequence[
 """(offset, timestamp_ms, key, value, headers)."""
 
 NULL: Final = encode_varint(-1)
+NULL_BYTE: Final = 1
 NONE_THERE: Final = encode_varint(0)
+NEAR: Final = 1 << 61
+"""A timestamp no farther from 0 cannot have left 64 bits; a round number that compiled code compares with at once."""
 
 
 def encode_records(
@@ -199,13 +202,22 @@ def _decode_into(
         else:
             number, position = decode_varint(data, position)
         timestamp = base_timestamp_ms + number
-        if not INT64_MIN <= timestamp <= INT64_MAX:
+        if not -NEAR <= timestamp <= NEAR:
             timestamp = _wrap(timestamp)
-        delta, position = decode_varint(data, position)
-        if not previous < delta <= last_offset_delta:
-            raise Corrupt(f"its offset delta {delta} does not lie in order")
-        previous = delta
-        key, position = decode_blob(data, position, stop)
+        number = data[position]
+        if number < 0x80:
+            number = (number >> 1) ^ -(number & 1)
+            position += 1
+        else:
+            number, position = decode_varint(data, position)
+        if not previous < number <= last_offset_delta:
+            raise Corrupt(f"its offset delta {number} does not lie in order")
+        previous = number
+        key: bytes | None = None
+        if data[position] == NULL_BYTE:
+            position += 1
+        else:
+            key, position = decode_blob(data, position, stop)
         value, position = decode_blob(data, position, stop)
         headers = none
         if data[position] == 0:
@@ -214,7 +226,7 @@ def _decode_into(
             headers, position = _decode_headers(Cursor(data, position, stop))
         if position != stop:
             raise Corrupt("its fields do not fill its length")
-        out.append((base_offset + delta, timestamp, key, value, headers))
+        out.append((base_offset + previous, timestamp, key, value, headers))
     return position
 
 

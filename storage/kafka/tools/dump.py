@@ -1,0 +1,255 @@
+"""What an opened partition holds, as rows: its records, its batches, the entries of its files.
+
+Owns the walk over a partition's files and what is left out of it (control records, what lies before
+the log start, aborted transactions); must not know the shape of a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from storage.errors import Corrupt, DataError
+from storage.files import FileSystem, HandleCache
+from storage.kafka.format import names
+from storage.kafka.format.batch import HEADER_SIZE, decode_header
+from storage.kafka.format.names import parse_segment_name
+from storage.kafka.log_file import Batch, Gap
+from storage.kafka.reading import AbortedRanges
+from storage.kafka.segment import Segment
+from storage.kafka.tools import logs
+from storage.kafka.tools.logs import Log, Notes
+from storage.kafka.tools.rows import (
+    PARTITION_FILES,
+    ROOT_FILES,
+    Entries,
+    Row,
+    batch_row,
+    checkpoint_entries,
+    index_entries,
+    record_rows,
+)
+from storage.kafka.tools.view import View, segment_finder
+from storage.model import Finding, Isolation, TopicPartition
+
+RECORDS: Final = "records"
+BATCHES: Final = "batches"
+CHECKPOINTS: Final = "checkpoints"
+FILE_KINDS: Final[Mapping[str, str]] = {
+    "index": names.INDEX,
+    "timeindex": names.TIME_INDEX,
+    "txnindex": names.TXN_INDEX,
+    "snapshot": names.SNAPSHOT,
+}
+KINDS: Final = (RECORDS, BATCHES, *FILE_KINDS, CHECKPOINTS)
+
+RUN_BYTES: Final = 1 << 18
+"""About so much of a log goes into one run of rows: large writes, little memory."""
+
+Runs = Iterator[list[Row]]
+Hidden = Callable[[Batch], bool]
+
+
+def partition_rows(
+    view: View, address: TopicPartition, what: str, isolation: Isolation
+) -> Runs:
+    """The rows of one kind of a partition."""
+    if what == RECORDS:
+        bounds = view.partition(address).bounds()
+        committed = isolation is Isolation.READ_COMMITTED
+        end = bounds.stable if committed else bounds.end
+        hidden = _aborted(view, address, bounds.start, end) if committed else None
+        return record_runs(
+            view.files, view.logs(address), view.notes, start=bounds.start, end=end, hidden=hidden
+        )
+    if what == BATCHES:
+        return batch_runs(view.files, view.logs(address), view.notes)
+    if what == CHECKPOINTS:
+        return _folder_rows(view, address)
+    return _index_rows(view, address, FILE_KINDS[what])
+
+
+# ---- logs ----------------------------------------------------------------------------------------
+
+
+def record_runs(
+    files: HandleCache,
+    parts: Sequence[Log],
+    notes: Notes,
+    *,
+    start: int,
+    end: int,
+    hidden: Hidden | None = None,
+) -> Runs:
+    """The records at offsets [start, end), in runs; bad places and hidden batches are left out."""
+    run: list[Row] = []
+    size_bytes = 0
+    for log in parts:
+        for batch in logs.batches(files, log, notes):
+            header = batch.header
+            if header.base_offset >= end:
+                break
+            if header.is_control or header.next_offset <= start or (hidden and hidden(batch)):
+                continue
+            found = logs.records(batch, log, notes)
+            if header.base_offset < start:
+                found = [record for record in found if record[0] >= start]
+            run += record_rows(log.topic, log.partition, header, found)
+            size_bytes += header.size_bytes
+            if size_bytes >= RUN_BYTES:
+                yield run
+                run, size_bytes = [], 0
+    if run:
+        yield run
+
+
+def _aborted(view: View, address: TopicPartition, start: int, end: int) -> Hidden:
+    """Which batches read_committed must not see.
+
+    Raises Corrupt where a transaction index is damaged: what was aborted is not known then.
+    """
+    segments = view.partition(address).segments()
+    for segment in segments:
+        _check_aborted(segment)
+    return AbortedRanges(segment_finder(segments), start, end).hides
+
+
+def _check_aborted(segment: Segment) -> None:
+    try:
+        segment.txn_index.entries()
+    except DataError as error:
+        path = segment.txn_index.path
+        raise Corrupt(
+            f"{path}: {error.message}: which transactions were aborted is not known; "
+            "rebuild --what indexes makes it anew",
+            **{**error.facts(), "path": str(path)},
+        ) from error
+
+
+def batch_runs(files: HandleCache, parts: Sequence[Log], notes: Notes) -> Runs:
+    """Every batch of these logs, bad ones too where their header can be read."""
+    for log in parts:
+        place = {"topic": log.topic, "partition": log.partition, "file": log.path.name}
+        run: list[Row] = []
+        for item in logs.items(files, log):
+            if isinstance(item, Batch):
+                run.append(place | batch_row(item.header, item.position, valid=True))
+            else:
+                run += [place | row for row in _bad_batches(files, log, item, notes)]
+            if len(run) >= 1000:
+                yield run
+                run = []
+        if run:
+            yield run
+
+
+def _bad_batches(files: HandleCache, log: Log, gap: Gap, notes: Notes) -> Iterator[Row]:
+    """What the headers in a bad place say, as far as each leads to the next."""
+    with files.borrow(log.path) as file:
+        notes.add(logs.gap_finding(log, gap, file))
+        position = gap.position
+        while position < gap.end:
+            try:
+                header = decode_header(file.pread(HEADER_SIZE, position), 0)
+            except DataError:
+                return
+            yield batch_row(header, position, valid=False)
+            position += header.size_bytes
+
+
+# ---- files ---------------------------------------------------------------------------------------
+
+
+def file_row(topic: str | None, partition: int | None, path: Path, entries: Entries) -> Row:
+    """One file with its entries."""
+    return {
+        "topic": topic,
+        "partition": partition,
+        "file": path.name,
+        "entries": entries.entries,
+    }
+
+
+def file_finding(
+    topic: str | None, partition: int | None, path: Path, error: DataError
+) -> Finding:
+    """A small file that is damaged."""
+    if path.name in ROOT_FILES:
+        code = "bad-root-file"
+    elif path.name == names.LEADER_EPOCHS:
+        code = "bad-leader-epochs"
+    elif path.name == names.PARTITION_METADATA:
+        code = "bad-partition-metadata"
+    else:
+        code = "bad-snapshot" if names.SNAPSHOT in path.name else "bad-index"
+    return Finding(
+        code=code,
+        severity="warning",
+        path=str(path),
+        topic=topic,
+        partition=partition,
+        message=error.message,
+    )
+
+
+def _index_rows(view: View, address: TopicPartition, suffix: str) -> Runs:
+    """One row for each file of one kind that is not empty.
+
+    After a clean stop also those that the next start would clear away: they are there and sound.
+    """
+    folder = view.folders[address]
+    view.partition(address)
+    after = set(view.fs.list_dir(folder))
+    before = set(view.base.list_dir(folder)) if view.clean else set()
+    for name in sorted(after | before):
+        parsed = parse_segment_name(name)
+        if parsed is None or parsed[1] != suffix:
+            continue
+        path = folder / name
+        data = _read(view.fs if name in after else view.base, path)
+        if data:
+            entries = index_entries(suffix, data, parsed[0])
+            yield [_noted_row(view, address, path, entries)]
+
+
+def _folder_rows(view: View, address: TopicPartition) -> Runs:
+    folder = view.folders[address]
+    view.partition(address)
+    for name in PARTITION_FILES:
+        path = folder / name
+        if view.fs.exists(path):
+            entries = checkpoint_entries(name, _read(view.fs, path))
+            yield [_noted_row(view, address, path, entries)]
+
+
+def root_rows(view: View, addresses: Sequence[TopicPartition]) -> Runs:
+    """The files at the root; of the offset checkpoints the lines of these partitions.
+
+    Lines of partitions that are not here are left out only when some partitions were chosen.
+    """
+    everything = len(addresses) == len(view.folders)
+    for name in ROOT_FILES:
+        path = view.root / name
+        if not view.fs.exists(path):
+            continue
+        entries = checkpoint_entries(name, _read(view.fs, path))
+        if entries.error is not None:
+            view.notes.add(file_finding(None, None, path, entries.error))
+        if not everything:
+            entries = Entries([e for e in entries.entries if _is_of(e, addresses)], None)
+        yield [file_row(None, None, path, entries)]
+
+
+def _is_of(line: Row, addresses: Sequence[TopicPartition]) -> bool:
+    return (line.get("topic"), line.get("partition")) in addresses
+
+
+def _noted_row(view: View, address: TopicPartition, path: Path, entries: Entries) -> Row:
+    if entries.error is not None:
+        view.notes.add(file_finding(*address, path, entries.error))
+    return file_row(*address, path, entries)
+
+
+def _read(fs: FileSystem, path: Path) -> bytes:
+    return fs.read_bytes(path)

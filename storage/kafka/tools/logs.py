@@ -1,0 +1,130 @@
+"""Looking through `.log` files for the tools: every good batch, and a finding for every bad place.
+
+Owns what a bad place is called when nobody repairs it, and the list of findings; must not write, and
+must not know partitions: a log may be a segment of an opened partition or a file on its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from storage.errors import Corrupt
+from storage.files import File, HandleCache
+from storage.kafka.format.record import DecodedRecord
+from storage.kafka.log_file import INT64_MAX, Batch, Gap, is_zero, walk
+from storage.kafka.reading import decoded
+from storage.model import Finding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """One `.log` file, its first `size_bytes` bytes; topic and partition are None where unknown."""
+
+    path: Path
+    base_offset: int
+    size_bytes: int
+    topic: str | None = None
+    partition: int | None = None
+    limit_offset: int = INT64_MAX
+
+    def finding(self, code: str, severity: str, **facts: object) -> Finding:
+        """A finding in this file; the facts are Finding's own fields."""
+        return Finding(
+            code=code,
+            severity=severity,
+            path=str(self.path),
+            topic=self.topic,
+            partition=self.partition,
+            **facts,  # type: ignore[arg-type]  # named by the callers
+        )
+
+
+class Notes:
+    """Findings in the order in which they were met, each place once."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[object, ...], Finding] = {}
+
+    def add(self, *findings: Finding) -> None:
+        """Take them in, unless something is known of the same place."""
+        for finding in findings:
+            self._found.setdefault(_place(finding), finding)
+
+    def all(self) -> Sequence[Finding]:
+        """What was found so far."""
+        return list(self._found.values())
+
+
+def _place(finding: Finding) -> tuple[object, ...]:
+    """Recovery and a later reading may both meet a bad place, under other names."""
+    if finding.position is not None:
+        return (finding.path, finding.position)
+    return (finding.path, finding.code, finding.offset, finding.message)
+
+
+def items(files: HandleCache, log: Log) -> Iterator[Batch | Gap]:
+    """Every good batch of a log, and the gaps between them."""
+    with files.borrow(log.path) as file:
+        yield from walk(
+            file,
+            position=0,
+            end=log.size_bytes,
+            next_offset=log.base_offset,
+            limit_offset=log.limit_offset,
+        )
+
+
+def batches(files: HandleCache, log: Log, notes: Notes) -> Iterator[Batch]:
+    """Every good batch of a log; bad places go into the notes."""
+    for item in items(files, log):
+        if isinstance(item, Batch):
+            yield item
+        else:
+            with files.borrow(log.path) as file:
+                notes.add(gap_finding(log, item, file))
+
+
+def records(batch: Batch, log: Log, notes: Notes) -> Sequence[DecodedRecord]:
+    """The records of a good batch; none, and a note, where its bytes make no records."""
+    try:
+        return decoded(batch)
+    except Corrupt as error:
+        notes.add(undecodable(batch, log, error))
+        return ()
+
+
+def undecodable(batch: Batch, log: Log, error: Corrupt) -> Finding:
+    """The CRC holds, but what it covers is no run of records."""
+    return log.finding(
+        "undecodable-batch",
+        "error",
+        position=batch.position,
+        offset=batch.header.base_offset,
+        expected="records",
+        found=error.message,
+        message=f"{batch.header.size_bytes} bytes with a good CRC that cannot be decoded",
+    )
+
+
+def gap_finding(log: Log, gap: Gap, file: File) -> Finding:
+    """What a bad place is: damage if good batches lie behind it, else a tail."""
+    size_bytes = gap.end - gap.position
+    if gap.next_offset is not None or log.limit_offset != INT64_MAX:
+        code, severity = "damaged-batch", "error"
+        message = f"{size_bytes} damaged bytes with good batches behind them"
+    elif is_zero(file, position=gap.position, end=gap.end):
+        code, severity = "zero-tail", "warning"
+        message = f"{size_bytes} bytes of zeros behind the last good batch"
+    else:
+        code, severity = "torn-tail", "warning"
+        message = f"{size_bytes} bytes behind the last good batch"
+    return log.finding(
+        code,
+        severity,
+        position=gap.position,
+        expected=gap.expected,
+        found=gap.found,
+        message=message,
+    )

@@ -1,0 +1,168 @@
+"""A log directory opened for looking: the engine's own recovery, carried out on changes in memory.
+
+Owns which partitions are looked at and when each is opened (at its first use, so that one partition
+of a large store costs what one partition costs); must not write to the disk and takes no lock. Not
+thread-safe.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from storage.errors import Corrupt, InvalidArgument, UnknownPartition, UnknownTopic
+from storage.errors import UnsupportedFormat
+from storage.files import FileSystem, HandleCache, OverlayFileSystem
+from storage.interface import Clock, StoreOptions
+from storage.kafka.directory import LogDirectory
+from storage.kafka.fence import Fence
+from storage.kafka.format import names
+from storage.kafka.partition import Partition, Surroundings
+from storage.kafka.recovery import PartitionPlan, RecoveryContext, examine
+from storage.kafka.repair import apply, clear_leftovers
+from storage.kafka.segment import Segment
+from storage.kafka.settings import TopicSettings, parse_store_settings, topic_settings
+from storage.kafka.tools.logs import Log, Notes
+from storage.model import Finding, TopicPartition
+
+INDEX_INTERVAL: Final = "index.interval.bytes"
+
+
+class View:
+    """The partitions of one log directory, or one of them alone, as recovery would leave them."""
+
+    def __init__(
+        self,
+        root: Path,
+        options: StoreOptions,
+        *,
+        fs: FileSystem,
+        clock: Clock,
+        only: tuple[TopicPartition, Path] | None = None,
+    ) -> None:
+        """`only`: look at this partition, in this folder; checkpoints and marker are the root's."""
+        settings = parse_store_settings(options.settings)
+        self.root = root
+        self.base = fs
+        self.fs = OverlayFileSystem(fs, clock=clock)
+        self.files = HandleCache(self.fs, options.open_files)
+        self.directory = LogDirectory(self.fs, root)
+        self.notes = Notes()
+        self.clean = self.directory.is_clean()
+        self.folders: Mapping[TopicPartition, Path] = dict(
+            self.directory.partition_dirs() if only is None else [only]
+        )
+        self.plans: dict[TopicPartition, PartitionPlan] = {}
+        self._partitions: dict[TopicPartition, Partition] = {}
+        self._defaults = settings.topic_defaults
+        self._configs = self.directory.topic_configs()
+        self._context = RecoveryContext(
+            fs=self.fs,
+            files=self.files,
+            clock=clock,
+            clean_shutdown=self.clean,
+            recovery_points=self.directory.offsets(names.RECOVERY_POINTS),
+            log_starts=self.directory.offsets(names.LOG_STARTS),
+            producer_expiration_ms=settings.producer_id_expiration_ms,
+            read_only=True,
+        )
+        self._shared = Surroundings(
+            fs=self.fs,
+            files=self.files,
+            clock=clock,
+            fence=Fence(root),
+            read_only=True,
+            producer_expiration_ms=settings.producer_id_expiration_ms,
+        )
+
+    # ---- partitions ----------------------------------------------------------------------------
+
+    def select(self, topic: str | None, partition: int | None) -> Sequence[TopicPartition]:
+        """The partitions meant by a topic and a number, either of which may be left out.
+
+        Raises UnknownTopic, UnknownPartition, and InvalidArgument for a number that nothing has.
+        """
+        of_topic = [a for a in self.folders if topic is None or a.topic == topic]
+        if topic is not None and not of_topic:
+            raise UnknownTopic(topic)
+        chosen = [a for a in of_topic if partition is None or a.partition == partition]
+        if partition is not None and not chosen:
+            if topic is not None:
+                raise UnknownPartition(topic, partition, len(of_topic))
+            raise InvalidArgument(f"no topic has a partition {partition}", field="partition")
+        return chosen
+
+    def plan(self, address: TopicPartition) -> PartitionPlan:
+        """What recovery would do to a partition. Raises UnknownTopic, UnknownPartition."""
+        if address not in self.plans:
+            self.select(*address)
+            folder = self.folders[address]
+            clear_leftovers(self.fs, folder)
+            plan = examine(self._context, address, folder, self.settings_of(address.topic))
+            self.notes.add(*plan.findings)
+            self.plans[address] = plan
+        return self.plans[address]
+
+    def partition(self, address: TopicPartition) -> Partition:
+        """The partition, opened: what recovery would do has been done, in memory."""
+        if address not in self._partitions:
+            plan = self.plan(address)
+            segments = apply(self.fs, self.files, plan)
+            self._partitions[address] = Partition(self._shared, plan, segments)
+        return self._partitions[address]
+
+    def logs(self, address: TopicPartition) -> Sequence[Log]:
+        """The logs of an opened partition, ascending."""
+        return [
+            Log(
+                path=segment.path,
+                base_offset=segment.base_offset,
+                size_bytes=segment.size_bytes,
+                topic=address.topic,
+                partition=address.partition,
+                limit_offset=segment.limit_offset,
+            )
+            for segment in self.partition(address).segments()
+        ]
+
+    def configs_of(self, topic: str) -> Mapping[str, str]:
+        """The configs that are known: those kept for the topic over those given for all."""
+        return {**self._defaults, **self._configs.get(topic, {})}
+
+    def settings_of(self, topic: str) -> TopicSettings:
+        """What the topic's partitions are run with."""
+        return topic_settings(self.configs_of(topic))
+
+    # ---- the directory -------------------------------------------------------------------------
+
+    def cluster_id(self) -> str | None:
+        """cluster.id of meta.properties; None, and a note, where that file makes no sense."""
+        try:
+            return self.directory.cluster_id()
+        except (Corrupt, UnsupportedFormat) as error:
+            self.notes.add(
+                Finding(
+                    code="bad-root-file",
+                    severity="warning",
+                    path=str(self.root / names.META_PROPERTIES),
+                    message=error.message,
+                )
+            )
+            return None
+
+    def findings(self) -> Sequence[Finding]:
+        """What opening and reading met so far."""
+        self.notes.add(*self.directory.findings)
+        return self.notes.all()
+
+    def close(self) -> None:
+        """Let go of open files."""
+        self.files.close(sync=False)
+
+
+def segment_finder(segments: Sequence[Segment]) -> Callable[[int], Segment]:
+    """Which segment an offset lies in; the first one for what lies before all."""
+    bases = [segment.base_offset for segment in segments]
+    return lambda offset: segments[max(bisect_right(bases, offset) - 1, 0)]
