@@ -51,6 +51,7 @@ from storage.kafka.settings import (
 )
 from storage.kafka.topic_files import (
     check_new_name,
+    check_partition_count,
     check_same_shape,
     create_partitions,
     delete_partitions,
@@ -82,7 +83,6 @@ CAPABILITIES = Capabilities(
     time_axis="timestamp",
     leader_epochs=True,
 )
-MAX_PARTITIONS = 10_000
 
 
 @dataclass(slots=True)
@@ -240,10 +240,7 @@ class KafkaStore(LogStore):
         for name, value in wanted.items():
             check_topic_config(name, value)
         count = self._settings.num_partitions if partitions is None else partitions
-        if not 1 <= count <= MAX_PARTITIONS:
-            raise InvalidArgument(
-                f"partitions must be 1 to {MAX_PARTITIONS}, not {count}", field="partitions"
-            )
+        check_partition_count(count)
         with self._lock:
             if topic in self._topics:
                 info = self._info(topic, self._topics[topic])

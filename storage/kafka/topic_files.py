@@ -11,7 +11,7 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from storage.errors import InvalidTopic, StorageError, TopicExists
+from storage.errors import InvalidArgument, InvalidTopic, StorageError, TopicExists
 from storage.files import FileSystem, HandleCache, atomic_write
 from storage.kafka.directory import DELETED_DIR_SUFFIX, new_uuid
 from storage.kafka.epochs import LeaderEpochs
@@ -23,6 +23,15 @@ from storage.kafka.settings import TopicSettings
 from storage.model import TopicInfo, TopicPartition
 
 FIRST_EPOCH = 0
+MAX_PARTITIONS = 10_000
+
+
+def check_partition_count(count: int) -> None:
+    """Raise InvalidArgument for a number of partitions that no topic is made with."""
+    if not 1 <= count <= MAX_PARTITIONS:
+        raise InvalidArgument(
+            f"partitions must be 1 to {MAX_PARTITIONS}, not {count}", field="partitions"
+        )
 
 
 def check_new_name(topic: str, others: Iterable[str]) -> None:

@@ -51,9 +51,7 @@ Runs = Iterator[list[Row]]
 Hidden = Callable[[Batch], bool]
 
 
-def partition_rows(
-    view: View, address: TopicPartition, what: str, isolation: Isolation
-) -> Runs:
+def partition_rows(view: View, address: TopicPartition, what: str, isolation: Isolation) -> Runs:
     """The rows of one kind of a partition."""
     if what == RECORDS:
         bounds = view.partition(address).bounds()
@@ -171,9 +169,7 @@ def file_row(topic: str | None, partition: int | None, path: Path, entries: Entr
     }
 
 
-def file_finding(
-    topic: str | None, partition: int | None, path: Path, error: DataError
-) -> Finding:
+def file_finding(topic: str | None, partition: int | None, path: Path, error: DataError) -> Finding:
     """A small file that is damaged."""
     if path.name in ROOT_FILES:
         code = "bad-root-file"
