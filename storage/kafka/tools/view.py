@@ -12,8 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from storage.errors import Corrupt, InvalidArgument, UnknownPartition, UnknownTopic
-from storage.errors import UnsupportedFormat
+from storage.errors import (
+    Corrupt,
+    InvalidArgument,
+    UnknownPartition,
+    UnknownTopic,
+    UnsupportedFormat,
+)
 from storage.files import FileSystem, HandleCache, OverlayFileSystem
 from storage.interface import Clock, StoreOptions
 from storage.kafka.directory import LogDirectory
