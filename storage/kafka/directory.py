@@ -47,6 +47,11 @@ def detect(fs: FileSystem, path: Path) -> bool | None:
     return False if any(_is_partition(fs, path / name) for name in folders) else None
 
 
+def is_empty(fs: FileSystem, path: Path) -> bool:
+    """Whether nothing of a store is there yet; a lock file of an interrupted start does not count."""
+    return not fs.exists(path) or set(fs.list_dir(path)) <= {names.LOCK, "lost+found"}
+
+
 def _is_partition(fs: FileSystem, path: Path) -> bool:
     if not fs.is_dir(path):
         return False
@@ -55,10 +60,11 @@ def _is_partition(fs: FileSystem, path: Path) -> bool:
 
 
 class StoreFile(msgspec.Struct, kw_only=True):
-    """The content of `.logserver.store.json`."""
+    """The content of `.logserver.store.json`. `created`: we made the directory, its identity too."""
 
     backend: str = "kafka"
     version: int = 1
+    created: bool = False
     next_producer_id: int = 0
 
 
@@ -71,8 +77,7 @@ class LogDirectory:
         self.findings: list[Finding] = []
         self._stored: dict[str, bytes] = {}
 
-    # ---- reading ---------------------------------------------------------------------------------
-    # ----------------
+    # ---- reading ----
 
     def partition_dirs(self) -> Sequence[tuple[TopicPartition, Path]]:
         """Every partition folder, the metadata log's left out (it is never served, written or

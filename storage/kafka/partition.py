@@ -207,8 +207,7 @@ class Partition:
         """The first record with the largest timestamp; None where there is none."""
         return reading.find_latest_time(self.segments(), end=self.bounds().end)
 
-    # ---- appending -------------------------------------------------------------------------------
-    # ----------------
+    # ---- appending ----
 
     def append(
         self,

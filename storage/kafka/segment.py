@@ -105,8 +105,7 @@ class Segment:
         self.settings = settings
         self.builder.interval_bytes = settings.index_interval_bytes
 
-    # ---- writing ---------------------------------------------------------------------------------
-    # ----------------
+    # ---- writing ----
 
     @property
     def builder(self) -> IndexBuilder:
@@ -197,8 +196,7 @@ class Segment:
         self.time_index.trim()
         self.txn_index.sync()
 
-    # ---- reading ---------------------------------------------------------------------------------
-    # ----------------
+    # ---- reading ----
 
     @property
     def first_timestamp_ms(self) -> int:

@@ -35,7 +35,7 @@ from storage.interface import (
     StoreOptions,
 )
 from storage.kafka import reading
-from storage.kafka.directory import LogDirectory, ProducerIds, StoreFile, detect
+from storage.kafka.directory import LogDirectory, ProducerIds, StoreFile, detect, is_empty
 from storage.kafka.fence import Fence
 from storage.kafka.finding import Search, find_records, parse_record_id
 from storage.kafka.format import batch, names
@@ -101,11 +101,10 @@ def open_kafka(
     storage.open_store.
     """
     settings = parse_store_settings(options.settings)
-    exists = fs.exists(path)
-    if exists and fs.list_dir(path) and detect(fs, path) is None:
+    if not is_empty(fs, path) and detect(fs, path) is None:
         raise UnsupportedFormat(f"{path} is no Kafka log directory", path=str(path))
     if read_only:
-        if not exists:
+        if not fs.exists(path):
             raise IoFailure(f"{path} does not exist", path=str(path), operation="open", errno=2)
         return KafkaStore(OverlayFileSystem(fs), path, options, settings, clock=clock, lock=None)
     fs.make_dir(path)
@@ -157,22 +156,22 @@ class KafkaStore(LogStore):
 
     def _open(self, opening: Opening) -> None:
         directory = self._directory
-        is_new = not self.fs.list_dir(self.path) or self.fs.list_dir(self.path) == [names.LOCK]
-        directory.cluster_id()
         self._configs = directory.topic_configs()
+        cluster_id = directory.cluster_id()
         stored = directory.store_file()
+        facts = stored or StoreFile(created=is_empty(self.fs, self.path))
         partitions, self.recovery = recover_partitions(directory, self._shared, opening)
         self._topics: dict[str, _Topic] = {}
         self._deleted: set[str] = set()  # topics deleted in this run: their checkpoint lines go
         for partition in partitions:
             self._adopt(partition)
-        self._producer_ids = ProducerIds(directory, stored or StoreFile())
+        self._producer_ids = ProducerIds(directory, facts)
         if self.read_only:
             return
-        if is_new:
-            directory.write_identity(self._settings)
         if stored is None:
-            directory.write_store_file(StoreFile())
+            directory.write_store_file(facts)
+        if facts.created and cluster_id is None:
+            directory.write_identity(self._settings)
         if not self.recovery.clean_shutdown:
             self.checkpoint()
 
@@ -187,8 +186,7 @@ class KafkaStore(LogStore):
     def _settings_of(self, topic: str) -> TopicSettings:
         return topic_settings({**self._settings.topic_defaults, **self._configs.get(topic, {})})
 
-    # ---- topics ----------------------------------------------------------------------------------
-    # ----------------
+    # ---- topics ----
 
     def _check_open(self) -> None:
         if self._closed:
@@ -291,8 +289,7 @@ class KafkaStore(LogStore):
                 if self._configs.pop(topic, None):
                     self._directory.write_topic_configs(self._configs)
 
-    # ---- records ---------------------------------------------------------------------------------
-    # ----------------
+    # ---- records ----
 
     def append(
         self,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from storage.errors import Corrupt, DataError
-from storage.files import FileSystem, HandleCache
+from storage.files import HandleCache
 from storage.kafka.format import names
 from storage.kafka.format.batch import HEADER_SIZE, decode_header
 from storage.kafka.format.names import parse_segment_name
@@ -21,6 +21,7 @@ from storage.kafka.segment import Segment
 from storage.kafka.tools import logs
 from storage.kafka.tools.logs import Log, Notes
 from storage.kafka.tools.rows import (
+    OFFSET_FILES,
     PARTITION_FILES,
     ROOT_FILES,
     Entries,
@@ -203,7 +204,7 @@ def _index_rows(view: View, address: TopicPartition, suffix: str) -> Runs:
         if parsed is None or parsed[1] != suffix:
             continue
         path = folder / name
-        data = _read(view.fs if name in after else view.base, path)
+        data = (view.fs if name in after else view.base).read_bytes(path)
         if data:
             entries = index_entries(suffix, data, parsed[0])
             yield [_noted_row(view, address, path, entries)]
@@ -215,37 +216,27 @@ def _folder_rows(view: View, address: TopicPartition) -> Runs:
     for name in PARTITION_FILES:
         path = folder / name
         if view.fs.exists(path):
-            entries = checkpoint_entries(name, _read(view.fs, path))
+            entries = checkpoint_entries(name, view.fs.read_bytes(path))
             yield [_noted_row(view, address, path, entries)]
 
 
 def root_rows(view: View, addresses: Sequence[TopicPartition]) -> Runs:
-    """The files at the root; of the offset checkpoints the lines of these partitions.
-
-    Lines of partitions that are not here are left out only when some partitions were chosen.
-    """
+    """The files at the root. Where not all partitions are meant: what the checkpoints say of these."""
     everything = len(addresses) == len(view.folders)
-    for name in ROOT_FILES:
+    for name in ROOT_FILES if everything else OFFSET_FILES:
         path = view.root / name
         if not view.fs.exists(path):
             continue
-        entries = checkpoint_entries(name, _read(view.fs, path))
+        entries = checkpoint_entries(name, view.fs.read_bytes(path))
         if entries.error is not None:
             view.notes.add(file_finding(None, None, path, entries.error))
         if not everything:
-            entries = Entries([e for e in entries.entries if _is_of(e, addresses)], None)
+            lines = [e for e in entries.entries if (e["topic"], e["partition"]) in addresses]
+            entries = Entries(lines, None)
         yield [file_row(None, None, path, entries)]
-
-
-def _is_of(line: Row, addresses: Sequence[TopicPartition]) -> bool:
-    return (line.get("topic"), line.get("partition")) in addresses
 
 
 def _noted_row(view: View, address: TopicPartition, path: Path, entries: Entries) -> Row:
     if entries.error is not None:
         view.notes.add(file_finding(*address, path, entries.error))
     return file_row(*address, path, entries)
-
-
-def _read(fs: FileSystem, path: Path) -> bytes:
-    return fs.read_bytes(path)

@@ -211,13 +211,17 @@ def _properties(data: bytes) -> list[Row]:
     return [dict(found)]
 
 
+OFFSET_FILES: Final = (
+    names.RECOVERY_POINTS,
+    names.HIGH_WATERMARKS,
+    names.LOG_STARTS,
+    names.CLEANER_OFFSETS,
+)
+
 ROOT_FILES: Final[Mapping[str, Callable[[bytes], list[Row]]]] = {
     names.META_PROPERTIES: _properties,
     names.CLEAN_SHUTDOWN: _marker,
-    names.RECOVERY_POINTS: _offset_lines,
-    names.HIGH_WATERMARKS: _offset_lines,
-    names.LOG_STARTS: _offset_lines,
-    names.CLEANER_OFFSETS: _offset_lines,
+    **dict.fromkeys(OFFSET_FILES, _offset_lines),
 }
 """The files at the root of a log directory that `checkpoints` shows."""
 
