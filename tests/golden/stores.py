@@ -10,10 +10,19 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from storage import StoredRecord, TopicPartition
+from storage import LogStore, StoredRecord, StoreOptions, TopicPartition, open_store
+from storage.files import FileSystem
+from storage.interface import Clock
+from storage.kafka.format.batch import BatchHeader, decode_header
 
 KAFKA = Path(__file__).parent / "kafka"
 DAMAGED = "torn"
+COMPACTED = "compacted"
+COMMITTED = "expected.read_committed.jsonl"
+MADE_AT_MS = (
+    1_795_224_726_956  # the wall clock when the stores were made: record times lie far before it
+)
+NOT_TAKEN = frozenset({"cleanup.policy"})  # compaction is not offered; reading compacted logs is
 
 
 class GoldenPartition(NamedTuple):
@@ -46,6 +55,37 @@ class GoldenPartition(NamedTuple):
         topic: Mapping[str, str] = json.loads(path.read_text()).get(self.address.topic, {})
         return topic
 
+    @property
+    def settings(self) -> dict[str, str]:
+        """The topic's settings as the engine takes them."""
+        return {name: value for name, value in self.configs.items() if name not in NOT_TAKEN}
+
+    @property
+    def log_files(self) -> list[Path]:
+        """The `.log` files, in offset order."""
+        return sorted(self.data.glob("*.log"))
+
+    @property
+    def epochs(self) -> list[tuple[int, int]]:
+        """(leader epoch, start offset) of leader-epoch-checkpoint."""
+        lines = (self.data / "leader-epoch-checkpoint").read_text().split("\n")[2:]
+        return [(int(epoch), int(start)) for epoch, start in map(str.split, filter(None, lines))]
+
+    @property
+    def restarts(self) -> set[int]:
+        """Offsets of the first records that the broker wrote after a restart."""
+        return {start for _, start in self.epochs[1:]}
+
+    def batches(self) -> Iterator[tuple[bytes, BatchHeader]]:
+        """Every batch of the log with its header, in order."""
+        for path in self.log_files:
+            data = path.read_bytes()
+            at = 0
+            while at < len(data):
+                header = decode_header(data, at)
+                yield data[at : at + header.size_bytes], header
+                at += header.size_bytes
+
     def json(self, name: str) -> Any:
         """One of the JSON expectations."""
         return json.loads((self.expect / name).read_text())
@@ -53,7 +93,9 @@ class GoldenPartition(NamedTuple):
     def lines(self, name: str) -> list[dict[str, Any]]:
         """One of the JSON-lines expectations; empty when the file is missing."""
         path = self.expect / name
-        return [json.loads(line) for line in path.open()] if path.exists() else []
+        return (
+            [json.loads(line) for line in path.read_bytes().splitlines()] if path.exists() else []
+        )
 
     def __str__(self) -> str:
         return f"{self.store}:{self.name}"
@@ -82,6 +124,25 @@ def _partitions() -> Iterator[GoldenPartition]:
                 yield GoldenPartition(store, expect.name)
 
 
+def by_id(partition: GoldenPartition) -> str:
+    """A partition as the id of a test."""
+    return str(partition)
+
+
+def open_golden(
+    path: Path,
+    settings: Mapping[str, str],
+    *,
+    fs: FileSystem | None = None,
+    clock: Clock = lambda: MADE_AT_MS,
+    read_only: bool = False,
+    accept_loss: bool = False,
+) -> LogStore:
+    """Open a store of the real Kafka: in place if `read_only` or on an overlay, else a copy."""
+    options = StoreOptions(settings=settings, accept_loss=accept_loss)
+    return open_store("kafka", path, options, fs=fs, clock=clock, read_only=read_only)
+
+
 def copy_store(source: Path, target: Path) -> Path:
     """A writable copy of a store's data directory."""
     shutil.copytree(source, target, copy_function=shutil.copyfile)
@@ -104,3 +165,22 @@ def as_row(address: TopicPartition, record: StoredRecord) -> dict[str, Any]:
 
 def _text(data: bytes | None) -> str | None:
     return None if data is None else base64.b64encode(data).decode()
+
+
+def put(fs: FileSystem, path: Path, data: bytes) -> None:
+    """Make a file of these bytes."""
+    file = fs.open(path, create=True)
+    file.truncate(0)
+    file.pwrite(data, 0)
+    file.close()
+
+
+def differences(fs: FileSystem, made: Path, real: Path) -> dict[str, str]:
+    """How the files in `made` differ from the real broker's: name -> missing, extra or differs."""
+    ours = set(fs.list_dir(made))
+    theirs = {path.name for path in real.iterdir()}
+    found = dict.fromkeys(theirs - ours, "missing") | dict.fromkeys(ours - theirs, "extra")
+    for name in ours & theirs:
+        if fs.read_bytes(made / name) != (real / name).read_bytes():
+            found[name] = "differs"
+    return dict(sorted(found.items()))
