@@ -5,6 +5,7 @@ leaves everything else about a batch to the store.
 
     position  bytes  field       note
     8         4      length      of what follows it
+    16        1      magic       2
     21        2      attributes  bit 4 transactional, bit 5 control
 """
 
@@ -18,6 +19,8 @@ from storage.errors import NotOffered
 _LENGTH: Final = struct.Struct(">i")
 _ATTRIBUTES: Final = struct.Struct(">H")
 _LENGTH_POSITION: Final = 8
+_MAGIC_POSITION: Final = 16
+_MAGIC: Final = 2
 _ATTRIBUTES_POSITION: Final = 21
 _OVERHEAD_BYTES: Final = 12
 _SMALLEST_LENGTH: Final = 49
@@ -29,7 +32,7 @@ def refuse_transactions(data: bytes) -> None:
     position = 0
     while position + _OVERHEAD_BYTES + _SMALLEST_LENGTH <= len(data):
         (length,) = _LENGTH.unpack_from(data, position + _LENGTH_POSITION)
-        if length < _SMALLEST_LENGTH:
+        if length < _SMALLEST_LENGTH or data[position + _MAGIC_POSITION] != _MAGIC:
             return
         (attributes,) = _ATTRIBUTES.unpack_from(data, position + _ATTRIBUTES_POSITION)
         if attributes & _TRANSACTIONAL_OR_CONTROL:

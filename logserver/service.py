@@ -87,7 +87,7 @@ class LogService:
         self._writer: Writer | None = None
         self._upkeep: Upkeep | None = None
         self.metrics.gauge(
-            "waiting_fetches", "Fetches that wait for records.", lambda: self._waiters.count
+            "waiting_fetches", "Fetches that wait for records.", lambda: self.waiting
         )
         self.metrics.gauge(
             "in_flight_bytes", "Bytes of requests in flight.", lambda: self.budget.held_bytes
@@ -154,6 +154,11 @@ class LogService:
             fenced=stats.fenced,
             disk_full=self._disk_full(),
         )
+
+    @property
+    def waiting(self) -> int:
+        """How many fetches wait for records."""
+        return self._waiters.count
 
     def hold(self, size_bytes: int) -> Hold:
         """Hold bytes of the budget for a request about to be read. Raises Busy."""

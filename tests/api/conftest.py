@@ -1,0 +1,26 @@
+"""Fixtures of the API suite: the same tests over the model and over the real backend."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.api.harness import Api, opener, serving, settings
+
+BACKENDS = ("memory", "kafka")
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request: pytest.FixtureRequest) -> str:
+    """Each backend in turn."""
+    return str(request.param)
+
+
+@pytest.fixture
+async def api(backend: str, tmp_path: Path) -> AsyncIterator[Api]:
+    """A server with an empty store of the backend."""
+    chosen = settings(tmp_path / "store")
+    async with serving(chosen, opener(backend, chosen)) as running:
+        yield running

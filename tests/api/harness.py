@@ -1,0 +1,155 @@
+"""What the API tests share: a server of ours on a free port, a client, and stores that misbehave on purpose.
+
+Owns how a test starts a server (in the test's own loop, on a real socket) and reads an answer; must not know what the
+answer should be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+import storage
+from api.server import Server
+from logserver.config import Address, Settings
+from logserver.service import LogService
+from storage import LogStore, StoreOptions
+
+BINARY = "application/vnd.kafka.binary.v2+json"
+JSON = "application/vnd.kafka.json.v2+json"
+V2 = "application/vnd.kafka.v2+json"
+BATCH = "application/vnd.kafka.recordbatch.v2"
+PROBLEM = "application/problem+json"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One HTTP answer, read whole."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        """The body, which must be JSON and say so."""
+        assert "json" in self.headers["Content-Type"]
+        return msgspec.json.decode(self.body)
+
+    @property
+    def code(self) -> int:
+        """The error code of an error body of the documented shape, whose status must agree with it."""
+        body = self.json
+        assert isinstance(body["message"], str)
+        assert body["message"]
+        code: int = body["error_code"]
+        assert self.status == (code if code < 1000 else code // 100), (self.status, body)
+        assert "Traceback" not in body["message"]
+        return code
+
+
+class Api:
+    """A running server and a client of it."""
+
+    def __init__(self, server: Server, session: aiohttp.ClientSession) -> None:
+        self.server = server
+        self.service = server.service
+        self.session = session
+        self.url = server.url
+
+    async def call(self, method: str, path: str, **options: Any) -> Answer:
+        """One request; the path is sent as it is written."""
+        url = URL(self.url + path, encoded=True)
+        async with self.session.request(method, url, **options) as response:
+            return Answer(response.status, response.headers, await response.read())
+
+    async def get(self, path: str, *, accept: str | None = None) -> Answer:
+        """GET"""
+        headers = {"Accept": accept} if accept is not None else {}
+        return await self.call("GET", path, headers=headers)
+
+    async def post(
+        self, path: str, body: object, *, content_type: str | None = JSON, accept: str = "*/*"
+    ) -> Answer:
+        """POST of bytes as they are, or of anything else as JSON."""
+        data = body if isinstance(body, bytes) else msgspec.json.encode(body)
+        headers = {"Accept": accept}
+        if content_type is not None:
+            headers["Content-Type"] = content_type
+        # The client warns of large bytes; a file of them is the same on the wire.
+        sent = data if len(data) < 1 << 20 else io.BytesIO(data)
+        return await self.call(
+            "POST", path, data=sent, headers=headers, skip_auto_headers=["Content-Type"]
+        )
+
+    async def create(self, topic: str, partitions: int = 1, **configs: str) -> None:
+        """A topic that is not there yet."""
+        body = {
+            "partitions": partitions,
+            "configs": {name.replace("_", "."): value for name, value in configs.items()},
+        }
+        answer = await self.call("PUT", f"/topics/{topic}", json=body)
+        assert answer.status == 201, answer.body
+
+    async def until_waiting(self, count: int = 1) -> None:
+        """Until so many fetches wait for records."""
+        while self.service.waiting < count:  # noqa: ASYNC110  # the service has no event for tests
+            await asyncio.sleep(0.001)
+
+    async def values(self, topic: str, partition: int = 0) -> list[Any]:
+        """Every value of a partition, as JSON."""
+        answer = await self.get(f"/topics/{topic}/partitions/{partition}/records", accept=JSON)
+        assert answer.status == 200, answer.body
+        return [row["value"] for row in answer.json]
+
+
+def records(*values: object, **common: object) -> dict[str, object]:
+    """A produce body with these values."""
+    return {"records": [{"value": value, **common} for value in values]}
+
+
+def b64(data: bytes) -> str:
+    """As JSON carries bytes."""
+    return base64.b64encode(data).decode()
+
+
+def settings(data: Path, **changed: Any) -> Settings:
+    """Settings of a server on a free port."""
+    return Settings(data=data, listen=Address("127.0.0.1", 0), **changed)
+
+
+def opener(backend: str, chosen: Settings, *, read_only: bool = False) -> Callable[..., LogStore]:
+    """Opens a store of a backend as the server would."""
+
+    def open_it(progress: storage.Progress) -> LogStore:
+        options = StoreOptions(settings=chosen.set, progress=progress)
+        return storage.open_store(backend, chosen.data, options, read_only=read_only)
+
+    return open_it
+
+
+@asynccontextmanager
+async def serving(
+    chosen: Settings, open_it: Callable[..., LogStore], *, wait: bool = True
+) -> AsyncIterator[Api]:
+    """A server from start to stop; with `wait` its store is open."""
+    server = Server(LogService(chosen, open_it))
+    await server.listen()
+    if wait:
+        await server.service.start()
+    async with aiohttp.ClientSession() as session:
+        try:
+            yield Api(server, session)
+        finally:
+            await session.close()
+            await server.stop()

@@ -1,0 +1,188 @@
+"""Topics over HTTP: shapes, names, configs, and what happens to what is there already."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.api.harness import V2, Api, records
+
+ONE = {"partition": 0, "leader": 1, "replicas": [{"broker": 1, "leader": True, "in_sync": True}]}
+
+
+async def test_an_empty_store_lists_no_topics(api: Api) -> None:
+    assert (await api.get("/topics")).json == []
+
+
+async def test_topics_are_listed_in_order(api: Api) -> None:
+    for name in ("b", "a", "c"):
+        await api.create(name)
+    assert (await api.get("/topics", accept=V2)).json == ["a", "b", "c"]
+
+
+async def test_a_topic_is_created_once(api: Api) -> None:
+    body = {"partitions": 2, "configs": {"retention.ms": "1000"}}
+    created = await api.call("PUT", "/topics/t", json=body)
+    again = await api.call("PUT", "/topics/t", json=body)
+    assert (created.status, again.status) == (201, 200)
+    assert created.json == again.json
+    assert created.json["name"] == "t"
+    assert created.json["configs"] == {"retention.ms": "1000"}
+    assert created.json["partitions"] == [ONE, ONE | {"partition": 1}]
+
+
+async def test_a_topic_needs_no_body(api: Api) -> None:
+    assert (await api.call("PUT", "/topics/t")).status == 201
+    assert (await api.get("/topics/t")).json == {"name": "t", "configs": {}, "partitions": [ONE]}
+
+
+async def test_another_shape_is_a_conflict(api: Api) -> None:
+    await api.create("t", 2)
+    answer = await api.call("PUT", "/topics/t", json={"partitions": 3})
+    assert answer.code == 40901
+    assert answer.json["topic"] == "t"
+
+
+async def test_partitions_are_as_inside_the_topic(api: Api) -> None:
+    await api.create("t", 2)
+    inside = (await api.get("/topics/t")).json["partitions"]
+    assert (await api.get("/topics/t/partitions")).json == inside
+    assert (await api.get("/topics/t/partitions/1")).json == inside[1]
+    assert (await api.get("/topics/t/partitions/1/")).json == inside[1]
+
+
+async def test_configs_take_numbers_and_booleans_as_text(api: Api) -> None:
+    answer = await api.call("PUT", "/topics/t", json={"configs": {"retention.ms": 1000}})
+    assert answer.json["configs"] == {"retention.ms": "1000"}
+
+
+async def test_configs_are_altered_and_reset(api: Api) -> None:
+    await api.create("t", retention_ms="1000")
+    answer = await api.call(
+        "PATCH", "/topics/t", json={"configs": {"segment.bytes": 2097152, "retention.ms": None}}
+    )
+    assert answer.status == 200
+    assert answer.json["configs"] == {"segment.bytes": "2097152"}
+    assert (await api.get("/topics/t")).json == answer.json
+
+
+async def test_an_unknown_config_is_refused(api: Api) -> None:
+    answer = await api.call("PUT", "/topics/t", json={"configs": {"no.such": "1"}})
+    assert answer.code == 42205
+    assert answer.json["name"] == "no.such"
+    assert (await api.get("/topics")).json == []
+
+
+async def test_a_deleted_topic_is_gone(api: Api) -> None:
+    await api.post("/topics/t", records(1))
+    gone = await api.call("DELETE", "/topics/t")
+    assert (gone.status, gone.body) == (204, b"")
+    assert (await api.get("/topics/t")).code == 40401
+    assert (await api.get("/topics/t/partitions/0/records")).code == 40401
+    await api.create("t")
+    assert await api.values("t") == []
+
+
+async def test_an_unknown_topic_is_404_everywhere(api: Api) -> None:
+    for method, path in (
+        ("GET", "/topics/no"),
+        ("DELETE", "/topics/no"),
+        ("GET", "/topics/no/partitions"),
+        ("GET", "/topics/no/partitions/0"),
+        ("GET", "/topics/no/partitions/0/offsets"),
+        ("GET", "/topics/no/partitions/0/records"),
+    ):
+        answer = await api.call(method, path)
+        assert answer.code == 40401
+        assert answer.json["topic"] == "no"
+    patched = await api.call("PATCH", "/topics/no", json={"configs": {}})
+    assert patched.code == 40401
+
+
+async def test_an_unknown_partition_is_404(api: Api) -> None:
+    await api.create("t", 2)
+    for number in ("2", "99999999999999999999", "x", "-1"):
+        for tail in ("", "/offsets", "/records"):
+            answer = await api.get(f"/topics/t/partitions/{number}{tail}")
+            assert answer.code == 40402
+    assert (await api.get("/topics/t/partitions/2")).json["partitions"] == 2
+
+
+BAD_NAMES = {
+    "slash": "a%2Fb",
+    "dot": "%2e",
+    "dots": "%2e%2e",
+    "escape": "%2e%2e%2fescape",
+    "nul": "a%00b",
+    "long": "x" * 250,
+    "space": "a%20b",
+    "umlaut": "%c3%a4",
+}
+
+
+@pytest.mark.parametrize("name", BAD_NAMES.values(), ids=BAD_NAMES.keys())
+async def test_a_bad_new_name_is_refused(api: Api, name: str) -> None:
+    assert (await api.call("PUT", f"/topics/{name}", json={})).code == 42203
+    assert (await api.post(f"/topics/{name}", records(1))).code == 42203
+    assert (await api.get(f"/topics/{name}")).code == 40401
+    assert (await api.get("/topics")).json == []
+
+
+async def test_the_longest_name_is_taken(api: Api) -> None:
+    await api.create("x" * 249)
+
+
+async def test_a_name_that_is_not_utf8_is_malformed(api: Api) -> None:
+    assert (await api.get("/topics/%ff")).code == 400
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b"{", 40000),
+        (b"nope", 40000),
+        (b"[]", 42201),
+        (b'{"partitions":"2"}', 42201),
+        (b'{"partitions":2.0}', 42201),
+        (b'{"partitions":0}', 42201),
+        (b'{"partitions":-1}', 42201),
+        (b'{"partitions":99999999999999999999}', 42201),
+        (b'{"configs":[]}', 42201),
+        (b'{"configs":{"retention.ms":{}}}', 42201),
+        (b'{"partition":2}', 42201),
+        (b'{"a":' * 3000, 42201),
+    ],
+)
+async def test_a_bad_topic_body_is_refused(api: Api, body: bytes, code: int) -> None:
+    headers = {"Content-Type": V2}
+    assert (await api.call("PUT", "/topics/t", data=body, headers=headers)).code == code
+    assert (await api.get("/topics")).json == []
+
+
+async def test_altering_needs_a_body(api: Api) -> None:
+    await api.create("t")
+    assert (await api.call("PATCH", "/topics/t")).code == 42201
+
+
+async def test_offsets_are_the_bounds(api: Api) -> None:
+    await api.create("t")
+    empty = await api.get("/topics/t/partitions/0/offsets")
+    assert empty.json == {"beginning_offset": 0, "end_offset": 0}
+    await api.post("/topics/t", records(1, 2, 3))
+    three = await api.get("/topics/t/partitions/0/offsets")
+    assert three.json == {"beginning_offset": 0, "end_offset": 3}
+
+
+async def test_an_offset_is_found_by_time(api: Api) -> None:
+    await api.create("t")
+    times = [1000, 3000, 2000]
+    await api.post(
+        "/topics/t", {"records": [{"value": 0, "timestamp": time_ms} for time_ms in times]}
+    )
+    path = "/topics/t/partitions/0/offsets?timestamp="
+    assert (await api.get(f"{path}0")).json == {"offset": 0, "timestamp": 1000}
+    assert (await api.get(f"{path}1001")).json == {"offset": 1, "timestamp": 3000}
+    assert (await api.get(f"{path}3001")).json == {"offset": 3, "timestamp": None}
+    for bad in ("x", "-1", "1.5", "99999999999999999999", ""):
+        answer = await api.get(path + bad)
+        assert answer.code == 40000
+        assert "timestamp" in answer.json["message"]
