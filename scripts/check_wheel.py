@@ -83,9 +83,9 @@ def main() -> int:
     faults = [*contents_faults(wheel), *installed_faults()]
     for fault in faults:
         print(fault, file=sys.stderr)
+    if any("not compiled" in fault for fault in faults):
+        print("compiling needs: apt-get install gcc libc6-dev python3-dev", file=sys.stderr)
     if faults:
-        hint = "a C compiler and Python's headers are needed: apt-get install gcc libc6-dev python3-dev"
-        print(hint, file=sys.stderr)
         return 1
     print(
         f"{wheel.name}: {len(expected_files())} files, {len(compiled_modules())} modules compiled"
