@@ -113,6 +113,11 @@ class Partition:
         """Everything below it is durable: what a recovery point may say."""
         return self._flushed
 
+    def high_watermark(self) -> int:
+        """What replication-offset-checkpoint keeps: visible, and durable."""
+        with self._state_lock:
+            return min(self._published, self._flushed)
+
     def start_in_segment(self) -> int | None:
         """The log start if it lies above the first segment's base: what log-start-offset-checkpoint
         keeps.

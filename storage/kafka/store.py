@@ -435,7 +435,7 @@ class KafkaStore(LogStore):
         here = {p.partition: p for p in self._all_partitions()}
         values: dict[str, dict[TopicPartition, int | None]] = {
             names.RECOVERY_POINTS: {a: p.flushed_offset for a, p in here.items()},
-            names.HIGH_WATERMARKS: {a: p.bounds().end for a, p in here.items()},
+            names.HIGH_WATERMARKS: {a: p.high_watermark() for a, p in here.items()},
             names.LOG_STARTS: {a: p.start_in_segment() for a, p in here.items()},
         }
         for name, offsets in values.items():
