@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from storage.files import OverlayFileSystem, RealFileSystem
 from storage.interface import LogStore
 from storage.model import TopicPartition
 from tests.contract.harness import StoreFactory
@@ -15,19 +16,33 @@ BACKENDS = ("memory", "kafka")
 
 
 @pytest.fixture(params=BACKENDS)
-def store_factory(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[StoreFactory]:
-    """Opens stores of the backend under test in a directory that is not there yet."""
-    factory = StoreFactory(str(request.param), tmp_path / "store")
+def backend(request: pytest.FixtureRequest) -> str:
+    """The backend under test."""
+    return str(request.param)
+
+
+@pytest.fixture
+def store_factory(backend: str) -> Iterator[StoreFactory]:
+    """Opens stores in a file system in memory, where a sync costs nothing."""
+    factory = StoreFactory(backend, Path("/store"), OverlayFileSystem())
     yield factory
     factory.close_all()
 
 
 @pytest.fixture
-def durable_factory(store_factory: StoreFactory) -> StoreFactory:
-    """As `store_factory`, for what only a backend that outlives its process can show."""
-    if not store_factory.durable:
-        pytest.skip(f"{store_factory.backend} forgets everything at close")
-    return store_factory
+def disk_factory(backend: str, tmp_path: Path) -> Iterator[StoreFactory]:
+    """Opens stores on the real disk, in a directory that is not there yet."""
+    factory = StoreFactory(backend, tmp_path / "store", RealFileSystem())
+    yield factory
+    factory.close_all()
+
+
+@pytest.fixture
+def durable_factory(disk_factory: StoreFactory) -> StoreFactory:
+    """As `disk_factory`, for what only a backend that outlives its process can show."""
+    if not disk_factory.durable:
+        pytest.skip(f"{disk_factory.backend} forgets everything at close")
+    return disk_factory
 
 
 @pytest.fixture

@@ -7,11 +7,13 @@ by `durable` here: the model forgets everything at close.
 
 from __future__ import annotations
 
-import shutil
+import errno
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import storage
+from storage.errors import IoFailure
+from storage.files import FileSystem
 from storage.interface import LogStore, StoreOptions
 from storage.model import AppendResult, Page, Record, StoredRecord, TopicPartition
 
@@ -32,9 +34,10 @@ class ManualClock:
 class StoreFactory:
     """Opens stores of one backend, by default again and again in the same place."""
 
-    def __init__(self, backend: str, path: Path) -> None:
+    def __init__(self, backend: str, path: Path, fs: FileSystem) -> None:
         self.backend = backend
         self.path = path
+        self.fs = fs
         self.clock = ManualClock()
         self._opened: list[LogStore] = []
 
@@ -54,6 +57,7 @@ class StoreFactory:
             self.backend,
             self.path if path is None else path,
             StoreOptions(settings=settings or {}),
+            fs=self.fs,
             clock=self.clock,
             read_only=read_only,
         )
@@ -65,15 +69,37 @@ class StoreFactory:
         store.close()
         return self.open(read_only=read_only)
 
-    def after_kill(self, copy_name: str = "after-kill") -> LogStore:
+    def after_kill(self) -> LogStore:
         """What a new process finds if the running one is killed now: a copy of the files, opened."""
-        copy = self.path.with_name(copy_name)
-        shutil.copytree(self.path, copy)
+        copy = self.path.with_name("after-kill")
+        copy_tree(self.fs, self.path, self.fs, copy)
         return self.open(path=copy)
 
     def close_all(self) -> None:
         for store in self._opened:
             store.close()
+
+
+def copy_tree(source: FileSystem, path: Path, target: FileSystem, copy: Path) -> None:
+    """Copy a directory, from one file system to another or within one.
+
+    Files keep their holes. A lock held by this process is left out: reading it would drop it.
+    """
+    target.make_dir(copy)
+    for name in source.list_dir(path):
+        if source.is_dir(path / name):
+            copy_tree(source, path / name, target, copy / name)
+            continue
+        try:
+            data = source.read_bytes(path / name)
+        except IoFailure as error:
+            if error.facts()["errno"] != errno.EBUSY:
+                raise
+            continue
+        file = target.open(copy / name, write=True, create=True)
+        file.pwrite(data.rstrip(b"\0"), 0)
+        file.truncate(len(data))
+        file.close()
 
 
 def texts(*values: str) -> list[Record]:

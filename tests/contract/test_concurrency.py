@@ -8,13 +8,21 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+import pytest
+
 from storage.interface import LogStore
 from storage.model import ProducerSequence, Record, TopicPartition
-from tests.contract.harness import read_all, texts
+from tests.contract.harness import StoreFactory, read_all, texts
 
 WRITERS = 8
 APPENDS = 60
 DEADLINE_S = 60
+
+
+@pytest.fixture
+def store(disk_factory: StoreFactory) -> LogStore:
+    """An open, empty, writable store on the real disk."""
+    return disk_factory.open()
 
 
 def together(*works: Callable[[], None]) -> None:

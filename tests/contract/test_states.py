@@ -117,7 +117,7 @@ def test_bad_setting(store_factory: StoreFactory, value: str) -> None:
     with pytest.raises(InvalidConfig) as refused:
         store_factory.open(settings={"num.partitions": value})
     assert refused.value.facts()["name"] == "num.partitions"
-    assert not store_factory.path.exists()
+    assert not store_factory.fs.exists(store_factory.path)
     store_factory.open()
 
 

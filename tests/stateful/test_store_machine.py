@@ -30,8 +30,8 @@ from storage import (
     TopicPartition,
     open_store,
 )
-from storage.files import FileSystem, OverlayFileSystem
-from tests.contract.harness import ManualClock
+from storage.files import OverlayFileSystem
+from tests.contract.harness import ManualClock, copy_tree
 
 PATH = Path("/store")
 SMALL = {
@@ -76,18 +76,6 @@ def content(record: StoredRecord) -> Outcome:
         record.tag,
         list(record.lookup_keys),
     )
-
-
-def copy_tree(source: FileSystem, target: FileSystem, path: Path) -> None:
-    """Copy a directory from one file system to the same path in another."""
-    target.make_dir(path)
-    for name in source.list_dir(path):
-        if source.is_dir(path / name):
-            copy_tree(source, target, path / name)
-            continue
-        file = target.open(path / name, write=True, create=True)
-        file.pwrite(source.read_bytes(path / name), 0)
-        file.close()
 
 
 def everything(partition: TopicPartition, store: LogStore) -> Sequence[Outcome]:
@@ -339,7 +327,7 @@ class StoreMachine(RuleBasedStateMachine):
     def kill_and_open(self) -> None:
         """The killed store keeps its lock and its files; the next one works on a copy of them."""
         killed, self.fs = self.fs, OverlayFileSystem(clock=self.clock)
-        copy_tree(killed, self.fs, PATH)
+        copy_tree(killed, PATH, self.fs, PATH)
         self.restart(clean=False)
 
     def restart(self, *, clean: bool) -> None:
