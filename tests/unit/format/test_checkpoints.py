@@ -55,6 +55,13 @@ CASES = [
     pytest.param(
         checkpoints.encode_clean_shutdown,
         checkpoints.decode_clean_shutdown,
+        2**63 - 1,
+        b'{"version":0,"brokerEpoch":9223372036854775807}',
+        id="clean shutdown, largest epoch",
+    ),
+    pytest.param(
+        checkpoints.encode_clean_shutdown,
+        checkpoints.decode_clean_shutdown,
         -1,
         b'{"version":0,"brokerEpoch":-1}',
         id="clean shutdown, epoch unknown",
@@ -117,6 +124,8 @@ def test_the_order_of_lines_is_kept() -> None:
         (b"0\n-1\n", Corrupt),
         (b"0\nx\n", Corrupt),
         (b"0\n99999999999\n", Corrupt),
+        (b"0\n2147483648\n", Corrupt),
+        (b"0\n2147483647\n", Truncated),
         (b"0\r\n0\r\n", Corrupt),
         (b"0\n0\n\n", Corrupt),
         (b"0\n1\n\n", Corrupt),
@@ -129,6 +138,12 @@ def test_the_order_of_lines_is_kept() -> None:
 def test_malformed_checkpoints(decode: Decode, data: bytes, error: type[DataError]) -> None:
     with pytest.raises(error):
         decode(data)
+
+
+@pytest.mark.parametrize(("data", "line"), [(b"x\n0\n", "line 1"), (b"0\nx\n", "line 2")])
+def test_malformed_heads_name_the_line(data: bytes, line: str) -> None:
+    with pytest.raises(Corrupt, match=line):
+        checkpoints.decode_offsets(data)
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,15 @@ JAVA_ORDERS = [
     ([0, 16, 32, 48, 64, 80, 96, 112, 128], [0, 32, 64, 96, 128, 16, 48, 80, 112]),
     ([2**63 - 1, 65536, 2**32, 1], [2**63 - 1, 65536, 2**32, 1]),
     ([0, 32, 64, 96, 128, 160, 192, 224, 256, 1], [0, 32, 64, 96, 128, 160, 192, 224, 256, 1]),
+    (
+        [33, 224, 352, 544, 0, 48, 448, 96, 64, 144, 160],
+        [224, 352, 544, 0, 448, 96, 64, 160, 33, 48, 144],
+    ),
+    # but not in a table of 64
+    (
+        [*range(1, 26), 256, 0, 768, 1152, 576, 1088, 128, 320, 1024],
+        [256, 0, 768, 1152, 576, 1088, 128, 320, 1024, *range(1, 26)],
+    ),
 ]
 
 
@@ -85,6 +94,23 @@ def test_every_flipped_bit_is_found(bit: int) -> None:
     data[bit // 8] ^= 1 << bit % 8
     with pytest.raises(Corrupt):
         decode_snapshot(bytes(data))
+
+
+def test_a_new_producer_has_nothing_yet() -> None:
+    assert tuple(ProducerEntry(producer_id=5, epoch=1)) == (5, 1, -1, -1, 0, -1, -1, -1)
+
+
+def test_damage_is_located() -> None:
+    data = encode_snapshot([AFTER_MARKER])
+    for damaged, position in (
+        (data[:9], 0),
+        (b"\0\2" + data[2:], 0),
+        (data[:2] + bytes(4) + data[6:], 2),
+        (data[:-1], 6),
+    ):
+        with pytest.raises(Corrupt) as caught:
+            decode_snapshot(damaged)
+        assert caught.value.facts()["position"] == position
 
 
 def test_more_bytes_than_counted() -> None:

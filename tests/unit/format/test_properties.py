@@ -29,6 +29,7 @@ CASES = [
     pytest.param({"k": ""}, b"k=\n", id="empty value"),
     pytest.param({"": "v"}, b"=v\n", id="empty key"),
     pytest.param({"a b": " c d"}, b"a\\ b=\\ c d\n", id="spaces"),
+    pytest.param({"~": "a~\x7f"}, b"~=a~\\u007f\n", id="the last of ASCII"),
     pytest.param({"a=b:c": "d=e:f"}, b"a\\=b\\:c=d\\=e\\:f\n", id="separators"),
     pytest.param({"#k": "!v"}, b"\\#k=\\!v\n", id="comment signs"),
     pytest.param({"k": "a\tb\nc\rd\fe\\"}, b"k=a\\tb\\nc\\rd\\fe\\\\\n", id="controls"),
@@ -51,6 +52,7 @@ SYNTAX = [
     pytest.param(b"\n \t\n# x=y\n  ! z\na=b", {"a": "b"}, id="blanks and comments"),
     pytest.param(b"# x\\\na=b", {"a": "b"}, id="a comment is not continued"),
     pytest.param(b"a=b\\\n  c", {"a": "bc"}, id="continued"),
+    pytest.param(b"a=b\\\\\\\n c", {"a": "b\\c"}, id="continued behind an escaped backslash"),
     pytest.param(b"a=b\\\\\nc=d", {"a": "b\\", "c": "d"}, id="an escaped backslash ends a line"),
     pytest.param(b"a=b\\\n#c", {"a": "b#c"}, id="no comment in a continued line"),
     pytest.param(b"\\\n#c\na=b", {"a": "b"}, id="unless nothing stands before it"),
@@ -128,6 +130,9 @@ def test_what_kafka_wrote() -> None:
             b"version=0\nbroker.id=7\ncluster.id=a b", (0, "a b", 7, None), id="version 0"
         ),
         pytest.param(b"version=1\nnode.id=0\ncluster.id=c", (1, "c", 0, None), id="no directory"),
+        pytest.param(
+            b"version=1\nnode.id=2147483647\ncluster.id=c", (1, "c", 2**31 - 1, None), id="largest"
+        ),
     ],
 )
 def test_accepted(text: bytes, expected: tuple[int, str, int, str | None]) -> None:

@@ -107,9 +107,10 @@ def test_impossible_offsets(entry: tuple[int, int, int, int]) -> None:
         encode_entry(AbortedTransaction(*entry))
 
 
-def test_markers_must_rise() -> None:
+@pytest.mark.parametrize("second", [TWO[0], TWO[1]])
+def test_markers_must_rise(second: AbortedTransaction) -> None:
     with pytest.raises(Corrupt) as caught:
-        decode_entries(encode([TWO[1], TWO[0]]))
+        decode_entries(encode([TWO[1], second]))
     assert caught.value.facts()["position"] == ENTRY_SIZE
 
 
