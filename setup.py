@@ -17,6 +17,7 @@ COMPILED = [
     "storage/coding/cursor.py",
     "storage/coding/varint.py",
     "storage/kafka/format/batch.py",
+    "storage/kafka/format/batch_header.py",
     "storage/kafka/format/record.py",
 ]
 

@@ -28,6 +28,7 @@ MODULES = (
     "storage.coding.cursor",
     "storage.coding.varint",
     "storage.kafka.format.batch",
+    "storage.kafka.format.batch_header",
     "storage.kafka.format.record",
 )
 LIMIT_BYTES = 1 << 20

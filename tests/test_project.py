@@ -112,19 +112,20 @@ def test_every_backend_of_the_registry_is_there() -> None:
     assert [target for target in doors if not callable(resolve(target))] == []
 
 
-def test_the_compiled_modules_are_there() -> None:
-    compiled = compiled_modules()
+def test_the_compiled_modules_are_there_and_fuzzed() -> None:
+    compiled = assigned("setup.py", "COMPILED")
     assert compiled == sorted(set(compiled))
     assert [path for path in compiled if not (ROOT / path).is_file()] == []
+    names = [path.removesuffix(".py").replace("/", ".") for path in compiled]
+    assert list(assigned("scripts/diff_fuzz_cases.py", "MODULES")) == names
 
 
-def compiled_modules() -> list[str]:
-    """COMPILED of setup.py."""
-    for node in tree(Path("setup.py")).body:
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "COMPILED":
-            listed: list[str] = ast.literal_eval(node.value)
-            return listed
-    raise AssertionError("setup.py has no COMPILED")
+def assigned(module: str, name: str) -> Any:
+    """The literal that a module assigns to a name."""
+    for node in tree(Path(module)).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name:
+            return ast.literal_eval(node.value)
+    raise AssertionError(f"{module} has no {name}")
 
 
 def settings() -> dict[str, Any]:
