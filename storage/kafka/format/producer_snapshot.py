@@ -52,7 +52,7 @@ CRC_START: Final = 6
 HEADER_SIZE: Final = 10
 ENTRY_SIZE: Final = 46
 assert _HEADER.size == CRC_START
-assert _HEADER.size + _COUNT.size == HEADER_SIZE
+assert _COUNT.size == HEADER_SIZE - CRC_START
 assert _ENTRY.size == ENTRY_SIZE
 
 
