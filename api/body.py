@@ -64,9 +64,7 @@ async def _read(request: web.BaseRequest, limit_bytes: int, pause_s: float, hold
             hold.grow(len(chunk))
             chunks.append(chunk)
     except TimeoutError:
-        raise ApiError(
-            408, f"the body paused for more than {pause_s:g} s", headers={"Connection": "close"}
-        ) from None
+        raise ApiError(408, f"the body paused for more than {pause_s:g} s") from None
     except (web.RequestPayloadError, ConnectionError) as error:
         raise ApiError(400, f"the body is broken: {error}") from None
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)

@@ -56,7 +56,7 @@ class ApiProtocol(web.RequestHandler):
         super().connection_made(transport)
 
     def _turn_away(self, transport: asyncio.Transport) -> None:
-        """Answer at once. What the client sends is read and dropped for a while: closing on it would reset the answer."""
+        """Answer at once, and drop what the client sends for a while: closing on it would reset the answer."""
         self.force_close()
         transport.write(_TURNED_AWAY)
         transport.write_eof()

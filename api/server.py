@@ -42,18 +42,24 @@ class Server:
     def __init__(self, service: LogService) -> None:
         self.service = service
         settings = service.settings
-        server = ApiServer(
+        self._protocols = ApiServer(
             App(service),
             max_connections=settings.max_connections,
             access_log=None,
             auto_decompress=False,
             keepalive_timeout=settings.keep_alive_ms / 1000,
+            lingering_time=settings.body_timeout_ms / 1000,
             max_line_size=settings.max_header_bytes,
             max_field_size=settings.max_header_bytes,
         )
         grace_s = settings.shutdown_grace_ms / 1000
-        self._runner = web.ServerRunner(server, shutdown_timeout=grace_s)
+        self._runner = web.ServerRunner(self._protocols, shutdown_timeout=grace_s)
         self.url = ""
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        return len(self._protocols.connections)
 
     async def listen(self) -> None:
         """Bind and accept. Raises CannotListen."""

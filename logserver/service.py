@@ -90,6 +90,9 @@ class LogService:
             "waiting_fetches", "Fetches that wait for records.", lambda: self.waiting
         )
         self.metrics.gauge(
+            "queued_requests", "Requests that wait to be written.", lambda: self.queued
+        )
+        self.metrics.gauge(
             "in_flight_bytes", "Bytes of requests in flight.", lambda: self.budget.held_bytes
         )
         self.metrics.watch_store(lambda: None if self._store is None else self._store.stats())
@@ -159,6 +162,11 @@ class LogService:
     def waiting(self) -> int:
         """How many fetches wait for records."""
         return self._waiters.count
+
+    @property
+    def queued(self) -> int:
+        """How many requests wait for their group to be written."""
+        return 0 if self._writer is None else self._writer.queued
 
     def hold(self, size_bytes: int) -> Hold:
         """Hold bytes of the budget for a request about to be read. Raises Busy."""

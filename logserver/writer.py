@@ -277,6 +277,12 @@ class Writer:
             else self._relaxed
         )
 
+    @property
+    def queued(self) -> int:
+        """Requests that wait for their group's hop."""
+        lanes = {self._relaxed, self._durable}
+        return sum(lane.queued for lane in lanes)
+
     def submit(self, parts: Sequence[Part], acks: Acks) -> asyncio.Future[list[Run]]:
         """Queue one request; its one future ends with the runs, or with the error of the whole request.
 

@@ -106,6 +106,16 @@ class Api:
         while self.service.waiting < count:  # noqa: ASYNC110  # the service has no event for tests
             await asyncio.sleep(0.001)
 
+    async def until_queued(self, count: int) -> None:
+        """Until so many requests wait behind a group that is held up."""
+        while self.service.queued < count:  # noqa: ASYNC110  # as above
+            await asyncio.sleep(0.001)
+
+    async def until_connected(self, count: int) -> None:
+        """Until so many connections are open."""
+        while self.server.connections != count:  # noqa: ASYNC110  # as above
+            await asyncio.sleep(0.001)
+
     async def values(self, topic: str, partition: int = 0) -> list[Any]:
         """Every value of a partition, as JSON."""
         answer = await self.get(f"/topics/{topic}/partitions/{partition}/records", accept=JSON)

@@ -158,7 +158,7 @@ async def test_keyless_records_of_a_request_stay_together_and_requests_take_turn
     api: Api,
 ) -> None:
     await api.create("t", 3)
-    chosen = []
+    chosen: list[int] = []
     for _ in range(6):
         answer = await api.post("/topics/t", records(1, 2))
         together = {row["partition"] for row in answer.json["offsets"]}
@@ -238,7 +238,7 @@ async def test_bad_base64_alone_gives_its_own_status(api: Api, field: str, value
     assert (await api.get("/topics")).json == []
 
 
-BAD_RECORDS = [
+BAD_RECORDS: list[object] = [
     5,
     None,
     [],

@@ -1,0 +1,352 @@
+"""HTTP itself: every error in one shape, bodies counted and drained, encodings, connections, metrics, readiness."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import storage
+from logserver.errors import Busy
+from storage import LogStore, StorageError
+from tests.api.harness import JSON, PROBLEM, Api, opener, records, serving, settings
+from tests.api.stores import WatchedStore
+
+SMALL = {"max_body_bytes": 2000, "max_in_flight_bytes": 4000, "max_header_bytes": 2000}
+
+
+@pytest.fixture
+async def api(tmp_path: Path) -> AsyncIterator[Api]:
+    """A server with small limits on the model."""
+    chosen = settings(tmp_path, max_connections=8, keep_alive_ms=5000, body_timeout_ms=200, **SMALL)
+    async with serving(chosen, opener("memory", chosen)) as running:
+        yield running
+
+
+async def raw(api: Api, *pieces: bytes, pause_s: float = 0.0) -> bytes:
+    """What comes back for these bytes, until the server closes or has answered `Connection: close`."""
+    reader, writer = await asyncio.open_connection(*api.url.removeprefix("http://").split(":"))
+    for piece in pieces:
+        writer.write(piece)
+        await writer.drain()
+        await asyncio.sleep(pause_s)
+    try:
+        return await asyncio.wait_for(reader.read(), 10)
+    finally:
+        writer.close()
+        await writer.wait_closed()
+
+
+def error_of(answer: bytes) -> tuple[int, int]:
+    """Status and error code of a raw answer, whose body must have the documented shape."""
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert b"content-type: application/json" in head.lower(), answer
+    decoded = msgspec.json.decode(body)
+    assert isinstance(decoded["message"], str)
+    return int(head.split()[1]), decoded["error_code"]
+
+
+@pytest.mark.parametrize("path", ["/", "/nothing", "/topics/t/x", "/topics/t/partitions/0/x", "//"])
+async def test_an_unknown_path_is_404(api: Api, path: str) -> None:
+    assert (await api.get(path)).code == 404
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allow"),
+    [
+        ("DELETE", "/topics", "GET"),
+        ("POST", "/topics/t/partitions/0/records", "GET"),
+        ("GET", "/producers", "POST"),
+        ("OPTIONS", "/topics/t", "GET, PUT, PATCH, DELETE, POST"),
+    ],
+)
+async def test_another_method_is_405(api: Api, method: str, path: str, allow: str) -> None:
+    answer = await api.call(method, path)
+    assert answer.code == 405
+    assert answer.headers["Allow"] == allow
+
+
+async def test_problem_json_has_the_same_facts(api: Api) -> None:
+    answer = await api.get("/topics/no", accept=PROBLEM)
+    assert answer.headers["Content-Type"] == PROBLEM
+    assert answer.json == {
+        "type": "urn:logserver:error:40401",
+        "title": "Not Found",
+        "status": 404,
+        "detail": "topic 'no' does not exist",
+        "error_code": 40401,
+        "topic": "no",
+    }
+
+
+async def test_head_is_get_without_a_body(api: Api) -> None:
+    got, head = await api.get("/topics"), await api.call("HEAD", "/topics")
+    assert (head.status, head.body) == (200, b"")
+    assert head.headers["Content-Length"] == got.headers["Content-Length"]
+
+
+async def test_a_request_id_comes_back(api: Api) -> None:
+    first = await api.call("GET", "/topics", headers={"X-Request-Id": "mine-1"})
+    assert first.headers["X-Request-Id"] == "mine-1"
+    own = (await api.get("/topics/no")).headers["X-Request-Id"]
+    assert own != (await api.get("/topics/no")).headers["X-Request-Id"]
+
+
+MALFORMED = {
+    "no http": b"hello\r\n\r\n",
+    "tls": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(100) + b"\r\n\r\n",
+    "bad header": b"GET /topics HTTP/1.1\r\nno colon\r\n\r\n",
+    "bad version": b"GET /topics HTTP/9.9.9\r\n\r\n",
+    "bad length": b"POST /topics/t HTTP/1.1\r\nHost: a\r\nContent-Length: -5\r\n\r\n",
+    "long line": b"GET /" + b"x" * 3000 + b" HTTP/1.1\r\nHost: a\r\n\r\n",
+    "long header": b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"x" * 3000 + b"\r\n\r\n",
+    "bad chunk": (
+        b"POST /topics/t HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\nzz\r\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("request_bytes", MALFORMED.values(), ids=MALFORMED.keys())
+async def test_malformed_http_is_told_in_the_same_shape(api: Api, request_bytes: bytes) -> None:
+    assert error_of(await raw(api, request_bytes)) == (400, 400)
+    assert (await api.get("/topics")).json == []
+
+
+POST = (
+    b"POST /topics/t HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Type: application/json\r\n"
+)
+
+
+async def test_a_body_too_large_is_drained_so_that_the_answer_arrives(api: Api) -> None:
+    size = 3_000_000
+    head = POST + b"Content-Length: %d\r\n\r\n" % size
+    assert error_of(await raw(api, head, bytes(size))) == (413, 41301)
+
+
+async def test_a_chunked_body_is_counted(api: Api) -> None:
+    chunk = b"%x\r\n" % 65536 + bytes(65536) + b"\r\n"
+    head = POST + b"Transfer-Encoding: chunked\r\n\r\n"
+    assert error_of(await raw(api, head, *[chunk] * 20, b"0\r\n\r\n")) == (413, 41301)
+
+
+async def test_the_connection_lives_on_after_a_413(api: Api) -> None:
+    for _ in range(3):
+        answer = await api.post("/topics/t", b"x" * 2001)
+        assert answer.code == 41301
+        assert answer.json["limit_bytes"] == 2000
+    assert (await api.post("/topics/t", records("x" * 1900))).status == 200
+
+
+async def test_a_body_that_pauses_is_given_up(api: Api) -> None:
+    head = POST + b"Content-Length: 100\r\n\r\n{"
+    assert error_of(await raw(api, head)) == (408, 408)
+    assert api.service.budget.held_bytes == 0
+
+
+async def test_a_client_that_asks_is_told_to_go_on(api: Api) -> None:
+    body = b'{"records":[{"value":""}]}'
+    head = POST + b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(body)
+    answer = await raw(api, head, body, pause_s=0.05)
+    assert answer.startswith(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n")
+
+
+async def test_a_client_that_asks_is_refused_before_it_sends(api: Api) -> None:
+    head = POST + b"Expect: 100-continue\r\nContent-Length: 5000\r\n\r\n"
+    reader, writer = await asyncio.open_connection(*api.url.removeprefix("http://").split(":"))
+    writer.write(head)
+    line = await asyncio.wait_for(reader.readline(), 10)
+    writer.close()
+    assert line == b"HTTP/1.1 413 Request Entity Too Large\r\n"
+
+
+async def test_another_expectation_fails(api: Api) -> None:
+    headers = {"Content-Type": JSON, "Expect": "miracles"}
+    answer = await api.call("POST", "/topics/t", data=b"{}", headers=headers)
+    assert answer.code == 417
+
+
+def packed(body: bytes) -> dict[str, object]:
+    return {
+        "data": body,
+        "headers": {"Content-Type": JSON, "Content-Encoding": "gzip"},
+    }
+
+
+async def test_gzip_is_unpacked(api: Api) -> None:
+    body = gzip.compress(msgspec.json.encode(records("x" * 1000)))
+    assert (await api.call("POST", "/topics/t", **packed(body))).status == 200
+    assert await api.values("t") == ["x" * 1000]
+
+
+async def test_unpacking_is_bounded(api: Api) -> None:
+    bomb = gzip.compress(bytes(1_500_000))
+    assert len(bomb) < 2000
+    assert (await api.call("POST", "/topics/t", **packed(bomb))).code == 41301
+    assert api.service.budget.held_bytes == 0
+
+
+async def test_broken_gzip_is_refused(api: Api) -> None:
+    good = gzip.compress(b'{"records":[{}]}')
+    for bad in (b"", b"nope", good[:-1], good + b"x", good[:12] + b"\xff" + good[13:]):
+        assert (await api.call("POST", "/topics/t", **packed(bad))).code == 400
+
+
+@pytest.mark.parametrize("encoding", ["br", "zstd", "deflate", "gzip, gzip"])
+async def test_another_encoding_is_415(api: Api, encoding: str) -> None:
+    headers = {"Content-Type": JSON, "Content-Encoding": encoding}
+    answer = await api.call("POST", "/topics/t", data=b"x", headers=headers, compress=False)
+    assert answer.code == 415
+    assert answer.headers["Accept-Encoding"] == "gzip"
+
+
+async def test_too_much_in_flight_is_429(api: Api) -> None:
+    with api.service.hold(3900):
+        answer = await api.post("/topics/t", records("x" * 200))
+        assert answer.code == 42901
+        assert answer.headers["Retry-After"] == "1"
+        assert answer.json["limit_bytes"] == 4000
+    assert (await api.post("/topics/t", records("x" * 200))).status == 200
+    with pytest.raises(Busy):
+        api.service.hold(4001)
+
+
+async def test_too_many_connections_are_turned_away(api: Api) -> None:
+    host, port = api.url.removeprefix("http://").split(":")
+    held = [await asyncio.open_connection(host, port) for _ in range(8)]
+    await api.until_connected(8)
+    assert error_of(await raw(api, b"GET /topics HTTP/1.1\r\n\r\n")) == (429, 42901)
+    for _, writer in held:
+        writer.close()
+        await writer.wait_closed()
+    await api.until_connected(0)
+    assert (await api.get("/topics")).status == 200
+
+
+async def test_too_many_records_are_413(tmp_path: Path) -> None:
+    chosen = settings(tmp_path, max_records_per_request=10)
+    async with serving(chosen, opener("memory", chosen)) as api:
+        answer = await api.post("/topics/t", records(*range(11)))
+        assert answer.code == 41301
+        assert answer.json["limit"] == 10
+        nested = records(*[{"a": [{}, {}, {}]}] * 10)
+        assert (await api.post("/topics/t", nested)).status == 200
+
+
+async def test_a_mistake_of_ours_is_a_plain_500(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = WatchedStore()
+    store.create_topic("t", 1)
+
+    def broken(partition: object, records: object) -> StorageError | None:
+        raise ZeroDivisionError("secret detail")
+
+    store.fail_append = broken
+    async with serving(settings(tmp_path), store.opener()) as api:
+        answer = await api.post("/topics/t", records(1))
+        assert answer.code == 500
+        assert b"secret" not in answer.body
+        assert (await api.get("/topics")).status == 200
+    assert "secret detail" in caplog.text
+
+
+# -- operation
+
+
+async def test_livez_readyz_and_store(api: Api) -> None:
+    assert (await api.get("/livez")).json == {"state": "alive"}
+    ready = await api.get("/readyz")
+    assert (ready.status, ready.json["state"]) == (200, "ready")
+    told = (await api.get("/store")).json
+    assert told["backend"] == "memory"
+    assert told["read_only"] is False
+    assert told["capabilities"]["batch_bytes"] is False
+    assert told["recovery"]["clean_shutdown"] is True
+    assert told["stats"]["topics"] == 0
+
+
+async def test_metrics_count_what_was_done(api: Api) -> None:
+    await api.post("/topics/t", records(1, 2))
+    await api.get("/topics/t/partitions/0/records")
+    await api.get("/topics/no")
+    await api.get("/nothing")
+    answer = await api.get("/metrics")
+    assert answer.headers["Content-Type"].startswith("text/plain")
+    lines = set(answer.body.decode().splitlines())
+    for line in (
+        "logserver_produced_records_total 2.0",
+        "logserver_fetched_records_total 2.0",
+        "logserver_store_appends_total 1.0",
+        "logserver_group_commit_flush_seconds_count 1.0",
+        "logserver_group_requests_sum 1.0",
+        "logserver_waiting_fetches 0.0",
+        "logserver_in_flight_bytes 0.0",
+        "logserver_store_topics 1.0",
+        "logserver_store_partitions 1.0",
+        "logserver_store_fenced 0.0",
+        'logserver_http_requests_total{method="POST",route="/topics/{topic}",status="200"} 1.0',
+        'logserver_http_requests_total{method="GET",route="/topics/{topic}",status="404"} 1.0',
+        'logserver_http_requests_total{method="GET",route="none",status="404"} 1.0',
+    ):
+        assert line in lines, line
+
+
+async def test_the_server_answers_while_it_recovers(tmp_path: Path) -> None:
+    chosen = settings(tmp_path / "store")
+    told, go_on = threading.Event(), threading.Event()
+
+    def slow(progress: storage.Progress) -> LogStore:
+        progress("segments", 3, 10)
+        told.set()
+        assert go_on.wait(30)
+        return opener("memory", chosen)(progress)
+
+    async with serving(chosen, slow, wait=False) as api:
+        assert (await api.get("/readyz")).json["state"] == "starting"
+        opening = asyncio.create_task(api.service.start())
+        assert await asyncio.to_thread(told.wait, 10)
+        unready = await api.get("/readyz")
+        assert unready.code == 50301
+        assert unready.headers["Retry-After"] == "1"
+        assert unready.json["state"] == "recovering"
+        assert unready.json["progress"] == {"what": "segments", "done": 3, "total": 10}
+        for answer in (
+            await api.get("/topics"),
+            await api.post("/topics/t", records(1)),
+            await api.get("/topics/t/partitions/0/records"),
+            await api.get("/store"),
+        ):
+            assert answer.code == 50301
+            assert answer.json["progress"]["done"] == 3
+        assert (await api.get("/livez")).status == 200
+        assert (await api.get("/metrics")).status == 200
+        go_on.set()
+        await opening
+        assert (await api.get("/readyz")).status == 200
+
+
+async def test_what_writes_is_503_on_a_read_only_server(tmp_path: Path) -> None:
+    chosen = settings(tmp_path / "store")
+    async with serving(chosen, opener("kafka", chosen)) as writable:
+        await writable.post("/topics/t", records(1))
+    before = {path: path.stat().st_mtime_ns for path in chosen.data.rglob("*")}
+    async with serving(chosen, opener("kafka", chosen, read_only=True)) as api:
+        assert await api.values("t") == [1]
+        assert (await api.get("/readyz")).json["read_only"] is True
+        for answer in (
+            await api.post("/topics/t", records(1)),
+            await api.post("/topics/new", records(1)),
+            await api.post("/producers", b"", content_type=None),
+            await api.call("PUT", "/topics/new", json={}),
+            await api.call("PATCH", "/topics/t", json={"configs": {}}),
+            await api.call("DELETE", "/topics/t"),
+        ):
+            assert answer.code == 50301
+            assert "read-only" in answer.json["message"]
+    assert {path: path.stat().st_mtime_ns for path in chosen.data.rglob("*")} == before
