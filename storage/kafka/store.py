@@ -172,7 +172,7 @@ class KafkaStore(LogStore):
             directory.write_store_file(facts)
         if facts.created and cluster_id is None:
             directory.write_identity(self._settings)
-        if not self.recovery.clean_shutdown:
+        if self.recovery.losses or not self.recovery.clean_shutdown:
             self.checkpoint()
 
     def _adopt(self, partition: Partition) -> None:
