@@ -180,15 +180,21 @@ def encode_batch(
 
 
 def decode_records(
-    data: bytes, position: int = 0, *, max_bytes: int = DEFAULT_MAX_BYTES
+    data: bytes,
+    position: int = 0,
+    *,
+    max_bytes: int = DEFAULT_MAX_BYTES,
+    header: BatchHeader | None = None,
 ) -> list[DecodedRecord]:
     """(offset, timestamp_ms, key, value, headers) of the batch at `position`; the CRC is not checked.
 
-    A control batch gives its raw record. Raises Truncated where the batch's end is missing, Corrupt for what breaks the
-    format and for compressed records that would measure more than `max_bytes`.
+    `header` spares decoding it once more where the caller has it. A control batch gives its raw record. Raises Truncated
+    where the batch's end is missing, Corrupt for what breaks the format and for compressed records that would measure
+    more than `max_bytes`.
     """
-    header = decode_header(data, position)
-    stop = position + header.size_bytes
+    if header is None:
+        header = decode_header(data, position)
+    stop = position + SIZE_BEFORE_LENGTH + header.length
     if stop > len(data):
         raise truncated_batch(position, header.size_bytes)
     start = position + HEADER_SIZE
@@ -252,9 +258,10 @@ def decode_control(data: bytes, position: int = 0) -> ControlMarker | None:
 
     Raises as `decode_records`, and Corrupt for a batch that is none or a key or value of another shape.
     """
-    records = decode_records(data, position)
-    if not decode_header(data, position).is_control:
+    header = decode_header(data, position)
+    if not header.is_control:
         raise corrupt_batch(position, "it is no control batch")
+    records = decode_records(data, position, header=header)
     if not records:
         return None
     _, timestamp_ms, key, value, _ = records[0]
