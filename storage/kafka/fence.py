@@ -12,7 +12,6 @@ from pathlib import Path
 
 from storage.errors import DiskFull, IoFailure, StoreFenced
 
-
 SYNCS = ("datasync", "sync_dir")
 
 

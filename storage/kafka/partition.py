@@ -428,7 +428,6 @@ class Partition:
             active: Segment = self._segments.peekitem(-1)[1]
             active.finish()
             self._write_snapshot(self._next)
-            self._shared.fs.sync_dir(self.directory)
             with self._state_lock:
                 self._flushed = self._published = self._next
             self._appended = False

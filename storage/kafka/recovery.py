@@ -97,6 +97,17 @@ class PartitionPlan:
     segments_scanned: int = 0
     bytes_scanned: int = 0
 
+    @property
+    def changes_names(self) -> bool:
+        """Whether carrying the plan out makes or removes files that matter after a crash."""
+        return bool(
+            not self.segments
+            or self.removed
+            or self.removed_segments
+            or self.snapshots
+            or any(segment.indexes is not None for segment in self.segments)
+        )
+
 
 def examine(
     context: RecoveryContext, partition: TopicPartition, directory: Path, settings: TopicSettings

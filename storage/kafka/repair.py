@@ -124,7 +124,8 @@ def apply(fs: FileSystem, files: HandleCache, plan: PartitionPlan) -> Sequence[S
     if tuple(plan.stored_epochs or ()) != tuple(plan.epochs.entries):
         data = checkpoints.encode_epochs(plan.epochs.entries)
         atomic_write(fs, plan.directory / names.LEADER_EPOCHS, data)
-    fs.sync_dir(plan.directory)
+    if plan.changes_names:
+        fs.sync_dir(plan.directory)
     return segments
 
 

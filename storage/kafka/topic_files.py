@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from storage.errors import InvalidArgument, InvalidTopic, StorageError, TopicExists
-from storage.files import FileSystem, HandleCache, atomic_write
+from storage.files import FileSystem, HandleCache
 from storage.kafka.directory import DELETED_DIR_SUFFIX, new_uuid
 from storage.kafka.epochs import LeaderEpochs
 from storage.kafka.format import checkpoints, names
@@ -114,17 +114,21 @@ def _create(
 def _build(
     fs: FileSystem, building: Path, topic_id: str, settings: TopicSettings, epochs: LeaderEpochs
 ) -> None:
-    """All files of an empty partition in a folder that nobody looks at yet."""
+    """All files of an empty partition, durably, in a folder that nobody looks at yet."""
     fs.make_dir(building)
     files = HandleCache(fs, 8)
     try:
         Segment.create(files, building, 0, settings)
+        for name, data in (
+            (names.LEADER_EPOCHS, checkpoints.encode_epochs(epochs.entries)),
+            (names.PARTITION_METADATA, checkpoints.encode_partition_metadata(topic_id)),
+        ):
+            with files.borrow(building / name, write=True, create=True) as file:
+                file.pwrite(data, 0)
+            files.datasync(building / name)
     finally:
-        files.close()
-    epochs_data = checkpoints.encode_epochs(epochs.entries)
-    atomic_write(fs, building / names.LEADER_EPOCHS, epochs_data)
-    metadata = checkpoints.encode_partition_metadata(topic_id)
-    atomic_write(fs, building / names.PARTITION_METADATA, metadata)
+        files.close(sync=False)
+    fs.sync_dir(building)
 
 
 def delete_partitions(shared: Surroundings, root: Path, partitions: Sequence[Partition]) -> None:
