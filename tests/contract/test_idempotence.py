@@ -156,6 +156,13 @@ def test_new_producer_ids(store: LogStore, partition: TopicPartition) -> None:
     assert store.new_producer_id() > 4711
 
 
+def test_producer_ids_outlive_their_topic(store: LogStore, partition: TopicPartition) -> None:
+    """An id that was seen stays taken, even when the topic it was seen in is deleted."""
+    store.append(partition, texts("x"), producer=ProducerSequence(4711, 0, 0))
+    store.delete_topic("events")
+    assert store.new_producer_id() > 4711
+
+
 @pytest.mark.parametrize("stop", ["close", "kill"])
 def test_kept_over_a_restart(durable_factory: StoreFactory, stop: str) -> None:
     """After a stop, clean or not, the last append is recognised, gaps and old epochs are refused."""
@@ -178,12 +185,14 @@ def test_kept_over_a_restart(durable_factory: StoreFactory, stop: str) -> None:
 
 @pytest.mark.parametrize("stop", ["close", "kill"])
 def test_producer_ids_over_a_restart(durable_factory: StoreFactory, stop: str) -> None:
-    """No id is given twice, not even one handed out right before a kill."""
+    """No id is given twice: handed out right before a kill, or seen in a topic since deleted."""
     store = durable_factory.open()
     store.create_topic("events", 1)
     partition = TopicPartition("events", 0)
     store.append(partition, texts("x"), producer=ProducerSequence(4711, 0, 0))
     store.flush()
     newest = max(store.new_producer_id() for _ in range(3))
+    store.append(partition, texts("x"), producer=ProducerSequence(newest + 5000, 0, 0))
+    store.delete_topic("events")
     store = durable_factory.reopen(store) if stop == "close" else durable_factory.after_kill()
-    assert store.new_producer_id() > newest
+    assert store.new_producer_id() > newest + 5000

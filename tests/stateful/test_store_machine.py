@@ -40,6 +40,7 @@ SMALL = {
     "index.interval.bytes": "90",
 }
 TOPICS = ("a", "a-0", "b")
+CONFIGS = ("message.timestamp.type", "compression.type", "retention.ms")
 KEYS = (None, b"", b"k1", b"k2")
 REMEMBERED = 5
 FIRST = ProducerSequence(producer_id=0, epoch=3, sequence=2**31 - 4)  # soon to wrap
@@ -58,6 +59,13 @@ records = st.builds(
     lookup_keys=st.lists(st.sampled_from(["k1", "k3"]), unique=True, max_size=2),
 )
 bursts = st.lists(st.lists(records, min_size=1, max_size=6), min_size=1, max_size=5)
+configs = st.fixed_dictionaries(
+    {},
+    optional={
+        "message.timestamp.type": st.sampled_from(["CreateTime", "LogAppendTime"]),
+        "compression.type": st.sampled_from(["gzip", "lz4"]),
+    },
+)
 numbers = st.integers(0, 1000)
 codecs = st.sampled_from([None, None, "gzip", "zstd"])
 Outcome = tuple[object, ...]
@@ -158,9 +166,13 @@ class StoreMachine(RuleBasedStateMachine):
     def begin(self) -> None:
         self.same(lambda store: list(store.create_topic("a", 2).partitions))
 
-    @rule(topic=st.sampled_from(TOPICS), partitions=st.integers(1, 2))
-    def create_topic(self, topic: str, partitions: int) -> None:
-        self.same(lambda store: list(store.create_topic(topic, partitions).partitions))
+    @rule(topic=st.sampled_from(TOPICS), partitions=st.integers(1, 2), configs=configs)
+    def create_topic(self, topic: str, partitions: int, configs: dict[str, str]) -> None:
+        self.same(lambda store: list(store.create_topic(topic, partitions, configs).partitions))
+
+    @rule(topic=st.sampled_from(TOPICS), configs=configs, reset=st.sampled_from(CONFIGS))
+    def alter_topic(self, topic: str, configs: dict[str, str], reset: str) -> None:
+        self.same(lambda store: dict(store.alter_topic(topic, {**configs, reset: None}).configs))
 
     @rule(topic=st.sampled_from(("a-0", "b", "x/y")))
     def delete_topic(self, topic: str) -> None:
@@ -349,7 +361,8 @@ class StoreMachine(RuleBasedStateMachine):
     def topics_and_bounds_agree(self) -> None:
 
         def shapes(store: LogStore) -> Sequence[Outcome]:
-            return [(name, list(info.partitions)) for name, info in store.topics().items()]
+            topics = store.topics().values()
+            return [(t.name, list(t.partitions), dict(t.configs)) for t in topics]
 
         self.same(shapes)
         for partition in self.partitions():
