@@ -286,6 +286,7 @@ def test_a_failed_datasync_is_kept(fs: Watched, cache: HandleCache) -> None:
     cache.datasync(B)
     assert refused(cache.close) == errno.EIO
     assert fs.open_now == 0
+    cache.close()
 
 
 def test_a_failure_at_eviction_meets_those_it_concerns(fs: Watched, cache: HandleCache) -> None:
@@ -295,7 +296,7 @@ def test_a_failure_at_eviction_meets_those_it_concerns(fs: Watched, cache: Handl
     assert fs.open_now == 2
     assert refused(lambda: cache.datasync(A)) == errno.EIO
     assert refused(lambda: write(cache, A)) == errno.EIO
-    touch(cache, A)
+    touch(cache, A, B, C)
     assert refused(cache.close) == errno.EIO
 
 
