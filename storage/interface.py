@@ -309,6 +309,9 @@ class SupportsInspect(Protocol):
         InvalidArgument for a kind.
         """
 
+    def findings(self) -> Sequence[Finding]:
+        """What opening and the calls so far met: damage that was passed over, what a start would cut."""
+
     def dump_kinds(self) -> Sequence[str]:
         """The names `dump` takes here, the default first."""
 

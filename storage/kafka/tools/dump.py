@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from storage.errors import Corrupt, DataError
+from storage.errors import Corrupt, DataError, InvalidArgument
 from storage.files import HandleCache
 from storage.kafka.format import names
 from storage.kafka.format.batch import HEADER_SIZE, decode_header
@@ -50,6 +50,14 @@ RUN_BYTES: Final = 1 << 18
 
 Runs = Iterator[list[Row]]
 Hidden = Callable[[Batch], bool]
+
+
+def check_kind(what: str, kinds: Sequence[str]) -> None:
+    """Raise InvalidArgument unless this kind of dump is offered here."""
+    if what not in kinds:
+        raise InvalidArgument(
+            f"dump: {what!r} is not offered here, choose one of {', '.join(kinds)}", field="what"
+        )
 
 
 def partition_rows(view: View, address: TopicPartition, what: str, isolation: Isolation) -> Runs:

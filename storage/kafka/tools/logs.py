@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from storage.errors import Corrupt
 from storage.files import File, HandleCache
@@ -16,6 +17,8 @@ from storage.kafka.format.record import DecodedRecord
 from storage.kafka.log_file import INT64_MAX, Batch, Gap, is_zero, walk
 from storage.kafka.reading import decoded
 from storage.model import Finding
+
+BAD_PLACES: Final = frozenset({"damaged-batch", "torn-tail", "zero-tail"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +62,9 @@ class Notes:
 
 def _place(finding: Finding) -> tuple[object, ...]:
     """Recovery and a later reading may both meet a bad place, under other names."""
-    if finding.position is not None:
+    if finding.code in BAD_PLACES:
         return (finding.path, finding.position)
-    return (finding.path, finding.code, finding.offset, finding.message)
+    return (finding.path, finding.position, finding.code, finding.offset, finding.message)
 
 
 def items(files: HandleCache, log: Log) -> Iterator[Batch | Gap]:

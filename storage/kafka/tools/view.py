@@ -51,6 +51,7 @@ class View:
         settings = parse_store_settings(options.settings)
         self.root = root
         self.base = fs
+        self.clock = clock
         self.fs = OverlayFileSystem(fs, clock=clock)
         self.files = HandleCache(self.fs, options.open_files)
         self.directory = LogDirectory(self.fs, root)

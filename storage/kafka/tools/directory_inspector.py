@@ -1,0 +1,109 @@
+"""A log directory, or one partition of it, as SupportsInspect.
+
+Owns the dispatch from the contract to the tools beside it, and the checks of what is asked for; must
+not know bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from storage.errors import InvalidArgument
+from storage.interface import FindQuery, Progress, no_progress
+from storage.kafka.tools import search, summary, verify
+from storage.kafka.tools.dump import CHECKPOINTS, KINDS, check_kind, partition_rows, root_rows
+from storage.kafka.tools.rebuild import rebuild_indexes
+from storage.kafka.tools.view import View
+from storage.model import (
+    Bound,
+    Finding,
+    Isolation,
+    OffsetBounds,
+    RebuildReport,
+    TimedOffset,
+    TopicPartition,
+)
+
+
+class DirectoryInspector:
+    """Looks at a directory; see SupportsInspect."""
+
+    backend = summary.BACKEND
+
+    def __init__(self, make_view: Callable[[], View], *, kind: str, adopted: bool | None) -> None:
+        """`make_view` gives a fresh view: verify and rebuild look at files that nobody repaired."""
+        self._make_view = make_view
+        self._view = make_view()
+        self._kind = kind
+        self._adopted = adopted
+
+    def summary(self) -> Mapping[str, object]:
+        """See SupportsInspect."""
+        return summary.of_view(self._view, kind=self._kind, adopted=self._adopted)
+
+    def dump(
+        self,
+        what: str,
+        *,
+        topic: str | None = None,
+        partition: int | None = None,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    ) -> Iterator[Sequence[Mapping[str, object]]]:
+        """See SupportsInspect. Raises also UnknownTopic, UnknownPartition."""
+        check_kind(what, KINDS)
+        addresses = self._view.select(topic, partition)
+        return self._runs(what, addresses, isolation)
+
+    def _runs(
+        self, what: str, addresses: Sequence[TopicPartition], isolation: Isolation
+    ) -> Iterator[Sequence[Mapping[str, object]]]:
+        if what == CHECKPOINTS:
+            yield from root_rows(self._view, addresses)
+        for address in addresses:
+            yield from partition_rows(self._view, address, what, isolation)
+
+    def dump_kinds(self) -> Sequence[str]:
+        """See SupportsInspect."""
+        return KINDS
+
+    def partitions(self) -> Sequence[TopicPartition]:
+        """See SupportsInspect."""
+        return tuple(self._view.folders)
+
+    def bounds(self, partition: TopicPartition) -> OffsetBounds:
+        """See SupportsInspect."""
+        return self._view.partition(partition).bounds()
+
+    def offset_for_time(self, partition: TopicPartition, timestamp_ms: int) -> TimedOffset | None:
+        """See SupportsInspect. Raises Corrupt where the answer may lie in a damaged batch."""
+        return self._view.partition(partition).offset_for_time(timestamp_ms, Bound.LOWER)
+
+    def find(self, query: FindQuery) -> Iterator[Mapping[str, object]]:
+        """See SupportsInspect."""
+        return search.in_view(self._view, query)
+
+    def verify(self, progress: Progress = no_progress) -> Iterator[Finding]:
+        """See SupportsInspect."""
+        view = self._make_view()
+        try:
+            yield from verify.check_view(view, progress, whole=self._kind == "store")
+        finally:
+            view.close()
+
+    def rebuild(
+        self, what: str, *, write: bool = False, progress: Progress = no_progress
+    ) -> RebuildReport:
+        """See SupportsInspect. With `write` raises StoreLocked while a server owns the store."""
+        if what != "indexes":
+            raise InvalidArgument(
+                f"rebuild: {what!r} is unknown here, only 'indexes' is", field="what"
+            )
+        return rebuild_indexes(self._make_view, write=write, progress=progress)
+
+    def findings(self) -> Sequence[Finding]:
+        """See SupportsInspect."""
+        return self._view.findings()
+
+    def close(self) -> None:
+        """See SupportsInspect."""
+        self._view.close()

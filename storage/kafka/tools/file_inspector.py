@@ -1,0 +1,221 @@
+"""One file on its own as SupportsInspect: decoded as it lies there, with nothing around it.
+
+Owns what a name says of a file (kind, base offset, and by the folder's name topic and partition);
+must not look at other files. What is damaged becomes a finding, what is good is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from storage.errors import InvalidArgument
+from storage.files import FileSystem, HandleCache
+from storage.interface import FindQuery, Progress, no_progress
+from storage.kafka.format import names
+from storage.kafka.log_file import INT64_MAX
+from storage.kafka.tools import dump, logs, search, summary
+from storage.kafka.tools.dump import BATCHES, CHECKPOINTS, FILE_KINDS, RECORDS
+from storage.kafka.tools.logs import Log, Notes
+from storage.kafka.tools.rows import (
+    PARTITION_FILES,
+    ROOT_FILES,
+    Entries,
+    Row,
+    checkpoint_entries,
+    index_entries,
+)
+from storage.model import (
+    Finding,
+    Isolation,
+    OffsetBounds,
+    RebuildReport,
+    TimedOffset,
+    TopicPartition,
+)
+
+_NOWHERE = TopicPartition("", 0)
+
+
+class FileInspector:
+    """Looks at one file; see SupportsInspect."""
+
+    backend = summary.BACKEND
+
+    def __init__(self, fs: FileSystem, path: Path, kind: str, base_offset: int) -> None:
+        self._fs = fs
+        self._path = path
+        self._kind = kind
+        self._address = names.parse_partition_dir(path.absolute().parent.name)
+        self._notes = Notes()
+        self._files = HandleCache(fs, 1)
+        topic, partition = self._place
+        self._log = Log(
+            path=path,
+            base_offset=base_offset,
+            size_bytes=fs.size(path),
+            topic=topic,
+            partition=partition,
+        )
+
+    @property
+    def _place(self) -> tuple[str | None, int | None]:
+        return (None, None) if self._address is None else self._address
+
+    @property
+    def _is_log(self) -> bool:
+        return self._kind == RECORDS
+
+    # ---- what is in it -------------------------------------------------------------------------
+
+    def summary(self) -> Mapping[str, object]:
+        """See SupportsInspect."""
+        topic, partition = self._place
+        row: Row = {
+            "path": str(self._path),
+            "backend": self.backend,
+            "kind": "file",
+            "content": "log" if self._is_log else self._kind,
+            "topic": topic,
+            "partition": partition,
+            "sizeBytes": self._log.size_bytes,
+        }
+        row |= self._log_summary() if self._is_log else {"entries": len(self._entries().entries)}
+        return row | {"findings": summary.findings(self.findings())}
+
+    def _log_summary(self) -> Row:
+        count = records = 0
+        first: int | None = None
+        largest_ms = -1
+        next_offset = self._log.base_offset
+        for batch in logs.batches(self._files, self._log, self._notes):
+            count += 1
+            records += batch.header.count
+            first = batch.header.base_offset if first is None else first
+            largest_ms = max(largest_ms, batch.header.max_timestamp)
+            next_offset = batch.header.next_offset
+        return {
+            "batches": count,
+            "records": records,
+            "earliest": next_offset if first is None else first,
+            "latest": next_offset,
+            "maxTimestamp": largest_ms if count else None,
+        }
+
+    def _entries(self) -> Entries:
+        data = self._fs.read_bytes(self._path)
+        if self._kind == CHECKPOINTS:
+            found = checkpoint_entries(self._path.name, data)
+        else:
+            found = index_entries(FILE_KINDS[self._kind], data, self._log.base_offset)
+        if found.error is not None:
+            self._notes.add(dump.file_finding(*self._place, self._path, found.error))
+        return found
+
+    def dump(
+        self,
+        what: str,
+        *,
+        topic: str | None = None,
+        partition: int | None = None,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    ) -> Iterator[Sequence[Mapping[str, object]]]:
+        """See SupportsInspect. `topic` and `partition` mean nothing for a file and are ignored."""
+        dump.check_kind(what, self.dump_kinds())
+        if isolation is Isolation.READ_COMMITTED and what == RECORDS:
+            raise InvalidArgument(
+                "read_committed needs the partition's directory: one file does not tell what was "
+                "aborted",
+                field="isolation",
+            )
+        if what == RECORDS:
+            return dump.record_runs(self._files, [self._log], self._notes, start=0, end=INT64_MAX)
+        if what == BATCHES:
+            return dump.batch_runs(self._files, [self._log], self._notes)
+        return iter([[dump.file_row(*self._place, self._path, self._entries())]])
+
+    def dump_kinds(self) -> Sequence[str]:
+        """See SupportsInspect."""
+        return (RECORDS, BATCHES) if self._is_log else (self._kind,)
+
+    def find(self, query: FindQuery) -> Iterator[Mapping[str, object]]:
+        """See SupportsInspect. An id's topic and partition are not looked at."""
+        self._require_log("find")
+        wanted = search.parse(query)
+        found = search.in_log(self._files, self._log, self._notes, wanted)
+        return (row for _, row in zip(range(query.limit), found, strict=False))
+
+    # ---- offsets -------------------------------------------------------------------------------
+
+    def partitions(self) -> Sequence[TopicPartition]:
+        """See SupportsInspect: what the folder's name says, for a log."""
+        if not self._is_log:
+            return ()
+        return (self._address or _NOWHERE,)
+
+    def bounds(self, partition: TopicPartition) -> OffsetBounds:
+        """See SupportsInspect: from the first good batch to the last one."""
+        self._require_log("offsets")
+        row = self._log_summary()
+        return OffsetBounds(row["earliest"], row["latest"], row["latest"])
+
+    def offset_for_time(self, partition: TopicPartition, timestamp_ms: int) -> TimedOffset | None:
+        """See SupportsInspect: the first record of that time in the file."""
+        self._require_log("offsets")
+        for batch in logs.batches(self._files, self._log, self._notes):
+            if batch.header.max_timestamp < timestamp_ms:
+                continue
+            for offset, time_ms, *_ in logs.records(batch, self._log, self._notes):
+                if time_ms >= timestamp_ms:
+                    return TimedOffset(offset, time_ms, batch.header.leader_epoch)
+        return None
+
+    # ---- checking ------------------------------------------------------------------------------
+
+    def verify(self, progress: Progress = no_progress) -> Iterator[Finding]:
+        """See SupportsInspect."""
+        if self._is_log:
+            for batch in logs.batches(self._files, self._log, self._notes):
+                logs.records(batch, self._log, self._notes)
+        else:
+            self._entries()
+        yield from self._notes.all()
+
+    def rebuild(
+        self, what: str, *, write: bool = False, progress: Progress = no_progress
+    ) -> RebuildReport:
+        """See SupportsInspect. Raises InvalidArgument: a file alone is not rebuilt."""
+        raise InvalidArgument("rebuild needs a store or a partition directory", field="path")
+
+    def findings(self) -> Sequence[Finding]:
+        """See SupportsInspect."""
+        return self._notes.all()
+
+    def close(self) -> None:
+        """See SupportsInspect."""
+        self._files.close(sync=False)
+
+    def _require_log(self, what: str) -> None:
+        if not self._is_log:
+            raise InvalidArgument(f"{what} needs records: {self._path} holds none", field="path")
+
+
+def classify(name: str) -> tuple[str, int] | None:
+    """(kind of dump, base offset) that a file's name tells; None when it means nothing here.
+
+    A log or index under another name is taken too (base offset 0), and so are those that are on
+    their way out or in.
+    """
+    if name in ROOT_FILES or name in PARTITION_FILES:
+        return CHECKPOINTS, 0
+    parsed = names.parse_segment_name(name)
+    stem = name
+    for suffix in names.LEFTOVER_SUFFIXES:
+        stem = stem.removesuffix(suffix)
+    base_offset = 0 if parsed is None else parsed[0]
+    if stem.endswith(names.LOG):
+        return RECORDS, base_offset
+    for kind, suffix in FILE_KINDS.items():
+        if stem.endswith(suffix):
+            return kind, base_offset
+    return None

@@ -1,0 +1,157 @@
+"""Finding records offline: by key, tag, id, text or time, over damage and without missing a segment.
+
+Owns which segments and batches need not be looked at; what matches is said by the engine's Search.
+Must not stop early: times may fall, and a segment emptied by compaction may pretend to be new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from storage.errors import Corrupt, InvalidArgument, NotOffered, UnknownPartition, UnknownTopic
+from storage.files import HandleCache
+from storage.interface import FindQuery
+from storage.kafka.finding import Search
+from storage.kafka.format.batch import HEADER_SIZE
+from storage.kafka.log_file import Batch
+from storage.kafka.reading import stored_records
+from storage.kafka.segment import Segment
+from storage.kafka.tools import logs
+from storage.kafka.tools.logs import Log, Notes
+from storage.kafka.tools.rows import Row, stored_row
+from storage.kafka.tools.view import View
+from storage.model import StoredRecord, TopicPartition
+
+_CRITERIA = ("key", "record_id", "unique_id", "tag", "grep")
+
+
+class Wanted(NamedTuple):
+    """A query, ready to be matched. `needle` stands in the bytes of every uncompressed match."""
+
+    search: Search
+    grep: bytes | None
+    offset: int | None
+    needle: bytes
+
+    def may_hold(self, batch: Batch) -> bool:
+        """Whether the batch has to be decoded."""
+        header = batch.header
+        if header.is_control:
+            return False
+        if self.offset is not None and not header.base_offset <= self.offset <= header.last_offset:
+            return False
+        if self.search.from_ms is not None and header.max_timestamp < self.search.from_ms:
+            return False
+        if header.codec:
+            return True
+        end = batch.at + header.size_bytes
+        return batch.data.find(self.needle, batch.at + HEADER_SIZE, end) >= 0
+
+    def matches(self, record: StoredRecord) -> bool:
+        """Whether this record is wanted."""
+        if self.offset is not None and record.offset != self.offset:
+            return False
+        if self.grep is not None and not _contains(record, self.grep):
+            return False
+        return self.search.matches(record)
+
+
+def _contains(record: StoredRecord, text: bytes) -> bool:
+    return text in (record.value or b"") or text in (record.key or b"")
+
+
+def parse(query: FindQuery) -> Wanted:
+    """What a query means. Raises InvalidArgument and, for what Kafka has not, NotOffered."""
+    given = [name for name in _CRITERIA if getattr(query, name) is not None]
+    if len(given) > 1:
+        raise InvalidArgument(f"{' and '.join(given)} exclude each other", field=given[1])
+    if not given and query.from_ms is None and query.to_ms is None:
+        raise InvalidArgument(
+            f"nothing to look for: give one of {', '.join(_CRITERIA)}, or a time", field="key"
+        )
+    if query.unique_id is not None or query.raw:
+        feature = "raw" if query.raw else "unique_id"
+        raise NotOffered(f"{feature}: a Kafka log has no such thing", feature=feature)
+    if query.limit < 1:
+        raise InvalidArgument(f"limit must be at least 1, not {query.limit}", field="limit")
+    text = query.key or query.tag or query.grep or ""
+    search = Search(
+        key=None if query.key is None else query.key.encode(),
+        tag=query.tag,
+        from_ms=query.from_ms,
+        to_ms=query.to_ms,
+        limit=query.limit,
+        max_scanned=0,
+    )
+    # A tag that is no UTF-8 is read with replacement characters, which do not stand in its bytes.
+    needle = b"" if "\ufffd" in text else text.encode()
+    grep = None if query.grep is None else query.grep.encode()
+    offset = None if query.record_id is None else parse_id(query.record_id)[1]
+    return Wanted(search, grep, offset, needle)
+
+
+def parse_id(record_id: str) -> tuple[TopicPartition, int]:
+    """`topic:partition:offset`. Raises InvalidArgument."""
+    topic, _, rest = record_id.partition(":")
+    numbers = rest.split(":")
+    if not topic or len(numbers) != 2 or not all(map(_is_number, numbers)):
+        raise InvalidArgument(f"id {record_id!r} is not TOPIC:PARTITION:OFFSET", field="record_id")
+    return TopicPartition(topic, int(numbers[0])), int(numbers[1])
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) < 20
+
+
+def in_view(view: View, query: FindQuery) -> Iterator[Row]:
+    """Matching records of a directory, by partition and offset."""
+    wanted = parse(query)
+    left = query.limit
+    for address in _partitions(view, query):
+        partition = view.partition(address)
+        start = partition.bounds().start
+        segments = partition.segments()
+        for segment, log in zip(segments, view.logs(address), strict=True):
+            if segment.limit_offset <= start or _is_too_old(segment, query.from_ms):
+                continue
+            for row in in_log(view.files, log, view.notes, wanted, start=start):
+                yield row
+                left -= 1
+                if not left:
+                    return
+
+
+def _partitions(view: View, query: FindQuery) -> Sequence[TopicPartition]:
+    if query.record_id is None:
+        return view.select(query.topic, None)
+    address, _ = parse_id(query.record_id)
+    try:
+        return view.select(*address)
+    except (UnknownTopic, UnknownPartition):
+        return []
+
+
+def _is_too_old(segment: Segment, from_ms: int | None) -> bool:
+    """Whether no record of a segment can have this time: its largest lies before.
+
+    A segment without any time answers with its file's; its records have -1, which is not wanted.
+    """
+    return from_ms is not None and from_ms > 0 and segment.largest_timestamp_ms() < from_ms
+
+
+def in_log(
+    files: HandleCache, log: Log, notes: Notes, wanted: Wanted, *, start: int = 0
+) -> Iterator[Row]:
+    """Matching records of one log at or above `start`."""
+    for batch in logs.batches(files, log, notes):
+        if batch.header.last_offset < start or not wanted.may_hold(batch):
+            continue
+        try:
+            found = list(stored_records(batch))
+        except Corrupt as error:
+            notes.add(logs.undecodable(batch, log, error))
+            continue
+        for record in found:
+            if record.offset >= start and wanted.matches(record):
+                yield stored_row(log.topic, log.partition, record)

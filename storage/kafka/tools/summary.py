@@ -1,0 +1,140 @@
+"""What `inspect` shows: what a directory or file is, what is in it, and how it is.
+
+Owns the shape of the summary (camel case, times in ms, sizes in bytes) and reads no more than it
+needs: ends, times and sizes, not the records. Must not change anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from storage.errors import DataError
+from storage.kafka.format import names, properties
+from storage.kafka.tools import logs
+from storage.kafka.tools.logs import Log
+from storage.kafka.tools.rows import Row
+from storage.kafka.tools.view import View
+from storage.model import Finding, TimedOffset, TopicPartition
+
+BACKEND = "kafka"
+BATCH_FORMAT = "record batches, version 2 (written by Kafka 0.11 to 4.x)"
+
+
+def of_view(view: View, *, kind: str, adopted: bool | None) -> Row:
+    """The summary of a store, or of one partition (`kind`)."""
+    topics: dict[str, list[Row]] = {}
+    for address in view.folders:
+        topics.setdefault(address.topic, []).append(_partition(view, address))
+    view.cluster_id()
+    rows = [_topic(view, name, partitions) for name, partitions in topics.items()]
+    return {
+        "path": str(view.root if kind == "store" else next(iter(view.folders.values()))),
+        "backend": BACKEND,
+        "kind": kind,
+        "format": BATCH_FORMAT,
+        "cleanShutdown": view.clean,
+        "adopted": adopted,
+        "identity": _identity(view),
+        "topicCount": len(rows),
+        "partitionCount": len(view.folders),
+        "segments": _sum(rows, "segments"),
+        "sizeBytes": _sum(rows, "sizeBytes"),
+        "topics": rows,
+        "metadataLogs": list(view.directory.metadata_dirs()),
+        "recovery": _recovery(view),
+        "findings": findings(view.findings()),
+    }
+
+
+def findings(found: Iterable[Finding]) -> list[Row]:
+    """Findings as rows."""
+    return [msgspec.to_builtins(finding) for finding in found]
+
+
+def _identity(view: View) -> Mapping[str, str]:
+    path = view.root / names.META_PROPERTIES
+    if not view.fs.exists(path):
+        return {}
+    try:
+        return properties.decode_properties(view.fs.read_bytes(path))
+    except DataError:
+        return {}
+
+
+def _topic(view: View, name: str, partitions: Sequence[Row]) -> Row:
+    folder = view.folders[TopicPartition(name, partitions[0]["partition"])]
+    return {
+        "topic": name,
+        "topicId": view.directory.topic_id(folder),
+        "internal": name.startswith("__"),
+        "configs": dict(view.configs_of(name)),
+        "segments": _sum(partitions, "segments"),
+        "sizeBytes": _sum(partitions, "sizeBytes"),
+        "partitions": partitions,
+    }
+
+
+def _partition(view: View, address: TopicPartition) -> Row:
+    partition = view.partition(address)
+    start, stable, end = partition.bounds()
+    parts = view.logs(address)
+    plan = view.plan(address)
+    return {
+        "partition": address.partition,
+        "earliest": start,
+        "latest": end,
+        "latestReadCommitted": stable,
+        "firstTimestamp": _first_timestamp(view, parts, start),
+        "maxTimestamp": _latest_time(view, address),
+        "leaderEpoch": plan.epochs.latest,
+        "producers": len(plan.producers),
+        "segments": len(parts),
+        "sizeBytes": sum(log.size_bytes for log in parts),
+    }
+
+
+def _first_timestamp(view: View, parts: Sequence[Log], start: int) -> int | None:
+    """The time of the first record that can be read."""
+    for log in parts:
+        for batch in logs.batches(view.files, log, view.notes):
+            if batch.header.is_control or batch.header.next_offset <= start:
+                continue
+            for record in logs.records(batch, log, view.notes):
+                if record[0] >= start:
+                    return record[1]
+    return None
+
+
+def _latest_time(view: View, address: TopicPartition) -> Row | None:
+    try:
+        latest = view.partition(address).latest_time()
+    except DataError:
+        return None
+    return None if latest is None else timed(latest)
+
+
+def timed(found: TimedOffset) -> Row:
+    """A lookup's answer in Kafka's words."""
+    return {
+        "offset": found.offset,
+        "timestamp": found.timestamp_ms,
+        "leaderEpoch": found.leader_epoch,
+    }
+
+
+def _recovery(view: View) -> Row:
+    """What the next start would do."""
+    plans = view.plans.values()
+    return {
+        "segmentsScanned": sum(plan.segments_scanned for plan in plans),
+        "indexesRebuilt": sum(s.indexes is not None for plan in plans for s in plan.segments),
+        "refused": any(plan.refusal is not None for plan in plans),
+        "cut": [msgspec.to_builtins(loss) for plan in plans for loss in plan.losses],
+    }
+
+
+def _sum(rows: Iterable[Row], field: str) -> Any:
+    return sum(row[field] for row in rows)

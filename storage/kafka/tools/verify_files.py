@@ -1,0 +1,185 @@
+"""Verifying what lies beside the logs: names, checkpoints, snapshots, epochs, topic ids.
+
+Owns one check per kind of small file; must not read logs. Offsets are compared with the log end that
+the plan of recovery found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from storage.errors import DataError
+from storage.kafka.directory import DELETED_DIR_SUFFIX
+from storage.kafka.format import checkpoints, names, producer_snapshot
+from storage.kafka.format.names import parse_segment_name, segment_name
+from storage.kafka.recovery import INDEX_SUFFIXES, PartitionPlan
+from storage.kafka.tools.rows import PARTITION_FILES
+from storage.kafka.tools.view import View
+from storage.model import Finding, TopicPartition
+
+_OURS = ".logserver."
+_RENAMED = (DELETED_DIR_SUFFIX, "-future", "-stray")
+
+
+# ---- the root ------------------------------------------------------------------------------------
+
+
+def check_root(view: View, *, whole: bool) -> Iterator[Finding]:
+    """Marker, identity and checkpoints, and with `whole` every name at the root."""
+    if not view.clean:
+        yield Finding(
+            code="unclean-stop",
+            severity="info",
+            path=str(view.root / names.CLEAN_SHUTDOWN),
+            message="no marker of a clean stop: a server is running, or the next start recovers",
+        )
+    view.cluster_id()
+    view.directory.store_file()
+    for name in (names.HIGH_WATERMARKS, names.CLEANER_OFFSETS):
+        view.directory.offsets(name)
+    yield from view.findings()
+    if whole:
+        yield from _root_names(view)
+
+
+def _root_names(view: View) -> Iterator[Finding]:
+    folders = {folder.name for folder in view.folders.values()}
+    known = {*names.ROOT_FILES, *view.directory.metadata_dirs(), *folders}
+    for name in view.fs.list_dir(view.root):
+        if name not in known and not name.startswith(_OURS):
+            yield _odd_name(view.root / name)
+
+
+def _odd_name(path: Path, partition: TopicPartition | None = None) -> Finding:
+    """A name that means nothing to a server, or something that is on its way out."""
+    if path.name.endswith((*_RENAMED, names.TEMPORARY)):
+        code, message = "leftover-file", "left by something that was interrupted"
+    else:
+        code, message = "unknown-file", "no file of a log directory: it is left alone"
+    topic, number = partition if partition is not None else (None, None)
+    return Finding(
+        code=code,
+        severity="info",
+        path=str(path),
+        topic=topic,
+        partition=number,
+        message=message,
+    )
+
+
+# ---- a partition's folder ------------------------------------------------------------------------
+
+
+def check_names(view: View, address: TopicPartition) -> Iterator[Finding]:
+    """Left-over, orphaned and unknown files. Looks at the disk, where nothing has been cleared."""
+    folder = view.folders[address]
+    entries = view.base.list_dir(folder)
+    known = {*PARTITION_FILES, *(n for n in entries if parse_segment_name(n) is not None)}
+    for name in entries:
+        if name not in known:
+            yield _odd_name(folder / name, address)
+        elif name.endswith(INDEX_SUFFIXES) and _log_of(name) not in entries:
+            message = "an index without its log: the next start removes it"
+            yield _of_folder(address, folder / name, "orphan-index", message)
+    yield from _leftovers(folder, address, entries)
+
+
+def _log_of(name: str) -> str:
+    return name.partition(".")[0] + names.LOG
+
+
+def _leftovers(folder: Path, address: TopicPartition, entries: Sequence[str]) -> Iterator[Finding]:
+    """What a deletion left is nothing special; a swap that was broken off is."""
+    deleted = [name for name in entries if name.endswith(names.DELETED)]
+    if deleted:
+        message = f"{len(deleted)} deleted files: the next start removes them"
+        yield _of_folder(address, folder / deleted[0], "leftover-file", message, severity="info")
+    swapped = [name for name in entries if name.endswith((names.SWAP, names.CLEANED))]
+    if swapped:
+        message = (
+            f"{len(swapped)} files of segments that were being replaced: the next start ends it"
+        )
+        yield _of_folder(address, folder / swapped[0], "leftover-swap", message)
+
+
+def check_snapshots(view: View, plan: PartitionPlan) -> Iterator[Finding]:
+    """Every snapshot can be loaded, and there is one from which the next start can go on."""
+    there = []
+    for name in view.fs.list_dir(plan.directory):
+        parsed = parse_segment_name(name)
+        if parsed is None or parsed[1] != names.SNAPSHOT:
+            continue
+        there.append(parsed[0])
+        path = plan.directory / name
+        try:
+            producer_snapshot.decode_snapshot(view.fs.read_bytes(path))
+        except DataError as error:
+            yield _of_folder(plan.partition, path, "bad-snapshot", error.message)
+    bases = [segment.base_offset for segment in plan.segments[1:]]
+    missing = [base for base in bases if base not in there]
+    if missing:
+        usable = max(there, default=-1) >= bases[-1]
+        yield _of_folder(
+            plan.partition,
+            plan.directory / segment_name(missing[0], names.SNAPSHOT),
+            "missing-snapshot",
+            f"{len(missing)} of {len(bases)} are missing: producers' states are made anew from the log",
+            severity="info" if usable else "warning",
+        )
+
+
+def check_small_files(
+    view: View, plan: PartitionPlan, topic_ids: dict[str, str]
+) -> Iterator[Finding]:
+    """Leader epochs are there, and the topic's id is, the same in all its partitions."""
+    address = plan.partition
+    epochs = plan.directory / names.LEADER_EPOCHS
+    if not view.fs.exists(epochs):
+        message = "the next start makes it anew from the batches, without epochs that wrote nothing"
+        yield _of_folder(address, epochs, "missing-leader-epochs", message)
+    path = plan.directory / names.PARTITION_METADATA
+    if not view.fs.exists(path):
+        message = "without it a broker takes the folder for a stray one and deletes it"
+        yield _of_folder(address, path, "missing-partition-metadata", message)
+        return
+    try:
+        topic_id = checkpoints.decode_partition_metadata(view.fs.read_bytes(path))
+    except DataError as error:
+        yield _of_folder(address, path, "bad-partition-metadata", error.message)
+        return
+    expected = topic_ids.setdefault(address.topic, topic_id)
+    if topic_id != expected:
+        message = f"the topic's id is {topic_id} here and {expected} in another partition"
+        yield _of_folder(address, path, "topic-id-mismatch", message)
+
+
+def check_against_root(view: View, plan: PartitionPlan) -> Iterator[Finding]:
+    """No checkpoint at the root says more than the log holds."""
+    for name in (names.RECOVERY_POINTS, names.HIGH_WATERMARKS, names.CLEANER_OFFSETS):
+        offset = view.directory.offsets(name).get(plan.partition, 0)
+        if offset > plan.next_offset:
+            yield Finding(
+                code="checkpoint-ahead",
+                severity="warning",
+                path=str(view.root / name),
+                topic=plan.partition.topic,
+                partition=plan.partition.partition,
+                offset=offset,
+                expected=f"at most {plan.next_offset}",
+                found=str(offset),
+                message=f"{offset - plan.next_offset} offsets that were there once are missing",
+            )
+
+
+def _of_folder(
+    address: TopicPartition, path: Path, code: str, message: str, *, severity: str = "warning"
+) -> Finding:
+    return Finding(
+        code=code,
+        severity=severity,
+        path=str(path),
+        topic=address.topic,
+        partition=address.partition,
+        message=message,
+    )
