@@ -10,7 +10,7 @@ import pytest
 
 from storage.errors import Corrupt, DiskFull, StoreFenced
 from tests.api.harness import Answer, Api, records, serving, settings
-from tests.api.stores import WatchedStore
+from tests.watched_store import WatchedStore
 
 FENCED = StoreFenced("sync of /data/t-0/0.log failed", path="/data", cause="EIO")
 FULL = DiskFull("no space left on /data", path="/data", operation="pwrite", errno=28)

@@ -15,7 +15,7 @@ import storage
 from logserver.errors import Busy
 from storage import LogStore, StorageError
 from tests.api.harness import JSON, PROBLEM, Api, opener, records, serving, settings
-from tests.api.stores import WatchedStore
+from tests.watched_store import WatchedStore
 
 SMALL = {"max_body_bytes": 2000, "max_in_flight_bytes": 4000, "max_header_bytes": 2000}
 

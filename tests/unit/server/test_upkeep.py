@@ -1,0 +1,117 @@
+"""Upkeep: each pass by hand, the schedule, and that failing passes do not end it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from logserver.config import Settings
+from logserver.upkeep import Upkeep
+from storage import RetentionReport, StoreOptions, TopicPartition
+from storage.errors import StoreFenced
+from storage.memory import MemoryStore
+from tests.watched_store import WatchedStore
+
+T0 = TopicPartition("t", 0)
+
+
+class TendedStore(WatchedStore):
+    """Counts what upkeep asks for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.checkpoints = 0
+        self.retained_at: list[int] = []
+
+    def checkpoint(self) -> None:
+        self.checkpoints += 1
+
+    def enforce_retention(self, now_ms: int) -> RetentionReport:
+        self.retained_at.append(now_ms)
+        return RetentionReport(segments_deleted=1, bytes_deleted=10)
+
+
+@asynccontextmanager
+async def tending(store: MemoryStore, **changed: object) -> AsyncIterator[Upkeep]:
+    settings = Settings(data=Path("unused"), **changed)  # type: ignore[arg-type]
+    with ThreadPoolExecutor(1) as executor:
+        upkeep = Upkeep(
+            store, settings, take_unflushed=lambda: {T0}, clock=lambda: 4711, executor=executor
+        )
+        yield upkeep
+        await upkeep.stop()
+
+
+async def test_each_pass_by_hand() -> None:
+    store = TendedStore()
+    store.create_topic("t", 1)
+    async with tending(store) as upkeep:
+        upkeep.flush_pass({T0})
+        upkeep.flush_pass(set())
+        assert store.flushes == [{T0}]
+        upkeep.checkpoint_pass()
+        assert store.checkpoints == 1
+        assert upkeep.retention_pass().segments_deleted == 1
+        assert store.retained_at == [4711]
+
+
+async def test_the_schedule_does_all_of_it() -> None:
+    store = TendedStore()
+    intervals = dict.fromkeys(
+        ("flush_interval_ms", "checkpoint_interval_ms", "retention_interval_ms"), 1
+    )
+    async with tending(store, **intervals) as upkeep:
+        upkeep.start()
+        async with asyncio.timeout(10):
+            while not (store.flushes and store.checkpoints and store.retained_at):  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+        await upkeep.stop()
+        seen = len(store.flushes)
+        await asyncio.sleep(0.01)
+        assert len(store.flushes) == seen
+
+
+async def test_os_mode_never_flushes() -> None:
+    store = TendedStore()
+    async with tending(store, flush="os", flush_interval_ms=1) as upkeep:
+        upkeep.start()
+        await asyncio.sleep(0.02)
+    assert store.flushes == []
+
+
+async def test_a_pass_that_fails_is_told_and_the_schedule_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = TendedStore()
+    store.fail_flush = StoreFenced("the store is fenced", path="/data", cause="EIO")
+    async with tending(store, flush_interval_ms=1) as upkeep:
+        upkeep.start()
+        async with asyncio.timeout(10):
+            while caplog.text.count("the store is fenced") < 2:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+
+
+async def test_stopping_waits_for_the_pass_that_runs() -> None:
+    store = TendedStore()
+    store.gate.clear()
+    async with tending(store, flush_interval_ms=1) as upkeep:
+        upkeep.start()
+        assert await asyncio.to_thread(store.flushing.wait, 10)
+        stopping = asyncio.create_task(upkeep.stop())
+        await asyncio.sleep(0.01)
+        assert not stopping.done()
+        store.gate.set()
+        await stopping
+    assert store.flushes == [{T0}]
+
+
+async def test_a_read_only_store_is_left_alone() -> None:
+    store = MemoryStore(StoreOptions(), clock=lambda: 0, read_only=True)
+    async with tending(store, flush_interval_ms=1) as upkeep:
+        upkeep.start()
+        assert not upkeep._tasks

@@ -1,0 +1,269 @@
+"""Group commit by hand: what one hop appends, flushes and answers; the budget."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from logserver.errors import Busy, NotReady
+from logserver.metrics import Metrics
+from logserver.writer import (
+    SHARED_PART_RECORDS,
+    Acks,
+    Budget,
+    Group,
+    Lane,
+    Part,
+    Request,
+    Run,
+    Writer,
+)
+from storage import ProducerSequence, Record, StorageError, TopicPartition
+from storage.errors import (
+    DiskFull,
+    NotOffered,
+    RecordTooLarge,
+    StoreFenced,
+    UnrepresentableRecord,
+)
+from tests.watched_store import WatchedStore
+
+T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+FULL = DiskFull("no space", path="/data")
+
+
+@pytest.fixture
+def store() -> WatchedStore:
+    """A store with two partitions."""
+    watched = WatchedStore()
+    watched.create_topic("t", 2)
+    return watched
+
+
+def request(*parts: Part) -> Request:
+    return Request(parts, asyncio.get_running_loop().create_future())
+
+
+def part(*values: str, partition: TopicPartition = T0, **options: object) -> Part:
+    records = [Record(None, value.encode()) for value in values]
+    return Part(partition, records, range(len(records)), **options)  # type: ignore[arg-type]
+
+
+def committed(store: WatchedStore, *requests: Request, durable: bool = True) -> Group:
+    lane = Lane(store, durable=durable, name="test", finished=lambda group: None)
+    group = Group(requests)
+    lane.commit(group)
+    return group
+
+
+def stored(store: WatchedStore, partition: TopicPartition = T0) -> list[str]:
+    store.flush([partition])
+    records = store.read(partition, 0, max_records=10_000).records
+    return [(record.value or b"").decode() for record in records]
+
+
+def refusing(*bad: str, limit: int | None = None) -> object:
+    """Fails an append for these values by index, or for more than `limit` records as a whole."""
+
+    def fail(partition: TopicPartition, records: Sequence[Record]) -> StorageError | None:
+        for index, record in enumerate(records):
+            if (record.value or b"").decode() in bad:
+                return UnrepresentableRecord("bad", field="value", index=index)
+        if limit is not None and len(records) > limit:
+            return RecordTooLarge("too large", size_bytes=2, limit_bytes=1)
+        return None
+
+    return fail
+
+
+async def test_one_flush_for_all_that_was_touched(store: WatchedStore) -> None:
+    first, second = request(part("a"), part("b", partition=T1)), request(part("c"))
+    committed(store, first, second)
+    assert store.flushes == [{T0, T1}]
+    assert first.runs == [Run(0, range(1), 0), Run(1, range(1), 0)]
+    assert second.runs == [Run(0, range(1), 1)]
+    assert {publish for _, _, publish in store.appends} == {False}
+
+
+async def test_a_relaxed_group_publishes_and_does_not_flush(store: WatchedStore) -> None:
+    committed(store, request(part("a")), durable=False)
+    assert store.flushes == []
+    assert store.bounds(T0).end == 1
+
+
+async def test_small_parts_of_one_partition_share_an_append(store: WatchedStore) -> None:
+    requests = [request(part(f"{number}", "x")) for number in range(5)]
+    committed(store, *requests)
+    assert [count for _, count, _ in store.appends] == [10]
+    assert [one.runs for one in requests] == [[Run(0, range(2), 2 * n)] for n in range(5)]
+
+
+async def test_what_does_not_share(store: WatchedStore) -> None:
+    large = part(*["x"] * (SHARED_PART_RECORDS + 1))
+    heavy = part("x" * 100_000)
+    zipped = part("z", compression="zstd")
+    sequenced = part("s", producer=ProducerSequence(1, 0, 0))
+    committed(
+        store,
+        *(request(one) for one in (part("a"), large, heavy, part("b"), zipped, sequenced)),
+    )
+    assert [count for _, count, _ in store.appends] == [1, SHARED_PART_RECORDS + 1, 1, 1, 1, 1]
+    assert stored(store)[0] == "a"
+    assert stored(store)[-1] == "s"
+
+
+@pytest.mark.parametrize("error", [FULL, NotOffered("no", feature="x")])
+async def test_a_shared_append_that_fails_is_tried_one_by_one(
+    store: WatchedStore, error: StorageError
+) -> None:
+    def fail(partition: TopicPartition, records: Sequence[Record]) -> StorageError | None:
+        return error if any(record.value == b"bad" for record in records) else None
+
+    store.fail_append = fail
+    requests = [request(part(value)) for value in ("a", "bad", "c")]
+    committed(store, *requests)
+    assert [one.error for one in requests] == [None, error, None]
+    assert stored(store) == ["a", "c"]
+
+
+async def test_a_fenced_store_fails_all_that_shared(store: WatchedStore) -> None:
+    fenced = StoreFenced("fenced", path="/data", cause="EIO")
+    store.fail_append = lambda partition, records: fenced
+    requests = [request(part("a")), request(part("b"))]
+    committed(store, *requests)
+    assert [one.error for one in requests] == [fenced, fenced]
+    assert store.flushes == []
+
+
+async def test_a_failed_flush_fails_those_that_had_not_failed(store: WatchedStore) -> None:
+    store.fail_flush = StoreFenced("fenced", path="/data", cause="EIO")
+    store.fail_append = lambda partition, records: FULL if partition == T1 else None
+    requests = [request(part("a")), request(part("b", partition=T1))]
+    committed(store, *requests)
+    assert [one.error for one in requests] == [store.fail_flush, FULL]
+
+
+async def test_what_was_not_appended_to_is_not_flushed(store: WatchedStore) -> None:
+    store.fail_append = lambda partition, records: FULL if partition == T1 else None
+    committed(store, request(part("a")), request(part("b", partition=T1)))
+    assert store.flushes == [{T0}]
+
+
+async def test_a_record_at_fault_is_left_out(store: WatchedStore) -> None:
+    store.fail_append = refusing("bad", "worse")  # type: ignore[assignment]
+    values = ["bad", "a", "b", "worse", "c", "bad"]
+    one = request(part(*values))
+    committed(store, one)
+    assert one.error is None
+    good = [run for run in one.runs if run.error is None]
+    assert [list(run.positions) for run in good] == [[1, 2], [4]]
+    assert [list(run.positions) for run in one.runs if run.error] == [[0], [3], [5]]
+    assert stored(store) == ["a", "b", "c"]
+
+
+async def test_what_is_too_large_together_is_halved(store: WatchedStore) -> None:
+    store.fail_append = refusing(limit=3)  # type: ignore[assignment]
+    one = request(part(*(str(number) for number in range(10))))
+    committed(store, one)
+    assert [position for run in one.runs for position in run.positions] == list(range(10))
+    assert [run.base_offset for run in one.runs] == [run.positions[0] for run in one.runs]
+    assert stored(store) == [str(number) for number in range(10)]
+
+
+async def test_a_sequenced_request_is_not_split(store: WatchedStore) -> None:
+    store.fail_append = refusing("bad", limit=2)  # type: ignore[assignment]
+    for values in (("a", "bad"), ("a", "b", "c")):
+        one = request(part(*values, producer=ProducerSequence(1, 0, 0)))
+        committed(store, one)
+        assert isinstance(one.error, RecordTooLarge | UnrepresentableRecord)
+    assert stored(store) == []
+
+
+async def test_one_bad_part_stops_the_rest_of_its_request(store: WatchedStore) -> None:
+    store.fail_append = lambda partition, records: FULL if partition == T0 else None
+    one = request(part("a", partition=T0), part("b", partition=T1))
+    committed(store, one)
+    assert one.error is FULL
+    assert store.appends == []
+
+
+def writer(store: WatchedStore, *, sync: bool = True) -> Writer:
+    return Writer(store, sync=sync, metrics=Metrics(), published=lambda partition: None)
+
+
+async def test_a_mistake_in_one_group_does_not_stop_the_lane(
+    store: WatchedStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(partition: TopicPartition, records: Sequence[Record]) -> StorageError | None:
+        raise ZeroDivisionError
+
+    lane = writer(store)
+    store.fail_append = broken
+    with pytest.raises(ZeroDivisionError):
+        await lane.submit([part("a")], Acks.ALL)
+    store.fail_append = lambda partition, records: None
+    assert await lane.submit([part("b")], Acks.ALL) == [Run(0, range(1), 0)]
+    await lane.close()
+    assert "a group commit broke" in caplog.text
+
+
+async def test_a_cancelled_request_disturbs_nobody(store: WatchedStore) -> None:
+    lane = writer(store)
+    store.gate.clear()
+    answers = [lane.submit([part(value)], Acks.ALL) for value in ("a", "b")]
+    answers[0].cancel()
+    store.gate.set()
+    await answers[1]
+    await lane.close()
+    assert stored(store) == ["a", "b"]
+
+
+async def test_closing_answers_what_is_queued_and_takes_no_more(store: WatchedStore) -> None:
+    lane = writer(store)
+    store.gate.clear()
+    answers = [lane.submit([part(str(number))], acks) for number in range(3) for acks in Acks]
+    closing = asyncio.create_task(lane.close())
+    await asyncio.sleep(0)
+    with pytest.raises(NotReady):
+        lane.submit([part("late")], Acks.ALL)
+    store.gate.set()
+    await closing
+    assert all(answer.done() and answer.exception() is None for answer in answers)
+    assert len(stored(store)) == 9
+
+
+async def test_what_was_not_flushed_is_remembered_once(store: WatchedStore) -> None:
+    lane = writer(store)
+    await lane.submit([part("a", partition=T1)], Acks.WRITTEN)
+    await lane.submit([part("b", partition=T0)], Acks.ALL)
+    assert lane.take_unflushed() == {T1}
+    assert lane.take_unflushed() == set()
+    await lane.close()
+
+
+def test_the_budget_counts_what_is_held() -> None:
+    budget = Budget(100)
+    with budget.hold(60) as first:
+        with pytest.raises(Busy) as caught:
+            budget.hold(41)
+        assert caught.value.facts() == {"in_flight_bytes": 60, "limit_bytes": 100}
+        with budget.hold(10) as second:
+            second.grow(30)
+            assert budget.held_bytes == 100
+            with pytest.raises(Busy):
+                first.grow(1)
+        assert budget.held_bytes == 60
+    assert budget.held_bytes == 0
+
+
+async def test_a_hold_can_outlive_its_request() -> None:
+    budget = Budget(100)
+    future: asyncio.Future[list[Run]] = asyncio.get_running_loop().create_future()
+    with budget.hold(60) as hold:
+        hold.keep_for(future)
+    assert budget.held_bytes == 60
+    future.set_result([])
+    await asyncio.sleep(0)
+    assert budget.held_bytes == 0
