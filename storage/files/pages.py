@@ -55,11 +55,6 @@ class Content:
             self.visible_bytes == self.base_size_bytes == self.size_bytes
         )
 
-    @property
-    def memory_bytes(self) -> int:
-        """What the pages take."""
-        return len(self._pages) * PAGE_SIZE
-
     def read(self, base: File | None, size_bytes: int, position: int) -> bytes:
         """As File.pread, as of one moment: a write or truncation is seen whole or not at all."""
         with self._lock:
