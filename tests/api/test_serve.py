@@ -1,0 +1,354 @@
+"""The server process: start, what it tells, signals, refusals, and what it leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+
+from api.server import Server
+from logserver.errors import NotReady
+from logserver.service import LogService
+from storage import LogStore, Progress
+from tests.api.harness import JSON, opener, records, serving, settings
+from tests.watched_store import WatchedStore
+
+COMMAND = (sys.executable, "-P", "-m", "logserver", "serve")
+LISTEN = ("--listen", "127.0.0.1:0")
+
+
+class Running:
+    """A server in a process of its own."""
+
+    def __init__(self, *options: str | Path) -> None:
+        self.process = subprocess.Popen(
+            [*COMMAND, *LISTEN, *map(str, options)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, self.process.communicate()[1]
+        self.told: dict[str, Any] = json.loads(line)
+
+    def call(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
+        """Status and decoded body."""
+        request = urllib.request.Request(
+            self.told["url"] + path,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": JSON, "Accept": JSON},
+            method=method,
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=20) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as refused:
+            with refused:
+                return refused.code, json.load(refused)
+
+    def values(self, topic: str) -> list[Any]:
+        status, rows = self.call("GET", f"/topics/{topic}/partitions/0/records?max_records=10000")
+        assert status == 200
+        return [row["value"] for row in rows]
+
+    def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
+        """Exit code and what stood on standard error."""
+        self.process.send_signal(number)
+        _, errors = self.process.communicate(timeout=30)
+        return self.process.returncode, errors
+
+
+Serve: TypeAlias = Callable[..., Running]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Starts servers; none outlives the test."""
+    running: list[Running] = []
+
+    def start(*options: str | Path) -> Running:
+        running.append(Running(*options))
+        return running[-1]
+
+    yield start
+    for one in running:
+        if one.process.poll() is None:
+            one.process.kill()
+            one.process.communicate()
+
+
+def refused(*options: str | Path) -> tuple[int, str]:
+    """Exit code and the one line that says why a server does not start."""
+    ended = subprocess.run(
+        [*COMMAND, *map(str, options)], capture_output=True, text=True, timeout=30, check=False
+    )
+    assert ended.stdout == ""
+    assert "Traceback" not in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1, ended.stderr
+    return ended.returncode, ended.stderr
+
+
+def digests(folder: Path) -> dict[str, tuple[str, int]]:
+    return {
+        str(path.relative_to(folder)): (
+            sha256(path.read_bytes()).hexdigest(),
+            path.stat().st_mtime_ns,
+        )
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_start_and_stop(serve: Serve, tmp_path: Path, number: int) -> None:
+    data = tmp_path / "new"
+    server = serve("--data", data)
+    assert server.told == {
+        "url": server.told["url"],
+        "backend": "kafka",
+        "data": str(data),
+        "read_only": False,
+    }
+    assert server.call("POST", "/topics/t", records(1, 2))[0] == 200
+    code, errors = server.stop(number)
+    assert code == 0
+    assert errors.count("curl ") == 3
+    assert server.told["url"] in errors
+    assert (data / ".kafka_cleanshutdown").exists()
+    assert serve("--data", data).values("t") == [1, 2]
+
+
+def test_the_lines_to_try_work_as_they_stand(serve: Serve, tmp_path: Path) -> None:
+    server = serve("--data", tmp_path / "new")
+    assert server.process.stderr is not None
+    lines = [server.process.stderr.readline() for _ in range(5)]
+    for line in lines[2:]:
+        tried = subprocess.run(
+            ["bash", "-c", f"{line.strip()} -sS --fail"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert json.loads(tried.stdout), line
+
+
+def test_what_was_acknowledged_survives_a_kill(serve: Serve, tmp_path: Path) -> None:
+    data = tmp_path / "new"
+    first = serve("--data", data)
+    for number in range(5):
+        assert first.call("POST", "/topics/t", records(number))[0] == 200
+    first.stop(signal.SIGKILL)
+    second = serve("--data", data)
+    assert second.values("t") == [0, 1, 2, 3, 4]
+    assert "unclean stop" in second.stop()[1]
+
+
+def test_an_ephemeral_store_goes_away(serve: Serve) -> None:
+    server = serve("--ephemeral")
+    server.call("POST", "/topics/t", records(1))
+    data = Path(server.told["data"])
+    assert data.is_dir()
+    assert server.stop()[0] == 0
+    assert not data.parent.exists()
+
+
+def test_a_port_in_use_is_told(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        code, why = refused("--data", tmp_path / "new", "--listen", address)
+    assert code == 3
+    assert address in why
+    assert "in use" in why
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "word"),
+    [
+        (("--listen", "nowhere"), 2, "HOST:PORT"),
+        (("--listen", "0.0.0.0:0"), 2, "insecure"),
+        (("--listen", "no.such.host.invalid:0", "--insecure"), 3, "no.such.host.invalid"),
+        (("--backend", "pulsar", *LISTEN), 2, "pulsar"),
+        (("--flush", "never", *LISTEN), 2, "sync, async, os"),
+        (("--set", "novalue", *LISTEN), 2, "NAME=VALUE"),
+        (("--set", "no.such.option=1", *LISTEN), 2, "no.such.option"),
+        (("--read-only", *LISTEN), 2, "holds none"),
+        (("--read-only", "--write", *LISTEN), 2, "read_only"),
+        (("--config", "no-such.toml", *LISTEN), 2, "no-such.toml"),
+    ],
+)
+def test_wrong_options_are_told_in_one_line(
+    tmp_path: Path, options: tuple[str, ...], code: int, word: str
+) -> None:
+    ended, why = refused("--data", tmp_path / "new", *options)
+    assert ended == code
+    assert word in why
+    assert not (tmp_path / "new").exists()
+
+
+def test_another_format_is_refused_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("hello")
+    code, why = refused("--data", tmp_path, *LISTEN)
+    assert code == 2
+    assert "notes.txt" in why
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+    assert refused("--data", tmp_path / "notes.txt", *LISTEN)[0] == 2
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_an_unreadable_directory_is_told(tmp_path: Path) -> None:
+    tmp_path.chmod(0)
+    try:
+        code, why = refused("--data", tmp_path, *LISTEN)
+    finally:
+        tmp_path.chmod(0o700)
+    assert code == 3
+    assert str(tmp_path) in why
+
+
+def test_a_directory_that_cannot_be_made_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    code, why = refused("--data", tmp_path / "file" / "store", *LISTEN)
+    assert code == 3
+    assert str(tmp_path / "file" / "store") in why
+
+
+def test_a_second_server_is_refused_with_the_firsts_pid(serve: Serve, tmp_path: Path) -> None:
+    data = tmp_path / "new"
+    first = serve("--data", data)
+    code, why = refused("--data", data, *LISTEN)
+    assert code == 3
+    assert str(first.process.pid) in why
+    assert first.call("POST", "/topics/t", records(1))[0] == 200
+    reader = serve("--data", data, "--read-only")
+    assert reader.values("t") == [1]
+
+
+def test_damage_before_good_records_is_refused_unless_accepted(
+    serve: Serve, tmp_path: Path
+) -> None:
+    data = tmp_path / "new"
+    server = serve("--data", data)
+    for number in range(4):
+        server.call("POST", "/topics/t", records(f"value-{number}"))
+    server.stop(signal.SIGKILL)
+    log = data / "t-0" / f"{0:020}.log"
+    damaged = bytearray(log.read_bytes())
+    damaged[damaged.index(b"value-1")] ^= 1
+    log.write_bytes(damaged)
+    code, why = refused("--data", data, *LISTEN)
+    assert code == 3
+    assert log.name in why
+    assert "position" in why
+    assert "--accept-loss" in why
+    assert "--read-only" in why
+    assert log.read_bytes() == damaged
+    viewer = serve("--data", data, "--read-only")
+    status, told = viewer.call("GET", "/topics/t/partitions/0/records?offset=1")
+    assert (status, told["error_code"], told["next_good_offset"]) == (500, 50010, 2)
+    status, rows = viewer.call("GET", "/topics/t/partitions/0/records?offset=2")
+    assert [row["value"] for row in rows] == ["value-2", "value-3"]
+    viewer.stop()
+    cut = serve("--data", data, "--accept-loss")
+    assert cut.values("t") == ["value-0"]
+    assert "cut: " in cut.stop()[1]
+
+
+def test_a_real_brokers_directory_is_left_alone_until_taken_over(
+    serve: Serve, tmp_path: Path, golden_dir: Path
+) -> None:
+    data = tmp_path / "foreign"
+    shutil.copytree(golden_dir / "codecs" / "data", data)
+    before = digests(data)
+    server = serve("--data", data)
+    assert server.told["read_only"] is True
+    status, topics = server.call("GET", "/topics")
+    assert status == 200
+    assert topics
+    status, told = server.call("POST", f"/topics/{topics[0]}", records(1))
+    assert (status, told["error_code"]) == (503, 50301)
+    code, errors = server.stop()
+    assert code == 0
+    assert "--write" in errors
+    assert digests(data) == before
+    writer = serve("--data", data, "--write")
+    assert writer.told["read_only"] is False
+    assert writer.call("POST", "/topics/mine", records(1))[0] == 200
+    writer.stop()
+    assert serve("--data", data).told["read_only"] is False
+
+
+# -- stopping, in this process
+
+
+async def test_a_stop_answers_what_is_under_way(tmp_path: Path) -> None:
+    store = WatchedStore()
+    store.create_topic("t", 2)
+    async with serving(settings(tmp_path), store.opener()) as api:
+        polling = asyncio.create_task(api.get("/topics/t/partitions/1/records?timeout=60000"))
+        await api.until_waiting()
+        store.gate.clear()
+        writing = asyncio.create_task(api.post("/topics/t/partitions/0", records(1)))
+        assert await asyncio.to_thread(store.flushing.wait, 10)
+        idle = await asyncio.open_connection(*api.url.removeprefix("http://").split(":"))
+        stopping = asyncio.create_task(api.server.stop())
+        polled = await polling
+        assert (polled.status, polled.json) == (200, [])
+        assert not writing.done()
+        assert store.closed == 0
+        store.gate.set()
+        assert (await writing).status == 200
+        await stopping
+        assert store.closed == 1
+        assert await idle[0].read() == b""
+        idle[1].close()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection(*api.url.removeprefix("http://").split(":"))
+
+
+async def test_a_request_that_comes_while_stopping_is_503(tmp_path: Path) -> None:
+    chosen = settings(tmp_path)
+    async with serving(chosen, opener("memory", chosen)) as api:
+        api.service.begin_stop()
+        answer = await api.post("/topics/t", records(1))
+        assert answer.code == 50301
+        assert answer.json["state"] == "stopping"
+        assert (await api.get("/readyz")).code == 50301
+
+
+async def test_a_stop_ends_a_recovery_at_its_next_sign(tmp_path: Path) -> None:
+    told, go_on = threading.Event(), threading.Event()
+
+    def slow(progress: Progress) -> LogStore:
+        progress("segments", 1, 1000)
+        told.set()
+        assert go_on.wait(30)
+        progress("segments", 2, 1000)
+        raise AssertionError("the recovery went on")
+
+    server = Server(LogService(settings(tmp_path), slow))
+    await server.listen()
+    opening = asyncio.create_task(server.service.start())
+    assert await asyncio.to_thread(told.wait, 10)
+    server.service.begin_stop()
+    go_on.set()
+    with pytest.raises(NotReady):
+        await opening
+    await server.stop()
