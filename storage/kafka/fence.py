@@ -12,8 +12,6 @@ from pathlib import Path
 
 from storage.errors import DiskFull, IoFailure, StoreFenced
 
-SYNCS = ("datasync", "sync_dir")
-
 
 class Fence:
     """Open until it is tripped, then closed for good. Set once, read by any thread: a plain
@@ -38,13 +36,13 @@ class Fence:
         """Around writes and syncs: a failure trips the fence and comes out as StoreFenced.
 
         But for a disk that was full when something was written: there the writer has put back what
-        it began. A sync that finds the disk full has lost pages like any other failed sync.
+        it began. (A sync that fails is never a DiskFull, whatever the reason: its pages are lost.)
         """
         self.check()
         try:
             yield
+        except DiskFull:
+            raise
         except IoFailure as error:
-            if isinstance(error, DiskFull) and error.facts().get("operation") not in SYNCS:
-                raise
             self.cause = self.cause or error.message
             self.check()

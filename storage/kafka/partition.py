@@ -481,9 +481,9 @@ class Partition:
             paths = [*segment.paths(), segment.txn_index.path]
             paths.append(self.directory / segment_name(segment.base_offset, names.SNAPSHOT))
             for path in paths:
-                files.forget(path)
                 if fs.exists(path):
                     fs.remove(path)
+                files.forget(path, sync=False)
         fs.sync_dir(self.directory)
         return RetentionReport(
             segments_deleted=len(doomed), bytes_deleted=sum(s.size_bytes for s in doomed)

@@ -134,8 +134,8 @@ def _remove_segment(
 ) -> None:
     for suffix in sorted(lost.suffixes - {names.SNAPSHOT}):
         path = plan.directory / segment_name(lost.base_offset, suffix)
-        files.forget(path)
         fs.remove(path)
+        files.forget(path, sync=False)
 
 
 def _apply_segment(
@@ -164,8 +164,8 @@ def _apply_segment(
     if planned.aborted is not None and (planned.aborted or has_txn_index):
         segment.txn_index.replace(planned.aborted)
         if not planned.aborted:
-            files.forget(segment.txn_index.path)
             fs.remove(segment.txn_index.path)
+            files.forget(segment.txn_index.path, sync=False)
     return segment
 
 

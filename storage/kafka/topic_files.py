@@ -76,8 +76,8 @@ def create_partitions(
         shared.fs.sync_dir(root)
     except StorageError:
         for partition in made:
-            shared.files.forget_tree(partition.directory, sync=False)
             shared.fs.remove_tree(partition.directory)
+            shared.files.forget_tree(partition.directory, sync=False)
         raise
     return topic_id, made
 
@@ -135,10 +135,10 @@ def delete_partitions(shared: Surroundings, root: Path, partitions: Sequence[Par
     """Rename the folders to `NAME.ID-delete` (durably: they are gone), then remove what is in them."""
     renamed = []
     for partition in partitions:
-        shared.files.forget_tree(partition.directory, sync=False)
         short = names.partition_dir_name(*partition.partition)[:200]
         target = root / f"{short}.{secrets.token_hex(16)}{DELETED_DIR_SUFFIX}"
         shared.fs.rename(partition.directory, target)
+        shared.files.forget_tree(partition.directory, sync=False)
         renamed.append(target)
     shared.fs.sync_dir(root)
     for target in renamed:
