@@ -10,7 +10,7 @@ plain files do not disturb it.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -169,9 +169,21 @@ class LogDirectory:
     # ---- writing (each durable on return)
     # ------------------------------------------------------------------------
 
-    def write_offsets(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Write an offset checkpoint, unless it says so already."""
-        data = checkpoints.encode_offsets(offsets)
+    def write_offsets(
+        self, name: str, offsets: Mapping[TopicPartition, int | None], *, gone: Container[str]
+    ) -> None:
+        """Write an offset checkpoint, unless it says so already; None: no line.
+
+        Lines of partitions that are not here are kept, but for those of topics that are `gone`.
+        """
+        here = {partition.topic for partition in offsets}
+        lines = {
+            partition: offset
+            for partition, offset in self.offsets(name).items()
+            if partition.topic not in here and partition.topic not in gone
+        }
+        lines |= {p: offset for p, offset in offsets.items() if offset is not None}
+        data = checkpoints.encode_offsets(lines)
         if self._stored.get(name) != data:
             atomic_write(self.fs, self.path / name, data)
             self._stored[name] = data
@@ -225,6 +237,12 @@ class ProducerIds:
         self._directory = directory
         self._stored = stored
         self._block = iter(range(0))
+
+    def remember(self, seen: int) -> None:
+        """Write down that ids up to `seen` are taken, before the logs that tell it are gone."""
+        if seen >= self._stored.next_producer_id:
+            self._stored.next_producer_id = seen + 1
+            self._directory.write_store_file(self._stored)
 
     def next_above(self, seen: int) -> int:
         """A new id above `seen`, the highest id met in the logs, and above all handed out before."""

@@ -283,6 +283,7 @@ class KafkaStore(LogStore):
             if topic not in self._topics:
                 raise UnknownTopic(topic)
             with self._fence.guarding():
+                self._producer_ids.remember(self._highest_producer_id())
                 gone = self._topics.pop(topic)
                 self._deleted.add(topic)
                 delete_partitions(self._shared, self.path, list(gone.partitions.values()))
@@ -417,8 +418,10 @@ class KafkaStore(LogStore):
     def new_producer_id(self) -> int:
         self._check_writable()
         with self._lock, self._fence.guarding():
-            seen = max((p.highest_producer_id for p in self._all_partitions()), default=-1)
-            return self._producer_ids.next_above(seen)
+            return self._producer_ids.next_above(self._highest_producer_id())
+
+    def _highest_producer_id(self) -> int:
+        return max((p.highest_producer_id for p in self._all_partitions()), default=-1)
 
     def _all_partitions(self) -> Iterable[Partition]:
         return (p for topic in self._topics.values() for p in topic.partitions.values())
@@ -427,11 +430,12 @@ class KafkaStore(LogStore):
         self._check_writable()
         with self._lock, self._fence.guarding():
             self._write_checkpoints()
+            for partition in self._all_partitions():
+                partition.expire_producers(self._shared.clock())
 
     def _write_checkpoints(self) -> None:
-        """Recovery points, high watermarks and log starts; lines of partitions that are not here
-        are kept.
-        """
+        """Producer ids, recovery points, high watermarks and log starts."""
+        self._producer_ids.remember(self._highest_producer_id())
         here = {p.partition: p for p in self._all_partitions()}
         values: dict[str, dict[TopicPartition, int | None]] = {
             names.RECOVERY_POINTS: {a: p.flushed_offset for a, p in here.items()},
@@ -439,13 +443,7 @@ class KafkaStore(LogStore):
             names.LOG_STARTS: {a: p.start_in_segment() for a, p in here.items()},
         }
         for name, offsets in values.items():
-            known = {a: o for a, o in offsets.items() if o is not None}
-            kept = {a: o for a, o in self._directory.offsets(name).items() if self._is_foreign(a)}
-            self._directory.write_offsets(name, {**kept, **known})
-
-    def _is_foreign(self, address: TopicPartition) -> bool:
-        """A line of a partition that lives elsewhere: kept. Those of deleted topics are dropped."""
-        return address.topic not in self._topics and address.topic not in self._deleted
+            self._directory.write_offsets(name, offsets, gone=self._deleted)
 
     def enforce_retention(self, now_ms: int) -> RetentionReport:
         self._check_writable()
