@@ -22,6 +22,7 @@ NO_PRODUCER: Final = -1
 KEPT_BATCHES: Final = 5  # how many of a producer's last batches are recognised (ProducerStateEntry)
 SEQUENCES: Final = 2**31
 ABORT: Final = 0
+MADE_UP_IDS: Final = 1 << 62
 
 
 class SequencedBatch(NamedTuple):
@@ -70,8 +71,13 @@ class ProducerStates:
 
     @property
     def highest_id(self) -> int:
-        """The highest producer id known here, -1 when there is none."""
-        return max(self._producers, default=NO_PRODUCER)
+        """The highest producer id known here, -1 when there is none.
+
+        Ids from 2^62 on, which no broker has ever given out, do not count: one client that makes
+        up such an id must not use up all the others.
+        """
+        known = (producer_id for producer_id in self._producers if producer_id < MADE_UP_IDS)
+        return max(known, default=NO_PRODUCER)
 
     def entries(self) -> Sequence[ProducerEntry]:
         """What a snapshot holds now."""
