@@ -188,9 +188,9 @@ def decode_records(
 ) -> list[DecodedRecord]:
     """(offset, timestamp_ms, key, value, headers) of the batch at `position`; the CRC is not checked.
 
-    `header` spares decoding it once more where the caller has it. A control batch gives its raw record. Raises Truncated
-    where the batch's end is missing, Corrupt for what breaks the format and for compressed records that would measure
-    more than `max_bytes`.
+    `header` spares decoding it once more where the caller has it. A control batch gives its raw record. Raises
+    Truncated where the batch's end is missing, Corrupt for what breaks the format and for compressed records that would
+    measure more than `max_bytes`.
     """
     if header is None:
         header = decode_header(data, position)

@@ -155,7 +155,7 @@ def _read_snappy(data: bytes, limit_bytes: int) -> bytes:
     if not data.startswith(XERIAL_MAGIC):
         return _read_snappy_block(data, limit_bytes)
     parts: list[bytes] = []
-    left_bytes = limit_bytes
+    read_bytes = 0
     view = memoryview(data)
     position = 0
     while position < len(data):
@@ -167,9 +167,9 @@ def _read_snappy(data: bytes, limit_bytes: int) -> bytes:
         position += XERIAL_LENGTH.size
         if not 0 < length <= len(data) - position:
             raise _corrupt(SNAPPY, f"a chunk has the length {length}")
-        part = _read_snappy_block(view[position : position + length], left_bytes)
-        left_bytes -= len(part)
-        parts.append(part)
+        block = view[position : position + length]
+        parts.append(_read_snappy_block(block, limit_bytes, read_bytes=read_bytes))
+        read_bytes += len(parts[-1])
         position += length
     return b"".join(parts)
 
@@ -180,8 +180,11 @@ def _check_xerial_version(data: bytes, position: int) -> None:
         raise _corrupt(SNAPPY, f"the stream has version {version}")
 
 
-def _read_snappy_block(block: bytes | memoryview, limit_bytes: int) -> bytes:
-    if cramjam.snappy.decompress_raw_len(block) > limit_bytes:
+def _read_snappy_block(
+    block: bytes | memoryview, limit_bytes: int, *, read_bytes: int = 0
+) -> bytes:
+    """One raw block, of which the size is known before it is made; `read_bytes` came before it."""
+    if read_bytes + cramjam.snappy.decompress_raw_len(block) > limit_bytes:
         raise _over_limit(SNAPPY, limit_bytes)
     return bytes(cramjam.snappy.decompress_raw(block))
 
@@ -211,9 +214,8 @@ def _read_zstd(data: bytes, limit_bytes: int) -> bytes:
     frame = zstandard.get_frame_parameters(data)
     end = _zstd_frame_end(data, has_checksum=frame.has_checksum)
     _check_ended(ZSTD, ended=end <= len(data), left_over=data[end:])
-    if limit_bytes < frame.content_size != zstandard.CONTENTSIZE_UNKNOWN:
-        raise _over_limit(ZSTD, limit_bytes)
-    content = zstandard.ZstdDecompressor().decompress(data, max_output_size=limit_bytes + 1)
+    with zstandard.ZstdDecompressor().stream_reader(data) as reader:
+        content = reader.read(limit_bytes + 1)
     if len(content) > limit_bytes:
         raise _over_limit(ZSTD, limit_bytes)
     return content
