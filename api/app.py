@@ -6,6 +6,7 @@ is ours, so errors of every kind have one shape, and a small request costs a qua
 
 from __future__ import annotations
 
+import itertools
 import re
 import secrets
 from time import perf_counter
@@ -31,6 +32,7 @@ class App:
     def __init__(self, service: LogService) -> None:
         self.service = service
         self._router = Router()
+        self._ids = map(f"{secrets.token_hex(6)}-{{:x}}".format, itertools.count(1))
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         """The answer to one request; an exception that leaves it is a mistake of ours (a 500 in the same shape)."""
@@ -47,7 +49,7 @@ class App:
         except StorageError as error:
             response = _refusal(request, as_api_error(error))
         if not response.prepared:
-            response.headers[REQUEST_ID] = _request_id(request)
+            response.headers[REQUEST_ID] = self._request_id(request)
             response.headers["Server"] = "logserver"
         self.service.metrics.requested(
             route=route.pattern if route is not None else "none",
@@ -57,14 +59,13 @@ class App:
         )
         return response
 
+    def _request_id(self, request: web.BaseRequest) -> str:
+        """The client's own id where it can be put into a header, else the next of this process."""
+        given = request.headers.get(REQUEST_ID)
+        if given is not None and _USABLE_ID.fullmatch(given):
+            return given
+        return next(self._ids)
+
 
 def _refusal(request: web.BaseRequest, error: ApiError) -> web.Response:
     return error_response(error, accept=request.headers.get("Accept"))
-
-
-def _request_id(request: web.BaseRequest) -> str:
-    """The client's own id where it can be put into a header, else a new one."""
-    given = request.headers.get(REQUEST_ID)
-    if given is not None and _USABLE_ID.fullmatch(given):
-        return given
-    return secrets.token_hex(8)

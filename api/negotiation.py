@@ -26,6 +26,8 @@ BINARY_V2_JSON: Final = "application/vnd.kafka.binary.v2+json"
 JSON_V2_JSON: Final = "application/vnd.kafka.json.v2+json"
 RECORD_BATCH: Final = "application/vnd.kafka.recordbatch.v2"
 
+FORMATS: Final[Mapping[str, Format]] = {kind.value: kind for kind in Format}
+
 # The first of each is what a client gets that takes anything.
 PLAIN_TYPES: Final = (JSON, V2_JSON, BINARY_V2_JSON, JSON_V2_JSON)
 FETCH_TYPES: Final = (*PLAIN_TYPES, RECORD_BATCH)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, TypeAlias
 from urllib.parse import unquote
 
@@ -52,18 +53,21 @@ ROUTES: Final[Sequence[Route]] = (
     Route("GET", "/store", operation.store),
 )
 
+CACHED_PATHS: Final = 1024
+
 
 class Router:
     """The table, ready to be searched."""
 
     def __init__(self, routes: Sequence[Route] = ROUTES) -> None:
+        self.find = lru_cache(maxsize=CACHED_PATHS)(self._find)
         self._by_length: dict[int, list[tuple[Sequence[str], Route]]] = {}
         for route in routes:
             pattern = route.pattern[1:].split("/")
             self._by_length.setdefault(len(pattern), []).append((pattern, route))
 
-    def find(self, method: str, raw_path: str) -> tuple[Route, Mapping[str, str]]:
-        """The route and its path parameters. Raises 404, or 405 with Allow."""
+    def _find(self, method: str, raw_path: str) -> tuple[Route, Mapping[str, str]]:
+        """The route and its path parameters. Raises 404, or 405 with Allow. `find` remembers the last paths."""
         segments = raw_path[1:].removesuffix("/").split("/")
         wanted = "GET" if method == "HEAD" else method
         allowed = []

@@ -74,6 +74,13 @@ class _Common(Struct, forbid_unknown_fields=True, gc=False):
     delay_level: int | None = None
 
 
+class PlainRecord(Struct, forbid_unknown_fields=True, gc=False):
+    """What most records are: key and value in base64 and nothing else."""
+
+    key: bytes | None = None
+    value: bytes | None = None
+
+
 class BinaryRecord(_Common, forbid_unknown_fields=True, gc=False):
     """A record to produce; key and value in base64."""
 
@@ -146,6 +153,10 @@ def decode_produce(body: bytes, kind: Format, limits: Limits) -> Produced:
     try:
         if body.count(b"{") > limits.max_records:
             _check_count(len(_COUNTER.decode(body).records), limits)
+        elif kind is Format.BINARY:
+            plain = _decode_plain(body)
+            if plain is not None:
+                return plain
         decoded = how.decode_body(body).records
         _check_count(len(decoded), limits)
         records = [how.convert(record, limits.max_depth) for record in decoded]
@@ -161,6 +172,20 @@ def decode_produce(body: bytes, kind: Format, limits: Limits) -> Produced:
         records=records,
         positions=range(len(records)),
         partitions=partitions if any(number is not None for number in partitions) else None,
+    )
+
+
+def _decode_plain(body: bytes) -> Produced | None:
+    """The short way for plain records, half the price; None when the body holds anything else."""
+    try:
+        decoded = _PLAIN_DECODER.decode(body).records
+    except msgspec.ValidationError:
+        return None
+    if not decoded:
+        return None
+    records = [_new(Record, (one.key, one.value, (), None, None, ())) for one in decoded]
+    return Produced(
+        count=len(records), records=records, positions=range(len(records)), partitions=None
     )
 
 
@@ -336,5 +361,6 @@ _KINDS: Final = {
         _from_text,
     ),
 }
+_PLAIN_DECODER: Final = msgspec.json.Decoder(Body[PlainRecord])
 _RAW_DECODER: Final = msgspec.json.Decoder(Body[Raw])
 _COUNTER: Final = msgspec.json.Decoder(Body[_Anything])

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from msgspec import Struct
 
 from logserver.writer import Acks, Hold
 from storage import Isolation, ProducerSequence, Record, TopicPartition
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Produce:
+class Produce(Struct, frozen=True, kw_only=True):
     """Records for one topic. `partition` holds for all of them, `partitions` for each (None: by key, or in turn).
 
     `timeout_ms` None: wait for the answer as long as it takes. `hold` is given back when the records are written.
@@ -30,8 +30,7 @@ class Produce:
     producer: ProducerSequence | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProduceBatches:
+class ProduceBatches(Struct, frozen=True, kw_only=True):
     """Whole record batches for one partition; `partition` None: the only one of the topic."""
 
     topic: str
@@ -59,8 +58,7 @@ class Start(NamedTuple):
     value: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fetch:
+class Fetch(Struct, frozen=True, kw_only=True):
     """Records of one partition. With `timeout_ms` wait until there are `min_bytes` of keys and values, at least one."""
 
     partition: TopicPartition

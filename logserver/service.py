@@ -11,8 +11,10 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, ParamSpec, TypeAlias, TypeVar
+
+from msgspec import structs
 
 from logserver.batches import refuse_transactions
 from logserver.config import Settings
@@ -281,7 +283,7 @@ class LogService:
             if left_s <= 0 or not await self._waiters.changed(partition, ticket, left_s):
                 return look.page
             begin = look.begin if look.size_bytes else look.page.next_offset
-            request = replace(request, start=Start(StartAt.OFFSET, begin))
+            request = structs.replace(request, start=Start(StartAt.OFFSET, begin))
 
     # -- writing
 

@@ -10,7 +10,7 @@ from typing import Final
 from aiohttp import web
 
 from api.call import Call
-from api.negotiation import RECORD_BATCH, RECORD_FORMATS, Format
+from api.negotiation import FORMATS, RECORD_BATCH, RECORD_FORMATS, Format
 from api.rendering import encode_page
 from logserver.requests import Fetch
 from storage import Isolation, OffsetBounds
@@ -64,7 +64,7 @@ def _parsed(call: Call) -> tuple[Fetch, Format]:
         isolation=params.choice("isolation", ISOLATIONS, Isolation.READ_UNCOMMITTED),
         tag=params.text("tag"),
     )
-    return request, params.choice("format", {kind.value: kind for kind in Format}, accepted)
+    return request, params.choice("format", FORMATS, accepted)
 
 
 def _headers(next_offset: int, bounds: OffsetBounds) -> dict[str, str]:

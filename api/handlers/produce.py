@@ -12,7 +12,7 @@ from aiohttp import web
 
 from api.call import Call
 from api.errors import MALFORMED, NOT_OFFERED, PAYLOAD, ApiError, as_api_error
-from api.negotiation import RECORD_BATCH, RECORD_FORMATS, Format
+from api.negotiation import FORMATS, RECORD_BATCH, RECORD_FORMATS, Format
 from api.params import Params
 from api.rendering import BatchOffsetRow, OffsetRow, ProduceAnswer, offset_rows
 from api.schema import Limits, Produced, decode_produce
@@ -59,7 +59,7 @@ async def _produce_records(call: Call, hold: Hold, body_format: Format) -> web.R
     compression = params.choice("compression", COMPRESSIONS, None)
     timeout_ms = params.integer("timeout", None, low=1, high=call.settings.max_wait_ms)
     producer = _sequence(params)
-    body_format = params.choice("format", {kind.value: kind for kind in Format}, body_format)
+    body_format = params.choice("format", FORMATS, body_format)
     body = await call.body(hold)
     settings = call.settings
     limits = Limits(settings.max_records_per_request, settings.max_json_depth)
