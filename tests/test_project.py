@@ -13,6 +13,7 @@ import pytest
 
 import logserver
 from api.errors import CODES, status_of
+from logserver.commands import COMMANDS
 from logserver.errors import CannotListen, SettingsError
 from storage.errors import StorageError
 from storage.kafka.format import names
@@ -110,6 +111,11 @@ def test_every_backend_of_the_registry_is_there() -> None:
     doors = [target for backend in BACKENDS.values() for target in backend if target is not None]
     assert doors
     assert [target for target in doors if not callable(resolve(target))] == []
+
+
+def test_every_command_of_the_table_is_there() -> None:
+    commands = {name: resolve(lazy.target) for name, lazy in COMMANDS.items()}
+    assert {name: command.name for name, command in commands.items()} == {n: n for n in COMMANDS}
 
 
 def test_the_compiled_modules_are_there_and_fuzzed() -> None:

@@ -23,7 +23,7 @@ DOORS = ("storage/model.py", "storage/errors.py", "storage/interface.py", "stora
 CLOCK_OWNERS = {"storage/registry.py"}
 
 # Handlers of last resort: anything at all becomes a plain answer there, never a stack trace.
-LAST_RESORTS: set[str] = set()
+LAST_RESORTS = {"logserver/commands/__init__.py"}
 
 # Modules of a format folder that own no binary layout: names, text files, other people's compression.
 NO_LAYOUT = {"__init__.py", "names.py", "properties.py", "checkpoints.py", "compression.py"}
