@@ -1,0 +1,13 @@
+"""A workshop for each test of the Kafka engine."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.kafka.workshop import Workshop
+
+
+@pytest.fixture
+def shop() -> Workshop:
+    """A place for one store, in memory."""
+    return Workshop()

@@ -1,0 +1,320 @@
+"""Damage that no golden log has, made on purpose: never a bad record served, never a good batch cut unasked."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import pytest
+
+from storage.errors import DamagedStore
+from storage.files import OverlayFileSystem
+from storage.kafka.format.batch import encode_batch, scan_headers
+from storage.model import TopicPartition
+from tests.unit.kafka.workshop import ROOT, T0, Workshop, put_value, read_around, values
+
+SMALL = (b"first", b"second", b"third")
+BASE_OFFSET_BYTES = range(8)
+
+
+def one_batch(value: bytes, base_offset: int) -> bytes:
+    """A batch of one record."""
+    return encode_batch([(None, value, (), 1)], base_offset=base_offset, leader_epoch=0, now_ms=1)
+
+
+def three_batches(shop: Workshop) -> tuple[list[int], bytes]:
+    """A store with three batches and no clean stop; gives where each begins (and the end), and the log."""
+    store = shop.open_with_topic()
+    for value in SMALL:
+        shop.clock.now_ms += 1
+        put_value(store, value)
+    store.flush()
+    data = shop.bytes_of(0)
+    starts = [position for position, *_ in scan_headers(data, 0, len(data))]
+    return [*starts, len(data)], data
+
+
+@pytest.mark.parametrize("mask", [0x01, 0x80, 0xFF])
+def test_any_byte_may_be_wrong(shop: Workshop, mask: int) -> None:
+    starts, data = three_batches(shop)
+    for position, byte in enumerate(data):
+        index = sum(position >= start for start in starts) - 1
+        broken = shop.after_kill()
+        broken.overwrite(position, bytes([byte ^ mask]))
+        seen = _check_read_only(broken, index, position - starts[index])
+        _check_writable(broken, index, seen)
+
+
+def _check_read_only(broken: Workshop, index: int, at: int) -> list[bytes | None]:
+    """All whole batches are served, the broken one is not (unless nothing of it shows); gives what was served."""
+    store = broken.open(read_only=True)
+    records, _ = read_around(store)
+    whole = [(n, value) for n, value in enumerate(SMALL) if n != index]
+    served = [(record.offset, record.value) for record in records]
+    rest = [pair for pair in served if pair not in whole]
+    assert [pair for pair in served if pair in whole] == whole, (index, at)
+    if rest and rest != [(index, SMALL[index])]:
+        assert index == len(SMALL) - 1, (index, at)
+        assert at in BASE_OFFSET_BYTES
+        assert rest[0][1] == SMALL[index], "only its offset is wrong, which nothing tells"
+    return [value for _, value in served]
+
+
+def _check_writable(broken: Workshop, index: int, seen: list[bytes | None]) -> None:
+    """Good batches behind the bad one: refused, nothing changed. Else: opened, and writable."""
+    fs = OverlayFileSystem(broken.fs)
+    again = Workshop(fs)
+    if len(seen) < len(SMALL) and index < len(SMALL) - 1:
+        with pytest.raises(DamagedStore):
+            again.open()
+        assert [path for path in fs.changed() if path.name != ".lock"] == []
+        return
+    store = again.open()
+    assert values(store) == seen
+    put_value(store, b"more")
+    store.close()
+    assert values(again.open()) == [*seen, b"more"]
+
+
+@pytest.mark.parametrize("jump", [1, 2, 200, 1 << 20, 1 << 33, 1 << 62])
+def test_a_larger_base_offset_is_seen_by_the_batch_behind_it(shop: Workshop, jump: int) -> None:
+    starts, _ = three_batches(shop)
+    broken = shop.after_kill()
+    broken.overwrite(starts[1], struct.pack(">q", 1 + jump))
+    with pytest.raises(DamagedStore) as refusal:
+        broken.open()
+    assert refusal.value.facts()["position"] == starts[1]
+    records, errors = read_around(broken.open(read_only=True))
+    assert [(record.offset, record.value) for record in records] == [(0, b"first"), (2, b"third")]
+    assert [error.facts()["next_good_offset"] for error in errors] == [2]
+
+
+def test_gaps_that_the_cleaner_left_are_no_damage(shop: Workshop) -> None:
+    store = shop.open_with_topic()
+    for offset in (3, 4, 900, 1 << 20, (1 << 20) + 7):
+        data = one_batch(b"%d" % offset, offset)
+        store.append_batches(T0, data, keep_offsets=True)
+    found = shop.after_kill().open()
+    assert found.recovery.findings == []
+    assert values(found) == [b"3", b"4", b"900", b"1048576", b"1048583"]
+
+
+@pytest.mark.parametrize("size", range(8, 73))
+def test_a_batch_torn_anywhere_is_cut_and_nothing_else(shop: Workshop, size: int) -> None:
+    starts, data = three_batches(shop)
+    torn = shop.after_kill()
+    torn.truncate(starts[2] + size)
+    store = torn.open()
+    assert values(store) == [b"first", b"second"]
+    (finding,), (loss,) = store.recovery.findings, store.recovery.losses
+    assert (finding.code, finding.position) == ("torn-tail", starts[2])
+    assert (loss.position, loss.size_bytes, loss.first_offset) == (starts[2], size, 2)
+    assert torn.fs.read_bytes(Path(str(loss.kept_at))) == data[starts[2] : starts[2] + size]
+    assert torn.bytes_of(0) == data[: starts[2]]
+    put_value(store, b"again")
+    assert values(torn.after_kill().open()) == [b"first", b"second", b"again"]
+
+
+@pytest.mark.parametrize("size", range(1, 8))
+def test_zeros_of_a_torn_offset_are_no_loss(shop: Workshop, size: int) -> None:
+    starts, _ = three_batches(shop)
+    assert starts[3] - starts[2] == 73, "the sizes above are all that there are"
+    torn = shop.after_kill()
+    torn.truncate(starts[2] + size)
+    store = torn.open()
+    assert values(store) == [b"first", b"second"]
+    assert [(f.code, f.position) for f in store.recovery.findings] == [("zero-tail", starts[2])]
+    assert torn.cut_dirs() == []
+
+
+# ---- writes that the disk lost ---------------------------------------------------------------------------------------
+
+LARGE = [bytes([65 + n]) * 2000 for n in range(4)]
+
+
+def large_batches(shop: Workshop) -> list[int]:
+    """Four batches of about 2 KB, not stopped; gives where each begins."""
+    store = shop.open_with_topic()
+    for value in LARGE:
+        put_value(store, value)
+    data = shop.bytes_of(0)
+    return [position for position, *_ in scan_headers(data, 0, len(data))]
+
+
+def test_a_lost_write_after_a_crash_is_a_torn_tail(shop: Workshop) -> None:
+    starts = large_batches(shop)
+    broken = shop.after_kill()
+    before = broken.bytes_of(0)
+    broken.overwrite(-(-(starts[1] + 100) // 512) * 512, bytes(512))
+    damaged = broken.bytes_of(0)
+    store = broken.open()
+    assert values(store) == LARGE[:1]
+    (finding,), (loss,) = store.recovery.findings, store.recovery.losses
+    assert (finding.code, finding.position, finding.severity) == (
+        "torn-tail",
+        starts[1],
+        "warning",
+    )
+    assert (loss.first_offset, loss.next_offset) == (1, 4)
+    assert broken.fs.read_bytes(Path(str(loss.kept_at))) == damaged[starts[1] :]
+    assert broken.bytes_of(0) == before[: starts[1]]
+
+
+def test_a_lost_write_is_damage_when_no_crash_explains_it(shop: Workshop) -> None:
+    starts = large_batches(shop)
+    broken = shop.after_kill()
+    broken.open().close()
+    broken.overwrite(-(-(starts[3] + 100) // 512) * 512, bytes(512))
+    with broken.open() as store:
+        assert values(store) == LARGE[:3], "nothing behind it: torn all the same"
+    broken = shop.after_kill()
+    broken.open().close()
+    broken.overwrite(-(-(starts[2] + 100) // 512) * 512, bytes(512))
+    with pytest.raises(DamagedStore):
+        broken.open()
+
+
+def test_zeros_across_sectors_are_damage(shop: Workshop) -> None:
+    starts = large_batches(shop)
+    broken = shop.after_kill()
+    broken.overwrite(-(-(starts[1] + 100) // 512) * 512 + 1, bytes(1022))
+    with pytest.raises(DamagedStore) as refusal:
+        broken.open()
+    assert refusal.value.facts()["position"] == starts[1]
+
+
+# ---- batches in batches ----------------------------------------------------------------------------------------------
+
+
+def with_a_log_in_a_value(shop: Workshop, *, copies: int, behind: bytes) -> list[int]:
+    """Three batches, the second's value holding whole batches with offsets to come; where each of the three begins."""
+    inner = b"".join(one_batch(b"not of this log", 50 + n) for n in range(copies))
+    store = shop.open_with_topic()
+    for value in (b"first", b"[" + inner + behind, b"third"):
+        put_value(store, value)
+    data = shop.bytes_of(0)
+    return [position for position, *_ in scan_headers(data, 0, len(data))]
+
+
+@pytest.mark.parametrize("copies", [1, 3])
+def test_a_batch_inside_a_damaged_batch_is_not_served(shop: Workshop, copies: int) -> None:
+    starts = with_a_log_in_a_value(shop, copies=copies, behind=b"]")
+    broken = shop.after_kill()
+    broken.overwrite(starts[1] + 70, b"X")
+    records, errors = read_around(broken.open(read_only=True))
+    assert [(record.offset, record.value) for record in records] == [(0, b"first"), (2, b"third")]
+    assert [error.facts()["next_good_offset"] for error in errors] == [2]
+    with pytest.raises(DamagedStore):
+        broken.open()
+
+
+@pytest.mark.parametrize("copies", [1, 3])
+@pytest.mark.parametrize("kept", [-1, -20, "flip"])
+def test_a_batch_inside_a_torn_batch_is_torn_with_it(
+    shop: Workshop, copies: int, kept: int | str
+) -> None:
+    starts = with_a_log_in_a_value(shop, copies=copies, behind=b"]" * 30)
+    broken = shop.after_kill()
+    broken.truncate(starts[2] + (kept if isinstance(kept, int) else 0))
+    if kept == "flip":
+        broken.overwrite(starts[1] + 70, b"X")
+    for store in (broken.open(read_only=True), broken.open()):
+        assert values(store) == [b"first"]
+        assert [f.code for f in store.recovery.findings] == ["torn-tail"]
+
+
+@pytest.mark.parametrize("length", [0x7FFFFFFF, 100_000, 250, 200, 100, 49, 48, 0, -1])
+def test_good_batches_are_found_behind_any_length(shop: Workshop, length: int) -> None:
+    starts, _ = three_batches(shop)
+    broken = shop.after_kill()
+    broken.overwrite(starts[0] + 8, struct.pack(">i", length))
+    records, _ = read_around(broken.open(read_only=True))
+    assert [(record.offset, record.value) for record in records] == [(1, b"second"), (2, b"third")]
+    with pytest.raises(DamagedStore):
+        broken.open()
+
+
+def test_good_batches_are_found_between_a_bad_length_and_a_torn_tail(shop: Workshop) -> None:
+    starts, _ = three_batches(shop)
+    broken = shop.after_kill()
+    broken.overwrite(starts[0] + 8, struct.pack(">i", 100_000))
+    broken.truncate(starts[2] + 30)
+    with pytest.raises(DamagedStore):
+        broken.open()
+    records, _ = read_around(broken.open(read_only=True))
+    assert [(record.offset, record.value) for record in records] == [(1, b"second")]
+
+
+# ---- what recovery does not look at ----------------------------------------------------------------------------------
+
+
+def test_damage_below_the_recovery_point_is_met_by_readers_only(shop: Workshop) -> None:
+    settings = {"internal.segment.bytes": "150"}
+    store = shop.open_with_topic(settings)
+    for n in range(8):
+        put_value(store, b"value %d" % n)
+    store.flush()
+    store.checkpoint()
+    broken = shop.after_kill()
+    assert broken.bases() == [0, 2, 4, 6]
+    broken.overwrite(70, b"X", base_offset=2)
+    with broken.open(settings) as again:
+        assert not again.recovery.clean_shutdown
+        assert again.recovery.findings == []
+        assert again.recovery.segments_scanned == 1
+        records, errors = read_around(again)
+        assert [record.offset for record in records] == [0, 1, 3, 4, 5, 6, 7]
+        facts = errors[0].facts()
+        assert (facts["path"], facts["position"]) == (str(broken.path(2)), 0)
+        assert put_value(again, b"value 8").base_offset == 8
+
+
+def test_one_damaged_partition_of_two(shop: Workshop) -> None:
+    store = shop.open_with_topic(partitions=2)
+    other = TopicPartition("t", 1)
+    for address in (T0, other):
+        for value in SMALL:
+            put_value(store, value, address)
+    broken = shop.after_kill()
+    broken.overwrite(75, b"X" * 4)
+    fs = OverlayFileSystem(broken.fs)
+    with pytest.raises(DamagedStore) as refusal:
+        Workshop(fs).open()
+    assert refusal.value.facts()["path"] == str(broken.path(0))
+    assert [path for path in fs.changed() if path != ROOT / ".lock"] == []
+    reader = broken.open(read_only=True)
+    assert (values(reader), values(reader, other)) == ([b"first", b"third"], list(SMALL))
+    whole = broken.fs.read_bytes(broken.path(0, of=other))
+    with broken.open(accept_loss=True) as rest:
+        assert (values(rest), values(rest, other)) == ([b"first"], list(SMALL))
+        assert [(loss.partition, loss.first_offset) for loss in rest.recovery.losses] == [(0, 1)]
+    assert broken.fs.read_bytes(broken.path(0, of=other)) == whole
+
+
+def test_a_preallocated_log_after_a_crash(shop: Workshop) -> None:
+    settings = {"internal.segment.bytes": "5000", "preallocate": "true"}
+    store = shop.open_with_topic(settings)
+    for value in SMALL:
+        put_value(store, value)
+    assert len(shop.bytes_of(0)) == 5000
+    found = shop.after_kill()
+    with found.open(settings) as again:
+        assert values(again) == list(SMALL)
+        assert [(f.code, f.severity) for f in again.recovery.findings] == [("zero-tail", "info")]
+        assert again.recovery.losses == []
+        put_value(again, b"fourth")
+    assert found.cut_dirs() == []
+    assert values(found.open(settings)) == [*SMALL, b"fourth"]
+
+
+def test_a_preallocated_log_torn_in_its_last_batch(shop: Workshop) -> None:
+    settings = {"internal.segment.bytes": "5000", "preallocate": "true"}
+    store = shop.open_with_topic(settings)
+    for value in SMALL:
+        put_value(store, value)
+    found = shop.after_kill()
+    found.overwrite(73 + 74 + 20, bytes(53))
+    with found.open(settings) as again:
+        assert values(again) == [b"first", b"second"]
+        assert [(f.code, f.position) for f in again.recovery.findings] == [("torn-tail", 147)]
+        assert len(found.cut_dirs()) == 1
