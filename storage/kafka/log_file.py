@@ -13,7 +13,9 @@ it does not contradict it.
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -24,10 +26,12 @@ from storage.kafka.format.batch import HEADER_SIZE, BatchHeader, check_crc, deco
 CHUNK_BYTES: Final = 1 << 20
 SECTOR_BYTES: Final = 512
 INT64_MAX: Final = 2**63 - 1
+SEGMENT_OFFSETS: Final = 1 << 31  # how far an index entry reaches from its segment's base
 # Where a header's magic byte may stand: magic 2, any CRC, attributes 00 xx with bit 7 clear,
 # lastOffsetDelta >= 0.
 _MAGIC: Final = re.compile(rb"\x02(?=.{4}\x00[\x00-\x7f][\x00-\x7f])", re.DOTALL)
 _MAGIC_AT: Final = 16
+_CLAIM: Final = struct.Struct(">qi11xi")  # base offset, length, 11 bytes between, last offset delta
 
 
 class Batch(NamedTuple):
@@ -155,31 +159,59 @@ def _contradicted(window: _Window, position: int, header: BatchHeader, next_offs
     )
 
 
+class _Claim(NamedTuple):
+    """What the header of a bad batch says, true or not: where its bytes end, and the offset behind its last."""
+
+    end: int
+    next_offset: int
+
+
+def _claim(window: _Window, position: int) -> _Claim:
+    at = window.hold(position, HEADER_SIZE)
+    raw = window.data[at : at + HEADER_SIZE].ljust(HEADER_SIZE, b"\0")
+    base_offset, length, last_offset_delta = _CLAIM.unpack_from(raw)
+    end = position + 12 + length if length >= HEADER_SIZE - 12 else position
+    return _Claim(min(end, window.end), base_offset + last_offset_delta + 1)
+
+
 def _next_good(
     window: _Window, position: int, next_offset: int, limit_offset: int
 ) -> tuple[int, int] | None:
     """Position and base offset of the first good batch behind a bad place."""
-    end = window.end
-    at = window.hold(position, HEADER_SIZE)
-    length = int.from_bytes(window.data[at + 8 : at + 12], "big", signed=True)
-    candidates = [position + 12 + length] if length >= HEADER_SIZE - 12 else []
-    for candidate in candidates:
-        if candidate + HEADER_SIZE <= end:
-            header = _judge(window, candidate, next_offset, limit_offset)
-            if isinstance(header, BatchHeader):
-                return candidate, header.base_offset
-    scan = position + 1
-    while scan + HEADER_SIZE <= end:
-        data = window.file.pread(min(CHUNK_BYTES, end - scan), scan)
-        for match in _MAGIC.finditer(data, _MAGIC_AT):
-            candidate = scan + match.start() - _MAGIC_AT
-            header = _judge(window, candidate, next_offset, limit_offset)
-            if isinstance(header, BatchHeader):
-                return candidate, header.base_offset
-        if scan + len(data) >= end:
-            break
-        scan += len(data) - HEADER_SIZE
+    claim = _claim(window, position)
+    for candidate in chain([claim.end], _magics(window, position + 1)):
+        header = _judge(window, candidate, next_offset, limit_offset)
+        if not isinstance(header, BatchHeader) or candidate <= position:
+            continue
+        continues = header.base_offset == claim.next_offset
+        if continues or _leads_out(window, candidate, header, claim.end):
+            return candidate, header.base_offset
     return None
+
+
+def _magics(window: _Window, position: int) -> Iterator[int]:
+    """Where a batch may begin at or behind `position`: some bytes look like its magic and attributes."""
+    while position + HEADER_SIZE <= window.end:
+        data = window.file.pread(min(CHUNK_BYTES, window.end - position), position)
+        for match in _MAGIC.finditer(data, _MAGIC_AT):
+            yield position + match.start() - _MAGIC_AT
+        if position + len(data) >= window.end or len(data) <= HEADER_SIZE:
+            return
+        position += len(data) - HEADER_SIZE
+
+
+def _leads_out(window: _Window, position: int, header: BatchHeader, end: int) -> bool:
+    """Whether good batches lead from here to `end` or beyond.
+
+    Inside the bytes that a bad batch claims, others that do not may lie in a value of it: a value can hold a log.
+    """
+    position += header.size_bytes
+    while position < end:
+        following = _judge(window, position, header.next_offset, INT64_MAX)
+        if not isinstance(following, BatchHeader):
+            return False
+        position, header = position + following.size_bytes, following
+    return True
 
 
 def holds_lost_write(file: File, *, position: int, end: int) -> bool:

@@ -33,7 +33,15 @@ from storage.kafka.format.names import segment_name
 from storage.kafka.format.producer_snapshot import decode_snapshot, encode_snapshot
 from storage.kafka.format.txn_index import AbortedTransaction
 from storage.kafka.indexes import RebuiltIndexes, rebuild_indexes
-from storage.kafka.log_file import INT64_MAX, Batch, Gap, holds_lost_write, is_zero, walk
+from storage.kafka.log_file import (
+    INT64_MAX,
+    SEGMENT_OFFSETS,
+    Batch,
+    Gap,
+    holds_lost_write,
+    is_zero,
+    walk,
+)
 from storage.kafka.producers import ProducerStates
 from storage.kafka.settings import TopicSettings
 from storage.model import Finding, Loss, TopicPartition
@@ -273,7 +281,7 @@ class _Scan:
             position=position,
             end=segment.file_bytes,
             next_offset=segment.base_offset,
-            limit_offset=segment.limit_offset,
+            limit_offset=min(segment.limit_offset, segment.base_offset + SEGMENT_OFFSETS),
         )
 
     def _scan_segment(self, segment: SegmentPlan, index: int) -> None:

@@ -30,7 +30,7 @@ from storage.kafka.indexes import (
     open_time_index,
     rebuild_indexes,
 )
-from storage.kafka.log_file import INT64_MAX, Batch, Gap, walk
+from storage.kafka.log_file import INT64_MAX, SEGMENT_OFFSETS, Batch, Gap, walk
 from storage.kafka.settings import TopicSettings
 
 INT32_MAX = 2**31 - 1
@@ -251,7 +251,7 @@ class Segment:
             position=position,
             end=self.size_bytes,
             next_offset=self.base_offset,
-            limit_offset=self.limit_offset,
+            limit_offset=min(self.limit_offset, self.base_offset + SEGMENT_OFFSETS),
         )
 
     def batches(self, offset: int, *, stop_offset: int) -> Iterator[Batch]:
