@@ -42,8 +42,9 @@ class Opening(NamedTuple):
 def recover_partitions(
     directory: LogDirectory, shared: Surroundings, opening: Opening
 ) -> tuple[Sequence[Partition], RecoveryReport]:
-    """Open every partition of the directory. Raises DamagedStore when a writable start has to be
-    refused.
+    """Open every partition of the directory; the report leaves out what `directory` itself found.
+
+    Raises DamagedStore when a writable start has to be refused.
     """
     started_ms = opening.clock()
     clean = directory.is_clean()
@@ -58,7 +59,6 @@ def recover_partitions(
         clear_leftovers(shared.fs, plan.directory)
         partitions.append(Partition(shared, plan, apply(shared.fs, shared.files, plan)))
         opening.options.progress("repairing partitions", done + 1, len(plans))
-    findings = [finding for plan in plans for finding in plan.findings]
     report = RecoveryReport(
         clean_shutdown=clean or not plans,
         elapsed_ms=opening.clock() - started_ms,
@@ -66,7 +66,7 @@ def recover_partitions(
         segments_scanned=sum(plan.segments_scanned for plan in plans),
         bytes_scanned=sum(plan.bytes_scanned for plan in plans),
         indexes_rebuilt=sum(s.indexes is not None for plan in plans for s in plan.segments),
-        findings=[*directory.findings, *findings],
+        findings=[finding for plan in plans for finding in plan.findings],
         losses=[loss for plan in plans for loss in plan.losses],
     )
     return partitions, report

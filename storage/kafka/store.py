@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -160,11 +160,12 @@ class KafkaStore(LogStore):
         cluster_id = directory.cluster_id()
         stored = directory.store_file()
         facts = stored or StoreFile(created=is_empty(self.fs, self.path))
-        partitions, self.recovery = recover_partitions(directory, self._shared, opening)
+        partitions, report = recover_partitions(directory, self._shared, opening)
         self._topics: dict[str, _Topic] = {}
         self._deleted: set[str] = set()  # topics deleted in this run: their checkpoint lines go
         for partition in partitions:
             self._adopt(partition)
+        self.recovery = replace(report, findings=[*directory.findings, *report.findings])
         self._producer_ids = ProducerIds(directory, facts)
         if self.read_only:
             return
