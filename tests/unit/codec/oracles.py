@@ -56,9 +56,10 @@ class Client:
         ]
 
     def encode(self, records: Sequence[Any], *, codec: int = 0) -> bytes:
-        """(key, value, headers, timestamp_ms) records as one batch at offset 0, without a producer."""
+        """(key, value, headers, timestamp_ms, ...) records as one batch at offset 0, without a producer."""
         builder = self.builder(2, codec, False, -1, -1, -1, NO_LIMIT_BYTES)
-        for offset, (key, value, headers, timestamp_ms) in enumerate(records):
+        for offset, record in enumerate(records):
+            key, value, headers, timestamp_ms = record[:4]
             assert builder.append(offset, timestamp_ms, key, value, list(headers)) is not None
         return bytes(builder.build())
 
