@@ -7,6 +7,7 @@ backend by itself. The strings are invisible to the import checker: a test impor
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -52,6 +53,12 @@ def wall_clock_ms() -> int:
 def backends() -> Sequence[str]:
     """The names that `open_store` takes."""
     return tuple(BACKENDS)
+
+
+def is_compiled() -> bool:
+    """Whether the hot codec modules run compiled (one source, built by mypyc) or interpreted."""
+    spec = importlib.util.find_spec("storage.coding.varint")
+    return spec is not None and not (spec.origin or "").endswith(".py")
 
 
 def resolve(target: str) -> Any:

@@ -87,10 +87,10 @@ def _serve(config: str | None, **flags: Any) -> None:
         else:
             run_server(settings, _tell)
     except StorageError as error:
-        click.echo(f"logserver: {_told(error)}", err=True)
+        click.echo(f"error: {_told(error)} [{error.code}]", err=True)
         sys.exit(USAGE_EXIT if isinstance(error, _USAGE_ERRORS) else FAILURE_EXIT)
     except OSError as error:
-        click.echo(f"logserver: {error}", err=True)
+        click.echo(f"error: {error}", err=True)
         sys.exit(FAILURE_EXIT)
 
 

@@ -57,6 +57,7 @@ class DirectoryInspector:
     def _runs(
         self, what: str, addresses: Sequence[TopicPartition], isolation: Isolation
     ) -> Iterator[Sequence[Mapping[str, object]]]:
+        self._view.start_meter("reading", addresses)
         if what == CHECKPOINTS:
             yield from root_rows(self._view, addresses)
         for address in addresses:
@@ -84,9 +85,9 @@ class DirectoryInspector:
 
     def verify(self, progress: Progress = no_progress) -> Iterator[Finding]:
         """See SupportsInspect."""
-        view = self._make_view()
+        view = self._fresh_view(progress)
         try:
-            yield from verify.check_view(view, progress, whole=self._kind == "store")
+            yield from verify.check_view(view, whole=self._kind == "store")
         finally:
             view.close()
 
@@ -98,7 +99,13 @@ class DirectoryInspector:
             raise InvalidArgument(
                 f"rebuild: {what!r} is unknown here, only 'indexes' is", field="what"
             )
-        return rebuild_indexes(self._make_view, write=write, progress=progress)
+        return rebuild_indexes(lambda: self._fresh_view(progress), write=write)
+
+    def _fresh_view(self, progress: Progress) -> View:
+        view = self._make_view()
+        if progress is not no_progress:
+            view.progress = progress
+        return view
 
     def findings(self) -> Sequence[Finding]:
         """See SupportsInspect."""

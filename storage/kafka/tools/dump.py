@@ -11,15 +11,13 @@ from pathlib import Path
 from typing import Final
 
 from storage.errors import Corrupt, DataError, InvalidArgument
-from storage.files import HandleCache
 from storage.kafka.format import names
 from storage.kafka.format.batch import HEADER_SIZE, decode_header
 from storage.kafka.format.names import parse_segment_name
 from storage.kafka.log_file import Batch, Gap
 from storage.kafka.reading import AbortedRanges
 from storage.kafka.segment import Segment
-from storage.kafka.tools import logs
-from storage.kafka.tools.logs import Log, Notes
+from storage.kafka.tools.logs import Log, LogReader
 from storage.kafka.tools.rows import (
     OFFSET_FILES,
     PARTITION_FILES,
@@ -68,10 +66,10 @@ def partition_rows(view: View, address: TopicPartition, what: str, isolation: Is
         end = bounds.stable if committed else bounds.end
         hidden = _aborted(view, address, bounds.start, end) if committed else None
         return record_runs(
-            view.files, view.logs(address), view.notes, start=bounds.start, end=end, hidden=hidden
+            view.reader, view.logs(address), start=bounds.start, end=end, hidden=hidden
         )
     if what == BATCHES:
-        return batch_runs(view.files, view.logs(address), view.notes)
+        return batch_runs(view.reader, view.logs(address))
     if what == CHECKPOINTS:
         return _folder_rows(view, address)
     return _index_rows(view, address, FILE_KINDS[what])
@@ -81,9 +79,8 @@ def partition_rows(view: View, address: TopicPartition, what: str, isolation: Is
 
 
 def record_runs(
-    files: HandleCache,
+    reader: LogReader,
     parts: Sequence[Log],
-    notes: Notes,
     *,
     start: int,
     end: int,
@@ -93,13 +90,13 @@ def record_runs(
     run: list[Row] = []
     size_bytes = 0
     for log in parts:
-        for batch in logs.batches(files, log, notes):
+        for batch in reader.batches(log):
             header = batch.header
             if header.base_offset >= end:
                 break
             if header.is_control or header.next_offset <= start or (hidden and hidden(batch)):
                 continue
-            found = logs.records(batch, log, notes)
+            found = reader.records(batch, log)
             if header.base_offset < start:
                 found = [record for record in found if record[0] >= start]
             run += record_rows(log.topic, log.partition, header, found)
@@ -134,16 +131,16 @@ def _check_aborted(segment: Segment) -> None:
         ) from error
 
 
-def batch_runs(files: HandleCache, parts: Sequence[Log], notes: Notes) -> Runs:
+def batch_runs(reader: LogReader, parts: Sequence[Log]) -> Runs:
     """Every batch of these logs, bad ones too where their header can be read."""
     for log in parts:
         place = {"topic": log.topic, "partition": log.partition, "file": log.path.name}
         run: list[Row] = []
-        for item in logs.items(files, log):
+        for item in reader.items(log):
             if isinstance(item, Batch):
                 run.append(place | batch_row(item.header, item.position, valid=True))
             else:
-                run += [place | row for row in _bad_batches(files, log, item, notes)]
+                run += [place | row for row in _bad_batches(reader, log, item)]
             if len(run) >= 1000:
                 yield run
                 run = []
@@ -151,10 +148,9 @@ def batch_runs(files: HandleCache, parts: Sequence[Log], notes: Notes) -> Runs:
             yield run
 
 
-def _bad_batches(files: HandleCache, log: Log, gap: Gap, notes: Notes) -> Iterator[Row]:
+def _bad_batches(reader: LogReader, log: Log, gap: Gap) -> Iterator[Row]:
     """What the headers in a bad place say, as far as each leads to the next."""
-    with files.borrow(log.path) as file:
-        notes.add(logs.gap_finding(log, gap, file))
+    with reader.files.borrow(log.path) as file:
         position = gap.position
         while position < gap.end:
             try:

@@ -14,9 +14,9 @@ from storage.files import FileSystem, HandleCache
 from storage.interface import FindQuery, Progress, no_progress
 from storage.kafka.format import names
 from storage.kafka.log_file import INT64_MAX
-from storage.kafka.tools import dump, logs, search, summary
+from storage.kafka.tools import dump, search, summary
 from storage.kafka.tools.dump import BATCHES, CHECKPOINTS, FILE_KINDS, RECORDS
-from storage.kafka.tools.logs import Log, Notes
+from storage.kafka.tools.logs import Log, LogReader, Notes
 from storage.kafka.tools.rows import (
     PARTITION_FILES,
     ROOT_FILES,
@@ -47,8 +47,7 @@ class FileInspector:
         self._path = path
         self._kind = kind
         self._address = names.parse_partition_dir(path.absolute().parent.name)
-        self._notes = Notes()
-        self._files = HandleCache(fs, 1)
+        self._reader = LogReader(HandleCache(fs, 1), Notes())
         topic, partition = self._place
         self._log = Log(
             path=path,
@@ -88,7 +87,7 @@ class FileInspector:
         first: int | None = None
         largest_ms = -1
         next_offset = self._log.base_offset
-        for batch in logs.batches(self._files, self._log, self._notes):
+        for batch in self._reader.batches(self._log):
             count += 1
             records += batch.header.count
             first = batch.header.base_offset if first is None else first
@@ -109,7 +108,7 @@ class FileInspector:
         else:
             found = index_entries(FILE_KINDS[self._kind], data, self._log.base_offset)
         if found.error is not None:
-            self._notes.add(dump.file_finding(*self._place, self._path, found.error))
+            self._reader.notes.add(dump.file_finding(*self._place, self._path, found.error))
         return found
 
     def dump(
@@ -129,9 +128,9 @@ class FileInspector:
                 field="isolation",
             )
         if what == RECORDS:
-            return dump.record_runs(self._files, [self._log], self._notes, start=0, end=INT64_MAX)
+            return dump.record_runs(self._reader, [self._log], start=0, end=INT64_MAX)
         if what == BATCHES:
-            return dump.batch_runs(self._files, [self._log], self._notes)
+            return dump.batch_runs(self._reader, [self._log])
         return iter([[dump.file_row(*self._place, self._path, self._entries())]])
 
     def dump_kinds(self) -> Sequence[str]:
@@ -142,15 +141,13 @@ class FileInspector:
         """See SupportsInspect. An id's topic and partition are not looked at."""
         self._require_log("find")
         wanted = search.parse(query)
-        found = search.in_log(self._files, self._log, self._notes, wanted)
+        found = search.in_log(self._reader, self._log, wanted)
         return (row for _, row in zip(range(query.limit), found, strict=False))
 
     # ---- offsets -------------------------------------------------------------------------------
 
     def partitions(self) -> Sequence[TopicPartition]:
-        """See SupportsInspect: what the folder's name says, for a log."""
-        if not self._is_log:
-            return ()
+        """See SupportsInspect: what the folder's name says."""
         return (self._address or _NOWHERE,)
 
     def bounds(self, partition: TopicPartition) -> OffsetBounds:
@@ -162,10 +159,10 @@ class FileInspector:
     def offset_for_time(self, partition: TopicPartition, timestamp_ms: int) -> TimedOffset | None:
         """See SupportsInspect: the first record of that time in the file."""
         self._require_log("offsets")
-        for batch in logs.batches(self._files, self._log, self._notes):
+        for batch in self._reader.batches(self._log):
             if batch.header.max_timestamp < timestamp_ms:
                 continue
-            for offset, time_ms, *_ in logs.records(batch, self._log, self._notes):
+            for offset, time_ms, *_ in self._reader.records(batch, self._log):
                 if time_ms >= timestamp_ms:
                     return TimedOffset(offset, time_ms, batch.header.leader_epoch)
         return None
@@ -175,11 +172,11 @@ class FileInspector:
     def verify(self, progress: Progress = no_progress) -> Iterator[Finding]:
         """See SupportsInspect."""
         if self._is_log:
-            for batch in logs.batches(self._files, self._log, self._notes):
-                logs.records(batch, self._log, self._notes)
+            for batch in self._reader.batches(self._log):
+                self._reader.records(batch, self._log)
         else:
             self._entries()
-        yield from self._notes.all()
+        yield from self._reader.notes.all()
 
     def rebuild(
         self, what: str, *, write: bool = False, progress: Progress = no_progress
@@ -189,11 +186,11 @@ class FileInspector:
 
     def findings(self) -> Sequence[Finding]:
         """See SupportsInspect."""
-        return self._notes.all()
+        return self._reader.notes.all()
 
     def close(self) -> None:
         """See SupportsInspect."""
-        self._files.close(sync=False)
+        self._reader.files.close(sync=False)
 
     def _require_log(self, what: str) -> None:
         if not self._is_log:

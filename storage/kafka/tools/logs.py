@@ -13,12 +13,14 @@ from typing import Final
 
 from storage.errors import Corrupt
 from storage.files import File, HandleCache
+from storage.interface import Progress, no_progress
 from storage.kafka.format.record import DecodedRecord
 from storage.kafka.log_file import INT64_MAX, Batch, Gap, is_zero, walk
 from storage.kafka.reading import decoded
 from storage.model import Finding
 
-BAD_PLACES: Final = frozenset({"damaged-batch", "torn-tail", "zero-tail"})
+_STEP_BYTES: Final = 16 << 20
+_BAD_PLACES: Final = frozenset({"damaged-batch", "torn-tail", "zero-tail"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +51,7 @@ class Notes:
 
     def __init__(self) -> None:
         self._found: dict[tuple[object, ...], Finding] = {}
+        self._taken = 0
 
     def add(self, *findings: Finding) -> None:
         """Take them in, unless something is known of the same place."""
@@ -59,43 +62,74 @@ class Notes:
         """What was found so far."""
         return list(self._found.values())
 
+    def take(self) -> Sequence[Finding]:
+        """What was found since the last call."""
+        fresh = self.all()[self._taken :]
+        self._taken += len(fresh)
+        return fresh
+
 
 def _place(finding: Finding) -> tuple[object, ...]:
     """Recovery and a later reading may both meet a bad place, under other names."""
-    if finding.code in BAD_PLACES:
+    if finding.code in _BAD_PLACES:
         return (finding.path, finding.position)
     return (finding.path, finding.position, finding.code, finding.offset, finding.message)
 
 
-def items(files: HandleCache, log: Log) -> Iterator[Batch | Gap]:
-    """Every good batch of a log, and the gaps between them."""
-    with files.borrow(log.path) as file:
-        yield from walk(
-            file,
-            position=0,
-            end=log.size_bytes,
-            next_offset=log.base_offset,
-            limit_offset=log.limit_offset,
-        )
+class Meter:
+    """How much of what is to be read has been read; told every few megabytes."""
+
+    def __init__(self, progress: Progress, what: str, total_bytes: int) -> None:
+        self._progress = progress
+        self._what = what
+        self._total_bytes = total_bytes
+        self._done_bytes = self._told_bytes = 0
+
+    def add(self, size_bytes: int) -> None:
+        """So many bytes more."""
+        self._done_bytes += size_bytes
+        if self._done_bytes - self._told_bytes >= _STEP_BYTES:
+            self._told_bytes = self._done_bytes
+            self._progress(self._what, self._done_bytes, self._total_bytes)
 
 
-def batches(files: HandleCache, log: Log, notes: Notes) -> Iterator[Batch]:
-    """Every good batch of a log; bad places go into the notes."""
-    for item in items(files, log):
-        if isinstance(item, Batch):
-            yield item
-        else:
-            with files.borrow(log.path) as file:
-                notes.add(gap_finding(log, item, file))
+class LogReader:
+    """Reads logs batch by batch. What is wrong with them goes into `notes`."""
 
+    def __init__(self, files: HandleCache, notes: Notes) -> None:
+        self.files = files
+        self.notes = notes
+        self.meter = Meter(no_progress, "", 0)
 
-def records(batch: Batch, log: Log, notes: Notes) -> Sequence[DecodedRecord]:
-    """The records of a good batch; none, and a note, where its bytes make no records."""
-    try:
-        return decoded(batch)
-    except Corrupt as error:
-        notes.add(undecodable(batch, log, error))
-        return ()
+    def items(self, log: Log) -> Iterator[Batch | Gap]:
+        """Every good batch of a log, and the gaps between them, which are noted."""
+        add = self.meter.add
+        with self.files.borrow(log.path) as file:
+            for item in walk(
+                file,
+                position=0,
+                end=log.size_bytes,
+                next_offset=log.base_offset,
+                limit_offset=log.limit_offset,
+            ):
+                if isinstance(item, Batch):
+                    add(item.header.size_bytes)
+                else:
+                    add(item.end - item.position)
+                    self.notes.add(_gap_finding(log, item, file))
+                yield item
+
+    def batches(self, log: Log) -> Iterator[Batch]:
+        """Every good batch of a log."""
+        return (item for item in self.items(log) if isinstance(item, Batch))
+
+    def records(self, batch: Batch, log: Log) -> Sequence[DecodedRecord]:
+        """The records of a good batch; none where its bytes make no records."""
+        try:
+            return decoded(batch)
+        except Corrupt as error:
+            self.notes.add(undecodable(batch, log, error))
+            return ()
 
 
 def undecodable(batch: Batch, log: Log, error: Corrupt) -> Finding:
@@ -111,7 +145,7 @@ def undecodable(batch: Batch, log: Log, error: Corrupt) -> Finding:
     )
 
 
-def gap_finding(log: Log, gap: Gap, file: File) -> Finding:
+def _gap_finding(log: Log, gap: Gap, file: File) -> Finding:
     """What a bad place is: damage if good batches lie behind it, else a tail."""
     size_bytes = gap.end - gap.position
     if gap.next_offset is not None or log.limit_offset != INT64_MAX:

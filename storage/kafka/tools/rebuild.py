@@ -12,7 +12,6 @@ from pathlib import Path
 
 from storage.errors import InvalidArgument
 from storage.files import atomic_write
-from storage.interface import Progress
 from storage.kafka import indexes
 from storage.kafka.directory import detect
 from storage.kafka.format import names, offset_index, time_index, txn_index
@@ -21,22 +20,18 @@ from storage.kafka.format.names import segment_name
 from storage.kafka.format.txn_index import AbortedTransaction
 from storage.kafka.producers import ProducerStates
 from storage.kafka.recovery import PartitionPlan, SegmentPlan
-from storage.kafka.tools import logs
 from storage.kafka.tools.logs import Log
-from storage.kafka.tools.verify_log import Meter, total_bytes
 from storage.kafka.tools.view import View
 from storage.model import Finding, RebuildReport
 
 WHAT = "indexes"
 
 
-def rebuild_indexes(
-    make_view: Callable[[], View], *, write: bool, progress: Progress
-) -> RebuildReport:
+def rebuild_indexes(make_view: Callable[[], View], *, write: bool) -> RebuildReport:
     """See SupportsInspect.rebuild. Raises StoreLocked, and InvalidArgument without a store to lock."""
     view = make_view()
     if not write:
-        return _Rebuild(view, progress, write=False).run()
+        return _Rebuild(view, write=False).run()
     if detect(view.base, view.root) is None:
         raise InvalidArgument(
             f"{view.root} is no log directory: there is nothing to lock, so nothing is written",
@@ -45,7 +40,7 @@ def rebuild_indexes(
     lock = view.base.lock(view.root / names.LOCK)
     try:
         view.close()
-        return _Rebuild(make_view(), progress, write=True).run()
+        return _Rebuild(make_view(), write=True).run()
     finally:
         lock.release()
 
@@ -53,9 +48,9 @@ def rebuild_indexes(
 class _Rebuild:
     """One pass over the partitions of a view."""
 
-    def __init__(self, view: View, progress: Progress, *, write: bool) -> None:
+    def __init__(self, view: View, *, write: bool) -> None:
         self._view = view
-        self._meter = Meter(progress, "rebuilding indexes", total_bytes(view))
+        view.start_meter("rebuilding indexes", list(view.folders))
         self._write = write
         self._files = 0
         self._changed: list[str] = []
@@ -83,6 +78,8 @@ class _Rebuild:
     def _partition(self, plan: PartitionPlan, *, compacted: bool) -> None:
         producers = ProducerStates()
         for segment in plan.segments:
+            if not self._view.base.exists(segment.path):
+                continue  # a `.swap` set that the next start completes
             wanted = self._contents(plan, segment, producers)
             if compacted:  # what was aborted cannot be seen any more where compaction went
                 del wanted[names.TXN_INDEX]
@@ -120,12 +117,11 @@ class _Rebuild:
             partition=plan.partition.partition,
             limit_offset=segment.limit_offset,
         )
-        for batch in logs.batches(self._view.files, log, self._view.notes):
+        for batch in self._view.reader.batches(log):
             ended = producers.update(batch.header, batch.data, batch.at)
             if ended is not None:
                 aborted.append(ended)
             yield batch.position, batch.header
-            self._meter.add(batch.header.size_bytes)
 
     def _replace(self, segment: SegmentPlan, wanted: Mapping[str, bytes]) -> None:
         for suffix, data in wanted.items():

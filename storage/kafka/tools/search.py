@@ -10,15 +10,13 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from storage.errors import Corrupt, InvalidArgument, NotOffered, UnknownPartition, UnknownTopic
-from storage.files import HandleCache
 from storage.interface import FindQuery
 from storage.kafka.finding import Search
 from storage.kafka.format.batch import HEADER_SIZE
 from storage.kafka.log_file import Batch
 from storage.kafka.reading import stored_records
 from storage.kafka.segment import Segment
-from storage.kafka.tools import logs
-from storage.kafka.tools.logs import Log, Notes
+from storage.kafka.tools.logs import Log, LogReader, undecodable
 from storage.kafka.tools.rows import Row, stored_row
 from storage.kafka.tools.view import View
 from storage.model import StoredRecord, TopicPartition
@@ -108,14 +106,16 @@ def in_view(view: View, query: FindQuery) -> Iterator[Row]:
     """Matching records of a directory, by partition and offset."""
     wanted = parse(query)
     left = query.limit
-    for address in _partitions(view, query):
+    addresses = _partitions(view, query)
+    view.start_meter("searching", addresses)
+    for address in addresses:
         partition = view.partition(address)
         start = partition.bounds().start
         segments = partition.segments()
         for segment, log in zip(segments, view.logs(address), strict=True):
             if segment.limit_offset <= start or _is_too_old(segment, query.from_ms):
                 continue
-            for row in in_log(view.files, log, view.notes, wanted, start=start):
+            for row in in_log(view.reader, log, wanted, start=start):
                 yield row
                 left -= 1
                 if not left:
@@ -140,17 +140,15 @@ def _is_too_old(segment: Segment, from_ms: int | None) -> bool:
     return from_ms is not None and from_ms > 0 and segment.largest_timestamp_ms() < from_ms
 
 
-def in_log(
-    files: HandleCache, log: Log, notes: Notes, wanted: Wanted, *, start: int = 0
-) -> Iterator[Row]:
+def in_log(reader: LogReader, log: Log, wanted: Wanted, *, start: int = 0) -> Iterator[Row]:
     """Matching records of one log at or above `start`."""
-    for batch in logs.batches(files, log, notes):
+    for batch in reader.batches(log):
         if batch.header.last_offset < start or not wanted.may_hold(batch):
             continue
         try:
             found = list(stored_records(batch))
         except Corrupt as error:
-            notes.add(logs.undecodable(batch, log, error))
+            reader.notes.add(undecodable(batch, log, error))
             continue
         for record in found:
             if record.offset >= start and wanted.matches(record):

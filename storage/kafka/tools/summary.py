@@ -13,11 +13,10 @@ import msgspec
 
 from storage.errors import DataError
 from storage.kafka.format import names, properties
-from storage.kafka.tools import logs
 from storage.kafka.tools.logs import Log
 from storage.kafka.tools.rows import Row
 from storage.kafka.tools.view import View
-from storage.model import Finding, TimedOffset, TopicPartition
+from storage.model import Finding, TopicPartition
 
 BACKEND = "kafka"
 BATCH_FORMAT = "record batches, version 2 (written by Kafka 0.11 to 4.x)"
@@ -99,29 +98,29 @@ def _partition(view: View, address: TopicPartition) -> Row:
 def _first_timestamp(view: View, parts: Sequence[Log], start: int) -> int | None:
     """The time of the first record that can be read."""
     for log in parts:
-        for batch in logs.batches(view.files, log, view.notes):
+        for batch in view.reader.batches(log):
             if batch.header.is_control or batch.header.next_offset <= start:
                 continue
-            for record in logs.records(batch, log, view.notes):
+            for record in view.reader.records(batch, log):
                 if record[0] >= start:
                     return record[1]
     return None
 
 
 def _latest_time(view: View, address: TopicPartition) -> Row | None:
+    """The first record with the largest time; in a damaged segment the time alone."""
+    partition = view.partition(address)
     try:
-        latest = view.partition(address).latest_time()
+        latest = partition.latest_time()
     except DataError:
+        largest_ms = max(s.builder.max_timestamp_ms for s in partition.segments())
+        return {"offset": None, "timestamp": largest_ms, "leaderEpoch": None}
+    if latest is None:
         return None
-    return None if latest is None else timed(latest)
-
-
-def timed(found: TimedOffset) -> Row:
-    """A lookup's answer in Kafka's words."""
     return {
-        "offset": found.offset,
-        "timestamp": found.timestamp_ms,
-        "leaderEpoch": found.leader_epoch,
+        "offset": latest.offset,
+        "timestamp": latest.timestamp_ms,
+        "leaderEpoch": latest.leader_epoch,
     }
 
 

@@ -9,41 +9,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from storage.interface import Progress
 from storage.kafka.format import names
 from storage.kafka.format.names import segment_name
 from storage.kafka.recovery import INDEX_SUFFIXES, PartitionPlan, SegmentPlan
 from storage.kafka.tools import verify_files
-from storage.kafka.tools.logs import Log, Notes
-from storage.kafka.tools.verify_log import LogCheck, Meter, Progression, total_bytes
+from storage.kafka.tools.logs import Log
+from storage.kafka.tools.verify_log import LogCheck, Progression
 from storage.kafka.tools.view import INDEX_INTERVAL, View
 from storage.model import Finding
 
 
-def check_view(view: View, progress: Progress, *, whole: bool) -> Iterator[Finding]:
+def check_view(view: View, *, whole: bool) -> Iterator[Finding]:
     """Every finding of a fresh view: of the root, then partition by partition.
 
     `whole`: the names at the root are looked at too.
     """
-    yield from verify_files.check_root(view, whole=whole)
+    notes = view.notes
+    notes.add(*verify_files.check_root(view, whole=whole))
+    yield from notes.take()
     compacted = view.directory.offsets(names.CLEANER_OFFSETS)
-    meter = Meter(progress, "verifying", total_bytes(view))
+    view.start_meter("verifying", list(view.folders))
     topic_ids: dict[str, str] = {}
     for address in view.folders:
-        found = Notes()
-        found.add(*verify_files.check_names(view, address))
+        notes.add(*verify_files.check_names(view, address))
         plan = view.plan(address)
-        found.add(*plan.findings)
-        found.add(*_check_logs(view, plan, meter, compacted=address in compacted))
-        found.add(*verify_files.check_snapshots(view, plan))
-        found.add(*verify_files.check_small_files(view, plan, topic_ids))
-        found.add(*verify_files.check_against_root(view, plan))
-        yield from sorted(found.all(), key=lambda finding: (finding.path, finding.position or 0))
+        notes.add(*_check_logs(view, plan, compacted=address in compacted))
+        notes.add(*verify_files.check_snapshots(view, plan))
+        notes.add(*verify_files.check_small_files(view, plan, topic_ids))
+        notes.add(*verify_files.check_against_root(view, plan))
+        yield from sorted(notes.take(), key=lambda found: (found.path, found.position or 0))
 
 
-def _check_logs(
-    view: View, plan: PartitionPlan, meter: Meter, *, compacted: bool
-) -> Sequence[Finding]:
+def _check_logs(view: View, plan: PartitionPlan, *, compacted: bool) -> Sequence[Finding]:
     """Every segment, also those that the next start would cut."""
     segments = [*plan.segments, *plan.removed_segments]
     if not segments:
@@ -67,8 +64,8 @@ def _check_logs(
         )
         found += _missing(log, segment)
         open_end = segment is segments[-1] and not view.clean
-        check = LogCheck(view.files, log, state, _raw(view, segment), open_end=open_end)
-        found += check.run(meter)
+        check = LogCheck(view.reader, log, state, _raw(view, segment), open_end=open_end)
+        found += check.run()
     return found if state.compacted else [*found, *state.holes]
 
 

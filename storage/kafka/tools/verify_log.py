@@ -6,13 +6,13 @@ must not know other files. What one segment hands to the next is in Progression.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Final, Protocol
 
-from storage.errors import Corrupt, DataError
-from storage.files import HandleCache
-from storage.interface import Progress
+from storage.errors import DataError
 from storage.kafka.format import names, offset_index, time_index, txn_index
 from storage.kafka.format.batch import BatchHeader
 from storage.kafka.format.names import segment_name
@@ -20,30 +20,16 @@ from storage.kafka.format.txn_index import AbortedTransaction
 from storage.kafka.indexes import RebuiltIndexes, rebuild_indexes
 from storage.kafka.log_file import Batch, Gap
 from storage.kafka.producers import ProducerStates
-from storage.kafka.reading import decoded
-from storage.kafka.tools import logs
 from storage.kafka.tools.check_indexes import (
     OffsetEntries,
     TimeEntries,
     WrongEntries,
     wrong_transaction,
 )
-from storage.kafka.tools.logs import Log, Notes
-from storage.kafka.tools.view import View
+from storage.kafka.tools.logs import Log, LogReader, Notes
 from storage.model import Finding
 
-_STEP_BYTES: Final = 16 << 20
 _NEVER: Final = 1 << 62  # an interval that no log fills: nothing is rebuilt only to be thrown away
-
-
-def total_bytes(view: View) -> int:
-    """How much there is to read: all logs of a view."""
-    return sum(
-        view.fs.size(folder / name)
-        for folder in view.folders.values()
-        for name in view.fs.list_dir(folder)
-        if name.endswith(names.LOG)
-    )
 
 
 class _Format(Protocol):
@@ -53,23 +39,6 @@ class _Format(Protocol):
 
     def decode_entries(self, data: bytes) -> list[tuple[int, int]]: ...
     def leading_entries(self, data: bytes) -> list[tuple[int, int]]: ...
-
-
-class Meter:
-    """How far the work is, in bytes."""
-
-    def __init__(self, progress: Progress, what: str, total_bytes: int) -> None:
-        self._progress = progress
-        self._what = what
-        self._total_bytes = total_bytes
-        self._done_bytes = self._told_bytes = 0
-
-    def add(self, size_bytes: int) -> None:
-        """So many more are done; told every few megabytes."""
-        self._done_bytes += size_bytes
-        if self._done_bytes - self._told_bytes >= _STEP_BYTES:
-            self._told_bytes = self._done_bytes
-            self._progress(self._what, self._done_bytes, self._total_bytes)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -89,28 +58,28 @@ class Progression:
 
     def epoch_at(self, offset: int) -> int | None:
         """The leader epoch in force at an offset, by the checkpoint."""
-        earlier = [epoch for epoch, start in self.epochs or () if start <= offset]
-        return earlier[-1] if earlier else None
+        epochs = self.epochs or ()
+        at = bisect_right(epochs, offset, key=itemgetter(1)) - 1
+        return epochs[at][0] if at >= 0 else None
 
 
 class LogCheck:
-    """One pass over one segment. `raw` holds its index files as they were before the log was read.
+    """One pass over one segment; `raw` holds its index files.
 
-    (A live server writes the log before the index, so that way no entry is ahead of its batch.)
-    `open_end`: entries may still be missing and zeros may follow them, as a running server or a
-    crash leaves them.
+    `open_end`: a running server may be writing here, or a crash has ended it. Then entries may be
+    missing, some may be ahead of the log (which was looked at before), and zeros may follow them.
     """
 
     def __init__(
         self,
-        files: HandleCache,
+        reader: LogReader,
         log: Log,
         state: Progression,
         raw: Mapping[str, bytes],
         *,
         open_end: bool,
     ) -> None:
-        self._files = files
+        self._reader = reader
         self._log = log
         self._state = state
         self._raw = raw
@@ -120,17 +89,17 @@ class LogCheck:
         self._offsets = OffsetEntries(self._load(names.INDEX), log.base_offset)
         self._times = TimeEntries(self._load(names.TIME_INDEX), log.base_offset)
 
-    def run(self, meter: Meter) -> Sequence[Finding]:
+    def run(self) -> Sequence[Finding]:
         """Read the log and judge; what is wrong with this segment's files."""
+        interval_bytes = self._state.interval_bytes
         rebuilt = rebuild_indexes(
-            self._good(meter),
+            self._good(),
             base_offset=self._log.base_offset,
-            interval_bytes=_NEVER
-            if self._state.interval_bytes is None
-            else self._state.interval_bytes,
+            interval_bytes=_NEVER if interval_bytes is None else interval_bytes,
         )
-        self._offsets.finish()
-        self._times.finish()
+        if not self._open_end:
+            self._offsets.finish()
+            self._times.finish()
         self._judge(names.INDEX, self._offsets.wrong)
         self._judge(names.TIME_INDEX, self._times.wrong)
         if self._times.is_behind and not self._open_end and names.TIME_INDEX in self._raw:
@@ -147,27 +116,23 @@ class LogCheck:
 
     # ---- the log -------------------------------------------------------------------------------
 
-    def _good(self, meter: Meter) -> Iterator[tuple[int, BatchHeader]]:
+    def _good(self) -> Iterator[tuple[int, BatchHeader]]:
         """Every good batch, checked on the way."""
-        for item in logs.items(self._files, self._log):
+        for item in self._reader.items(self._log):
             if isinstance(item, Gap):
                 self._pass_gap(item)
-                meter.add(item.end - item.position)
                 continue
             self._check_offsets(item)
             self._check_epoch(item)
-            self._check_records(item)
+            self._reader.records(item, self._log)
             self._offsets.meet(item.position, item.header)
             self._times.meet(item.header)
             ended = self._state.producers.update(item.header, item.data, item.at)
             if ended is not None:
                 self._aborted.append(ended)
             yield item.position, item.header
-            meter.add(item.header.size_bytes)
 
     def _pass_gap(self, gap: Gap) -> None:
-        with self._files.borrow(self._log.path) as file:
-            self._notes.add(logs.gap_finding(self._log, gap, file))
         self._offsets.pass_over(gap.position, gap.end)
         self._times.pass_over()
         self._state.after_gap = self._state.damaged = True
@@ -211,12 +176,6 @@ class LogCheck:
             )
             self._notes.add(finding)
 
-    def _check_records(self, batch: Batch) -> None:
-        try:
-            decoded(batch)
-        except Corrupt as error:
-            self._notes.add(logs.undecodable(batch, self._log, error))
-
     # ---- the indexes ---------------------------------------------------------------------------
 
     def _load(self, suffix: str) -> Sequence[tuple[int, int]]:
@@ -252,7 +211,7 @@ class LogCheck:
 
     def _compare(self, rebuilt: RebuiltIndexes) -> None:
         """Entries too many or too few mislead nobody; told only where the interval is known."""
-        if self._state.interval_bytes is None or self._open_end or self._notes.all():
+        if self._state.interval_bytes is None or self._open_end or self._state.damaged:
             return
         for suffix, entries in ((names.INDEX, rebuilt.offsets), (names.TIME_INDEX, rebuilt.times)):
             stored = self._load(suffix)

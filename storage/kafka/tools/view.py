@@ -29,7 +29,7 @@ from storage.kafka.recovery import PartitionPlan, RecoveryContext, examine
 from storage.kafka.repair import apply, clear_leftovers
 from storage.kafka.segment import Segment
 from storage.kafka.settings import TopicSettings, parse_store_settings, topic_settings
-from storage.kafka.tools.logs import Log, Notes
+from storage.kafka.tools.logs import Log, LogReader, Meter, Notes
 from storage.model import Finding, TopicPartition
 
 INDEX_INTERVAL: Final = "index.interval.bytes"
@@ -52,10 +52,12 @@ class View:
         self.root = root
         self.base = fs
         self.clock = clock
+        self.progress = options.progress
         self.fs = OverlayFileSystem(fs, clock=clock)
         self.files = HandleCache(self.fs, options.open_files)
         self.directory = LogDirectory(self.fs, root)
         self.notes = Notes()
+        self.reader = LogReader(self.files, self.notes)
         self.clean = self.directory.is_clean()
         self.folders: Mapping[TopicPartition, Path] = dict(
             self.directory.partition_dirs() if only is None else [only]
@@ -132,6 +134,16 @@ class View:
             )
             for segment in self.partition(address).segments()
         ]
+
+    def start_meter(self, what: str, addresses: Sequence[TopicPartition]) -> None:
+        """From now on it is told how much of these partitions' logs has been read."""
+        total_bytes = sum(
+            self.fs.size(self.folders[address] / name)
+            for address in addresses
+            for name in self.fs.list_dir(self.folders[address])
+            if name.endswith(names.LOG)
+        )
+        self.reader.meter = Meter(self.progress, what, total_bytes)
 
     def configs_of(self, topic: str) -> Mapping[str, str]:
         """The configs that are known: those kept for the topic over those given for all."""

@@ -1,0 +1,71 @@
+"""The composition root: the command line `logserver`, and the one place that joins it with `api`.
+
+Owns the start of the process; nobody imports it. Run as `logserver` or `python -P -m logserver`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import logserver
+
+PACKAGES: Final = ("storage", "api")
+FAILURE: Final = 3
+
+
+def main() -> None:
+    """Run the command line and end the process with its exit code."""
+    problem = misplaced_package()
+    if problem is not None:
+        sys.stderr.write(f"error: {problem}\n")
+        sys.exit(FAILURE)
+    group()(prog_name="logserver")
+
+
+def misplaced_package() -> str | None:
+    """What is wrong if `storage` or `api`, which are common names, would come from somebody else."""
+    home = Path(logserver.__file__).resolve().parent.parent
+    for name in PACKAGES:
+        spec = importlib.util.find_spec(name)
+        origin = None if spec is None else spec.origin
+        if origin is None or Path(origin).resolve().parent.parent != home:
+            return (
+                f"the package {name!r} would be imported from {origin or 'nowhere'}, not from {home}: "
+                "another project has the same name. Install logserver in an environment of its own, "
+                "and start it as `logserver` or `python -P -m logserver`"
+            )
+    return None
+
+
+def group() -> Any:
+    """The command line, with what commands need of the upper layers."""
+    import click
+
+    from logserver.commands import LazyGroup
+
+    @click.group(
+        "logserver",
+        cls=LazyGroup,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    )
+    @click.version_option(logserver.__version__, prog_name="logserver")
+    @click.pass_context
+    def cli(ctx: click.Context) -> None:
+        """Serve, query, check and mend Kafka log directories, byte for byte, without a JVM."""
+        ctx.obj = {"run_server": _run_server}
+
+    return cli
+
+
+def _run_server(*arguments: Any, **options: Any) -> None:
+    """api.server.run, imported when a server is started: no other command pays for it."""
+    from api.server import run
+
+    run(*arguments, **options)
+
+
+if __name__ == "__main__":
+    main()

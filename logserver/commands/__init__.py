@@ -1,0 +1,73 @@
+"""The command line: one module per command, imported only when it is the one that was asked for.
+
+Owns the table of commands and the way they end: exit codes, and one plain line for every error. Must
+not import a command by itself, nor storage: `logserver --help` is as fast as Python starts.
+
+    0  fine    1  findings (something on disk is wrong)    2  wrong use    3  the machine, or a bug
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+import click
+
+FINE: Final = 0
+FINDINGS: Final = 1
+USAGE: Final = 2
+FAILURE: Final = 3
+INTERRUPTED: Final = 130
+
+
+class Lazy(NamedTuple):
+    """Where a command is (module:name), and what `--help` says of it."""
+
+    target: str
+    about: str
+
+
+COMMANDS: Final[Mapping[str, Lazy]] = {
+    "serve": Lazy("logserver.commands.serve:command", "Serve a store over HTTP."),
+    "inspect": Lazy("logserver.commands.inspect:command", "Show what a PATH is and how it is."),
+    "dump": Lazy("logserver.commands.dump:command", "Print what is in it: records, batches, ..."),
+    "find": Lazy("logserver.commands.find:command", "Find records by key, id, tag, text or time."),
+    "offsets": Lazy("logserver.commands.offsets:command", "First and next offset, or by time."),
+    "verify": Lazy("logserver.commands.verify:command", "Read everything and tell what is wrong."),
+    "rebuild": Lazy("logserver.commands.rebuild:command", "Make indexes anew from the logs."),
+    "config": Lazy("logserver.commands.config:command", "Show the settings in force."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one command."""
+        lazy = COMMANDS.get(cmd_name)
+        if lazy is None:
+            return None
+        module, _, name = lazy.target.partition(":")
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list in `--help`, from the table."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, lazy.about) for name, lazy in COMMANDS.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; whatever goes wrong ends in one line and an exit code."""
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit, click.Abort):
+            raise
+        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  # never a stack trace
+            from logserver.commands.failures import told
+
+            ctx.exit(told(error, ctx))

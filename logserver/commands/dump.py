@@ -1,0 +1,120 @@
+"""`logserver dump`: print what is in a store, a partition or a file, kind by kind.
+
+Owns the shapes of the output: a row per record or batch, a row per index file, and with
+`--output json` one document by file. Must not know a format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from logserver.commands.options import (
+    opened,
+    partition_option,
+    path_argument,
+    selected,
+    set_option,
+    topic_option,
+)
+from logserver.commands.output import (
+    JSON,
+    TABLE,
+    Row,
+    end_with,
+    output_option,
+    write_document,
+    write_rows,
+)
+from storage import Isolation
+
+RECORDS: Final = "records"
+_PLACE: Final = ("topic", "partition", "file")
+_PAIRS: Final[Mapping[str, tuple[str, str]]] = {
+    "index": ("offset", "position"),
+    "timeindex": ("timestamp", "offset"),
+}
+
+
+@click.command("dump")
+@path_argument
+@click.option(
+    "--what",
+    metavar="KIND",
+    help="records (default), batches, index, timeindex, txnindex, snapshot or checkpoints; "
+    "the default of a file is what it holds.",
+)
+@topic_option
+@partition_option
+@click.option(
+    "--isolation",
+    type=click.Choice([isolation.value for isolation in Isolation]),
+    default=Isolation.READ_UNCOMMITTED.value,
+    show_default=True,
+    help="Whether records of open and aborted transactions are shown.",
+)
+@set_option
+@output_option
+def command(
+    path: Path,
+    what: str | None,
+    topic: str | None,
+    partition: int | None,
+    isolation: str,
+    settings: Mapping[str, str],
+    output: str,
+) -> None:
+    """Print what PATH holds: a store, a partition directory or one file.
+
+    A store left by a crash is shown as recovery would leave it; nothing is changed. Bad batches are
+    left out, told on standard error, and make the exit code 1.
+    """
+    with opened(path, settings) as (inspector, _):
+        kind = what or inspector.dump_kinds()[0]
+        runs = inspector.dump(
+            kind, topic=topic, partition=partition, isolation=Isolation(isolation)
+        )
+        if output == JSON and kind != RECORDS:
+            single = len(selected(inspector, topic, partition)) < 2
+            write_document(_by_file(runs, single=single), output)
+        elif output == TABLE:
+            write_rows(_flat(runs, kind), output)
+        else:
+            write_rows(runs, output)
+        end_with(inspector.findings())
+
+
+def _by_file(runs: Iterable[Sequence[Row]], *, single: bool) -> Mapping[str, Any]:
+    """{file: entries}, or {partition: {file: entries}} where several are shown ("": the root)."""
+    found: dict[str, dict[str, Any]] = {}
+    for row in (row for run in runs for row in run):
+        place = "" if row["topic"] is None else f"{row['topic']}-{row['partition']}"
+        files = found.setdefault(place, {})
+        if "entries" in row:
+            files[str(row["file"])] = row["entries"]
+        else:
+            batch = {name: value for name, value in row.items() if name not in _PLACE}
+            files.setdefault(str(row["file"]), []).append(batch)
+    if not single:
+        return found
+    return {name: entries for files in found.values() for name, entries in files.items()}
+
+
+def _flat(runs: Iterable[Sequence[Row]], kind: str) -> Iterator[Sequence[Row]]:
+    """A row of a table for every entry of a file."""
+    for run in runs:
+        yield [flat for row in run for flat in _entries(row, kind)]
+
+
+def _entries(row: Row, kind: str) -> Iterator[Row]:
+    entries = row.get("entries")
+    if not isinstance(entries, list | tuple):
+        yield row
+        return
+    place = {name: row[name] for name in _PLACE}
+    for entry in entries:
+        named = dict(zip(_PAIRS[kind], entry, strict=True)) if kind in _PAIRS else entry
+        yield {**place, **named} if kind in _PAIRS else {**place, "content": entry}

@@ -1,0 +1,66 @@
+"""How a command ends when it cannot go on: the line on standard error and the exit code.
+
+Owns the table from an exception to an exit code. Must not raise anything itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+
+import click
+import msgspec
+
+from logserver.commands import FAILURE, FINDINGS, FINE, INTERRUPTED, USAGE
+from logserver.commands.output import JSON, chosen_output
+from logserver.errors import SettingsError
+from storage import StorageError
+from storage.errors import CallerError, DataError, UnsupportedFormat
+
+
+def told(error: BaseException, ctx: click.Context) -> int:
+    """Say what happened, in one line; the exit code for it."""
+    if isinstance(error, BrokenPipeError):
+        _drop_output()
+        return FINE
+    if isinstance(error, KeyboardInterrupt):
+        _say("interrupted")
+        return INTERRUPTED
+    if isinstance(error, StorageError):
+        if chosen_output(ctx) == JSON:
+            facts = {"error": error.message, "code": error.code, **error.facts()}
+            click.echo(msgspec.json.encode(facts, enc_hook=str), err=True)
+        else:
+            _say(f"error: {_line(error.message)} [{error.code}]")
+        return _exit_code(error)
+    if isinstance(error, OSError):
+        name = f"{error.filename}: " if error.filename else ""
+        _say(f"error: {name}{error.strerror or error}")
+        _drop_output()
+    else:
+        _say(f"error: {type(error).__name__}: {_line(str(error))} [internal-error]: this is a bug")
+    return FAILURE
+
+
+def _exit_code(error: StorageError) -> int:
+    if isinstance(error, CallerError | SettingsError | UnsupportedFormat):
+        return USAGE
+    return FINDINGS if isinstance(error, DataError) else FAILURE
+
+
+def _line(message: str) -> str:
+    return " ".join(message.split())
+
+
+def _say(line: str) -> None:
+    with contextlib.suppress(OSError):
+        click.echo(line, err=True)
+
+
+def _drop_output() -> None:
+    """Nobody reads any more: what Python flushes at its end must not fail once more."""
+    with contextlib.suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)

@@ -1,0 +1,42 @@
+"""`logserver find`: records by key, id, tag, text or time.
+
+Owns the options; the search is storage's. Prints rows as `dump` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from logserver.commands.options import opened, path_argument, set_option, time_option, topic_option
+from logserver.commands.output import end_with, output_option, write_rows
+from storage import FindQuery
+
+
+@click.command("find")
+@path_argument
+@topic_option
+@click.option("--key", metavar="K", help="The record's key, or one of its lookup keys.")
+@click.option("--id", "record_id", metavar="ID", help="TOPIC:PARTITION:OFFSET.")
+@click.option("--unique-id", metavar="U", help="The producer's own id (not in Kafka).")
+@click.option("--tag", metavar="G", help="The record's tag (Kafka: header TAGS).")
+@click.option("--grep", metavar="TEXT", help="Text in the value or key.")
+@time_option("--from", "from_ms", about="Not before this time (ms or ISO 8601).")
+@time_option("--to", "to_ms", about="Not after this time.")
+@click.option("--limit", type=int, default=32, show_default=True, help="At most so many.")
+@click.option("--raw", is_flag=True, help="The index's own answers (not in Kafka).")
+@set_option
+@output_option
+def command(
+    path: Path, settings: Mapping[str, str], output: str, **wanted: str | int | None
+) -> None:
+    """Find records in PATH: a store, a partition directory or a log file.
+
+    All records are looked at that may match, also behind damage, which is told on standard error.
+    """
+    query = FindQuery(**wanted)  # type: ignore[arg-type]  # the options above have its fields' types
+    with opened(path, settings) as (inspector, _):
+        write_rows(([row] for row in inspector.find(query)), output)
+        end_with(inspector.findings())

@@ -1,0 +1,154 @@
+"""`logserver inspect`: what a PATH is, on one screen.
+
+Owns the screen; elsewhere the summary is printed as one JSON document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from logserver.commands import FINDINGS
+from logserver.commands.options import opened, path_argument, set_option
+from logserver.commands.output import TABLE, output_option, write_document
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+Row = Mapping[str, Any]
+
+MAX_PARTITIONS: Final = 30
+MAX_FINDINGS: Final = 10
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_NOT_FACTS: Final = frozenset({"topics", "findings", "recovery", "identity", "metadataLogs"})
+_COLORS: Final = {"error": "red", "warning": "yellow", "info": "dim"}
+
+
+@click.command("inspect")
+@path_argument
+@set_option
+@output_option
+def command(path: Path, settings: Mapping[str, str], output: str) -> None:
+    """Show what PATH is: a store, a partition directory or one file.
+
+    Backend and format, topics, offsets, times, sizes, and what the next start would find. The exit
+    code is 1 if something is wrong; `verify` looks at more.
+    """
+    with opened(path, settings) as (inspector, _):
+        summary: Row = inspector.summary()
+    if output == TABLE:
+        _show(summary)
+    else:
+        write_document(summary, output)
+    if any(finding["severity"] != "info" for finding in summary["findings"]):
+        click.get_current_context().exit(FINDINGS)
+
+
+def _show(summary: Row) -> None:
+    from rich.console import Console
+
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(f"{summary['backend']} {summary['kind']}", style="bold", end="  ")
+    console.print(summary["path"], markup=False)
+    for name, value in _facts(summary):
+        console.print(f"  {name:<15} {value}", markup=False)
+    if summary.get("topics"):
+        console.print(_partitions(summary["topics"]))
+    _show_findings(console, summary)
+
+
+def _facts(summary: Row) -> Iterator[tuple[str, str]]:
+    for name, value in summary.items():
+        if name in ("path", "backend", "kind") or name in _NOT_FACTS or value is None:
+            continue
+        if name == "sizeBytes":
+            yield "size", size_text(value)
+        elif name == "maxTimestamp":
+            yield name, time_text(value)
+        else:
+            yield name, str(value).lower() if isinstance(value, bool) else str(value)
+    for name, value in summary.get("identity", {}).items():
+        yield name, value
+    recovery = summary.get("recovery")
+    if recovery and not summary["cleanShutdown"]:
+        refused = "a start for writing is refused: see below" if recovery["refused"] else "possible"
+        yield (
+            "recovery",
+            (
+                f"{refused}; {recovery['segmentsScanned']} segments scanned, "
+                f"{recovery['indexesRebuilt']} indexes rebuilt"
+            ),
+        )
+
+
+def _partitions(topics: Sequence[Row]) -> Table:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in (
+        "partition",
+        "earliest",
+        "latest",
+        "segments",
+        "size",
+        "first time",
+        "largest time",
+    ):
+        right = name in ("earliest", "latest", "segments", "size")
+        table.add_column(name, justify="right" if right else "left", no_wrap=True)
+    rows = [(topic, row) for topic in topics for row in topic["partitions"]]
+    for topic, row in rows[:MAX_PARTITIONS]:
+        latest = row["maxTimestamp"]
+        table.add_row(
+            f"{topic['topic']}-{row['partition']}",
+            str(row["earliest"]),
+            str(row["latest"]),
+            str(row["segments"]),
+            size_text(row["sizeBytes"]),
+            time_text(row["firstTimestamp"]),
+            time_text(None if latest is None else latest["timestamp"]),
+        )
+    if len(rows) > MAX_PARTITIONS:
+        table.add_row(f"... {len(rows) - MAX_PARTITIONS} more: --output json has all")
+    return table
+
+
+def _show_findings(console: Console, summary: Row) -> None:
+    findings = summary["findings"]
+    for finding in findings[:MAX_FINDINGS]:
+        place = "" if finding["position"] is None else f" at {finding['position']}"
+        line = f"{finding['severity']}: {finding['path']}{place}: {finding['message']}"
+        console.print(
+            f"{line} [{finding['code']}]", style=_COLORS[finding["severity"]], markup=False
+        )
+    if len(findings) > MAX_FINDINGS:
+        console.print(f"... {len(findings) - MAX_FINDINGS} more: --output json has all")
+    if not findings:
+        console.print("nothing wrong at first sight; `logserver verify` reads everything")
+
+
+def size_text(size_bytes: int) -> str:
+    """12345678 is "11.8 MiB"."""
+    size = float(size_bytes)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
+def time_text(time_ms: int | None) -> str:
+    """ISO 8601 in UTC, to the second; the number where that has no year of ours."""
+    if time_ms is None or time_ms < 0:
+        return "-"
+    try:
+        moment = _EPOCH + timedelta(milliseconds=time_ms)
+    except OverflowError:
+        return str(time_ms)
+    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")

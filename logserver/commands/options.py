@@ -1,0 +1,111 @@
+"""What the offline commands take: PATH, store options, topic, partition, times; and opening PATH.
+
+Owns parsing of these into plain values; must not know what a command does with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import click
+
+from logserver.commands.progress import LateProgress
+from storage import Progress, StoreOptions, SupportsInspect, TopicPartition, open_inspector
+
+Command: TypeAlias = Callable[..., Any]
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MAX_MS: Final = 1 << 63
+
+
+def _path(ctx: click.Context, param: click.Parameter, value: str) -> Path:
+    if value.startswith(("http://", "https://")):
+        raise click.BadParameter("a running server cannot be asked yet: give a PATH", ctx, param)
+    if not value or "\0" in value:
+        raise click.BadParameter(f"{value!r} is no path", ctx, param)
+    return Path(value)
+
+
+def _time(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
+    if value is None:
+        return None
+    try:
+        return parse_time(value)
+    except ValueError:
+        message = f"{value!r} is neither milliseconds nor ISO 8601"
+        raise click.BadParameter(message, ctx, param) from None
+
+
+def parse_time(text: str) -> int:
+    """Milliseconds since the epoch, from such a number or ISO 8601 (UTC where it names no zone).
+
+    Raises ValueError.
+    """
+    digits = text.removeprefix("-")
+    if digits.isascii() and digits.isdigit():
+        if len(digits) > 19 or not -_MAX_MS <= int(text) < _MAX_MS:
+            raise ValueError(text)
+        return int(text)
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
+
+
+def time_option(*names: str, about: str) -> Callable[[Command], Command]:
+    """An option that takes a time; the command gets milliseconds."""
+    return click.option(*names, metavar="TIME", callback=_time, help=about)
+
+
+def _settings(
+    ctx: click.Context, param: click.Parameter, values: Sequence[str]
+) -> Mapping[str, str]:
+    settings = {}
+    for value in values:
+        name, equals, setting = value.partition("=")
+        if not equals or not name.strip():
+            raise click.BadParameter(f"{value!r} is not NAME=VALUE", ctx, param)
+        settings[name.strip()] = setting.strip()
+    return settings
+
+
+path_argument: Final = click.argument("path", metavar="PATH", callback=_path)
+set_option: Final = click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    callback=_settings,
+    help="A store option under the reference's name, such as index.interval.bytes=4096.",
+)
+topic_option: Final = click.option("--topic", metavar="TOPIC", help="Only this topic.")
+partition_option: Final = click.option(
+    "--partition", type=click.IntRange(min=0), metavar="N", help="Only this partition."
+)
+
+
+@contextmanager
+def opened(path: Path, settings: Mapping[str, str]) -> Iterator[tuple[SupportsInspect, Progress]]:
+    """PATH, opened for looking, and whom to tell about progress."""
+    with LateProgress() as progress:
+        options = StoreOptions(settings=settings, progress=progress)
+        inspector = open_inspector(path, options)
+        try:
+            yield inspector, progress
+        finally:
+            inspector.close()
+
+
+def selected(
+    inspector: SupportsInspect, topic: str | None, partition: int | None
+) -> Sequence[TopicPartition]:
+    """The partitions meant by `--topic` and `--partition`, either of which may be left out."""
+    return [
+        address
+        for address in inspector.partitions()
+        if topic in (None, address.topic) and partition in (None, address.partition)
+    ]

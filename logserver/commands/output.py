@@ -1,0 +1,164 @@
+"""Printing rows: a table on a terminal, a JSON line per row in a pipe, one JSON document on demand.
+
+Owns standard output (written in large pieces, since a dump may be gigabytes) and how findings look
+on standard error; must not know where rows come from. Bytes are base64 in JSON, text in a table.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+import click
+import msgspec
+
+from logserver.commands import FINDINGS
+from storage import Finding
+
+TABLE: Final = "table"
+JSON: Final = "json"
+NDJSON: Final = "ndjson"
+
+Row: TypeAlias = Mapping[str, object]
+
+_KEY: Final = "logserver.output"
+_MAX_CELL: Final = 40
+_CHOICE: Final = click.Choice([TABLE, JSON, NDJSON])
+_ABOUT: Final = "Default: table on a terminal, else ndjson (a JSON line per row)."
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+def output_parameter() -> click.Option:
+    """`output_option` for commands that are put together by hand."""
+    return click.Option(["--output"], type=_CHOICE, callback=_choose, help=_ABOUT)
+
+
+def _choose(ctx: click.Context, _: click.Parameter, value: str | None) -> str:
+    ctx.meta[_KEY] = value
+    return value or (TABLE if sys.stdout.isatty() else NDJSON)
+
+
+def chosen_output(ctx: click.Context) -> str | None:
+    """What was asked for by `--output`, if anything."""
+    value: str | None = ctx.meta.get(_KEY)
+    return value
+
+
+output_option: Final = click.option("--output", type=_CHOICE, callback=_choose, help=_ABOUT)
+"""`--output`: the command gets what is in force as `output`."""
+
+
+# ---- rows ----------------------------------------------------------------------------------------
+
+
+def write_rows(runs: Iterable[Sequence[Row]], output: str) -> None:
+    """Print runs of rows as they come."""
+    if output == NDJSON:
+        _write(map(_ENCODER.encode_lines, runs))
+    elif output == JSON:
+        _write(_array(runs))
+    else:
+        _write(line.encode("utf-8", "backslashreplace") for line in _table(runs))
+
+
+def write_document(document: object, output: str) -> None:
+    """Print one value: on one line, or indented."""
+    data = _ENCODER.encode(document)
+    _write([data if output == NDJSON else msgspec.json.format(data, indent=1), b"\n"])
+
+
+def write_text(lines: Iterable[str]) -> None:
+    """Print lines for a person."""
+    _write(f"{line}\n".encode("utf-8", "backslashreplace") for line in lines)
+
+
+def _write(pieces: Iterable[bytes]) -> None:
+    stdout = click.get_binary_stream("stdout")
+    for piece in pieces:
+        stdout.write(piece)
+    stdout.flush()
+
+
+def _array(runs: Iterable[Sequence[Row]]) -> Iterable[bytes]:
+    before = b"[\n"
+    for run in runs:
+        if run:
+            yield before + b",\n".join(map(_ENCODER.encode, run))
+            before = b",\n"
+    yield b"\n]\n" if before != b"[\n" else b"[]\n"
+
+
+# ---- tables --------------------------------------------------------------------------------------
+
+
+def _table(runs: Iterable[Sequence[Row]]) -> Iterable[str]:
+    """Columns as wide as the first run needs; what is longer is cut, so that a row stays a line."""
+    widths: dict[str, int] = {}
+    for run in runs:
+        cells = [{name: _cell(value) for name, value in row.items()} for row in run]
+        if not widths and cells:
+            widths = _widths(cells)
+            yield _line({name: name for name in widths}, widths)
+        for row in cells:
+            yield _line(row, widths)
+
+
+def _widths(rows: Sequence[Mapping[str, str]]) -> dict[str, int]:
+    """Each column as wide as it needs, at most `_MAX_CELL`; the last one gets what is left."""
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    needed = {name: max(len(name), *(len(row.get(name, "")) for row in rows)) for name in columns}
+    widths = {name: min(needed[name], _MAX_CELL) for name in columns}
+    left = shutil.get_terminal_size().columns - sum(widths.values()) - 2 * len(widths)
+    widths[columns[-1]] = min(needed[columns[-1]], widths[columns[-1]] + max(left, 0))
+    return widths
+
+
+def _line(cells: Mapping[str, str], widths: Mapping[str, int]) -> str:
+    parts = [_fit(cells.get(name, ""), width) for name, width in widths.items()]
+    return "  ".join(parts).rstrip() + "\n"
+
+
+def _fit(text: str, width: int) -> str:
+    return text.ljust(width) if len(text) <= width else text[: width - 1] + "…"
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bytes):
+        text = value[:200].decode("utf-8", "backslashreplace")
+    elif isinstance(value, str):
+        text = value
+    else:
+        text = _ENCODER.encode(value)[:200].decode("utf-8", "replace")
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+# ---- findings ------------------------------------------------------------------------------------
+
+
+def finding_line(finding: Finding) -> str:
+    """One finding for a person."""
+    place = finding.path if finding.position is None else f"{finding.path} at {finding.position}"
+    details = [
+        f"{name} {value}"
+        for name, value in (("expected", finding.expected), ("found", finding.found))
+        if value is not None
+    ]
+    tail = f" ({', '.join(details)})" if details else ""
+    return f"{finding.severity}: {place}: {finding.message}{tail} [{finding.code}]"
+
+
+def is_wrong(finding: Finding) -> bool:
+    """Whether this is more than worth knowing."""
+    return finding.severity != "info"
+
+
+def end_with(findings: Sequence[Finding]) -> None:
+    """Tell on standard error what was met; the exit code says so if something is wrong."""
+    for finding in findings:
+        click.echo(finding_line(finding), err=True)
+    if any(map(is_wrong, findings)):
+        click.get_current_context().exit(FINDINGS)
