@@ -58,7 +58,9 @@ def _show(summary: Row) -> None:
     for name, value in _facts(summary):
         console.print(f"  {name:<15} {value}", markup=False)
     if summary.get("topics"):
+        console.print()
         console.print(_partitions(summary["topics"]))
+    console.print()
     _show_findings(console, summary)
 
 
@@ -87,21 +89,13 @@ def _facts(summary: Row) -> Iterator[tuple[str, str]]:
 
 
 def _partitions(topics: Sequence[Row]) -> Table:
-    from rich import box
     from rich.table import Table
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in (
-        "partition",
-        "earliest",
-        "latest",
-        "segments",
-        "size",
-        "first time",
-        "largest time",
-    ):
-        right = name in ("earliest", "latest", "segments", "size")
-        table.add_column(name, justify="right" if right else "left", no_wrap=True)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for name in ("partition", "first", "next", "size"):
+        table.add_column(name, justify="left" if name == "partition" else "right", no_wrap=True)
+    table.add_column("first time (UTC)", no_wrap=True)
+    table.add_column("largest time", no_wrap=True)
     rows = [(topic, row) for topic in topics for row in topic["partitions"]]
     for topic, row in rows[:MAX_PARTITIONS]:
         latest = row["maxTimestamp"]
@@ -109,7 +103,6 @@ def _partitions(topics: Sequence[Row]) -> Table:
             f"{topic['topic']}-{row['partition']}",
             str(row["earliest"]),
             str(row["latest"]),
-            str(row["segments"]),
             size_text(row["sizeBytes"]),
             time_text(row["firstTimestamp"]),
             time_text(None if latest is None else latest["timestamp"]),
@@ -144,11 +137,11 @@ def size_text(size_bytes: int) -> str:
 
 
 def time_text(time_ms: int | None) -> str:
-    """ISO 8601 in UTC, to the second; the number where that has no year of ours."""
+    """To the minute, in UTC; the number where that has no year of ours."""
     if time_ms is None or time_ms < 0:
         return "-"
     try:
         moment = _EPOCH + timedelta(milliseconds=time_ms)
     except OverflowError:
         return str(time_ms)
-    return moment.isoformat(timespec="seconds").replace("+00:00", "Z")
+    return f"{moment:%Y-%m-%d %H:%M}"

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, TypeAlias
 
 import click
 import msgspec
@@ -75,7 +75,7 @@ def write_text(lines: Iterable[str]) -> None:
 
 
 def _write(pieces: Iterable[bytes]) -> None:
-    stdout = click.get_binary_stream("stdout")
+    stdout = sys.stdout.buffer
     for piece in pieces:
         stdout.write(piece)
     stdout.flush()
