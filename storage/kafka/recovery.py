@@ -392,7 +392,8 @@ class _Scan:
         if not torn:
             code, severity = "damaged-batch", "error"
         elif zeros:
-            code, severity = "zero-tail", "info"
+            preallocated = self.unclean and plan.settings.preallocate
+            code, severity = "zero-tail", "info" if preallocated else "warning"
         else:
             code, severity = "torn-tail", "warning"
         finding = _finding(
