@@ -25,6 +25,7 @@ from logserver.service import LogService, Opener
 from storage import RecoveryReport
 
 BACKLOG: Final = 512
+READ_BUFFER_BYTES: Final = 1 << 20  # per connection; small ones make large bodies stop and go
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,7 @@ class Server:
             access_log=None,
             auto_decompress=False,
             keepalive_timeout=settings.keep_alive_ms / 1000,
+            read_bufsize=READ_BUFFER_BYTES,
             lingering_time=settings.body_timeout_ms / 1000,
             max_line_size=settings.max_header_bytes,
             max_field_size=settings.max_header_bytes,

@@ -37,9 +37,9 @@ from storage.errors import CallerError, DiskFull, NotOffered, RecordTooLarge, Un
 log = logging.getLogger(__name__)
 
 # Parts up to these sizes are appended together: one batch, one write. Larger ones gain nothing by it.
-SHARED_PART_RECORDS: Final = 64
+SHARED_PART_RECORDS: Final = 256
 SHARED_PART_BYTES: Final = 64 << 10
-SHARED_RECORDS: Final = 1024
+SHARED_RECORDS: Final = 4096
 SHARED_BYTES: Final = 512 << 10
 
 

@@ -61,8 +61,11 @@ def _options() -> list[click.Parameter]:
     options: list[click.Parameter] = [
         click.Option(["--config"], metavar="FILE", help="A TOML file of settings.")
     ]
-    for name, (_, about) in SETTINGS.items():
+    defaults = Settings()
+    for name, (_, text) in SETTINGS.items():
         flag = "--" + name.replace("_", "-")
+        default = getattr(defaults, name)
+        about = text if default in (None, False, {}) else f"{text} [default: {default}]"
         if name in _FLAGS:
             options.append(click.Option([flag], is_flag=True, default=None, help=about))
         elif name in _SWITCHES:

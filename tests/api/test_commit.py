@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -231,3 +232,15 @@ async def test_requests_of_several_partitions_share_one_answer(
     placed = [(row["partition"], row["offset"]) for row in answer.json["offsets"]]
     assert placed == [(number % 3, number // 3) for number in range(9)]
     assert len(store.flushes) == 1
+
+
+async def test_readiness_tells_of_a_fenced_store(
+    api: Api, store: WatchedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stats = dataclasses.replace(store.stats(), fenced="sync failed: EIO")
+    monkeypatch.setattr(store, "stats", lambda: stats)
+    unready = await api.get("/readyz")
+    assert unready.code == 50301
+    assert unready.json["fenced"] == "sync failed: EIO"
+    assert (await api.get("/livez")).status == 200
+    assert b"logserver_store_fenced 1.0" in (await api.get("/metrics")).body
