@@ -1,1 +1,3 @@
-"""The HTTP front end: parses requests, calls the service, renders answers; must hold no rule of the log itself."""
+"""The HTTP front end: parses requests, calls the service, renders answers; must hold no rule of the
+log itself.
+"""

@@ -1,7 +1,9 @@
-"""The HTTP front end of one service: finds the route, calls the handler, turns every error into its answer.
+"""The HTTP front end of one service: finds the route, calls the handler, turns every error into its
+answer.
 
-Owns the way of one request. It stands on the HTTP library's server, not on its application framework: the route table
-is ours, so errors of every kind have one shape, and a small request costs a quarter less.
+Owns the way of one request. It stands on the HTTP library's server, not on its application
+framework: the route table is ours, so errors of every kind have one shape, and a small request
+costs a quarter less.
 """
 
 from __future__ import annotations
@@ -35,7 +37,9 @@ class App:
         self._ids = map(f"{secrets.token_hex(6)}-{{:x}}".format, itertools.count(1))
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
-        """The answer to one request; an exception that leaves it is a mistake of ours (a 500 in the same shape)."""
+        """The answer to one request; an exception that leaves it is a mistake of ours (a 500 in the
+        same shape).
+        """
         begun = perf_counter()
         route: Route | None = None
         try:

@@ -1,8 +1,8 @@
 """Request bodies: read whole, within a limit, unpacked within the same limit.
 
-Owns how many bytes are taken from a connection and held in memory; must not know what they mean. The HTTP library's own
-unpacking is off (it knows no bound of ours). A body that is refused early is still drained by the connection, so that a
-client which sends first and listens after gets its 413.
+Owns how many bytes are taken from a connection and held in memory; must not know what they mean.
+The HTTP library's own unpacking is off (it knows no bound of ours). A body that is refused early is
+still drained by the connection, so that a client which sends first and listens after gets its 413.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _INLINE_BYTES: Final = 64 << 10
 async def read_body(request: web.BaseRequest, settings: Settings, hold: Hold) -> bytes:
     """The body, unpacked. `hold` has grown by its size.
 
-    Raises 413 over the limit, 415 for an unknown Content-Encoding, 400 for a broken one, 408 when the client pauses
-    for too long, Busy when too much is in flight.
+    Raises 413 over the limit, 415 for an unknown Content-Encoding, 400 for a broken one, 408 when
+    the client pauses for too long, Busy when too much is in flight.
     """
     limit_bytes = settings.max_body_bytes
     is_packed = _is_packed(request)

@@ -1,6 +1,7 @@
 """One request on its way through: what a handler needs, and how it answers.
 
-Owns access to path, query and body with the limits in force; must not decide anything about topics or records.
+Owns access to path, query and body with the limits in force; must not decide anything about topics
+or records.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ class Call:
 
     @property
     def partition_number(self) -> int | None:
-        """The path's partition, None where the path has none. What is no number is an unknown partition."""
+        """The path's partition, None where the path has none. What is no number is an unknown
+        partition.
+        """
         text = self._path.get("partition")
         if text is None:
             return None

@@ -1,8 +1,9 @@
 """From an error to its HTTP status, code and body: the one table.
 
-Owns the codes of the API; must not know handlers. The status is the first three digits of the code; a code of three
-digits is the status itself (the HTTP layer's own errors). Every error body is {"error_code", "message", facts...}, or
-RFC 9457 with the same facts for those who accept application/problem+json.
+Owns the codes of the API; must not know handlers. The status is the first three digits of the code;
+a code of three digits is the status itself (the HTTP layer's own errors). Every error body is
+{"error_code", "message", facts...}, or RFC 9457 with the same facts for those who accept
+application/problem+json.
 """
 
 from __future__ import annotations

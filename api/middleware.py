@@ -1,7 +1,9 @@
-"""The connection's side of the API: errors that happen before a request has a route, and too many connections.
+"""The connection's side of the API: errors that happen before a request has a route, and too many
+connections.
 
-Owns the HTTP library's protocol object where its own answers (text/plain) would show: malformed HTTP, a handler that
-broke, the connection cap. Everything that has become a request goes through `api.app`.
+Owns the HTTP library's protocol object where its own answers (text/plain) would show: malformed
+HTTP, a handler that broke, the connection cap. Everything that has become a request goes through
+`api.app`.
 """
 
 from __future__ import annotations
@@ -56,7 +58,9 @@ class ApiProtocol(web.RequestHandler):
         super().connection_made(transport)
 
     def _turn_away(self, transport: asyncio.Transport) -> None:
-        """Answer at once, and drop what the client sends for a while: closing on it would reset the answer."""
+        """Answer at once, and drop what the client sends for a while: closing on it would reset the
+        answer.
+        """
         self.force_close()
         transport.write(_TURNED_AWAY)
         transport.write_eof()
@@ -69,7 +73,7 @@ class ApiProtocol(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Malformed HTTP (400), or a mistake of ours (500): told to the log, never to the client."""
+        """Malformed HTTP (400), or a mistake of ours (500): for the log, not for the client."""
         if status >= 500:
             log.error("request %s %s broke", request.method, request.path, exc_info=exc)
             told = "the server made a mistake: see its log"

@@ -1,7 +1,7 @@
 """Content types: what a body is, and what the answer may be.
 
-Owns the media types of the API and how Content-Type and Accept are read; pure. The embedded format says what the bytes
-of keys and values are in JSON: base64 (binary), JSON itself, or plain text.
+Owns the media types of the API and how Content-Type and Accept are read; pure. The embedded format
+says what the bytes of keys and values are in JSON: base64 (binary), JSON itself, or plain text.
 """
 
 from __future__ import annotations

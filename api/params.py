@@ -1,7 +1,8 @@
 """Query parameters: typed, bounded, none misspelt.
 
-Owns how a parameter's text becomes a value; a message names the parameter and the limit. A parameter that the call does
-not know is refused: ignoring a misspelt `producer_id` would store a record twice.
+Owns how a parameter's text becomes a value; a message names the parameter and the limit. A
+parameter that the call does not know is refused: ignoring a misspelt `producer_id` would store a
+record twice.
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ class Params:
         return choices[text]
 
     def start(self, name: str) -> Start:
-        """Where to begin: N, earliest, latest, -N (the last N), @milliseconds; earliest when it is not there."""
+        """Where to begin: N, earliest, latest, -N (the last N), @milliseconds; earliest when it is
+        not there.
+        """
         text = self._query.get(name, "earliest")
         if text in {"earliest", "latest"}:
             return Start(StartAt(text))

@@ -1,7 +1,8 @@
 """Answers of produce and fetch, as JSON: pure.
 
-Owns the shapes of offsets and fetched records for each embedded format; must not know HTTP or the service. Bytes that
-a format cannot show (no JSON, no UTF-8) never fail a page: the value is null and the bytes stand beside it in base64.
+Owns the shapes of offsets and fetched records for each embedded format; must not know HTTP or the
+service. Bytes that a format cannot show (no JSON, no UTF-8) never fail a page: the value is null
+and the bytes stand beside it in base64.
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ class RowHeader(Struct, gc=False):
 
 
 class Row(Struct, gc=False):
-    """A fetched record. `tag` and `keys` are there when the record has them, `..._b64` and `error` when needed."""
+    """A fetched record. `tag` and `keys` are there when the record has them, `..._b64` and `error`
+    when needed.
+    """
 
     topic: str
     partition: int
@@ -78,7 +81,9 @@ def offset_rows(
     positions: Sequence[int],
     failed: Sequence[tuple[int, ApiError]],
 ) -> list[OffsetRow]:
-    """One row per record in request order. Runs count the good records only; `positions` says where those are."""
+    """One row per record in request order. Runs count the good records only; `positions` says where
+    those are.
+    """
     if len(runs) == 1 and not failed and runs[0].error is None:
         (run,) = runs
         return [

@@ -1,7 +1,7 @@
 """The route table and nothing else: which handler answers which method and path.
 
-A path is matched by its segments, each percent-decoded by itself, so that an encoded slash stays within its segment;
-one trailing slash is accepted. `{name}` stands for one segment.
+A path is matched by its segments, each percent-decoded by itself, so that an encoded slash stays
+within its segment; one trailing slash is accepted. `{name}` stands for one segment.
 """
 
 from __future__ import annotations
@@ -67,7 +67,9 @@ class Router:
             self._by_length.setdefault(len(pattern), []).append((pattern, route))
 
     def _find(self, method: str, raw_path: str) -> tuple[Route, Mapping[str, str]]:
-        """The route and its path parameters. Raises 404, or 405 with Allow. `find` remembers the last paths."""
+        """The route and its path parameters. Raises 404, or 405 with Allow. `find` remembers the
+        last paths.
+        """
         segments = raw_path[1:].removesuffix("/").split("/")
         wanted = "GET" if method == "HEAD" else method
         allowed = []

@@ -1,9 +1,9 @@
 """JSON of records to be produced, to values: pure.
 
-Owns the shapes of produce bodies and their limits for each embedded format; must not know HTTP or the service. A body
-is decoded typed as a whole; only where that fails is it taken record by record, so that a record which is wrong alone
-fails alone. Of a name that is given twice the last counts; a name that is not known is refused, so that a misspelt
-`value` does not become a null.
+Owns the shapes of produce bodies and their limits for each embedded format; must not know HTTP or
+the service. A body is decoded typed as a whole; only where that fails is it taken record by record,
+so that a record which is wrong alone fails alone. Of a name that is given twice the last counts; a
+name that is not known is refused, so that a misspelt `value` does not become a null.
 
     format  key and value            header value
     binary  base64                   base64
@@ -146,7 +146,8 @@ class _Kind:
 def decode_produce(body: bytes, kind: Format, limits: Limits) -> Produced:
     """The records of a produce body.
 
-    Raises ApiError for what speaks of the whole body: no JSON, no `records`, none of them or too many.
+    Raises ApiError for what speaks of the whole body: no JSON, no `records`, none of them or too
+    many.
     """
     how = _KINDS[kind]
     _check_utf8(body)
@@ -283,7 +284,9 @@ def _refuse_extras(record: _Common) -> None:
 
 
 def _check_depth(value: bytes, path: str, max_depth: int) -> None:
-    """Refuse JSON (known to be valid) that is nested too deeply. Counting brackets settles nearly all of it."""
+    """Refuse JSON (known to be valid) that is nested too deeply. Counting brackets settles nearly
+    all of it.
+    """
     allowed = max_depth - _DEPTH_OF_VALUE
     if value.count(b"[") + value.count(b"{") <= allowed:
         return

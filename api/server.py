@@ -1,8 +1,8 @@
 """The server process: listen, open the store, serve, stop in order.
 
-Owns the event loop, the listening socket and the order of start and stop: listening comes first, so that /readyz tells
-how far a recovery is, and the store is closed last, when every request has been answered. Must not parse options or
-print; `started` is told when requests are served.
+Owns the event loop, the listening socket and the order of start and stop: listening comes first, so
+that /readyz tells how far a recovery is, and the store is closed last, when every request has been
+answered. Must not parse options or print; `started` is told when requests are served.
 """
 
 from __future__ import annotations
@@ -89,7 +89,8 @@ class Server:
 def run(settings: Settings, started: Callable[[Started], None]) -> None:
     """Serve until SIGTERM or SIGINT; on return the store has been closed cleanly.
 
-    Raises StorageError (SettingsError, CannotListen, StoreLocked, DamagedStore, ...) when it cannot start.
+    Raises StorageError (SettingsError, CannotListen, StoreLocked, DamagedStore, ...) when it cannot
+    start.
     """
     plan = plan_store(settings)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -1,7 +1,8 @@
-"""What the record batches of a client must not be: control or transactional, until there are transactions.
+"""What the record batches of a client must not be: control or transactional, until there are
+transactions.
 
-Owns this one refusal, which is the service's and not the storage's; reads only the attributes of each batch header and
-leaves everything else about a batch to the store.
+Owns this one refusal, which is the service's and not the storage's; reads only the attributes of
+each batch header and leaves everything else about a batch to the store.
 
     position  bytes  field       note
     8         4      length      of what follows it
@@ -28,7 +29,9 @@ _TRANSACTIONAL_OR_CONTROL: Final = 0x30
 
 
 def refuse_transactions(data: bytes) -> None:
-    """Raise NotOffered if one of the batches is transactional or a control batch. Malformed bytes pass."""
+    """Raise NotOffered if one of the batches is transactional or a control batch. Malformed bytes
+    pass.
+    """
     position = 0
     while position + _OVERHEAD_BYTES + _SMALLEST_LENGTH <= len(data):
         (length,) = _LENGTH.unpack_from(data, position + _LENGTH_POSITION)

@@ -1,9 +1,9 @@
 """Settings: one frozen value, checked once, where each setting knows its source.
 
-Owns names, defaults, limits and precedence: flag, then LOGSERVER_* in the environment, then the TOML file, then the
-default. Must not know click or HTTP. The environment may hold other LOGSERVER_* names (an orchestrator puts some
-there), so only known ones are read; an unknown key in the file or among the flags is refused. docs/settings.md lists
-every setting, and a test holds it to `Settings`.
+Owns names, defaults, limits and precedence: flag, then LOGSERVER_* in the environment, then the
+TOML file, then the default. Must not know click or HTTP. The environment may hold other LOGSERVER_*
+names (an orchestrator puts some there), so only known ones are read; an unknown key in the file or
+among the flags is refused. docs/settings.md lists every setting, and a test holds it to `Settings`.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Address(NamedTuple):
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach it. A name other than localhost counts as reachable."""
+        """Whether only this machine can reach it. A name but localhost is reachable."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -135,7 +135,9 @@ DEFAULT_ADDRESS: Final = Address("127.0.0.1", 8082)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Every setting with its default; SETTINGS says what each does. `load_settings` makes and checks it."""
+    """Every setting with its default; SETTINGS says what each does. `load_settings` makes and
+    checks it.
+    """
 
     data: Path = Path("data")
     backend: str | None = None
@@ -210,10 +212,11 @@ def load_settings(
     environ: Mapping[str, str] = os.environ,
     toml_path: Path | None = None,
 ) -> Settings:
-    """The settings in force. `flags` holds what was given on the command line; None means not given.
+    """The settings in force. `flags` holds what was given on the command line; None means not
+    given.
 
-    Options of `set` are merged name by name, each with its own source (`set.segment.bytes`). Raises SettingsError
-    naming the setting, its source and what is wrong.
+    Options of `set` are merged name by name, each with its own source (`set.segment.bytes`). Raises
+    SettingsError naming the setting, its source and what is wrong.
     """
     given = {name: value for name, value in flags.items() if value is not None}
     from_environment = {

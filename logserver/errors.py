@@ -1,4 +1,5 @@
-"""Errors of the service in front of a store; they join the storage tree, so that one table maps both to HTTP.
+"""Errors of the service in front of a store; they join the storage tree, so that one table maps
+both to HTTP.
 
 Owns the classes only; must not know HTTP or click.
 
@@ -24,7 +25,9 @@ class Busy(ServiceError):
 
 
 class NotReady(ServiceError):
-    """The store is not open: starting, recovering or stopping. Facts: state, and progress while recovering."""
+    """The store is not open: starting, recovering or stopping. Facts: state, and progress while
+    recovering.
+    """
 
     code = "not-ready"
 
@@ -36,7 +39,9 @@ class TimedOut(ServiceError):
 
 
 class SettingsError(ServiceError):
-    """A setting is unknown or has a bad value. Facts: setting, source (flag, environment, file or default)."""
+    """A setting is unknown or has a bad value. Facts: setting, source (flag, environment, file or
+    default).
+    """
 
     code = "settings-error"
 

@@ -1,7 +1,8 @@
 """Counters of one server, rendered for Prometheus.
 
-Owns the metric names and their cached children (looking one up by labels costs four times its increment); must not do
-IO, but for asking the store for its sizes when it is scraped. `render` is slow with many series: call it in a thread.
+Owns the metric names and their cached children (looking one up by labels costs four times its
+increment); must not do IO, but for asking the store for its sizes when it is scraped. `render` is
+slow with many series: call it in a thread.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from storage import StoreStats
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _LATENCIES_S = (
-    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0,
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0,
 )  # fmt: skip
 _GROUP_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
 
 class Metrics:
-    """All metrics of one server, in a registry of their own. Increments may come from any thread."""
+    """All metrics of one server, in a registry of their own. Any thread may increment."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()

@@ -1,7 +1,7 @@
 """Which store a server opens, and how: the directory decides, the settings may narrow.
 
-Owns the choice of backend and of read-only; must not open anything before it is asked to. A directory made by a real
-server is served read-only until `write` takes it over.
+Owns the choice of backend and of read-only; must not open anything before it is asked to. A
+directory made by a real server is served read-only until `write` takes it over.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class StorePlan:
 def plan_store(settings: Settings) -> StorePlan:
     """Look at the directory and choose.
 
-    Raises UnsupportedFormat for a directory that holds something else, IoFailure for an unreadable one, and
-    SettingsError where the settings do not fit what is there.
+    Raises UnsupportedFormat for a directory that holds something else, IoFailure for an unreadable
+    one, and SettingsError where the settings do not fit what is there.
     """
     asked = settings.backend
     if asked is not None and asked not in backends():
@@ -50,7 +50,7 @@ def plan_store(settings: Settings) -> StorePlan:
     notice = None
     if foreign and not settings.read_only:
         notice = (
-            f"{settings.data} was made by another server: it is served read-only and left as it is; "
+            f"{settings.data} was made by another server: it is served read-only and unchanged; "
             "--write takes it over"
         )
     return StorePlan(

@@ -1,7 +1,8 @@
 """Which partition a record goes to: the one it names, else by key, else in turn.
 
-Owns the choice and the turns; must not know how a key is hashed (the storage door tells) and appends nothing. A
-request with a producer sequence goes to one partition, and a repeat must reach the same one: so not by turn.
+Owns the choice and the turns; must not know how a key is hashed (the storage door tells) and
+appends nothing. A request with a producer sequence goes to one partition, and a repeat must reach
+the same one: so not by turn.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from storage.errors import InvalidArgument, UnknownPartition
 
 
 class Partitioner:
-    """By key as Kafka's default partitioner; keyless records of one request together, requests in turn."""
+    """By key as Kafka's default partitioner; keyless records of one request together, requests in
+    turn.
+    """
 
     def __init__(self) -> None:
         self._turns: dict[str, int] = {}

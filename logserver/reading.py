@@ -1,7 +1,8 @@
 """One look at a partition: where it begins, what is there, how much that is.
 
-Owns what a fetch's start means and how reading gets past offsets that hold nothing for the reader (control records,
-aborted transactions, other tags). Blocking; runs in a thread and must not know the event loop.
+Owns what a fetch's start means and how reading gets past offsets that hold nothing for the reader
+(control records, aborted transactions, other tags). Blocking; runs in a thread and must not know
+the event loop.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ from storage.errors import NotOffered
 
 SomePage = TypeVar("SomePage", Page, BatchPage)
 
-# How many pages without a record for this reader one look passes over before it answers with where to go on.
+# How many pages without a record for this reader one look passes over before it answers.
 MAX_EMPTY_PAGES: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Look(Generic[SomePage]):
-    """A page, the offset it was read from, its size in keys and values (or batches), and whether more is there."""
+    """A page, the offset it was read from, its size in keys and values (or batches), and whether
+    more is there.
+    """
 
     page: SomePage
     begin: int
@@ -57,7 +60,9 @@ def _matching(store: LogStore, request: Fetch, offset: int) -> Page:
 
 
 def read_batch_page(store: LogStore, request: Fetch) -> Look[BatchPage]:
-    """Whole batches from the one that holds the start on; raises what `read_batches` raises, and NotOffered."""
+    """Whole batches from the one that holds the start on; raises what `read_batches` raises, and
+    NotOffered.
+    """
     if not isinstance(store, SupportsBatchBytes):
         raise NotOffered(
             f"backend {store.capabilities.backend} hands out no record batches", feature="batches"

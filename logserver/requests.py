@@ -13,9 +13,11 @@ from storage import Isolation, ProducerSequence, Record, TopicPartition
 
 
 class Produce(Struct, frozen=True, kw_only=True):
-    """Records for one topic. `partition` holds for all of them, `partitions` for each (None: by key, or in turn).
+    """Records for one topic. `partition` holds for all of them, `partitions` for each (None: by
+    key, or in turn).
 
-    `timeout_ms` None: wait for the answer as long as it takes. `hold` is given back when the records are written.
+    `timeout_ms` None: wait for the answer as long as it takes. `hold` is given back when the
+    records are written.
     """
 
     topic: str
@@ -59,7 +61,9 @@ class Start(NamedTuple):
 
 
 class Fetch(Struct, frozen=True, kw_only=True):
-    """Records of one partition. With `timeout_ms` wait until there are `min_bytes` of keys and values, at least one."""
+    """Records of one partition. With `timeout_ms` wait until there are `min_bytes` of keys and
+    values, at least one.
+    """
 
     partition: TopicPartition
     start: Start

@@ -1,7 +1,9 @@
-"""The asynchronous face of one store: produce, fetch with wait, topics, offsets, health, start and stop.
+"""The asynchronous face of one store: produce, fetch with wait, topics, offsets, health, start and
+stop.
 
-Owns the server's rules (who creates topics, which partition, what is refused until it is offered) and the way between
-the event loop and the blocking store. Must not know HTTP or a backend. All methods are called on one event loop.
+Owns the server's rules (who creates topics, which partition, what is refused until it is offered)
+and the way between the event loop and the blocking store. Must not know HTTP or a backend. All
+methods are called on one event loop.
 """
 
 from __future__ import annotations
@@ -53,7 +55,9 @@ DISK_FULL_BELOW_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """How the server is. `state`: starting, recovering, ready, stopping or failed; `progress` while recovering."""
+    """How the server is. `state`: starting, recovering, ready, stopping or failed; `progress` while
+    recovering.
+    """
 
     state: str
     read_only: bool = False
@@ -102,7 +106,9 @@ class LogService:
     # -- life
 
     async def start(self) -> None:
-        """Open the store (it recovers in a thread) and begin. Until this returns every call raises NotReady."""
+        """Open the store (it recovers in a thread) and begin. Until this returns every call raises
+        NotReady.
+        """
         try:
             store = await self._run(self._opener, self._note_progress)
         except BaseException:
@@ -212,7 +218,7 @@ class LogService:
     async def create_topic(
         self, topic: str, partitions: int | None, configs: Mapping[str, str] | None
     ) -> tuple[TopicInfo, bool]:
-        """Create a topic, or find it in the same shape: then False. Raises what the store raises."""
+        """Create a topic, or find it in that shape: then False. Raises what the store raises."""
         store = self._writable()
         async with self._topic_changes:
             known = self._topics.get(topic)
@@ -261,7 +267,8 @@ class LogService:
         return await self._poll(request, read_page)
 
     async def fetch_batches(self, request: Fetch) -> BatchPage:
-        """Whole batches as stored, waiting for them as `request` says; `max_records` and `tag` do not apply.
+        """Whole batches as stored, waiting for them as `request` says; `max_records` and `tag` do
+        not apply.
 
         Raises what `fetch` raises, and NotOffered where the backend has no batches.
         """
@@ -288,11 +295,12 @@ class LogService:
     # -- writing
 
     async def produce(self, request: Produce) -> list[Run]:
-        """Append records; on return they are as durable as `acks` says. With acks=0 nothing is told of them.
+        """Append records; on return they are as durable as `acks` says. With acks=0 nothing is told
+        of them.
 
-        A record that fails alone is a run with an error; what speaks for the whole request is raised: UnknownTopic,
-        InvalidTopic, OutOfOrderSequence, FencedProducer, RecordTooLarge (of a sequenced request), StoreReadOnly,
-        StoreFenced, DiskFull, TimedOut.
+        A record that fails alone is a run with an error; what speaks for the whole request is
+        raised: UnknownTopic, InvalidTopic, OutOfOrderSequence, FencedProducer, RecordTooLarge (of a
+        sequenced request), StoreReadOnly, StoreFenced, DiskFull, TimedOut.
         """
         self._writable()
         info = await self._topic_to_write(request.topic, request.partition)
@@ -306,7 +314,9 @@ class LogService:
         return failed + runs
 
     async def produce_batches(self, request: ProduceBatches) -> list[Run]:
-        """Append whole batches as they are: all or nothing. Raises InvalidBatch, NotOffered and what `produce` does."""
+        """Append whole batches as they are: all or nothing. Raises InvalidBatch, NotOffered and
+        what `produce` does.
+        """
         self._writable()
         refuse_transactions(request.data)
         info = await self._topic_to_write(request.topic, request.partition)
@@ -386,7 +396,9 @@ class LogService:
         return NotReady(f"the server is {self._state}", state=self._state)
 
     def _note_progress(self, what: str, done: int, total: int) -> None:
-        """Called by the opening thread. Raising here ends a recovery that nobody waits for any more."""
+        """Called by the opening thread. Raising here ends a recovery that nobody waits for any
+        more.
+        """
         if self._state == "stopping":
             raise NotReady("stopped while recovering", state="stopping")
         self._progress = (what, done, total)

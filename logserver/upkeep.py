@@ -1,7 +1,9 @@
-"""What a store needs done now and then: flush what was not synced before its answer, checkpoint, retention.
+"""What a store needs done now and then: flush what was not synced before its answer, checkpoint,
+retention.
 
-Owns the schedule; each pass is one blocking call that a test makes by hand. Must not know what a pass does inside.
-Nothing is deleted here but by the topics' own retention settings. The passes run one at a time in a thread.
+Owns the schedule; each pass is one blocking call that a test makes by hand. Must not know what a
+pass does inside. Nothing is deleted here but by the topics' own retention settings. The passes run
+one at a time in a thread.
 """
 
 from __future__ import annotations
@@ -89,7 +91,9 @@ class Upkeep:
             await self._run(one_pass)
 
     async def _run(self, one_pass: Callable[[], object]) -> None:
-        """A pass that fails is told and tried again at its next turn; a fenced store fails them all."""
+        """A pass that fails is told and tried again at its next turn; a fenced store fails them
+        all.
+        """
         running = asyncio.get_running_loop().run_in_executor(self._executor, one_pass)
         try:
             await asyncio.shield(running)

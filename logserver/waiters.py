@@ -1,8 +1,8 @@
 """Who waits for which partition to move on: long polls.
 
-Owns the tickets and futures; all of it lives on the event loop and must not touch the store. A reader takes a ticket,
-reads, and if that was not enough waits for a later publish than its ticket: nothing published in between is missed. A
-publish wakes all waiters of its partition at once.
+Owns the tickets and futures; all of it lives on the event loop and must not touch the store. A
+reader takes a ticket, reads, and if that was not enough waits for a later publish than its ticket:
+nothing published in between is missed. A publish wakes all waiters of its partition at once.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ class Waiters:
             waiting.set_result(None)
 
     async def changed(self, partition: TopicPartition, ticket: int, timeout_s: float) -> bool:
-        """Wait until something was published after `ticket` was taken; False: time is up, or the server stops."""
+        """Wait until something was published after `ticket` was taken; False: time is up, or the
+        server stops.
+        """
         if self._closed:
             return False
         if self.ticket(partition) != ticket:

@@ -1,14 +1,15 @@
 """Group commit: many requests, one thread hop, one flush.
 
-Owns the queues between the event loop and the store's blocking appends, the split of a request that must not fail as
-one, and the budget of bytes in flight. Must not know HTTP, topics or partitioners.
+Owns the queues between the event loop and the store's blocking appends, the split of a request that
+must not fail as one, and the budget of bytes in flight. Must not know HTTP, topics or partitioners.
 
-A lane is a queue with one thread behind it. While the thread works on a group the next one gathers, so the group grows
-with the load and each pays one hop and one flush. In sync mode `acks=all` goes through the durable lane (appended
-unpublished, flushed, then answered) and everything else through the relaxed one, which never waits for a disk: that is
-why an acks=1 request is not held up by another's fsync. In the other modes all of it is relaxed.
+A lane is a queue with one thread behind it. While the thread works on a group the next one gathers,
+so the group grows with the load and each pays one hop and one flush. In sync mode `acks=all` goes
+through the durable lane (appended unpublished, flushed, then answered) and everything else through
+the relaxed one, which never waits for a disk: that is why an acks=1 request is not held up by
+another's fsync. In the other modes all of it is relaxed.
 
-    request -> Writer.submit -> lane: [request, request, ...] -> thread: append, append, ..., flush -> loop: answers
+    request -> submit -> lane [request, ...] -> thread: append, append, ..., flush -> loop: answers
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from storage.errors import CallerError, DiskFull, NotOffered, RecordTooLarge, Un
 
 log = logging.getLogger(__name__)
 
-# Parts up to these sizes are appended together: one batch, one write. Larger ones gain nothing by it.
+# Parts up to these sizes are appended together: one batch, one write. Larger ones gain nothing.
 SHARED_PART_RECORDS: Final = 256
 SHARED_PART_BYTES: Final = 64 << 10
 SHARED_RECORDS: Final = 4096
@@ -44,7 +45,9 @@ SHARED_BYTES: Final = 512 << 10
 
 
 class Acks(enum.Enum):
-    """When a request is answered: after validation, after the write, after the store's flush mode is met."""
+    """When a request is answered: after validation, after the write, after the store's flush mode
+    is met.
+    """
 
     NONE = "0"
     WRITTEN = "1"
@@ -52,7 +55,8 @@ class Acks(enum.Enum):
 
 
 class Run(NamedTuple):
-    """Records of one request that met the same fate. `positions` are theirs in the request, ascending.
+    """Records of one request that met the same fate. `positions` are theirs in the request,
+    ascending.
 
     Stored ones have the offsets base_offset, base_offset + 1, ...; failed ones have `error`.
     """
@@ -76,7 +80,9 @@ class Part:
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """One request in a lane. The thread fills `runs` or sets `error`; the loop reads them after the hop."""
+    """One request in a lane. The thread fills `runs` or sets `error`; the loop reads them after the
+    hop.
+    """
 
     parts: Sequence[Part]
     answer: asyncio.Future[list[Run]]
@@ -104,7 +110,9 @@ Finished: TypeAlias = Callable[[Group], None]
 
 
 class Lane:
-    """A queue and its thread. `durable`: append unpublished, then flush once per group, then answer."""
+    """A queue and its thread. `durable`: append unpublished, then flush once per group, then
+    answer.
+    """
 
     def __init__(self, store: LogStore, *, durable: bool, name: str, finished: Finished) -> None:
         self._store = store
@@ -123,7 +131,7 @@ class Lane:
         return len(self._queue)
 
     def submit(self, request: Request) -> None:
-        """Queue a request; the hop starts after what else is ready on the loop has been queued too."""
+        """Queue a request; the hop starts when what else is ready on the loop is queued too."""
         self._queue.append(request)
         if self._idle.is_set():
             self._idle.clear()
@@ -154,7 +162,7 @@ class Lane:
             _answer(request, broken or request.error)
 
     def commit(self, group: Group) -> None:
-        """Append all of the group, flush once. Runs in the lane's thread; tests call it directly."""
+        """Append all of the group, flush once. Runs in the lane's thread; tests call it."""
         begun = perf_counter()
         for shared in _shared(group.requests):
             if len(shared) == 1 or not self._append_shared(group, shared):
@@ -200,7 +208,7 @@ class Lane:
         return True
 
     def _append_part(self, group: Group, request: Request, part: Part) -> None:
-        """One part by itself. What speaks for the whole request becomes its error, the rest a run."""
+        """One part by itself. What speaks for the whole request is its error, the rest a run."""
         try:
             if isinstance(part.records, bytes):
                 request.runs.append(self._append_batches(group, part, part.records))
@@ -224,8 +232,8 @@ class Lane:
     ) -> Iterator[Run]:
         """Append, leaving out records that fail alone and splitting what is too large as one.
 
-        A sequenced append is all or nothing: there the error is raised. Each step moves on past the record at fault,
-        so no record is looked at more than once per halving.
+        A sequenced append is all or nothing: there the error is raised. Each step moves on past the
+        record at fault, so no record is looked at more than once per halving.
         """
         number = part.partition.partition
         try:
@@ -254,7 +262,8 @@ class Lane:
 class Writer:
     """The way in for appends: lanes by flush mode, and what is left to be flushed by upkeep.
 
-    Lives on the event loop. `published` is told each partition where readers may see more than before.
+    Lives on the event loop. `published` is told each partition where readers may see more than
+    before.
     """
 
     def __init__(
@@ -284,7 +293,8 @@ class Writer:
         return sum(lane.queued for lane in lanes)
 
     def submit(self, parts: Sequence[Part], acks: Acks) -> asyncio.Future[list[Run]]:
-        """Queue one request; its one future ends with the runs, or with the error of the whole request.
+        """Queue one request; its one future ends with the runs, or with the error of the whole
+        request.
 
         Raises NotReady once the writer is closing.
         """
@@ -326,7 +336,9 @@ class Writer:
 
 
 class Budget:
-    """The bytes of requests in flight: held from the first byte of a body until its records are written."""
+    """The bytes of requests in flight: held from the first byte of a body until its records are
+    written.
+    """
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
@@ -340,7 +352,9 @@ class Budget:
 
 
 class Hold:
-    """One request's share of a Budget; given back at the end of the `with` block, or of the future in `keep_for`."""
+    """One request's share of a Budget; given back at the end of the `with` block, or of the future
+    in `keep_for`.
+    """
 
     __slots__ = ("_budget", "_size_bytes")
 
@@ -362,7 +376,7 @@ class Hold:
         self._size_bytes += size_bytes
 
     def keep_for(self, future: asyncio.Future[list[Run]]) -> None:
-        """The request is answered before its records are written: give back when `future` is done."""
+        """The request is answered before it is written: give back when `future` is done."""
         size_bytes, self._size_bytes = self._size_bytes, 0
         future.add_done_callback(lambda _: self._give_back(size_bytes))
 
@@ -387,7 +401,9 @@ def _answer(request: Request, error: BaseException | None) -> None:
 
 
 def _shared(requests: Sequence[Request]) -> Iterable[list[tuple[Request, Part]]]:
-    """The parts of a group, small ones for one partition and codec together, in order of arrival per partition."""
+    """The parts of a group, small ones for one partition and codec together, in order of arrival
+    per partition.
+    """
     done: list[list[tuple[Request, Part]]] = []
     filling: dict[TopicPartition, tuple[list[tuple[Request, Part]], int, int]] = {}
     for request in requests:
@@ -431,7 +447,9 @@ def _shareable_bytes(part: Part) -> int | None:
 
 
 def _pieces(error: RecordTooLarge | UnrepresentableRecord, count: int) -> Iterable[tuple[int, int]]:
-    """How to go on after `error`: around the record at fault, or in halves where all together are too large."""
+    """How to go on after `error`: around the record at fault, or in halves where all together are
+    too large.
+    """
     index = error.facts().get("index")
     if isinstance(index, int) and 0 <= index < count:
         pieces = ((0, index), (index, index + 1), (index + 1, count))

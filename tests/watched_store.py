@@ -1,6 +1,7 @@
 """Stores that can be watched, held up and made to fail: the model with hooks.
 
-Owns misbehaviour that real disks show rarely: a flush that blocks or fails, a disk that is full, damage at an offset.
+Owns misbehaviour that real disks show rarely: a flush that blocks or fails, a disk that is full,
+damage at an offset.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from storage.memory import MemoryStore
 
 
 class WatchedStore(MemoryStore):
-    """Counts appends and flushes. `gate` holds flushes up while it is cleared; `fail_*` are raised where set."""
+    """Counts appends and flushes. `gate` holds flushes up while it is cleared; `fail_*` are raised
+    where set.
+    """
 
     def __init__(self) -> None:
         super().__init__(StoreOptions(), clock=wall_clock_ms)

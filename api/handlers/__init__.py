@@ -1,1 +1,1 @@
-"""One module per part of the API: parse, call the service, render. No rules of the log live here."""
+"""A module per part of the API: parse, call the service, render; no rule of the log lives here."""

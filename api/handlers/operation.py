@@ -24,7 +24,9 @@ async def livez(call: Call) -> web.Response:
 
 
 async def readyz(call: Call) -> web.Response:
-    """GET /readyz: 200 when requests should come here, else 503 with the reason and the progress of a recovery."""
+    """GET /readyz: 200 when requests should come here, else 503 with the reason and the progress of
+    a recovery.
+    """
     call.params()
     health = await call.service.health()
     if not health.ready:

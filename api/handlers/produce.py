@@ -1,6 +1,7 @@
 """Produce: JSON records and whole record batches; producer ids.
 
-Owns the parameters and answers of these calls; where a record goes and when it is answered is the service's business.
+Owns the parameters and answers of these calls; where a record goes and when it is answered is the
+service's business.
 """
 
 from __future__ import annotations
@@ -144,7 +145,9 @@ def _check_partitions(decoded: Produced, path_partition: int | None) -> None:
 
 
 def _answer(call: Call, decoded: Produced, runs: Sequence[Run]) -> web.Response:
-    """200 if any record was stored; else the first record's error speaks for all, with every row beside it."""
+    """200 if any record was stored; else the first record's error speaks for all, with every row
+    beside it.
+    """
     rows = offset_rows(decoded.count, runs, decoded.positions, decoded.failed)
     if any(run.error is None for run in runs):
         return call.json(ProduceAnswer(rows))

@@ -91,7 +91,9 @@ async def get_partition(call: Call) -> web.Response:
 
 
 async def get_offsets(call: Call) -> web.Response:
-    """GET /topics/{topic}/partitions/{partition}/offsets: the bounds, or the first record at or after a time."""
+    """GET /topics/{topic}/partitions/{partition}/offsets: the bounds, or the first record at or
+    after a time.
+    """
     params = call.params("timestamp")
     timestamp_ms = params.integer("timestamp", None, low=0)
     partition = call.partition

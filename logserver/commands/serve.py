@@ -1,7 +1,8 @@
 """`logserver serve`: run a server on one store until SIGTERM or SIGINT.
 
-Owns the options (one per setting, made from the table of settings), what is told at the start, and the exit codes. The
-server itself is handed in by the composition root as `obj["run_server"]`; nothing of HTTP is imported here.
+Owns the options (one per setting, made from the table of settings), what is told at the start, and
+the exit codes. The server itself is handed in by the composition root as `obj["run_server"]`;
+nothing of HTTP is imported here.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""What the API tests share: a server of ours on a free port, a client, and stores that misbehave on purpose.
+"""What the API tests share: a server of ours on a free port, a client, and stores that misbehave on
+purpose.
 
-Owns how a test starts a server (in the test's own loop, on a real socket) and reads an answer; must not know what the
-answer should be.
+Owns how a test starts a server (in the test's own loop, on a real socket) and reads an answer; must
+not know what the answer should be.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Answer:
 
     @property
     def code(self) -> int:
-        """The error code of an error body of the documented shape, whose status must agree with it."""
+        """The code of an error body of the documented shape, whose status must agree."""
         body = self.json
         assert isinstance(body["message"], str)
         assert body["message"]

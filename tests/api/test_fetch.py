@@ -1,4 +1,6 @@
-"""Fetch: rows in each format, where it begins, how much it takes, how it waits, and what is refused."""
+"""Fetch: rows in each format, where it begins, how much it takes, how it waits, and what is
+refused.
+"""
 
 from __future__ import annotations
 

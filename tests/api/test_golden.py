@@ -1,4 +1,6 @@
-"""The real broker's stores over HTTP: every record, bound and lookup by time as a real consumer saw them."""
+"""The real broker's stores over HTTP: every record, bound and lookup by time as a real consumer saw
+them.
+"""
 
 from __future__ import annotations
 

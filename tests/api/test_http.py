@@ -1,4 +1,6 @@
-"""HTTP itself: every error in one shape, bodies counted and drained, encodings, connections, metrics, readiness."""
+"""HTTP itself: every error in one shape, bodies counted and drained, encodings, connections,
+metrics, readiness.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ async def api(tmp_path: Path) -> AsyncIterator[Api]:
 
 
 async def raw(api: Api, *pieces: bytes, pause_s: float = 0.0) -> bytes:
-    """What comes back for these bytes, until the server closes or has answered `Connection: close`."""
+    """What comes back for these bytes until the server closes."""
     reader, writer = await asyncio.open_connection(*api.url.removeprefix("http://").split(":"))
     for piece in pieces:
         writer.write(piece)

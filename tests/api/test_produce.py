@@ -1,4 +1,4 @@
-"""Produce in JSON: formats, shapes, records that fail alone, sequences, acks and what is refused."""
+"""Produce in JSON: formats, shapes, records that fail alone, sequences, acks, refusals."""
 
 from __future__ import annotations
 

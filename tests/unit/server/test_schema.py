@@ -1,4 +1,6 @@
-"""Produce bodies whatever they hold: values or a 4xx, never anything else; and rows back to the same bytes."""
+"""Produce bodies whatever they hold: values or a 4xx, never anything else; and rows back to the
+same bytes.
+"""
 
 from __future__ import annotations
 
