@@ -18,7 +18,6 @@ from typing import Final, ParamSpec, TypeAlias, TypeVar
 
 from msgspec import structs
 
-from logserver.batches import refuse_transactions
 from logserver.config import Settings
 from logserver.errors import NotReady, TimedOut
 from logserver.metrics import Metrics
@@ -318,7 +317,6 @@ class LogService:
         what `produce` does.
         """
         self._writable()
-        refuse_transactions(request.data)
         info = await self._topic_to_write(request.topic, request.partition)
         number = request.partition
         if number is None:

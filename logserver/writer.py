@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -42,6 +42,9 @@ SHARED_PART_RECORDS: Final = 256
 SHARED_PART_BYTES: Final = 64 << 10
 SHARED_RECORDS: Final = 4096
 SHARED_BYTES: Final = 512 << 10
+
+# Around so many records at fault the good ones of a request stay in as few batches as can be.
+KEPT_TOGETHER_FAULTS: Final = 8
 
 
 class Acks(enum.Enum):
@@ -119,7 +122,6 @@ class Lane:
         self._durable = durable
         self._finished = finished
         self._queue: list[Request] = []
-        self._running = False
         self._idle = asyncio.Event()
         self._idle.set()
         self._loop = asyncio.get_running_loop()
@@ -213,8 +215,7 @@ class Lane:
             if isinstance(part.records, bytes):
                 request.runs.append(self._append_batches(group, part, part.records))
             else:
-                runs = self._append_records(group, part, part.records, part.positions)
-                request.runs.extend(runs)
+                request.runs += self._append_records(group, part, part.records)
         except StorageError as error:
             request.error = error
 
@@ -222,41 +223,51 @@ class Lane:
         if not isinstance(self._store, SupportsBatchBytes):
             backend = self._store.capabilities.backend
             raise NotOffered(f"backend {backend} takes no record batches", feature="batches")
-        result = self._store.append_batches(part.partition, data, publish=not self._durable)
+        result = self._store.append_batches(
+            part.partition, data, publish=not self._durable, transactions=False
+        )
         group.appended_to(part.partition)
         count = result.last_offset - result.base_offset + 1
         return Run(part.partition.partition, range(count), result.base_offset)
 
-    def _append_records(
-        self, group: Group, part: Part, records: Sequence[Record], positions: Sequence[int]
-    ) -> Iterator[Run]:
+    def _append_records(self, group: Group, part: Part, records: Sequence[Record]) -> list[Run]:
         """Append, leaving out records that fail alone and splitting what is too large as one.
 
-        A sequenced append is all or nothing: there the error is raised. Each step moves on past the
-        record at fault, so no record is looked at more than once per halving.
+        A sequenced append is all or nothing: there the error is raised. Around the first records at
+        fault what is good stays together; where there are many, halving keeps the price down.
         """
         number = part.partition.partition
-        try:
-            result = self._store.append(
-                part.partition,
-                records,
-                compression=part.compression,
-                producer=part.producer,
-                publish=not self._durable,
-            )
-        except (RecordTooLarge, UnrepresentableRecord) as error:
-            if part.producer is not None:
-                raise
-            if len(records) == 1:
-                yield Run(number, positions, -1, error)
-                return
-            for begin, end in _pieces(error, len(records)):
-                yield from self._append_records(
-                    group, part, records[begin:end], positions[begin:end]
-                )
-        else:
-            group.appended_to(part.partition)
-            yield Run(number, positions, result.base_offset)
+        runs: list[Run] = []
+        faults = 0
+        pending = [(0, len(records))]
+        while pending:
+            begin, end = pending.pop()
+            positions = part.positions[begin:end]
+            try:
+                base = self._append_one(part, records[begin:end])
+            except (RecordTooLarge, UnrepresentableRecord) as error:
+                if part.producer is not None:
+                    raise
+                if end - begin == 1:
+                    runs.append(Run(number, positions, -1, error))
+                    continue
+                faults += 1
+                index = error.facts().get("index") if faults <= KEPT_TOGETHER_FAULTS else None
+                pending += reversed(_pieces(begin, end, index))
+            else:
+                group.appended_to(part.partition)
+                runs.append(Run(number, positions, base))
+        return runs
+
+    def _append_one(self, part: Part, records: Sequence[Record]) -> int:
+        result = self._store.append(
+            part.partition,
+            records,
+            compression=part.compression,
+            producer=part.producer,
+            publish=not self._durable,
+        )
+        return result.base_offset
 
 
 class Writer:
@@ -446,13 +457,12 @@ def _shareable_bytes(part: Part) -> int | None:
     return size_bytes if size_bytes <= SHARED_PART_BYTES else None
 
 
-def _pieces(error: RecordTooLarge | UnrepresentableRecord, count: int) -> Iterable[tuple[int, int]]:
-    """How to go on after `error`: around the record at fault, or in halves where all together are
-    too large.
-    """
-    index = error.facts().get("index")
-    if isinstance(index, int) and 0 <= index < count:
-        pieces = ((0, index), (index, index + 1), (index + 1, count))
+def _pieces(begin: int, end: int, index: object) -> list[tuple[int, int]]:
+    """How to go on with records that failed as one: around the one at fault, else in halves."""
+    if isinstance(index, int) and 0 <= index < end - begin:
+        at = begin + index
+        pieces = [(begin, at), (at, at + 1), (at + 1, end)]
     else:
-        pieces = ((0, count // 2), (count // 2, count), (0, 0))
-    return [(begin, end) for begin, end in pieces if begin < end]
+        middle = (begin + end) // 2
+        pieces = [(begin, middle), (middle, end)]
+    return [(first, last) for first, last in pieces if first < last]

@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from storage.coding.checksum import crc32c
 from tests.api.harness import BATCH, BINARY, JSON, PROBLEM, V2, Api, b64, records
 
 PATH = "/topics/t/partitions/0/records"
@@ -308,6 +309,12 @@ async def test_batches_go_out_and_in_untouched(api: Api) -> None:
     assert (quiet.status, quiet.json["offsets"]) == (202, None)
 
 
+def with_attributes(batch: bytes, attributes: int) -> bytes:
+    """The batch with other attributes and a CRC that fits."""
+    covered = attributes.to_bytes(2) + batch[23:]
+    return batch[:17] + crc32c(covered).to_bytes(4) + covered
+
+
 async def test_a_bad_batch_is_refused(api: Api) -> None:
     if not api.service.store.capabilities.batch_bytes:
         pytest.skip("the backend has no record batches")
@@ -325,8 +332,8 @@ async def test_a_bad_batch_is_refused(api: Api) -> None:
         answer = await api.post("/topics/u", data, content_type=BATCH)
         assert answer.code == 42208, name
     assert (await api.post("/topics/t", b"", content_type=BATCH)).code == 42201
-    transactional = good[:22] + b"\x10" + good[23:]
-    control = good + good[:22] + b"\x20" + good[23:]
+    transactional = with_attributes(good, 0x10)
+    control = good + with_attributes(good, 0x20)
     for data in (transactional, control):
         assert (await api.post("/topics/t", data, content_type=BATCH)).code == 42207
     await api.create("two", 2)

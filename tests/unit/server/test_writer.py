@@ -172,6 +172,28 @@ async def test_what_is_too_large_together_is_halved(store: WatchedStore) -> None
     assert stored(store) == [str(number) for number in range(10)]
 
 
+@pytest.mark.parametrize("bad", [range(0, 3000), range(0, 3000, 2), range(1, 3000, 7)])
+async def test_many_records_at_fault_cost_little(store: WatchedStore, bad: range) -> None:
+    tried = 0
+
+    def fail(partition: TopicPartition, records: Sequence[Record]) -> StorageError | None:
+        nonlocal tried
+        tried += len(records)
+        for index, record in enumerate(records):
+            if int(record.value or b"") in bad:
+                return RecordTooLarge("too large", size_bytes=2, limit_bytes=1, index=index)
+        return None
+
+    store.fail_append = fail
+    one = request(part(*map(str, range(3000))))
+    committed(store, one)
+    assert [position for run in one.runs for position in run.positions] == list(range(3000))
+    failed = [run.positions[0] for run in one.runs if run.error is not None]
+    assert failed == list(bad)
+    assert tried < 3000 * 24
+    assert stored(store) == [str(number) for number in range(3000) if number not in bad]
+
+
 async def test_a_sequenced_request_is_not_split(store: WatchedStore) -> None:
     store.fail_append = refusing("bad", limit=2)  # type: ignore[assignment]
     for values in (("a", "bad"), ("a", "b", "c")):
