@@ -49,6 +49,9 @@ DecodedRecord: TypeAlias = tuple[int, int, bytes | None, bytes | None, Sequence[
 NULL: Final = encode_varint(-1)
 NULL_BYTE: Final = 1
 NONE_THERE: Final = encode_varint(0)
+MIN_RECORD_BYTES: Final = 7
+NOT_YET: Final[DecodedRecord] = (-1, -1, None, None, ())
+"""Stands where a record is still to come: no record has the offset -1."""
 NEAR: Final = 1 << 61
 """A timestamp no farther from 0 cannot have left 64 bits; a round number that compiled code compares with at once."""
 
@@ -153,22 +156,24 @@ def decode_records(
 ) -> list[DecodedRecord]:
     """The `count` records that fill `data[position:end]` exactly. Raises Corrupt; its fact `record` counts from 0.
 
-    Offset deltas must rise and stay within `last_offset_delta`. A length is checked before anything is made of it.
+    Offset deltas must rise and stay within `last_offset_delta`. A count or a length is checked before anything is made
+    of it.
     """
-    out: list[DecodedRecord] = []
+    if count > (end - position) // MIN_RECORD_BYTES:
+        raise Corrupt(f"{count} records do not fit into {end - position} bytes", kind="record")
+    out: list[DecodedRecord] = [NOT_YET] * count
     try:
         position = _decode_into(
             out,
             data,
             position,
             end=end,
-            count=count,
             base_offset=base_offset,
             last_offset_delta=last_offset_delta,
             base_timestamp_ms=base_timestamp_ms,
         )
     except (IndexError, UnicodeDecodeError, DataError) as cause:
-        raise _corrupt(cause, len(out)) from cause
+        raise _corrupt(cause, out.index(NOT_YET)) from cause
     if position != end:
         raise Corrupt(f"{end - position} bytes follow the last record", kind="record")
     return out
@@ -180,16 +185,15 @@ def _decode_into(
     position: i64,
     *,
     end: i64,
-    count: i64,
     base_offset: i64,
     last_offset_delta: i64,
     base_timestamp_ms: i64,
 ) -> i64:
-    """Appends the records to `out`, so that the caller knows how far it came, and gives the position behind them."""
+    """Fills `out` from its start, so that the caller sees how far it came; gives the position behind the records."""
     none: Sequence[Header] = ()
     previous: i64 = -1
-    while count > 0:
-        count -= 1
+    index: i64
+    for index in range(len(out)):
         number, position = decode_varint(data, position)
         stop = position + number
         if stop > end:
@@ -226,7 +230,7 @@ def _decode_into(
             headers, position = _decode_headers(Cursor(data, position, stop))
         if position != stop:
             raise Corrupt("its fields do not fill its length")
-        out.append((base_offset + previous, timestamp, key, value, headers))
+        out[index] = (base_offset + previous, timestamp, key, value, headers)
     return position
 
 

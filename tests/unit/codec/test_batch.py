@@ -223,7 +223,8 @@ def test_every_flip_in_the_records_is_a_value_or_corrupt(case: Case) -> None:
 
 RECORD = b"\0\0\0\x02k\x02v\0"
 BROKEN = {
-    "nothing there": (b"", "reaches over the end"),
+    "nothing there": (b"", "1 records do not fit into 0 bytes"),
+    "less than any record takes": (as_record(b"\0\0\0\1\1"), "1 records do not fit into 6 bytes"),
     "a length over the end": (b"\x12" + RECORD, "length reaches over the end of the batch"),
     "a length that is too small": (b"\x0e" + RECORD, "do not fill its length"),
     "a negative length": (b"\x0f" + RECORD, "reaches over the end"),
@@ -277,6 +278,9 @@ def test_offsets_must_rise() -> None:
 def test_a_count_without_records() -> None:
     """A count alone makes nothing: neither memory nor time goes into two thousand million missing records."""
     data = with_records(as_record(RECORD), count=2**31 - 1, last_offset_delta=2**31 - 1)
+    with pytest.raises(Corrupt, match="2147483647 records do not fit into 9 bytes"):
+        decode_records(data)
+    data = with_records(as_record(RECORD) + bytes(20), count=2, last_offset_delta=9)
     with pytest.raises(Corrupt, match="record 1: "):
         decode_records(data)
 
