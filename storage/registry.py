@@ -17,6 +17,10 @@ from storage.errors import InvalidArgument, IoFailure, UnsupportedFormat
 from storage.files import FileSystem, RealFileSystem
 from storage.interface import Clock, LogStore, StoreOptions, SupportsInspect
 
+_NO_CONTENT: Final = frozenset(
+    {"lost+found", ".lock"}
+)  # a first start that was cut off leaves its lock
+
 
 class Backend(NamedTuple):
     """Where a backend's doors are, as module:function; None where it has no such door."""
@@ -112,7 +116,7 @@ def detect(path: Path | str, *, fs: FileSystem | None = None) -> Detected | None
             adopted: bool | None = resolve(backend.detect)(fs, path)
             if adopted is not None:
                 return Detected(name, adopted)
-    names = [name for name in fs.list_dir(path) if name != "lost+found"]
+    names = [name for name in fs.list_dir(path) if name not in _NO_CONTENT]
     if not names:
         return None
     shown = ", ".join(names[:5])

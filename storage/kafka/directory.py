@@ -28,6 +28,7 @@ TOPICS_FILE: Final = ".logserver.topics.json"
 PRODUCER_ID_BLOCK: Final = 1000
 DELETED_DIR_SUFFIX: Final = "-delete"
 OFFSET_CHECKPOINTS: Final = (names.RECOVERY_POINTS, names.HIGH_WATERMARKS, names.LOG_STARTS)
+_UNFINISHED: Final = STORE_FILE + names.TEMPORARY
 _MARKS: Final = (names.META_PROPERTIES, names.CLEAN_SHUTDOWN, STORE_FILE, *OFFSET_CHECKPOINTS)
 
 Offsets = dict[TopicPartition, int]
@@ -44,12 +45,15 @@ def detect(fs: FileSystem, path: Path) -> bool | None:
     if any(mark in entries for mark in _MARKS):
         return False
     folders = (name for name in entries if names.parse_partition_dir(name) is not None)
-    return False if any(_is_partition(fs, path / name) for name in folders) else None
+    if any(_is_partition(fs, path / name) for name in folders):
+        return False
+    return True if _UNFINISHED in entries else None
 
 
 def is_empty(fs: FileSystem, path: Path) -> bool:
-    """Whether nothing of a store is there yet; a lock file of an interrupted start does not count."""
-    return not fs.exists(path) or set(fs.list_dir(path)) <= {names.LOCK, "lost+found"}
+    """Whether nothing of a store is there yet; what an interrupted first start left does not count."""
+    left = {names.LOCK, _UNFINISHED, "lost+found"}
+    return not fs.exists(path) or set(fs.list_dir(path)) <= left
 
 
 def _is_partition(fs: FileSystem, path: Path) -> bool:
@@ -138,6 +142,7 @@ class LogDirectory:
 
     def topic_configs(self) -> dict[str, dict[str, str]]:
         """Configs by topic."""
+        self._stored[TOPICS_FILE] = _json({})  # a missing file says as much
         return self._read_json(TOPICS_FILE, dict[str, dict[str, str]]) or {}
 
     def store_file(self) -> StoreFile | None:
@@ -155,8 +160,9 @@ class LogDirectory:
         path = self.path / name
         if not self.fs.exists(path):
             return None
+        data = self._stored[name] = self.fs.read_bytes(path)
         try:
-            return msgspec.json.decode(self.fs.read_bytes(path), type=kind)
+            return msgspec.json.decode(data, type=kind)
         except msgspec.DecodeError as error:
             self._report(path, str(error))
             return None
@@ -166,8 +172,7 @@ class LogDirectory:
             Finding(code="bad-root-file", severity="warning", path=str(path), message=message)
         )
 
-    # ---- writing (each durable on return)
-    # ------------------------------------------------------------------------
+    # ---- writing (each durable on return) ----
 
     def write_offsets(
         self, name: str, offsets: Mapping[TopicPartition, int | None], *, gone: Container[str]
@@ -183,10 +188,7 @@ class LogDirectory:
             if partition.topic not in here and partition.topic not in gone
         }
         lines |= {p: offset for p, offset in offsets.items() if offset is not None}
-        data = checkpoints.encode_offsets(lines)
-        if self._stored.get(name) != data:
-            atomic_write(self.fs, self.path / name, data)
-            self._stored[name] = data
+        self._write(name, checkpoints.encode_offsets(lines))
 
     def write_identity(self, settings: StoreSettings) -> None:
         """meta.properties of a new directory, with random ids where the settings give none."""
@@ -199,16 +201,18 @@ class LogDirectory:
         atomic_write(self.fs, path, properties.encode_properties(content))
 
     def write_topic_configs(self, configs: Mapping[str, Mapping[str, str]]) -> None:
-        """Write the configs of all topics that have some."""
-        self._write_json(TOPICS_FILE, {t: dict(c) for t, c in sorted(configs.items()) if c})
+        """Write the configs of all topics that have some, unless the file says so already."""
+        self._write(TOPICS_FILE, _json({t: dict(c) for t, c in sorted(configs.items()) if c}))
 
     def write_store_file(self, content: StoreFile) -> None:
         """Write our own facts about the store."""
-        self._write_json(STORE_FILE, content)
+        self._write(STORE_FILE, _json(content))
 
-    def _write_json(self, name: str, content: Any) -> None:
-        data = msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n"
-        atomic_write(self.fs, self.path / name, data)
+    def _write(self, name: str, data: bytes) -> None:
+        if self._stored.get(name) != data:
+            self._stored.pop(name, None)
+            atomic_write(self.fs, self.path / name, data)
+            self._stored[name] = data
 
     def remove_marker(self) -> None:
         """Take the marker of a clean stop away before the first change."""
@@ -240,9 +244,8 @@ class ProducerIds:
 
     def remember(self, seen: int) -> None:
         """Write down that ids up to `seen` are taken, before the logs that tell it are gone."""
-        if seen >= self._stored.next_producer_id:
-            self._stored.next_producer_id = seen + 1
-            self._directory.write_store_file(self._stored)
+        self._stored.next_producer_id = max(self._stored.next_producer_id, seen + 1)
+        self._directory.write_store_file(self._stored)
 
     def next_above(self, seen: int) -> int:
         """A new id above `seen`, the highest id met in the logs, and above all handed out before."""
@@ -254,6 +257,10 @@ class ProducerIds:
             self._block = iter(range(first, first + PRODUCER_ID_BLOCK))
             new = next(self._block)
         return new
+
+
+def _json(content: Any) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n"
 
 
 def new_uuid() -> str:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeAlias
 
-from storage.errors import DataError, IoFailure
+from storage.errors import DataError, DiskFull, IoFailure
 from storage.files import FileSystem, HandleCache
 from storage.kafka.format import offset_index, time_index, txn_index
 from storage.kafka.format.batch import BatchHeader
@@ -265,10 +265,17 @@ class TransactionIndex:
         return self._entries
 
     def append(self, entry: AbortedTransaction) -> None:
-        """Add one entry, in memory and in the file."""
+        """Add one entry, in memory and in the file.
+
+        A full disk is an IoFailure here: the marker is in the log, so that what it ends has to be
+        in the index.
+        """
         entries = list(self.entries())
-        with self._files.borrow(self.path, write=True, create=True) as file:
-            file.pwrite(txn_index.encode_entry(entry), len(entries) * txn_index.ENTRY_SIZE)
+        try:
+            with self._files.borrow(self.path, write=True, create=True) as file:
+                file.pwrite(txn_index.encode_entry(entry), len(entries) * txn_index.ENTRY_SIZE)
+        except DiskFull as error:
+            raise IoFailure(error.message, **error.facts()) from error
         self._entries = [*entries, entry]
 
     def replace(self, entries: Sequence[AbortedTransaction]) -> None:

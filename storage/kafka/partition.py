@@ -24,7 +24,7 @@ from typing import TypeVar
 
 from sortedcontainers import SortedDict
 
-from storage.errors import IoFailure, OffsetOutOfRange, RecordTooLarge, StoreReadOnly
+from storage.errors import IoFailure, OffsetOutOfRange, RecordTooLarge, StoreReadOnly, UnknownTopic
 from storage.files import FileSystem, HandleCache, atomic_write
 from storage.interface import Clock
 from storage.kafka import encoding, reading
@@ -92,9 +92,9 @@ class Partition:
         self._epoch = plan.epochs.latest if created_now else None  # None: raised by the next append
         self._last_snapshot = max([*plan.snapshots, *plan.snapshot_offsets], default=0)
         self._appended = False
+        self._retired = False  # written under `_append_lock`, read by anyone
 
-    # ---- what readers see
-    # ----------------------------------------------------------------------------------------
+    # ---- what readers see ----
 
     def bounds(self) -> OffsetBounds:
         """Start, stable end and published end."""
@@ -196,6 +196,7 @@ class Partition:
         try:
             return look()
         except IoFailure:
+            self._check_not_retired()
             self._checked_bounds(offset)
             raise
 
@@ -297,7 +298,17 @@ class Partition:
         offsets = range(batch.base_offset, batch.last_offset + 1)
         return AppendResult(batch.base_offset, batch.last_offset, -1, offsets, duplicate=True)
 
+    def retire(self, retired: bool = True) -> None:
+        """The topic is being deleted: from now on nothing is written (False: it stays after all)."""
+        with self._append_lock:
+            self._retired = retired
+
+    def _check_not_retired(self) -> None:
+        if self._retired:
+            raise UnknownTopic(self.partition.topic)
+
     def _check_writable(self) -> None:
+        self._check_not_retired()
         if self._shared.read_only:
             raise StoreReadOnly(
                 f"{self.directory.parent} is open read-only", path=str(self.directory.parent)
@@ -356,9 +367,7 @@ class Partition:
             self._epochs = epochs
 
     def _advance(self, encoded: Encoded, segment: Segment, *, publish: bool) -> None:
-        """Take the written batches into the partition's state, and publish them if they may be
-        seen.
-        """
+        """Take the written batches into the partition's state, published if they may be seen."""
         self._appended = True
         with self._state_lock:
             for at, header in encoded.batches:
@@ -375,8 +384,8 @@ class Partition:
         """Close the active segment (durably) and open the next one (append lock held)."""
         active: Segment = self._segments.peekitem(-1)[1]
         active.finish()
-        segment = Segment.create(self._shared.files, self.directory, base_offset, self.settings)
         self._write_snapshot(base_offset)
+        segment = Segment.create(self._shared.files, self.directory, base_offset, self.settings)
         self._shared.fs.sync_dir(self.directory)
         with self._state_lock:
             active.limit_offset = base_offset
@@ -385,9 +394,7 @@ class Partition:
         return segment
 
     def _write_snapshot(self, offset: int) -> None:
-        """The producers' state before `offset`, if that lies above the last snapshot's offset;
-        synced.
-        """
+        """The producers' state before `offset`, durably, unless a snapshot is there already."""
         if offset <= self._last_snapshot:
             return
         path = self.directory / segment_name(offset, names.SNAPSHOT)
@@ -397,13 +404,10 @@ class Partition:
             file.datasync()
         self._last_snapshot = offset
 
-    # ---- durability
-    # ----------------------------------------------------------------------------------------------
+    # ---- durability ----
 
     def flush(self) -> None:
-        """Make every append so far durable and visible. A failed sync fences the store
-        (StoreFenced).
-        """
+        """Make every append so far durable and visible; a failed sync raises StoreFenced."""
         with self._state_lock:
             target = self._next
             segment: Segment = self._segments.peekitem(-1)[1]
@@ -437,15 +441,12 @@ class Partition:
         with self._append_lock, self._state_lock:
             self._producers.expire(now_ms, self._shared.producer_expiration_ms)
 
-    # ---- the head of the log
-    # -------------------------------------------------------------------------------------
+    # ---- the head of the log ----
 
     def enforce_retention(self, now_ms: int) -> RetentionReport:
-        """Delete leading segments that the topic's retention settings give up; the active one
-        stays.
-        """
+        """Delete leading segments that the topic's settings give up; the active one stays."""
         with self._append_lock:
-            doomed = self._doomed(now_ms)
+            doomed = () if self._retired else self._doomed(now_ms)
             if not doomed:
                 return RetentionReport()
             with self._state_lock:

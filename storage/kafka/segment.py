@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from storage.errors import Corrupt, DataError, DiskFull
 from storage.files import File, HandleCache
+from storage.files.atomic import remove_if_present
 from storage.kafka.format import names
 from storage.kafka.format.batch import HEADER_SIZE, BatchHeader, decode_header
 from storage.kafka.format.names import segment_name
@@ -86,12 +87,18 @@ class Segment:
         cls, files: HandleCache, directory: Path, base_offset: int, settings: TopicSettings
     ) -> Segment:
         """A new, empty segment: makes the log and both index files (the caller syncs the
-        directory).
+        directory). On DiskFull none of them stays: the segment before goes on.
         """
         segment = cls(files, directory, base_offset, settings, size_bytes=0)
-        for path in segment.paths():
-            with files.borrow(path, write=True, create=True) as file:
-                file.truncate(0)
+        try:
+            for path in segment.paths():
+                with files.borrow(path, write=True, create=True) as file:
+                    file.truncate(0)
+        except DiskFull:
+            for path in segment.paths():
+                remove_if_present(files.fs, path)
+                files.forget(path, sync=False)
+            raise
         segment.offset_index.start_empty()
         segment.time_index.start_empty()
         return segment

@@ -165,6 +165,7 @@ class KafkaStore(LogStore):
         self._deleted: set[str] = set()  # topics deleted in this run: their checkpoint lines go
         for partition in partitions:
             self._adopt(partition)
+        self._configs = {t: c for t, c in self._configs.items() if t in self._topics}
         self.recovery = replace(report, findings=[*directory.findings, *report.findings])
         self._producer_ids = ProducerIds(directory, facts)
         if self.read_only:
@@ -251,9 +252,8 @@ class KafkaStore(LogStore):
 
     def _create(self, topic: str, count: int, configs: dict[str, str]) -> TopicInfo:
         settings = topic_settings({**self._settings.topic_defaults, **configs})
+        self._directory.write_topic_configs({**self._configs, topic: configs})
         topic_id, made = create_partitions(self._shared, self.path, topic, count, settings)
-        if configs:
-            self._directory.write_topic_configs({**self._configs, topic: configs})
         self._configs[topic] = configs
         self._topics[topic] = _Topic({p.partition.partition: p for p in made}, configs, topic_id)
         return self._info(topic, self._topics[topic])
@@ -285,11 +285,12 @@ class KafkaStore(LogStore):
                 raise UnknownTopic(topic)
             with self._fence.guarding():
                 self._producer_ids.remember(self._highest_producer_id())
-                gone = self._topics.pop(topic)
+                self._directory.write_topic_configs({**self._configs, topic: {}})
+                partitions = list(self._topics[topic].partitions.values())
+                delete_partitions(self._shared, self.path, partitions)
+                del self._topics[topic]
                 self._deleted.add(topic)
-                delete_partitions(self._shared, self.path, list(gone.partitions.values()))
-                if self._configs.pop(topic, None):
-                    self._directory.write_topic_configs(self._configs)
+                self._configs.pop(topic, None)
 
     # ---- records ----
 
@@ -406,8 +407,7 @@ class KafkaStore(LogStore):
             raise missing
         return address, page.records[0]
 
-    # ---- the store as a whole
-    # ------------------------------------------------------------------------------------
+    # ---- the store as a whole ----
 
     def flush(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         self._check_open()

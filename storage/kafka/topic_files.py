@@ -2,7 +2,9 @@
 does.
 
 Owns the files of a new partition and the two-step deletion; must not know the topic map. A folder
-is built beside the store and moved in by a rename, so a crash leaves whole folders only.
+is built under the name of a deleted one and then renamed, so a crash leaves whole folders only: the
+next start, ours or the broker's, takes the others away. (Beside the store it might lie in another
+file system, from which nothing can be renamed.)
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from storage.errors import InvalidArgument, InvalidTopic, StorageError, TopicExists
+from storage.errors import DiskFull, InvalidArgument, InvalidTopic, StorageError, TopicExists
 from storage.files import FileSystem, HandleCache
 from storage.kafka.directory import DELETED_DIR_SUFFIX, new_uuid
 from storage.kafka.epochs import LeaderEpochs
@@ -91,7 +93,7 @@ def _create(
 ) -> Partition:
     fs = shared.fs
     name = names.partition_dir_name(address.topic, address.partition)
-    building = root.parent / f"{root.name}.new-{secrets.token_hex(8)}"
+    building = root / _deleted_name(address)
     epochs = LeaderEpochs([(FIRST_EPOCH, 0)])
     plan = PartitionPlan(
         partition=address,
@@ -132,14 +134,29 @@ def _build(
 
 
 def delete_partitions(shared: Surroundings, root: Path, partitions: Sequence[Partition]) -> None:
-    """Rename the folders to `NAME.ID-delete` (durably: they are gone), then remove what is in them."""
-    renamed = []
-    for partition in partitions:
-        short = names.partition_dir_name(*partition.partition)[:200]
-        target = root / f"{short}.{secrets.token_hex(16)}{DELETED_DIR_SUFFIX}"
-        shared.fs.rename(partition.directory, target)
-        shared.files.forget_tree(partition.directory, sync=False)
-        renamed.append(target)
+    """Rename the folders to `NAME.ID-delete` (durably: they are gone), then remove what is in them.
+
+    On a full disk all keep their names and the error goes on.
+    """
+    renamed: list[tuple[Path, Path]] = []
+    try:
+        for partition in partitions:
+            partition.retire()
+            target = root / _deleted_name(partition.partition)
+            shared.fs.rename(partition.directory, target)
+            renamed.append((partition.directory, target))
+    except DiskFull:
+        for directory, target in renamed:
+            shared.fs.rename(target, directory)
+        for partition in partitions:
+            partition.retire(False)
+        raise
     shared.fs.sync_dir(root)
-    for target in renamed:
+    for directory, target in renamed:
+        shared.files.forget_tree(directory, sync=False)
         shared.fs.remove_tree(target)
+
+
+def _deleted_name(address: TopicPartition) -> str:
+    short = names.partition_dir_name(*address)[:200]
+    return f"{short}.{secrets.token_hex(16)}{DELETED_DIR_SUFFIX}"
