@@ -1,0 +1,22 @@
+"""The benchmark still runs and counts right; how fast it all is, no test says."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROWS = 9
+
+
+def test_quick_counts(repo_root: Path) -> None:
+    command = [sys.executable, str(repo_root / "scripts" / "bench_codecs"), "--quick", "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert len(report["rows"]) == ROWS
+    for row in report["rows"]:
+        assert row["count_ok"], row
+        assert row["counted"] == row["expected"] > 0
+        assert row["ratio"] is None
