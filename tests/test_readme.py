@@ -1,0 +1,159 @@
+"""The README is true: every command of its tour is run, in order, and prints what is shown there.
+
+A `console` block holds `$ command` lines, each followed by its output; `...` in it stands for anything. All of them run
+in one bash, from a folder that looks like a clone: scripts/, tests/ and .venv/bin/logserver are there. In the quick run
+the last and scripts/server start the sources; with --all-suites scripts/server is the real one and makes its .venv.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+DEFAULT_ADDRESS = "127.0.0.1:8082"
+STARTS_IN_S = 300
+
+
+def tour() -> Iterator[tuple[str, str]]:
+    """(command, expected output) in the README's order."""
+    for block in BLOCK.findall((ROOT / "README.md").read_text()):
+        for step in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, output = step.partition("\n")
+            yield command, output
+
+
+def free_address() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+def clone_like(folder: Path, *, real: bool) -> None:
+    """What the tour's commands expect around them."""
+    (folder / "tests").symlink_to(ROOT / "tests")
+    if real:
+        (folder / "scripts").symlink_to(ROOT / "scripts")
+        (folder / ".venv").symlink_to(ROOT / ".venv")
+        return
+    run = f"PYTHONPATH={ROOT} exec {sys.executable} -P -m logserver"
+    for path, line in (
+        (folder / "scripts" / "server", f'dir=$1; shift; {run} serve --data "$dir" "$@"'),
+        (folder / ".venv" / "bin" / "logserver", f'{run} "$@"'),
+    ):
+        path.parent.mkdir(parents=True)
+        path.write_text(f"#!/usr/bin/env bash\n{line}\n")
+        path.chmod(0o755)
+
+
+def pattern(expected: str) -> str:
+    return ".*".join(re.escape(part) for part in expected.strip().split("..."))
+
+
+def wait_until_ready(address: str) -> None:
+    deadline = time.monotonic() + STARTS_IN_S
+    while time.monotonic() < deadline:
+        try:
+            with urlopen(f"http://{address}/readyz") as answer:
+                if answer.status == 200:
+                    return
+        except (URLError, ConnectionError):
+            time.sleep(0.05)
+    pytest.fail("the server of the tour did not get ready")
+
+
+class Shell:
+    """One bash for the whole tour, so that `&`, `%1` and `wait` mean what they mean to a user."""
+
+    END = "--end-of-command--"
+
+    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
+        self.process = subprocess.Popen(
+            ["bash", "-m"],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, command: str) -> str:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(f"{command}\nprintf '\\n%s\\n' {self.END}\n")
+        self.process.stdin.flush()
+        lines: list[str] = []
+        for line in self.process.stdout:
+            if line.startswith(self.END):
+                return "".join(lines)
+            lines.append(line)
+        raise AssertionError(f"bash ended at: {command}")
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write("kill $(jobs -p) 2>/dev/null; exit\n")
+        self.process.stdin.close()
+        self.process.stdout.close()
+        try:
+            self.process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+
+def take_the_tour(folder: Path, *, real: bool) -> None:
+    clone_like(folder, real=real)
+    address = free_address()
+    shell = Shell(folder, {**os.environ, "LOGSERVER_LISTEN": address})
+    try:
+        for command, expected in tour():
+            command = command.replace(DEFAULT_ADDRESS, address)
+            if command.endswith("&"):
+                shell.run(f"{command[:-1]} > server.out 2>&1 &")
+                wait_until_ready(address)
+                printed = (folder / "server.out").read_text().replace(address, DEFAULT_ADDRESS)
+            else:
+                printed = shell.run(command)
+            assert re.search(pattern(expected), printed, re.DOTALL), f"{command}\n{printed}"
+    finally:
+        shell.close()
+
+
+needs_curl = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+
+
+@needs_curl
+def test_tour(tmp_path: Path) -> None:
+    """Every command of the tour prints what the README shows."""
+    assert len(list(tour())) >= 8
+    take_the_tour(tmp_path, real=False)
+
+
+@needs_curl
+@pytest.mark.slow
+def test_tour_with_the_real_scripts(tmp_path: Path) -> None:
+    """The same with scripts/server as a user runs it: it makes its own environment."""
+    take_the_tour(tmp_path, real=True)
+
+
+def test_links_lead_somewhere() -> None:
+    """Every file that the README links to is there."""
+    links = re.findall(r"\]\((?!https?:)([^)#]+)\)", (ROOT / "README.md").read_text())
+    assert links
+    assert [link for link in links if not (ROOT / link).exists()] == []
