@@ -136,9 +136,18 @@ def examine(
         _Scan(context, plan).run()
     if plan.start_offset > plan.next_offset:
         plan.findings.append(
-            _finding(plan, "log-start-beyond-end", "warning", directory, offset=plan.start_offset)
+            _finding(
+                plan,
+                "log-start-beyond-end",
+                "warning",
+                directory,
+                offset=plan.start_offset,
+                expected=f"at most {plan.next_offset}",
+                found=str(plan.start_offset),
+                message="the log ends before its start: no record is shown, and it goes on there",
+            )
         )
-        plan.start_offset = plan.next_offset
+        plan.next_offset = plan.start_offset
     plan.epochs.truncate_end(max(plan.next_offset, plan.start_offset + 1))
     plan.epochs.truncate_start(plan.start_offset)
     return plan
@@ -291,7 +300,7 @@ class _Scan:
         plan = self.plan
         plan.segments_scanned += 1
         plan.bytes_scanned += segment.file_bytes
-        plan.next_offset = max(segment.base_offset, plan.start_offset)
+        plan.next_offset = segment.base_offset
         good: list[tuple[int, BatchHeader]] = []
         aborted: list[AbortedTransaction] = []
         with self.context.files.borrow(segment.path) as file:
@@ -305,7 +314,7 @@ class _Scan:
                 if ended is not None:
                     aborted.append(ended)
                 plan.epochs.assign(item.header.leader_epoch, item.header.base_offset)
-                plan.next_offset = max(item.header.next_offset, plan.start_offset)
+                plan.next_offset = item.header.next_offset
         segment.indexes = rebuild_indexes(
             good,
             base_offset=segment.base_offset,
@@ -327,7 +336,7 @@ class _Scan:
         """
         plan = self.plan
         segment = plan.segments[-1]
-        plan.next_offset = max(segment.base_offset, plan.start_offset)
+        plan.next_offset = segment.base_offset
         missing = {names.INDEX, names.TIME_INDEX} - segment.suffixes
         if segment.size_bytes:
             if missing:
@@ -363,7 +372,7 @@ class _Scan:
                     if self._ends_log(item, segment, len(plan.segments) - 1, file):
                         break
                 else:
-                    plan.next_offset = max(item.header.next_offset, plan.start_offset)
+                    plan.next_offset = item.header.next_offset
         if segment.size_bytes < segment.file_bytes:
             self._rebuild_indexes_only(segment)
 
