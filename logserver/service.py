@@ -18,6 +18,7 @@ from typing import Final, ParamSpec, TypeAlias, TypeVar
 
 from msgspec import structs
 
+from logserver.auto_create import refusals
 from logserver.config import Settings
 from logserver.errors import NotReady, TimedOut
 from logserver.metrics import Metrics
@@ -301,9 +302,16 @@ class LogService:
         raised: UnknownTopic, InvalidTopic, OutOfOrderSequence, FencedProducer, RecordTooLarge (of a
         sequenced request), StoreReadOnly, StoreFenced, DiskFull, TimedOut.
         """
-        self._writable()
-        info = await self._topic_to_write(request.topic, request.partition)
+        store = self._writable()
+        info = self._topics.get(request.topic) or await self._preview(
+            store, request.topic, request.partition
+        )
         parts, failed = self._partitioner.parts(info, request)
+        if request.topic not in self._topics:
+            refused = await self._run(refusals, store, request.topic, parts)
+            if refused is not None:
+                return failed + refused
+            await self.create_topic(request.topic, None, None)
         if not parts:
             return failed
         runs = await self._append(parts, request)
@@ -316,11 +324,16 @@ class LogService:
         """Append whole batches as they are: all or nothing. Raises InvalidBatch, NotOffered and
         what `produce` does.
         """
-        self._writable()
-        info = await self._topic_to_write(request.topic, request.partition)
+        store = self._writable()
+        info = self._topics.get(request.topic) or await self._preview(
+            store, request.topic, request.partition
+        )
         number = request.partition
         if number is None:
             number = only_partition(info)
+        if request.topic not in self._topics:
+            await self._run(store.preview_topic, request.topic, request.data)
+            await self.create_topic(request.topic, None, None)
         part = Part(self.partition(request.topic, number), request.data, ())
         runs = await self._append([part], request)
         stored = sum(len(run.positions) for run in runs)
@@ -351,16 +364,13 @@ class LogService:
                 )
         return await answer
 
-    async def _topic_to_write(self, topic: str, partition: int | None) -> TopicInfo:
-        info = self._topics.get(topic)
-        if info is not None:
-            if partition is not None:
-                self.partition(topic, partition)
-            return info
-        # A partition that a new topic need not have must not leave an empty topic behind.
-        if not self.settings.auto_create_topics or partition not in {None, 0}:
+    async def _preview(self, store: LogStore, topic: str, partition: int | None) -> TopicInfo:
+        """The topic that a produce request to an unknown one would make."""
+        if not self.settings.auto_create_topics:
             raise UnknownTopic(topic)
-        info, _ = await self.create_topic(topic, None, None)
+        info = await self._run(store.preview_topic, topic)
+        if partition is not None and partition not in info.partitions:
+            raise UnknownTopic(topic)
         return info
 
     # -- inside

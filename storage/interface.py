@@ -86,6 +86,16 @@ class LogStore(ABC):
         """
 
     @abstractmethod
+    def preview_topic(self, topic: str, records: Sequence[Record] | bytes = ()) -> TopicInfo:
+        """What a new topic would be, made with the store's defaults; changes nothing. One that is
+        there is given as it is.
+
+        For who makes topics on the way of an append, and must leave none behind when nothing can be
+        stored. Raises InvalidTopic, and for `records` (or whole client batches) what appending them
+        there would raise.
+        """
+
+    @abstractmethod
     def alter_topic(self, topic: str, configs: Mapping[str, str | None]) -> TopicInfo:
         """Set (or with None reset) topic configs; durable on return. Raises UnknownTopic,
         InvalidConfig.

@@ -133,6 +133,16 @@ class MemoryStore(LogStore):
             self._logs |= {TopicPartition(topic, number): _Log() for number in range(count)}
             return self._topics[topic]
 
+    def preview_topic(self, topic: str, records: Sequence[Record] | bytes = ()) -> TopicInfo:
+        with self._opened(write=True):
+            if topic in self._topics:
+                return self._topics[topic]
+            self._check_new_name(topic)
+            if isinstance(records, bytes):
+                raise errors.NotOffered("this backend takes no batches", feature="batches")
+            self._check({}, records, None, None)
+            return TopicInfo(name=topic, partitions=range(self._default_partitions))
+
     def alter_topic(self, topic: str, configs: Mapping[str, str | None]) -> TopicInfo:
         with self._opened(write=True):
             info = self._topic(topic)
@@ -158,14 +168,17 @@ class MemoryStore(LogStore):
     ) -> AppendResult:
         with self._opened(write=True):
             log = self._log(partition)
-            self._check(partition.topic, records, compression, producer)
+            if not records:
+                raise errors.InvalidArgument("an append needs a record", field="records")
+            configs = self._topics[partition.topic].configs
+            self._check(configs, records, compression, producer)
             if producer is not None:
                 known = _known_batch(log, producer, len(records))
                 if known is not None:
                     return AppendResult(known[2], known[3], -1, range(known[2], known[3] + 1), True)
             base, now_ms = len(log.records), self._clock()
-            append_time = self._topics[partition.topic].configs.get("message.timestamp.type")
-            append_time_ms = now_ms if append_time == "LogAppendTime" else None
+            by_append = configs.get("message.timestamp.type") == "LogAppendTime"
+            append_time_ms = now_ms if by_append else None
             log.records += (
                 _stored(record, base + index, now_ms, append_time_ms)
                 for index, record in enumerate(records)
@@ -242,14 +255,10 @@ class MemoryStore(LogStore):
         with self._opened():
             info = self._topic(topic)
             if unique_id is not None:
-                raise errors.NotOffered(
-                    "this backend's records have no unique id", feature="unique_id"
-                )
+                raise errors.NotOffered("no record has a unique id here", feature="unique_id")
             for name, value in (("limit", limit), ("max_scanned", max_scanned)):
                 if value < 1:
-                    raise errors.InvalidArgument(
-                        f"{name} must be 1 or more, not {value}", field=name
-                    )
+                    raise errors.InvalidArgument(f"{name} must be 1 or more", field=name)
             start = _decode_cursor(cursor)
             wanted = key.encode() if isinstance(key, str) else key
             earliest_ms = INT64_MIN if from_ms is None else from_ms
@@ -340,9 +349,7 @@ class MemoryStore(LogStore):
         info = self._topics[topic]
         same_count = partitions is None or partitions == len(info.partitions)
         if not same_count or (configs is not None and configs != info.configs):
-            raise errors.TopicExists(
-                f"topic {topic!r} exists with other partitions or configs", topic=topic
-            )
+            raise errors.TopicExists(f"topic {topic!r} exists in another shape", topic=topic)
         return info
 
     def _check_new_name(self, topic: str) -> None:
@@ -351,9 +358,7 @@ class MemoryStore(LogStore):
         collides = any(name.replace(".", "_") == alike for name in self._topics)
         if not _TOPIC_NAME.fullmatch(topic) or topic in {".", ".."} or collides:
             raise errors.InvalidTopic(
-                f"topic name {topic[:80]!r} is not 1 to 249 of A-Z a-z 0-9 . _ -, is . or .., "
-                "or differs from another's in . and _ only",
-                topic=topic,
+                f"topic name {topic[:80]!r} is not 1 to 249 of A-Z a-z 0-9 . _ -", topic=topic
             )
 
     def _log(self, partition: TopicPartition) -> _Log:
@@ -364,17 +369,14 @@ class MemoryStore(LogStore):
 
     def _check(
         self,
-        topic: str,
+        configs: Mapping[str, str],
         records: Sequence[Record],
         compression: str | None,
         producer: ProducerSequence | None,
     ) -> None:
         """Refuse before anything is stored. With a producer the append must fit as a whole."""
-        if not records:
-            raise errors.InvalidArgument("an append needs at least one record", field="records")
         if compression is not None and compression not in _CODECS:
             raise errors.InvalidArgument(f"no codec is named {compression!r}", field="compression")
-        configs = self._topics[topic].configs
         limit_bytes = int(configs.get("max.message.bytes", self._limit_bytes))
         size_bytes = 0
         for index, record in enumerate(records):

@@ -75,9 +75,12 @@ def write_text(lines: Iterable[str]) -> None:
 
 
 def _write(pieces: Iterable[bytes]) -> None:
+    """Print all of it; a stream without a buffer (`python -u`) may take less than it is given."""
     stdout = sys.stdout.buffer
     for piece in pieces:
-        stdout.write(piece)
+        done = stdout.write(piece)
+        while done < len(piece):
+            done += stdout.write(piece[done:])
     stdout.flush()
 
 

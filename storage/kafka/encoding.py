@@ -31,6 +31,7 @@ from storage.kafka.format.compression import codec_id
 from storage.kafka.producers import SEQUENCES
 from storage.kafka.reading import KEYS_HEADER, TAGS_HEADER
 from storage.kafka.segment import AppendedBatch
+from storage.kafka.settings import TopicSettings
 from storage.model import Header, ProducerSequence, Record
 
 
@@ -231,4 +232,23 @@ def check_one_producer(batches: Sequence[AppendedBatch]) -> None:
             f"record batch at {at}: {field} does not go on from the batch before it",
             field=field,
             position=at,
+        )
+
+
+def check_appendable(records: Sequence[Record] | bytes, settings: TopicSettings) -> None:
+    """Raise what appending these records, or a client's whole batches, would raise."""
+    if isinstance(records, bytes):
+        check_batches(
+            records,
+            limit_bytes=settings.max_message_bytes,
+            keep_offsets=False,
+            transactions=False,
+        )
+    elif records:
+        encode_records(
+            records,
+            Stamp(0, 0, 0, settings.log_append_time),
+            compression=settings.compression,
+            producer=None,
+            limit_bytes=settings.max_message_bytes,
         )

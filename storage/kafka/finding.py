@@ -8,10 +8,16 @@ a budget.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from storage.errors import InvalidArgument
+from storage.errors import (
+    InvalidArgument,
+    OffsetOutOfRange,
+    RecordNotFound,
+    UnknownPartition,
+    UnknownTopic,
+)
 from storage.kafka.partition import Partition
 from storage.kafka.reading import Limits
 from storage.model import Bound, FoundPage, Isolation, StoredRecord, TopicPartition
@@ -104,7 +110,19 @@ def _parse(cursor: str, partitions: int) -> tuple[int, int]:
     return int(index), int(offset)
 
 
-def parse_record_id(record_id: str) -> tuple[TopicPartition, int] | None:
-    """Address and offset that `topic:partition:offset` names; None for any other text."""
+def read_by_id(
+    partition_at: Callable[[TopicPartition], Partition], record_id: str
+) -> tuple[TopicPartition, StoredRecord]:
+    """The record that `topic:partition:offset` names. Raises RecordNotFound, for any other text too."""
+    missing = RecordNotFound(f"no record has the id {record_id!r}", id=record_id)
     match = _RECORD_ID.fullmatch(record_id)
-    return (TopicPartition(match[1], int(match[2])), int(match[3])) if match else None
+    if match is None:
+        raise missing
+    address, offset = TopicPartition(match[1], int(match[2])), int(match[3])
+    try:
+        page = partition_at(address).read(offset, Limits(1, 0), Isolation.READ_UNCOMMITTED)
+    except (UnknownTopic, UnknownPartition, OffsetOutOfRange) as error:
+        raise missing from error
+    if not page.records or page.records[0].offset != offset:
+        raise missing
+    return address, page.records[0]

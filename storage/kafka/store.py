@@ -18,8 +18,6 @@ from storage.errors import (
     InvalidArgument,
     IoFailure,
     NotOffered,
-    OffsetOutOfRange,
-    RecordNotFound,
     StoreClosed,
     StoreReadOnly,
     UnknownPartition,
@@ -36,8 +34,9 @@ from storage.interface import (
 )
 from storage.kafka import reading
 from storage.kafka.directory import LogDirectory, ProducerIds, StoreFile, detect, is_empty
+from storage.kafka.encoding import check_appendable
 from storage.kafka.fence import Fence
-from storage.kafka.finding import Search, find_records, parse_record_id
+from storage.kafka.finding import Search, find_records, read_by_id
 from storage.kafka.format import batch, names
 from storage.kafka.opening import Opening, recover_partitions
 from storage.kafka.partition import Partition, Surroundings
@@ -258,6 +257,14 @@ class KafkaStore(LogStore):
         self._topics[topic] = _Topic({p.partition.partition: p for p in made}, configs, topic_id)
         return self._info(topic, self._topics[topic])
 
+    def preview_topic(self, topic: str, records: Sequence[Record] | bytes = ()) -> TopicInfo:
+        self._check_writable()
+        if topic in self._topics:
+            return self._info(topic, self._topics[topic])
+        check_new_name(topic, self._topics)
+        check_appendable(records, topic_settings(self._settings.topic_defaults))
+        return TopicInfo(name=topic, partitions=range(self._settings.num_partitions))
+
     def alter_topic(self, topic: str, configs: Mapping[str, str | None]) -> TopicInfo:
         self._check_writable()
         for name, value in configs.items():
@@ -394,18 +401,7 @@ class KafkaStore(LogStore):
 
     def find_by_id(self, record_id: str) -> tuple[TopicPartition, StoredRecord]:
         self._check_open()
-        missing = RecordNotFound(f"no record has the id {record_id!r}", id=record_id)
-        parsed = parse_record_id(record_id)
-        if parsed is None:
-            raise missing
-        address, offset = parsed
-        try:
-            page = self.read(address, offset, max_records=1)
-        except (UnknownTopic, UnknownPartition, OffsetOutOfRange) as error:
-            raise missing from error
-        if not page.records or page.records[0].offset != offset:
-            raise missing
-        return address, page.records[0]
+        return read_by_id(self.partition, record_id)
 
     # ---- the store as a whole ----
 

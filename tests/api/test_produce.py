@@ -470,3 +470,21 @@ async def test_other_acks_tell_the_offsets(api: Api, acks: str) -> None:
     answer = await api.post(f"/topics/t?acks={acks}&timeout=10000", records(1))
     assert answer.json["offsets"] == [{"partition": 0, "offset": 0} | OK]
     assert await api.values("t") == [1]
+
+
+NOTHING_TO_STORE: dict[str, tuple[dict[str, object] | bytes, int]] = {
+    "bad base64": (records("***"), 42202),
+    "no such partition": (records(b64(b"x"), partition=7), 40402),
+    "too large": (records("A" * 2_000_000), 41302),
+    "one bad of each kind": ({"records": [{"value": "*"}, {"value": "A" * 2_000_000}]}, 42202),
+}
+
+
+@pytest.mark.parametrize(("body", "code"), NOTHING_TO_STORE.values(), ids=NOTHING_TO_STORE.keys())
+async def test_nothing_stored_makes_no_topic(
+    api: Api, body: dict[str, object] | bytes, code: int
+) -> None:
+    """A request of which nothing can be stored leaves no empty topic behind."""
+    answer = await api.post("/topics/new", body, content_type=BINARY)
+    assert answer.code == code
+    assert (await api.get("/topics")).json == []
