@@ -18,7 +18,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -35,6 +37,7 @@ from storage.kafka.format import checkpoints, names
 from storage.kafka.format.names import segment_name
 from storage.kafka.format.producer_snapshot import encode_snapshot
 from storage.kafka.recovery import PartitionPlan
+from storage.kafka.retention import given_up
 from storage.kafka.segment import AppendedBatch, Segment
 from storage.kafka.settings import TopicSettings
 from storage.model import (
@@ -192,22 +195,30 @@ class Partition:
         return self._unless_deleted(offset, look)
 
     def _unless_deleted(self, offset: int, look: Callable[[], _T]) -> _T:
-        """A read that loses its file to retention is out of range, not a failure."""
+        """What `look` reads; files deleted under it make it no such topic, or out of range."""
         try:
             return look()
         except IoFailure:
-            self._check_not_retired()
             self._checked_bounds(offset)
             raise
+        finally:
+            self._check_not_retired()  # else it may have met the files of a topic made since
 
     def offset_for_time(self, timestamp_ms: int, bound: Bound) -> TimedOffset | None:
         """See LogStore.offset_for_time."""
-        bounds = self.bounds()
+        while True:
+            bounds = self.bounds()
+            look = partial(self._find_time, timestamp_ms, bound, bounds)
+            with suppress(OffsetOutOfRange):  # segments were deleted meanwhile
+                return self._unless_deleted(bounds.start, look)
+
+    def _find_time(
+        self, timestamp_ms: int, bound: Bound, bounds: OffsetBounds
+    ) -> TimedOffset | None:
+        start, end = bounds.start, bounds.end
         if bound is Bound.UPPER:
-            return reading.find_time_upper(
-                self._segment_at, timestamp_ms, start=bounds.start, end=bounds.end
-            )
-        return reading.find_time(self.segments(), timestamp_ms, start=bounds.start, end=bounds.end)
+            return reading.find_time_upper(self._segment_at, timestamp_ms, start=start, end=end)
+        return reading.find_time(self.segments(), timestamp_ms, start=start, end=end)
 
     def latest_time(self) -> TimedOffset | None:
         """The first record with the largest timestamp; None where there is none."""
@@ -446,7 +457,8 @@ class Partition:
     def enforce_retention(self, now_ms: int) -> RetentionReport:
         """Delete leading segments that the topic's settings give up; the active one stays."""
         with self._append_lock:
-            doomed = () if self._retired else self._doomed(now_ms)
+            end = 0 if self._retired else min(self._flushed, self._published)
+            doomed = given_up(self.segments(), self.settings, now_ms=now_ms, end=end)
             if not doomed:
                 return RetentionReport()
             with self._state_lock:
@@ -455,21 +467,6 @@ class Partition:
                 self._start = max(self._start, self._segments.peekitem(0)[0])
                 self._epochs.truncate_start(self._start)
             return self._delete(doomed)
-
-    def _doomed(self, now_ms: int) -> Sequence[Segment]:
-        segments = self.segments()
-        limit_ms, limit_bytes = self.settings.retention_ms, self.settings.retention_bytes
-        excess = sum(s.size_bytes for s in segments) - (limit_bytes or 0)
-        doomed: list[Segment] = []
-        for segment in segments[:-1]:
-            too_old = limit_ms is not None and now_ms - segment.largest_timestamp_ms() > limit_ms
-            excess -= segment.size_bytes
-            if not (too_old or (limit_bytes is not None and excess >= 0)):
-                break
-            if segment.limit_offset > self._flushed:
-                break
-            doomed.append(segment)
-        return doomed
 
     def _delete(self, doomed: Sequence[Segment]) -> RetentionReport:
         fs, files = self._shared.fs, self._shared.files

@@ -1,0 +1,35 @@
+"""Which segments a topic's retention settings give up.
+
+Owns the rule by time and by size (UnifiedLog.deleteOldSegments); must not delete anything: the
+partition does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from storage.kafka.segment import Segment
+from storage.kafka.settings import TopicSettings
+
+
+def given_up(
+    segments: Sequence[Segment], settings: TopicSettings, *, now_ms: int, end: int
+) -> Sequence[Segment]:
+    """The leading segments that may go; the last one stays, and what lies at or above `end`.
+
+    By time: its newest record is older than retention.ms. By size: without it there are still
+    retention.bytes left. A setting that is off gives up nothing.
+    """
+    limit_ms, limit_bytes = settings.retention_ms, settings.retention_bytes
+    excess = sum(segment.size_bytes for segment in segments) - (limit_bytes or 0)
+    found: list[Segment] = []
+    for segment in segments[:-1]:
+        if segment.limit_offset > end:
+            break
+        too_old = limit_ms is not None and now_ms - segment.largest_timestamp_ms() > limit_ms
+        excess -= segment.size_bytes
+        too_much = limit_bytes is not None and excess >= 0
+        if not (too_old or too_much):
+            break
+        found.append(segment)
+    return found

@@ -1,0 +1,56 @@
+"""Record batches for the engine's tests, by what matters in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from storage.kafka.format.batch import (
+    BatchHeader,
+    decode_header,
+    encode_batch,
+    encode_control_batch,
+)
+
+
+def data_batch(
+    base_offset: int = 0,
+    *,
+    count: int = 1,
+    times_ms: Sequence[int] = (),
+    value: bytes = b"x",
+    epoch: int = 0,
+    producer: tuple[int, int, int] = (-1, -1, -1),
+    transactional: bool = False,
+) -> bytes:
+    """A batch of `count` records (or one per time); `producer`: id, epoch, base sequence."""
+    times = times_ms or (1,) * count
+    return encode_batch(
+        [(None, value, (), time_ms) for time_ms in times],
+        base_offset=base_offset,
+        leader_epoch=epoch,
+        now_ms=1,
+        producer_id=producer[0],
+        producer_epoch=producer[1],
+        base_sequence=producer[2],
+        transactional=transactional,
+    )
+
+
+def marker(
+    base_offset: int, producer_id: int, *, commit: bool, producer_epoch: int = 0, time_ms: int = 5
+) -> bytes:
+    """The end of a transaction."""
+    return encode_control_batch(
+        commit=commit,
+        coordinator_epoch=3,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_offset=base_offset,
+        leader_epoch=0,
+        timestamp_ms=time_ms,
+    )
+
+
+def header_of(data: bytes) -> BatchHeader:
+    """The header of a single batch."""
+    return decode_header(data, 0)

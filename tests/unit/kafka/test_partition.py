@@ -1,0 +1,363 @@
+"""One partition: epochs, publishing, sequences over restarts, retention, and threads that meet."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from storage import Isolation, LogStore, Record
+from storage.errors import (
+    FencedProducer,
+    OffsetOutOfRange,
+    OutOfOrderSequence,
+    StorageError,
+    UnknownTopic,
+)
+from storage.files import OverlayFileSystem
+from storage.kafka.format.producer_snapshot import decode_snapshot
+from storage.kafka.reading import Limits
+from tests.unit.files.guarded import Watched
+from tests.unit.kafka.batches import data_batch
+from tests.unit.kafka.workshop import (
+    T0,
+    Workshop,
+    only_partition,
+    put_sequenced,
+    put_value,
+    values,
+)
+
+SIZE = len(data_batch())
+THREE = {"internal.segment.bytes": str(3 * SIZE)}
+
+Restart = Callable[[Workshop, LogStore], Workshop]
+
+
+def stopped(shop: Workshop, store: LogStore) -> Workshop:
+    store.close()
+    return shop
+
+
+def killed(shop: Workshop, store: LogStore) -> Workshop:
+    store.flush()
+    return shop.after_kill()
+
+
+restarts = pytest.mark.parametrize("restart", [stopped, killed])
+
+
+# ---- leader epochs ---------------------------------------------------------------------------------------------------
+
+
+@restarts
+def test_the_epoch_rises_with_the_first_append_after_a_start(
+    shop: Workshop, restart: Restart
+) -> None:
+    store = shop.open_with_topic()
+    put_value(store, b"0")
+    put_value(store, b"1")
+    assert shop.epochs() == [(0, 0)]
+    shop = restart(shop, store)
+    store = shop.open()
+    assert shop.epochs() == [(0, 0)]
+    put_value(store, b"2")
+    put_value(store, b"3")
+    assert shop.epochs() == [(0, 0), (1, 2)]
+    shop = restart(shop, store)
+    shop = restart(shop, shop.open())
+    store = shop.open()
+    put_value(store, b"4")
+    assert shop.epochs() == [(0, 0), (1, 2), (2, 4)]
+    (segment,) = only_partition(store).segments()
+    assert [b.header.leader_epoch for b in segment.batches(0, stop_offset=9)] == [0, 0, 1, 1, 2]
+
+
+def test_the_epoch_is_on_disk_before_its_first_batch() -> None:
+    watched = Watched(OverlayFileSystem())
+    shop = Workshop(watched)
+    with shop.open_with_topic() as store:
+        put_value(store, b"0")
+    store = shop.open()
+    watched.log.clear()
+    put_value(store, b"1")
+    steps = [step for step in watched.log if step[0] in ("write", "datasync", "rename", "sync_dir")]
+    assert steps == [
+        ("write", "leader-epoch-checkpoint.tmp"),
+        ("datasync", "leader-epoch-checkpoint.tmp"),
+        ("rename", "leader-epoch-checkpoint"),
+        ("sync_dir", "t-0"),
+        ("write", "00000000000000000000.log"),
+    ]
+
+
+def test_kept_epochs_make_entries(shop: Workshop) -> None:
+    store = shop.open_with_topic()
+    for offset, epoch in ((0, 0), (1, 0), (2, 4), (3, 7)):
+        store.append_batches(T0, data_batch(offset, epoch=epoch), keep_offsets=True)
+    assert shop.epochs() == [(0, 0), (4, 2), (7, 3)]
+    put_value(store, b"x")
+    assert shop.epochs()[-1][0] >= 7
+
+
+# ---- publishing ------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_held_shows_with_the_flush_and_what_stands_behind_it_too(shop: Workshop) -> None:
+    store = shop.open_with_topic()
+    put_value(store, b"0")
+    assert store.bounds(T0).end == 1
+    store.append(T0, [Record(None, b"1")], publish=False)
+    put_value(store, b"2")
+    assert (store.bounds(T0).end, only_partition(store).next_offset) == (1, 3)
+    store.flush()
+    assert store.bounds(T0).end == 3
+    put_value(store, b"3")
+    assert store.bounds(T0).end == 4
+
+
+def test_a_roll_publishes_nothing(shop: Workshop) -> None:
+    store = shop.open_with_topic(THREE)
+    for n in range(7):
+        store.append(T0, [Record(None, b"%d" % n)], publish=False)
+    assert shop.bases() == [0, 3, 6]
+    assert (store.bounds(T0).end, only_partition(store).flushed_offset) == (0, 6)
+    store.flush()
+    assert (store.bounds(T0).end, only_partition(store).flushed_offset) == (7, 7)
+
+
+def test_a_flush_with_nothing_to_sync_does_not_sync() -> None:
+    watched = Watched(OverlayFileSystem())
+    store = Workshop(watched).open_with_topic()
+    put_value(store, b"0")
+    store.flush()
+    watched.log.clear()
+    store.flush()
+    assert watched.log == []
+
+
+def test_reads_end_at_the_published_end(shop: Workshop) -> None:
+    store = shop.open_with_topic()
+    put_value(store, b"0")
+    store.append(T0, [Record(None, b"1")], publish=False)
+    page = store.read(T0, 0)
+    assert ([r.value for r in page.records], page.next_offset) == ([b"0"], 1)
+    assert store.read_batches(T0, 1).data == b""
+    with pytest.raises(OffsetOutOfRange):
+        store.read(T0, 2)
+
+
+# ---- producers over restarts -----------------------------------------------------------------------------------------
+
+
+@restarts
+def test_producers_are_known_after_a_restart(shop: Workshop, restart: Restart) -> None:
+    store = shop.open_with_topic(THREE)
+    for sequence in range(5):
+        put_sequenced(store, 7, sequence)
+    put_sequenced(store, 8, 0, epoch=2, count=2)
+    shop = restart(shop, store)
+    store = shop.open(THREE)
+    again = put_sequenced(store, 7, 4)
+    assert (again.duplicate, again.base_offset) == (True, 4)
+    with pytest.raises(OutOfOrderSequence):
+        put_sequenced(store, 7, 6)
+    with pytest.raises(FencedProducer):
+        put_sequenced(store, 8, 2, epoch=1)
+    assert put_sequenced(store, 7, 5).base_offset == 7
+    assert put_sequenced(store, 8, 2, epoch=2).base_offset == 8
+    assert store.new_producer_id() > 8
+
+
+def test_snapshots_lie_at_the_rolls_and_at_the_close(shop: Workshop) -> None:
+    store = shop.open_with_topic({"internal.segment.bytes": "150"})
+    assert shop.bases(".snapshot") == []
+    for sequence in range(5):
+        put_sequenced(store, 7, sequence)
+    assert (shop.bases(), shop.bases(".snapshot")) == ([0, 2, 4], [2, 4])
+    store.close()
+    assert shop.bases(".snapshot") == [2, 4, 5]
+    found = {
+        base: [
+            (e.producer_id, e.last_sequence)
+            for e in decode_snapshot(shop.bytes_of(base, ".snapshot"))
+        ]
+        for base in (2, 4, 5)
+    }
+    assert found == {2: [(7, 1)], 4: [(7, 3)], 5: [(7, 4)]}
+    shop.open().close()
+    assert shop.bases(".snapshot") == [2, 4, 5], "no other without an append"
+
+
+def test_a_snapshot_in_the_middle_goes_when_it_is_not_the_last(shop: Workshop) -> None:
+    with shop.open_with_topic() as store:
+        put_sequenced(store, 7, 0)
+    with shop.open() as store:
+        put_sequenced(store, 7, 1)
+    assert shop.bases(".snapshot") == [1, 2]
+    shop.open().close()
+    assert shop.bases(".snapshot") == [2]
+
+
+def test_silent_producers_are_forgotten_at_a_start(shop: Workshop) -> None:
+    settings = {"producer.id.expiration.ms": "1000"}
+    with shop.open_with_topic(settings) as store:
+        put_sequenced(store, 7, 0)
+    shop.clock.now_ms += 999
+    with shop.open(settings) as store, pytest.raises(OutOfOrderSequence):
+        put_sequenced(store, 7, 5)
+    shop.clock.now_ms += 1
+    with shop.open(settings) as store:
+        assert put_sequenced(store, 7, 5).base_offset == 1
+        assert store.new_producer_id() > 7, "an id once seen is not given again"
+
+
+# ---- retention -------------------------------------------------------------------------------------------------------
+
+
+def six_segments(shop: Workshop, configs: dict[str, str]) -> LogStore:
+    """Records at 0, 1000, ... 17000 ms, three a segment."""
+    store = shop.open(THREE)
+    store.create_topic("t", 1, configs)
+    for n in range(18):
+        store.append(T0, [Record(None, b"x", (), n * 1000)])
+    store.flush()
+    return store
+
+
+def test_nothing_goes_unless_it_is_asked_for(shop: Workshop) -> None:
+    store = six_segments(shop, {})
+    report = store.enforce_retention(1 << 60)
+    assert (report.segments_deleted, shop.bases()) == (0, [0, 3, 6, 9, 12, 15])
+
+
+@pytest.mark.parametrize(
+    ("configs", "now_ms", "bases"),
+    [
+        ({"retention.ms": "5000"}, 7000, [0, 3, 6, 9, 12, 15]),
+        ({"retention.ms": "5000"}, 7001, [3, 6, 9, 12, 15]),
+        ({"retention.ms": "5000"}, 1 << 50, [15]),
+        ({"retention.ms": "-1"}, 1 << 50, [0, 3, 6, 9, 12, 15]),
+        ({"retention.ms": "0"}, 14_000, [12, 15]),
+        ({"retention.bytes": str(15 * SIZE + 1)}, 0, [0, 3, 6, 9, 12, 15]),
+        ({"retention.bytes": str(15 * SIZE)}, 0, [3, 6, 9, 12, 15]),
+        ({"retention.bytes": "0"}, 0, [15]),
+    ],
+)
+def test_leading_segments_go_by_time_or_size(
+    shop: Workshop, configs: dict[str, str], now_ms: int, bases: list[int]
+) -> None:
+    store = six_segments(shop, configs)
+    report = store.enforce_retention(now_ms)
+    assert shop.bases() == bases
+    assert shop.bases(".index") == shop.bases(".timeindex") == bases
+    assert all(offset >= bases[0] for offset in shop.bases(".snapshot"))
+    deleted = 6 - len(bases)
+    assert (report.segments_deleted, report.bytes_deleted) == (deleted, deleted * 3 * SIZE)
+    assert store.bounds(T0) == (bases[0], 18, 18)
+    assert shop.epochs() == [(0, bases[0])]
+    if deleted:
+        with pytest.raises(OffsetOutOfRange) as refusal:
+            store.read(T0, bases[0] - 1)
+        assert refusal.value.facts()["earliest"] == bases[0]
+    for found in (shop.after_kill(), stopped(shop, store)):
+        with found.open(THREE) as again:
+            assert again.bounds(T0) == (bases[0], 18, 18)
+            assert again.recovery.findings == []
+            assert len(values(again)) == 18 - bases[0]
+
+
+def test_what_was_not_published_yet_stays(shop: Workshop) -> None:
+    store = shop.open(THREE)
+    store.create_topic("t", 1, {"retention.ms": "0"})
+    for n in range(7):
+        store.append(T0, [Record(None, b"x", (), n)], publish=False)
+    store.enforce_retention(1 << 50)
+    assert (shop.bases(), store.bounds(T0)) == ([0, 3, 6], (0, 0, 0))
+    store.flush()
+    store.enforce_retention(1 << 50)
+    assert (shop.bases(), store.bounds(T0)) == ([6], (6, 7, 7))
+
+
+# ---- threads ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_append_that_meets_a_deletion_finds_no_topic(shop: Workshop) -> None:
+    store = shop.open_with_topic(partitions=2)
+    partition = only_partition(store)  # what a thread holds that came just before the deletion
+    put_value(store, b"x")
+    store.delete_topic("t")
+    with pytest.raises(UnknownTopic):
+        partition.append([Record(None, b"late")], compression=None, producer=None, publish=True)
+    with pytest.raises(UnknownTopic):
+        partition.read(0, Limits(1, 1), Isolation.READ_UNCOMMITTED)
+    partition.flush()
+    assert partition.enforce_retention(0).segments_deleted == 0
+    assert store.stats().fenced is None
+    store.create_topic("t", 1)
+    assert put_value(store, b"new").base_offset == 0
+
+
+def test_appends_reads_and_deletions_at_the_same_time(shop: Workshop) -> None:
+    store = shop.open(THREE)
+    errors: list[BaseException] = []
+    done = threading.Event()
+
+    def hammer(call: Callable[[], object]) -> None:
+        while not done.is_set():
+            try:
+                call()
+            except UnknownTopic:
+                continue
+            except StorageError as error:
+                errors.append(error)
+                return
+
+    calls: list[Callable[[], object]] = [
+        lambda: put_value(store, b"x"),
+        lambda: store.read(T0, 0),
+        lambda: store.flush(),
+        lambda: store.offset_for_time(T0, 0),
+    ]
+    threads = [threading.Thread(target=hammer, args=(call,)) for call in calls]
+    for thread in threads:
+        thread.start()
+    for _ in range(60):
+        store.create_topic("t", 1)
+        store.delete_topic("t")
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert store.stats().fenced is None
+
+
+def test_readers_that_lose_their_segment_to_retention_are_out_of_range(shop: Workshop) -> None:
+    store = six_segments(shop, {"retention.ms": "0"})
+    errors: list[BaseException] = []
+    done = threading.Event()
+
+    def read() -> None:
+        while not done.is_set():
+            try:
+                list(store.scan(T0))
+                store.offset_for_time(T0, 4000)
+            except OffsetOutOfRange:
+                continue
+            except StorageError as error:
+                errors.append(error)
+                return
+
+    threads = [threading.Thread(target=read) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for n in range(40):
+        for k in range(6):
+            store.append(T0, [Record(None, b"x", (), 20_000 + 10 * n + k)])
+        store.flush()
+        store.enforce_retention(1 << 50)
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert errors == []
