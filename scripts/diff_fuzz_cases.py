@@ -19,13 +19,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from storage.coding import cursor, varint
+from storage.coding import cursor, javahash, murmur2, varint
 from storage.errors import StorageError
 from storage.kafka.format import batch
 
 GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden" / "kafka"
 MODULES = (
     "storage.coding.cursor",
+    "storage.coding.javahash",
+    "storage.coding.murmur2",
     "storage.coding.varint",
     "storage.kafka.format.batch",
     "storage.kafka.format.batch_header",
@@ -147,6 +149,14 @@ def varint_call(rng: random.Random) -> Call:
     return decode, (bytes(rng.choices((0, 1, 0x7F, 0x80, 0xFF), k=rng.randrange(13))), 0), {}
 
 
+def hash_call(rng: random.Random) -> Call:
+    """Both hashes, of any bytes and any text."""
+    if rng.random() < 0.5:
+        return murmur2.murmur2, (some_bytes(rng) or b"",), {}
+    text = "".join(rng.choices("aZ\u00e9\u4e16\U0001f680\ud800\0", k=rng.randrange(60)))
+    return javahash.java_hash, (text,), {}
+
+
 def decode_call(rng: random.Random) -> Call:
     """A real batch, mutated, through one of the decoders."""
     data = damaged_batch(rng)
@@ -169,7 +179,7 @@ def decode_call(rng: random.Random) -> Call:
 def case(seed: int, index: int) -> Call:
     """What is called in this case, and with what."""
     rng = random.Random(f"{seed}:{index}")
-    makers = (varint_call, encode_call, decode_call, decode_call, decode_call)
+    makers = (varint_call, hash_call, encode_call, decode_call, decode_call, decode_call)
     return rng.choice(makers)(rng)
 
 

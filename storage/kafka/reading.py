@@ -95,7 +95,7 @@ def decoded(batch: Batch) -> Sequence[DecodedRecord]:
     raises Corrupt, with where good data goes on.
     """
     try:
-        return decode_records(batch.data, batch.at)
+        return decode_records(batch.data, batch.at, header=batch.header)
     except DataError as error:
         raise Corrupt(
             f"{batch.path}: batch at position {batch.position} cannot be decoded: {error.message}",
