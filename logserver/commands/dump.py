@@ -60,6 +60,7 @@ _PAIRS: Final[Mapping[str, tuple[str, str]]] = {
 @output_option
 def command(
     path: Path,
+    *,
     what: str | None,
     topic: str | None,
     partition: int | None,

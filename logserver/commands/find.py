@@ -30,7 +30,7 @@ from storage import FindQuery
 @set_option
 @output_option
 def command(
-    path: Path, settings: Mapping[str, str], output: str, **wanted: str | int | None
+    path: Path, *, settings: Mapping[str, str], output: str, **wanted: str | int | None
 ) -> None:
     """Find records in PATH: a store, a partition directory or a log file.
 

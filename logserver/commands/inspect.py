@@ -33,7 +33,7 @@ _COLORS: Final = {"error": "red", "warning": "yellow", "info": "dim"}
 @path_argument
 @set_option
 @output_option
-def command(path: Path, settings: Mapping[str, str], output: str) -> None:
+def command(path: Path, *, settings: Mapping[str, str], output: str) -> None:
     """Show what PATH is: a store, a partition directory or one file.
 
     Backend and format, topics, offsets, times, sizes, and what the next start would find. The exit

@@ -40,6 +40,7 @@ from storage.errors import UnknownPartition, UnknownTopic
 @output_option
 def command(
     path: Path,
+    *,
     topic: str | None,
     partition: int | None,
     time_ms: int | None,

@@ -30,7 +30,9 @@ from storage import RebuildReport
 )
 @set_option
 @output_option
-def command(path: Path, what: str, write: bool, settings: Mapping[str, str], output: str) -> None:
+def command(
+    path: Path, *, what: str, write: bool, settings: Mapping[str, str], output: str
+) -> None:
     """Make the indexes of PATH anew: a store or a partition directory.
 
     What an index holds depends on index.interval.bytes: give a foreign store's value by --set. With

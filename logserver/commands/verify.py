@@ -30,7 +30,7 @@ from storage import Finding
 @path_argument
 @set_option
 @output_option
-def command(path: Path, settings: Mapping[str, str], output: str) -> None:
+def command(path: Path, *, settings: Mapping[str, str], output: str) -> None:
     """Read all of PATH and print what is wrong: a store, a partition directory or one file.
 
     The exit code is 1 if anything is worse than `info`. Nothing is changed.

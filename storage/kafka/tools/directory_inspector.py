@@ -37,6 +37,10 @@ class DirectoryInspector:
         self._kind = kind
         self._adopted = adopted
 
+    @property
+    def _is_store(self) -> bool:
+        return self._kind == "store"
+
     def summary(self) -> Mapping[str, object]:
         """See SupportsInspect."""
         return summary.of_view(self._view, kind=self._kind, adopted=self._adopted)
@@ -59,7 +63,8 @@ class DirectoryInspector:
     ) -> Iterator[Sequence[Mapping[str, object]]]:
         self._view.start_meter("reading", addresses)
         if what == CHECKPOINTS:
-            yield from root_rows(self._view, addresses)
+            everything = self._is_store and len(addresses) == len(self._view.folders)
+            yield from root_rows(self._view, addresses, everything=everything)
         for address in addresses:
             yield from partition_rows(self._view, address, what, isolation)
 
@@ -87,7 +92,7 @@ class DirectoryInspector:
         """See SupportsInspect."""
         view = self._fresh_view(progress)
         try:
-            yield from verify.check_view(view, whole=self._kind == "store")
+            yield from verify.check_view(view, whole=self._is_store)
         finally:
             view.close()
 

@@ -224,9 +224,8 @@ def _folder_rows(view: View, address: TopicPartition) -> Runs:
             yield [_noted_row(view, address, path, entries)]
 
 
-def root_rows(view: View, addresses: Sequence[TopicPartition]) -> Runs:
-    """The files at the root. Where not all partitions are meant: what the checkpoints say of these."""
-    everything = len(addresses) == len(view.folders)
+def root_rows(view: View, addresses: Sequence[TopicPartition], *, everything: bool) -> Runs:
+    """The files at the root, or (not `everything`) what its checkpoints say of these partitions."""
     for name in ROOT_FILES if everything else OFFSET_FILES:
         path = view.root / name
         if not view.fs.exists(path):

@@ -1,0 +1,230 @@
+"""How commands end: exit codes, and one plain line for whatever goes wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+import logserver
+from logserver.__main__ import group, misplaced_package
+from logserver.commands import COMMANDS, LazyGroup
+from logserver.config import SETTINGS
+from storage.registry import resolve
+from tests.cli.runner import Ended, run
+from tests.golden import stores
+
+ROOT = stores.KAFKA / "parts/data"
+OFFLINE = ("inspect", "dump", "offsets", "verify", "rebuild")
+
+
+def told(ended: Ended, code: int) -> str:
+    """The one line that a failed command leaves."""
+    assert (ended.code, ended.out) == (code, b"")
+    (line,) = ended.err.splitlines()
+    assert line.startswith("error: ")
+    return line
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_is_there_and_helps(name: str) -> None:
+    command = resolve(COMMANDS[name].target)
+    assert isinstance(command, click.Command)
+    assert command.name == name
+    ended = run(name, "--help")
+    assert ended.code == 0
+    assert ended.out.startswith(b"Usage: logserver " + name.encode())
+
+
+def test_help_lists_the_commands_without_importing_them() -> None:
+    ended = run("--help")
+    assert ended.code == 0
+    for name, lazy in COMMANDS.items():
+        assert name in ended.out.decode()
+        assert lazy.about in ended.out.decode()
+
+
+def test_the_version() -> None:
+    assert run("--version").out.decode() == f"logserver, version {logserver.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nonsense"],
+        ["dump"],
+        ["dump", ROOT, "surplus"],
+        ["dump", ROOT, "--nonsense"],
+        ["dump", ROOT, "--output", "xml"],
+        ["dump", ROOT, "--partition", "-1"],
+        ["dump", ROOT, "--partition", "x"],
+        ["dump", ROOT, "--isolation", "serializable"],
+        ["dump", ROOT, "--set", "segment.bytes"],
+        ["dump", ROOT, "--set", "=1"],
+        ["dump", ""],
+        ["offsets", ROOT, "--time", "2023-13-01"],
+        ["offsets", ROOT, "--time", "99999999999999999999"],
+        ["find", "http://127.0.0.1:8082", "--key", "a"],
+    ],
+)
+def test_wrong_use(arguments: list[object]) -> None:
+    ended = run(*arguments)
+    assert (ended.code, ended.out) == (2, b"")
+    assert "Error: " in ended.err
+    assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize("command", OFFLINE)
+@pytest.mark.parametrize(
+    ("setting", "code"),
+    [("no.such.setting=1", "invalid-config"), ("segment.bytes=none", "invalid-config")],
+)
+def test_a_store_option_that_is_none(command: str, setting: str, code: str) -> None:
+    assert f"[{code}]" in told(run(command, ROOT, "--set", setting), 2)
+
+
+@pytest.mark.parametrize("what", ["commitlog", "consumequeue", "indexfile", ""])
+def test_a_kind_that_kafka_has_not(what: str) -> None:
+    line = told(run("dump", ROOT, "--what", what or "nonsense"), 2)
+    assert "choose one of records, batches, index" in line
+
+
+@pytest.mark.parametrize("command", OFFLINE)
+def test_nothing_there(command: str, tmp_path: Path) -> None:
+    line = told(run(command, tmp_path / "nowhere"), 3)
+    assert f"{tmp_path / 'nowhere'} does not exist" in line
+    assert line.endswith("[io-failure]")
+
+
+def rocketmq_like(root: Path) -> Path:
+    """The folders of a RocketMQ store."""
+    for name in ("commitlog", "consumequeue/orders/0", "index", "config"):
+        (root / name).mkdir(parents=True)
+    (root / "commitlog/00000000000000000000").write_bytes(bytes(100))
+    (root / "checkpoint").write_bytes(bytes(4096))
+    return root
+
+
+@pytest.mark.parametrize("command", OFFLINE)
+def test_a_directory_of_something_else(command: str, tmp_path: Path) -> None:
+    line = told(run(command, rocketmq_like(tmp_path / "store")), 2)
+    assert line.endswith("[unsupported-format]")
+    assert str(tmp_path / "store") in line
+
+
+@pytest.mark.parametrize("command", OFFLINE)
+def test_an_empty_directory_and_a_strange_file(command: str, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("hello")
+    (tmp_path / "empty").mkdir()
+    for name in ("notes.txt", "empty"):
+        assert told(run(command, tmp_path / name), 2).endswith("[unsupported-format]")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_directory_that_may_not_be_read(tmp_path: Path) -> None:
+    root = stores.copy_store(ROOT, tmp_path / "data")
+    root.chmod(0)
+    try:
+        assert told(run("inspect", root), 3).endswith("[io-failure]")
+    finally:
+        root.chmod(0o700)
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    """A link in place of a log is not followed."""
+    root = stores.copy_store(ROOT, tmp_path / "data")
+    log = root / "keyed-0/00000000000000000000.log"
+    log.rename(tmp_path / "elsewhere.log")
+    log.symlink_to(tmp_path / "elsewhere.log")
+    for command in ("dump", "verify"):
+        ended = run(command, root)
+        assert ended.code == 3
+        assert ended.err.splitlines()[-1].endswith("[io-failure]")
+        assert str(log) in ended.err
+
+
+def test_errors_as_json() -> None:
+    ended = run("dump", ROOT, "--topic", "nope", "--output", "json")
+    assert (ended.code, ended.out) == (2, b"")
+    assert json.loads(ended.err) == {
+        "error": "topic 'nope' does not exist",
+        "code": "unknown-topic",
+        "topic": "nope",
+    }
+
+
+def test_a_bug_is_one_line_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> Any:
+        raise ZeroDivisionError("by\nzero")
+
+    monkeypatch.setattr("logserver.commands.options.open_inspector", broken)
+    line = told(run("inspect", ROOT), 3)
+    assert line == "error: ZeroDivisionError: by zero [internal-error]: this is a bug"
+
+
+def test_an_interrupt_is_no_failure_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("logserver.commands.options.open_inspector", interrupted)
+    ended = run("inspect", ROOT)
+    assert (ended.code, ended.out, ended.err) == (130, b"", "interrupted\n")
+
+
+def test_paths_may_be_relative(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT / "keyed-1")
+    assert run("offsets", ".").document["latest"] == 542
+    assert run("offsets", "00000000000000000000.log").document["topic"] == "keyed"
+    assert len(run("offsets", "..").rows) == 3
+    assert run("inspect", "../keyed-2").document["topics"][0]["partitions"][0]["latest"] == 449
+
+
+# ---- config show ----------------------------------------------------------------------------------
+
+
+def test_settings_and_their_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    toml = tmp_path / "logserver.toml"
+    toml.write_text('flush = "async"\nopen_files = 99\n')
+    monkeypatch.setenv("LOGSERVER_OPEN_FILES", "77")
+    options = ["--config", toml, "--listen", "127.0.0.1:0", "--set", "segment.ms=5"]
+    ended = run("config", "show", *options)
+    assert ended.code == 0
+    rows = {row["name"]: row for row in ended.document["settings"]}
+    assert rows.keys() == SETTINGS.keys()
+    seen = {name: (row["value"], row["source"]) for name, row in rows.items()}
+    assert seen["listen"] == ("127.0.0.1:0", "flag")
+    assert seen["open_files"] == (77, "environment")
+    assert seen["flush"] == ("async", "file")
+    assert seen["read_only"] == (False, "default")
+    assert seen["set"] == ({"segment.ms": "5"}, "flag")
+    assert isinstance(ended.document["compiled"], bool)
+
+
+def test_settings_for_a_person() -> None:
+    lines = run("config", "show", "--output", "table").out.decode().splitlines()
+    assert [line.split()[0] for line in lines[:-1]] == list(SETTINGS)
+    assert lines[-1].startswith("codecs run ")
+
+
+def test_a_bad_setting() -> None:
+    line = told(run("config", "show", "--flush", "never"), 2)
+    assert line.endswith("[settings-error]")
+
+
+# ---- the composition root -------------------------------------------------------------------------
+
+
+def test_the_packages_lie_together() -> None:
+    assert misplaced_package() is None
+    assert isinstance(group(), LazyGroup)
+
+
+def test_serve_gets_the_server_from_above(tmp_path: Path) -> None:
+    """A wrong setting ends it before anything is opened; the codes are the same as elsewhere."""
+    ended = run("serve", "--data", tmp_path / "data", "--flush", "never")
+    assert ended.code == 2
+    assert not (tmp_path / "data").exists()
