@@ -20,7 +20,7 @@ from storage.errors import (
 )
 from storage.kafka.partition import Partition
 from storage.kafka.reading import Limits
-from storage.model import Bound, FoundPage, Isolation, StoredRecord, TopicPartition
+from storage.model import FoundPage, Isolation, StoredRecord, TopicPartition
 
 _RECORD_ID: Final = re.compile(r"([^:]+):([0-9]{1,10}):([0-9]{1,18})")
 PAGE: Final = Limits(max_records=10_000, max_bytes=1 << 20)
@@ -80,13 +80,18 @@ def find_records(partitions: Sequence[Partition], search: Search, cursor: str | 
 
 
 def _first_offset(partition: Partition, search: Search) -> int | None:
-    """Where the scan of a partition begins: the first record at or after `from_ms`, if that is
-    given.
+    """Where the scan of a partition begins: everything before has a smaller time than `from_ms`.
+
+    A lookup by time will not do: the broker's rule gives up at a segment that compaction emptied,
+    though records behind it match.
     """
+    start = partition.bounds().start
     if search.from_ms is None:
-        return partition.bounds().start
-    timed = partition.offset_for_time(search.from_ms, Bound.LOWER)
-    return None if timed is None else timed.offset
+        return start
+    for segment in partition.segments():
+        if segment.largest_timestamp_ms() >= search.from_ms:
+            return max(segment.offset_before_time(search.from_ms - 1), start)
+    return None
 
 
 def _page(found: Sequence[tuple[int, StoredRecord]], scanned: int, cursor: str | None) -> FoundPage:
