@@ -10,7 +10,7 @@ from storage import AppendResult, LogStore, ProducerSequence, Record, StoredReco
 from storage.errors import Corrupt
 from storage.files import FileSystem, OverlayFileSystem
 from storage.kafka.format.checkpoints import decode_epochs, decode_offsets
-from storage.kafka.format.names import segment_name
+from storage.kafka.format.names import parse_segment_name, segment_name
 from storage.kafka.partition import Partition
 from storage.kafka.store import KafkaStore, open_kafka
 from storage.model import TopicPartition
@@ -70,7 +70,8 @@ class Workshop:
 
     def bases(self, suffix: str = ".log", *, of: TopicPartition = T0) -> list[int]:
         """The base offsets of a partition's files of one kind."""
-        return [int(Path(name).stem) for name in self.names(of) if name.endswith(suffix)]
+        parsed = map(parse_segment_name, self.names(of))
+        return [found[0] for found in parsed if found is not None and found[1] == suffix]
 
     def bytes_of(self, base_offset: int, suffix: str = ".log") -> bytes:
         """One of a segment's files, whole."""

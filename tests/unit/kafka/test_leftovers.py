@@ -1,0 +1,152 @@
+"""What an interrupted swap, cleaning or deletion left is finished as LogLoader does it, in a view of it too."""
+
+from __future__ import annotations
+
+import pytest
+
+from storage.kafka.format.names import segment_name
+from tests.unit.kafka.workshop import ROOT, T0, Workshop, put_value, values
+
+SETTINGS = {"internal.segment.bytes": "150"}
+WRITTEN = [b"value %d" % n for n in range(8)]
+SUFFIXES = (".log", ".index", ".timeindex")
+
+
+@pytest.fixture
+def four(shop: Workshop) -> Workshop:
+    """Segments at 0, 2, 4 and 6 with two records each, stopped cleanly."""
+    with shop.open_with_topic(SETTINGS) as store:
+        for value in WRITTEN:
+            put_value(store, value)
+    assert shop.bases() == [0, 2, 4, 6]
+    return shop
+
+
+def merge(shop: Workshop, bases: list[int], suffix: str, *, indexes: bool = True) -> None:
+    """What the cleaner makes of these segments: one of them all, its files bearing `suffix`."""
+    log = b"".join(shop.bytes_of(base) for base in bases)
+    shop.put(shop.path(bases[0], ".log" + suffix), log)
+    for kind in SUFFIXES[1:] if indexes else ():
+        shop.put(shop.path(bases[0], kind + suffix), b"")
+
+
+def check(shop: Workshop, bases: list[int]) -> None:
+    """All records are there, in segments with these bases, after both kinds of start."""
+    with shop.open(SETTINGS, read_only=True) as reader:
+        assert values(reader) == WRITTEN
+    with shop.open(SETTINGS) as store:
+        assert values(store) == WRITTEN
+        assert (store.recovery.findings, store.recovery.losses) == ([], [])
+        names = shop.names()
+        assert [name for name in names if name.endswith((".swap", ".cleaned", ".deleted"))] == []
+        assert shop.bases() == shop.bases(".index") == shop.bases(".timeindex") == bases
+        put_value(store, b"more")
+    assert values(shop.open(SETTINGS)) == [*WRITTEN, b"more"]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("indexes", [True, False])
+def test_a_swap_is_completed(four: Workshop, clean: bool, indexes: bool) -> None:
+    merge(four, [0, 2, 4], ".swap", indexes=indexes)
+    if not clean:
+        four.fs.remove(ROOT / ".kafka_cleanshutdown")
+    check(four, [0, 6])
+
+
+def test_a_swap_is_completed_when_some_of_the_old_are_gone(four: Workshop) -> None:
+    merge(four, [0, 2, 4], ".swap")
+    for kind in SUFFIXES:
+        four.fs.remove(four.path(0, kind))
+        four.fs.rename(four.path(2, kind), four.path(2, kind + ".deleted"))
+    check(four, [0, 6])
+
+
+def test_a_swap_whose_log_has_its_name_already(four: Workshop) -> None:
+    merge(four, [0, 2, 4], ".swap")
+    for base in (0, 2, 4):
+        for kind in SUFFIXES:
+            four.fs.remove(four.path(base, kind))
+    four.fs.rename(four.path(0, ".log.swap"), four.path(0, ".log"))
+    check(four, [0, 6])
+
+
+def test_a_swap_from_the_middle_on(four: Workshop) -> None:
+    merge(four, [2, 4], ".swap")
+    check(four, [0, 2, 6])
+
+
+def test_what_was_being_cleaned_is_dropped(four: Workshop) -> None:
+    merge(four, [0, 2], ".cleaned")
+    check(four, [0, 2, 4, 6])
+
+
+def test_a_swap_beside_one_that_was_being_cleaned_is_dropped(four: Workshop) -> None:
+    merge(four, [2, 4], ".swap")
+    merge(four, [0], ".cleaned")
+    check(four, [0, 2, 4, 6])
+
+
+def test_a_swap_before_one_that_was_being_cleaned_is_completed(four: Workshop) -> None:
+    merge(four, [0, 2], ".swap")
+    merge(four, [4], ".cleaned")
+    check(four, [0, 4, 6])
+
+
+def test_deleted_files_are_removed(four: Workshop) -> None:
+    for kind in (*SUFFIXES, ".snapshot"):
+        four.put(four.path(1, kind + ".deleted"), b"anything")
+    check(four, [0, 2, 4, 6])
+
+
+def test_indexes_without_a_log_are_removed(four: Workshop) -> None:
+    for kind in (".index", ".timeindex", ".txnindex"):
+        four.put(four.path(1, kind), b"anything")
+    check(four, [0, 2, 4, 6])
+    assert not four.fs.exists(four.path(1, ".txnindex"))
+
+
+@pytest.mark.parametrize("kind", [".index", ".timeindex"])
+@pytest.mark.parametrize("base", [0, 6])
+def test_missing_indexes_are_made_anew(four: Workshop, kind: str, base: int) -> None:
+    before = four.bytes_of(base, kind)
+    four.fs.remove(four.path(base, kind))
+    with four.open(SETTINGS) as store:
+        assert store.recovery.indexes_rebuilt == 1
+        assert four.bytes_of(base, kind) == before
+    check(four, [0, 2, 4, 6])
+
+
+def test_other_names_are_left_alone(four: Workshop) -> None:
+    others = [ROOT / "t-0" / name for name in ("notes.txt", "1.log", "x.index", "00000.log.bak")]
+    others += [ROOT / "README", ROOT / f"t-9.{'a' * 32}-future" / "x", ROOT / "no topic" / "x"]
+    for path in others:
+        four.fs.make_dir(path.parent)
+        four.put(path, b"mine")
+    check(four, [0, 2, 4, 6])
+    assert [four.fs.read_bytes(path) for path in others] == [b"mine"] * len(others)
+
+
+def test_a_deleted_topic_is_finished(four: Workshop) -> None:
+    gone = ROOT / f"u-0.{'b' * 32}-delete"
+    four.fs.make_dir(gone)
+    four.put(gone / segment_name(0, ".log"), b"anything")
+    with four.open(SETTINGS, read_only=True) as reader:
+        assert list(reader.topics()) == ["t"]
+    assert four.fs.exists(gone)
+    with four.open(SETTINGS) as store:
+        assert list(store.topics()) == ["t"]
+    assert not four.fs.exists(gone)
+
+
+def test_the_cluster_metadata_is_never_touched(four: Workshop) -> None:
+    folder = ROOT / "__cluster_metadata-0"
+    four.fs.make_dir(folder)
+    files = {"00000000000000000000.log": b"not for us", "x.checkpoint": b"", "quorum-state": b"{}"}
+    for name, data in files.items():
+        four.put(folder / name, data)
+    four.fs.remove(ROOT / ".kafka_cleanshutdown")
+    with four.open(SETTINGS) as store:
+        assert list(store.topics()) == ["t"]
+        assert store.stats().details["metadata_dirs"] == ["__cluster_metadata-0"]
+    assert {name: four.fs.read_bytes(folder / name) for name in four.fs.list_dir(folder)} == files
+    assert list(four.offsets("recovery-point-offset-checkpoint")) == [T0]
