@@ -241,14 +241,17 @@ class ProducerIds:
         self._directory = directory
         self._stored = stored
         self._block = iter(range(0))
+        self._remembered = -1  # may lie inside the block that is being handed out
 
     def remember(self, seen: int) -> None:
-        """Write down that ids up to `seen` are taken, before the logs that tell it are gone."""
+        """Note that ids up to `seen` are taken, durably, before the logs that tell it are gone."""
+        self._remembered = max(self._remembered, seen)
         self._stored.next_producer_id = max(self._stored.next_producer_id, seen + 1)
         self._directory.write_store_file(self._stored)
 
     def next_above(self, seen: int) -> int:
         """A new id above `seen`, the highest id met in the logs, and above all handed out before."""
+        seen = max(seen, self._remembered)
         new = next(self._block, None)
         if new is None or new <= seen:
             first = max(self._stored.next_producer_id, seen + 1)
