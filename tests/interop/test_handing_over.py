@@ -1,0 +1,191 @@
+"""One directory, two programs in turn: the real broker boots on what we left, we open what it left, twice over."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storage import LogStore, ProducerSequence, Record, TopicPartition, detect, open_store
+from storage.errors import OutOfOrderSequence
+from storage.kafka.format.checkpoints import decode_epochs, decode_offsets
+from tests.interop import peers, written
+from tests.interop.peers import KafkaAnswer
+from tests.process.server import BINARY, Client, Server
+
+pytestmark = pytest.mark.java
+
+ORDERS = TopicPartition("orders", 0)
+APPENDED = 25
+Rows = Mapping[tuple[str, int], list[dict[str, Any]]]
+
+
+def hand_to_kafka(root: Path, keep: Path) -> tuple[KafkaAnswer, Path]:
+    """A real broker boots on all of `root`, appends, reads everything, stops; what it read, and what it left."""
+    answer = peers.run_kafka_opens(
+        root, "--whole", "yes", "--append", f"orders:0:{APPENDED}", "--keep", str(keep)
+    )
+    return answer, keep / "log"
+
+
+def check_gained(answer: KafkaAnswer, before: Rows) -> list[dict[str, Any]]:
+    """All that was there before is there, unchanged, and the broker's own records behind it; gives those."""
+    orders = answer.records["orders", 0]
+    for partition, expected in before.items():
+        assert answer.records[partition][: len(expected)] == expected, partition
+        gained = APPENDED if partition == ("orders", 0) else 0
+        assert len(answer.records[partition]) == len(expected) + gained, partition
+    return orders[-APPENDED:]
+
+
+def epochs(root: Path, partition: str = "orders-0") -> list[tuple[int, int]]:
+    return list(decode_epochs((root / partition / "leader-epoch-checkpoint").read_bytes()))
+
+
+def offsets(root: Path, name: str) -> dict[TopicPartition, int]:
+    return decode_offsets((root / name).read_bytes())
+
+
+def check_epochs(before: list[tuple[int, int]], after: list[tuple[int, int]]) -> None:
+    """All entries stay, and one more rises above them."""
+    assert after[:-1] == before
+    assert after[-1] > before[-1]
+    assert after[-1][1] > before[-1][1]
+
+
+def test_a_library_store_goes_to_and_fro(tmp_path: Path) -> None:
+    root = tmp_path / "ours"
+    written.write(root)
+    with open_store("kafka", root) as store:
+        store.create_topic("orders", 2, {"segment.ms": "86400000"})
+        _append(store, first_sequence=0)
+        mine = written.rows(store)
+    for turn in (1, 2):
+        answer, root_of_kafka = hand_to_kafka(root, tmp_path / f"kafka-{turn}")
+        theirs = check_gained(answer, mine)
+        check_epochs(epochs(root), epochs(root_of_kafka))
+        identity = (root_of_kafka / "meta.properties").read_bytes()
+        root = root_of_kafka
+        assert detect(root) == ("kafka", True), "our own files do not disturb and stay"
+        end = len(mine["orders", 0]) + APPENDED
+        with open_store("kafka", root) as store:
+            assert store.recovery.clean_shutdown
+            assert (store.recovery.findings, store.recovery.losses) == ([], [])
+            assert written.rows(store)["orders", 0][-APPENDED:] == theirs
+            assert {p: r for p, r in written.rows(store).items() if p in mine} == dict(
+                answer.records
+            )
+            assert store.topics()["orders"].configs == {"segment.ms": "86400000"}
+            assert store.bounds(ORDERS).end == end
+            _append(store, first_sequence=5 * turn)
+            mine = written.rows(store)
+        assert (root / "meta.properties").read_bytes() == identity
+        for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
+            assert offsets(root, name)[ORDERS] == end + 5
+        assert [epoch for epoch, _ in epochs(root)] == sorted({e for e, _ in epochs(root)})
+        assert epochs(root)[-1][1] == end
+
+
+def _append(store: LogStore, *, first_sequence: int) -> None:
+    """Five records of a producer that both programs know: two, then three; a gap is refused."""
+    for sequence, count in ((first_sequence, 2), (first_sequence + 2, 3)):
+        store.append(
+            ORDERS,
+            [Record(b"%d" % n, b"ours", [("h", None)]) for n in range(count)],
+            producer=ProducerSequence(77, 1, sequence),
+            compression="zstd",
+        )
+    with pytest.raises(OutOfOrderSequence):
+        store.append(
+            ORDERS,
+            [Record(None, b"gap")],
+            producer=ProducerSequence(77, 1, first_sequence + 9),
+        )
+
+
+# ---- over HTTP -------------------------------------------------------------------------------------------------------
+
+OPTIONS = ("--set=index.interval.bytes=300",)
+
+
+def b64(data: bytes | None) -> str | None:
+    return None if data is None else base64.b64encode(data).decode()
+
+
+def produce_shapes(client: Client, topic: str, codec: str) -> None:
+    """Every shape of record, over HTTP."""
+    records = [
+        {
+            "key": b64(shape.key),
+            "value": b64(shape.value),
+            "headers": [{"key": name, "value": b64(value)} for name, value in shape.headers],
+            "partition": index % 2,
+            **({"timestamp": shape.timestamp_ms} if shape.timestamp_ms is not None else {}),
+        }
+        for index, shape in enumerate(written.SHAPES)
+    ]
+    answer = client.produce(f"/topics/{topic}?compression={codec}", records, kind=BINARY)
+    assert answer.status == 200, answer
+    assert [o["error_code"] for o in answer.body["offsets"]] == [None] * len(records)
+
+
+def served(client: Client, topic: str, partition: int) -> list[dict[str, Any]]:
+    """What a fetch gives, in the form of the peers' rows as far as it tells."""
+    return [
+        {
+            **{
+                name: row[name]
+                for name in ("topic", "partition", "offset", "timestamp", "key", "value")
+            },
+            "headers": [[header["key"], header["value"]] for header in row["headers"]],
+        }
+        for row in client.records(topic, partition, kind=BINARY)
+    ]
+
+
+def test_a_store_written_over_http_goes_to_and_fro(tmp_path: Path) -> None:
+    root = tmp_path / "ours"
+    with Server(root, *OPTIONS) as server, server.client() as client:
+        for codec in written.CODECS:
+            topic = f"over-http-{codec}"
+            configs = {"internal.segment.bytes": "150000"}
+            made = client.call("PUT", f"/topics/{topic}", {"partitions": 2, "configs": configs})
+            assert made.status == 201
+            for _ in range(2):
+                produce_shapes(client, topic, codec)
+        assert client.produce("/topics/orders", [{"value": "first"}]).status == 200
+        server.stop()
+    mine: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for turn in (1, 2):
+        answer, root = hand_to_kafka(root, tmp_path / f"kafka-{turn}")
+        with Server(root, "--write", *OPTIONS) as server, server.client() as client:
+            _check_served(client, answer)
+            produce_shapes(client, "over-http-gzip", "snappy")
+            path = "/topics/orders/partitions/0?producer_id=900&producer_epoch=0"
+            for _ in range(2):
+                repeated = client.produce(
+                    f"{path}&sequence={turn - 1}", [{"value": f"turn {turn}"}]
+                )
+                assert repeated.status == 200
+            server.stop()
+        with open_store("kafka", root, read_only=True) as store:
+            assert store.recovery.clean_shutdown
+            before, mine = mine, written.rows(store)
+        for partition, rows in before.items():
+            assert mine[partition][: len(rows)] == rows
+        assert [row["value"] for row in mine["orders", 0]].count(
+            b64(f'"turn {turn}"'.encode())
+        ) == 1
+    answer = peers.run_kafka_opens(root, "--clean", "yes", "--direct")
+    assert answer.records == mine
+    peers.index_check([root / "over-http-none-0", root / "over-http-zstd-1"])
+
+
+def _check_served(client: Client, answer: KafkaAnswer) -> None:
+    """What the real broker read is what we serve."""
+    for (topic, partition), rows in answer.records.items():
+        expected = [{k: v for k, v in row.items() if k != "timestampType"} for row in rows]
+        assert served(client, topic, partition) == expected, (topic, partition)
