@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeAlias
 
-from storage.errors import DataError, DiskFull, IoFailure
+from storage.errors import Corrupt, DataError, DiskFull, IoFailure
 from storage.files import FileSystem, HandleCache
 from storage.kafka.format import offset_index, time_index, txn_index
 from storage.kafka.format.batch import BatchHeader
@@ -257,11 +257,19 @@ class TransactionIndex:
         self._entries: list[AbortedTransaction] | None = None if exists else []
 
     def entries(self) -> Sequence[AbortedTransaction]:
-        """All entries; reads the file the first time."""
+        """All entries; reads the file the first time.
+
+        Raises Corrupt, with the file: what was aborted cannot be told from this segment's log
+        alone, so there is nothing to fall back on.
+        """
         if self._entries is None:
             with self._files.borrow(self.path) as file:
                 data = file.pread(file.size(), 0)
-            self._entries = list(txn_index.decode_entries(data))
+            try:
+                self._entries = list(txn_index.decode_entries(data))
+            except DataError as error:
+                facts = {**error.facts(), "path": str(self.path)}
+                raise Corrupt(f"{self.path}: {error.message}", **facts) from error
         return self._entries
 
     def append(self, entry: AbortedTransaction) -> None:

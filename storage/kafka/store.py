@@ -105,7 +105,8 @@ def open_kafka(
     if read_only:
         if not fs.exists(path):
             raise IoFailure(f"{path} does not exist", path=str(path), operation="open", errno=2)
-        return KafkaStore(OverlayFileSystem(fs), path, options, settings, clock=clock, lock=None)
+        view = OverlayFileSystem(fs, clock=clock)
+        return KafkaStore(view, path, options, settings, clock=clock, lock=None)
     fs.make_dir(path)
     lock = fs.lock(path / names.LOCK)
     try:

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from storage.errors import DataError
 from storage.files import HandleCache, OverlayFileSystem
 from storage.kafka.format import offset_index, time_index
 from storage.kafka.indexes import (
     IndexBuilder,
     SparseIndex,
+    TransactionIndex,
     open_offset_index,
     open_time_index,
     rebuild_indexes,
@@ -180,3 +182,12 @@ def test_time_entries_keep_64_bits(files: HandleCache) -> None:
     index.write()
     index.trim()
     assert time_index.decode_entries(files.fs.read_bytes(PATH)) == [(1 << 62, 2**31 - 1)]
+
+
+def test_a_damaged_transaction_index_names_its_file(files: HandleCache) -> None:
+    """Nothing can stand in for it, so whoever needs it is told which file is bad."""
+    with files.borrow(PATH, write=True, create=True) as file:
+        file.pwrite(b"\xff" * 34, 0)
+    with pytest.raises(DataError) as refused:
+        TransactionIndex(files, PATH, exists=True).entries()
+    assert refused.value.facts()["path"] == str(PATH)
