@@ -1,0 +1,172 @@
+"""Us and a running broker at one directory: each respects the other's lock, and takes over what a kill of it left."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+from storage import Record, TopicPartition, open_store
+from storage.errors import StoreLocked
+from tests.golden.trees import picture
+from tests.interop import peers, written
+
+pytestmark = pytest.mark.java
+
+ORDERS = TopicPartition("orders", 0)
+
+
+def two_free_ports() -> int:
+    """The lower one of two neighbours that are free now."""
+    while True:
+        with closing(socket.socket()) as first, closing(socket.socket()) as second:
+            first.bind(("127.0.0.1", 0))
+            port: int = first.getsockname()[1]
+            try:
+                second.bind(("127.0.0.1", port + 1))
+            except OSError:
+                continue
+            return port
+
+
+class Broker:
+    """A real broker on `log`, killed after the test at the latest."""
+
+    def __init__(self, work: Path) -> None:
+        self.work = work
+        self.log = work / "log"
+        self.port = two_free_ports()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """The process id, while it runs."""
+        return int((self.work / "pid").read_text())
+
+    def start(self) -> None:
+        peers.start_broker(self.work, port=self.port, log_dir=self.log)
+
+    def end(self, *, kill: bool) -> None:
+        peers.stop_broker(self.work, kill=kill)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    """One broker with a directory of its own, not started yet."""
+    found = Broker(tmp_path / "broker")
+    yield found
+    found.end(kill=True)
+
+
+async def make_topic(address: str) -> None:
+    admin = AIOKafkaAdminClient(bootstrap_servers=address)
+    await admin.start()
+    try:
+        topic = NewTopic("orders", 2, 1, topic_configs={"segment.bytes": "1048576"})
+        await admin.create_topics([topic])
+    finally:
+        await admin.close()
+
+
+async def produce(address: str, codec: str | None, numbers: range) -> list[int]:
+    """Idempotent, acks=all; gives the offsets that the broker acknowledged."""
+    producer = AIOKafkaProducer(
+        bootstrap_servers=address, compression_type=codec, enable_idempotence=True
+    )
+    await producer.start()
+    try:
+        sent = [
+            await producer.send(
+                "orders", b"%d" % n, key=b"k", partition=0, headers=[("n", b"%d" % n)]
+            )
+            for n in numbers
+        ]
+        return [(await future).offset for future in sent]
+    finally:
+        await producer.stop()
+
+
+def test_a_running_broker_keeps_us_out_and_leaves_us_a_store_when_killed(broker: Broker) -> None:
+    broker.start()
+    asyncio.run(make_topic(broker.address))
+    codecs = [None, "gzip", "snappy", "lz4", "zstd"]
+    offsets: list[int] = []
+    for turn, codec in enumerate(codecs):
+        numbers = range(40 * turn, 40 * turn + 40)
+        offsets += asyncio.run(produce(broker.address, codec, numbers))
+    assert offsets == list(range(200))
+
+    with pytest.raises(StoreLocked) as refusal:
+        open_store("kafka", broker.log)
+    assert refusal.value.facts()["pid"] == broker.pid
+    before = {name: entry for name, entry in picture(broker.log).items() if "orders" in name}
+    with open_store("kafka", broker.log, read_only=True) as reader:
+        assert [r.value for r in reader.scan(ORDERS)] == [b"%d" % n for n in range(200)]
+    after = {name: entry for name, entry in picture(broker.log).items() if "orders" in name}
+    assert after == before
+
+    broker.end(kill=True)
+    with open_store("kafka", broker.log) as store:
+        assert not store.recovery.clean_shutdown
+        assert [f for f in store.recovery.findings if f.severity != "info"] == []
+        assert store.recovery.losses == []
+        assert [r.value for r in store.scan(ORDERS)] == [b"%d" % n for n in range(200)]
+        assert store.append(ORDERS, [Record(b"k", b"ours")]).base_offset == 200
+        mine = written.rows(store)
+    answer = peers.run_kafka_opens(broker.log, "--clean", "yes", "--direct")
+    assert answer.records == mine
+    peers.index_check([broker.log / "orders-0"])
+
+
+OURS = """
+import sys
+from storage import ProducerSequence, Record, StoreOptions, TopicPartition, open_store
+from tests.interop.written import SHAPES
+
+root, cluster_id = sys.argv[1:]
+settings = {"internal.segment.bytes": "3000", "index.interval.bytes": "300", "cluster.id": cluster_id}
+store = open_store("kafka", root, StoreOptions(settings=settings))
+store.create_topic("orders", 2)
+for n in range(120):
+    address = TopicPartition("orders", n % 2)
+    producer = ProducerSequence(40 + n % 2, 0, n // 2)
+    store.append(address, [Record(b"k", b"%d" % n, [("h", None)], n)], producer=producer)
+for shape in SHAPES[:8]:
+    store.append(TopicPartition("orders", 0), [shape], compression="lz4")
+store.flush()
+print("acknowledged", flush=True)
+sys.stdin.read()
+"""
+CLUSTER_ID = "AAAAAAAAQACAAAAAAAAAAQ"  # that of the peers
+
+
+def test_we_keep_a_broker_out_and_leave_it_a_store_when_killed(broker: Broker) -> None:
+    command = [sys.executable, "-P", "-c", OURS, str(broker.log), CLUSTER_ID]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as ours:
+        assert ours.stdout is not None
+        assert ours.stdout.readline() == "acknowledged\n"
+        with pytest.raises(peers.PeerError, match="Failed to acquire lock"):
+            broker.start()
+        ours.send_signal(signal.SIGKILL)
+        ours.wait()
+    assert not (broker.log / ".kafka_cleanshutdown").exists()
+    with open_store("kafka", broker.log, read_only=True) as reader:
+        mine = written.rows(reader)
+    assert (len(mine["orders", 0]), len(mine["orders", 1])) == (68, 60)
+    for options in ((), ("--direct",)):
+        answer = peers.run_kafka_opens(broker.log, *options)
+        assert answer.records == mine
