@@ -168,13 +168,9 @@ def decode_header(data: Buffer, position: int = 0) -> BatchHeader:
     """
     if not 0 <= position <= len(data) - HEADER_SIZE:
         raise truncated_batch(position, HEADER_SIZE)
-    header = _new_header(BatchHeader, _HEADER.unpack_from(data, position))
-    base_offset: int = header[0]
-    length: int = header[1]
-    magic: int = header[3]
-    attributes: int = header[5]
-    last_offset_delta: int = header[6]
-    count: int = header[12]
+    fields: tuple[int, ...] = _HEADER.unpack_from(data, position)
+    header = _new_header(BatchHeader, fields)
+    base_offset, length, _, magic, _, attributes, last_offset_delta, _, _, _, _, _, count = fields
     if (
         magic != MAGIC
         or length < MIN_LENGTH
