@@ -21,7 +21,8 @@ from storage.interface import Clock, StoreOptions
 from storage.kafka.directory import LogDirectory
 from storage.kafka.format import names
 from storage.kafka.partition import Partition, Surroundings
-from storage.kafka.recovery import PartitionPlan, RecoveryContext, examine
+from storage.kafka.plan import PartitionPlan
+from storage.kafka.recovery import RecoveryContext, examine
 from storage.kafka.repair import apply, clear_leftovers, keep_aside
 from storage.kafka.settings import StoreSettings, TopicSettings
 from storage.model import RecoveryReport

@@ -36,7 +36,7 @@ from storage.kafka.fence import Fence
 from storage.kafka.format import checkpoints, names
 from storage.kafka.format.names import segment_name
 from storage.kafka.format.producer_snapshot import encode_snapshot
-from storage.kafka.recovery import PartitionPlan
+from storage.kafka.plan import PartitionPlan
 from storage.kafka.retention import given_up
 from storage.kafka.segment import AppendedBatch, Segment
 from storage.kafka.settings import TopicSettings

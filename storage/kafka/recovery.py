@@ -18,7 +18,7 @@ was).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -27,14 +27,13 @@ from storage.errors import DataError
 from storage.files import File, FileSystem, HandleCache
 from storage.interface import Clock
 from storage.kafka.epochs import LeaderEpochs
-from storage.kafka.format import checkpoints, names, offset_index
+from storage.kafka.format import checkpoints, names, offset_index, txn_index
 from storage.kafka.format.batch import BatchHeader
 from storage.kafka.format.names import segment_name
 from storage.kafka.format.producer_snapshot import decode_snapshot, encode_snapshot
 from storage.kafka.format.txn_index import AbortedTransaction
-from storage.kafka.indexes import RebuiltIndexes, rebuild_indexes
+from storage.kafka.indexes import rebuild_indexes
 from storage.kafka.log_file import (
-    INT64_MAX,
     SEGMENT_OFFSETS,
     Batch,
     Gap,
@@ -42,6 +41,7 @@ from storage.kafka.log_file import (
     is_zero,
     walk,
 )
+from storage.kafka.plan import PartitionPlan, SegmentPlan
 from storage.kafka.producers import ProducerStates
 from storage.kafka.settings import TopicSettings
 from storage.model import Finding, Loss, TopicPartition
@@ -62,59 +62,6 @@ class RecoveryContext:
     producer_expiration_ms: int
     read_only: bool = False
     accept_loss: bool = False
-
-
-@dataclass(slots=True, kw_only=True)
-class SegmentPlan:
-    """One segment: its size after the cut, and what a scan rebuilt (None: the files stay as they
-    are).
-    """
-
-    base_offset: int
-    path: Path
-    size_bytes: int
-    file_bytes: int
-    suffixes: set[str]
-    indexes: RebuiltIndexes | None = None
-    aborted: Sequence[AbortedTransaction] | None = None
-    limit_offset: int = INT64_MAX
-
-
-@dataclass(slots=True, kw_only=True)
-class PartitionPlan:
-    """All that is known and decided about one partition; `refusal` keeps a writable start from
-    happening.
-    """
-
-    partition: TopicPartition
-    directory: Path
-    settings: TopicSettings
-    segments: list[SegmentPlan] = field(default_factory=list)
-    start_offset: int = 0
-    next_offset: int = 0
-    producers: ProducerStates = field(default_factory=ProducerStates)
-    epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
-    stored_epochs: Sequence[tuple[int, int]] | None = None
-    snapshots: dict[int, bytes] = field(default_factory=dict)
-    snapshot_offsets: set[int] = field(default_factory=set)
-    removed: list[Path] = field(default_factory=list)
-    removed_segments: list[SegmentPlan] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
-    losses: list[Loss] = field(default_factory=list)
-    refusal: Finding | None = None
-    segments_scanned: int = 0
-    bytes_scanned: int = 0
-
-    @property
-    def changes_names(self) -> bool:
-        """Whether carrying the plan out makes or removes files that matter after a crash."""
-        return bool(
-            not self.segments
-            or self.removed
-            or self.removed_segments
-            or self.snapshots
-            or any(segment.indexes is not None for segment in self.segments)
-        )
 
 
 def examine(
@@ -235,10 +182,29 @@ class _Scan:
         for segment in segments[:first]:
             if not {names.INDEX, names.TIME_INDEX} <= segment.suffixes and segment.size_bytes:
                 self._rebuild_indexes_only(segment)
+            if names.TXN_INDEX in segment.suffixes:
+                self._check_transactions(segment)
         if self.unclean:
             self._recover(first)
         else:
             self._check_active_tail()
+
+    def _check_transactions(self, segment: SegmentPlan) -> None:
+        """A transaction index that cannot be read is made anew, as LogSegment.sanityCheck has it."""
+        path = segment.path.with_suffix(names.TXN_INDEX)
+        try:
+            txn_index.decode_entries(self.context.fs.read_bytes(path))
+        except DataError:
+            self._rebuild_transactions(segment)
+
+    def _rebuild_transactions(self, segment: SegmentPlan) -> None:
+        producers = self._producers_at(segment.base_offset)
+        ended = [
+            producers.update(batch.header, batch.data, batch.at)
+            for batch in self._good_batches(segment)
+            if batch.position < segment.size_bytes
+        ]
+        segment.aborted = [entry for entry in ended if entry is not None]
 
     def _first_unflushed(self) -> int:
         """Index of the first segment to be scanned in full."""
@@ -249,8 +215,7 @@ class _Scan:
         below = [i for i, segment in enumerate(segments) if segment.base_offset <= point]
         return below[-1] if below else 0
 
-    # ---- after an unclean stop
-    # -----------------------------------------------------------------------------------
+    # ---- after an unclean stop ----
 
     def _recover(self, first: int) -> None:
         plan = self.plan
@@ -327,8 +292,7 @@ class _Scan:
         if offset > self.plan.start_offset:
             self.plan.snapshots[offset] = encode_snapshot(self.plan.producers.entries())
 
-    # ---- after a clean stop
-    # --------------------------------------------------------------------------------------
+    # ---- after a clean stop ----
 
     def _check_active_tail(self) -> None:
         """Find the log end from the active segment's last index entry on; the marker alone is not
@@ -375,6 +339,8 @@ class _Scan:
                     plan.next_offset = item.header.next_offset
         if segment.size_bytes < segment.file_bytes:
             self._rebuild_indexes_only(segment)
+            if names.TXN_INDEX in segment.suffixes:
+                self._rebuild_transactions(segment)
 
     def _rebuild_indexes_only(self, segment: SegmentPlan) -> None:
         good = [
@@ -388,8 +354,7 @@ class _Scan:
             interval_bytes=self.plan.settings.index_interval_bytes,
         )
 
-    # ---- bad places
-    # ----------------------------------------------------------------------------------------------
+    # ---- bad places ----
 
     def _ends_log(self, gap: Gap, segment: SegmentPlan, index: int, file: File) -> bool:
         """Judge one bad place: True when the log is cut there."""

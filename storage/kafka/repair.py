@@ -16,7 +16,7 @@ from storage.files import FileSystem, HandleCache, atomic_write
 from storage.kafka.format import checkpoints, names
 from storage.kafka.format.names import parse_segment_name, segment_name
 from storage.kafka.log_file import CHUNK_BYTES, Batch, walk
-from storage.kafka.recovery import PartitionPlan, SegmentPlan
+from storage.kafka.plan import PartitionPlan, SegmentPlan
 from storage.kafka.segment import Segment
 from storage.model import Loss
 

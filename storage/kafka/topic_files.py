@@ -19,7 +19,7 @@ from storage.kafka.directory import DELETED_DIR_SUFFIX, new_uuid
 from storage.kafka.epochs import LeaderEpochs
 from storage.kafka.format import checkpoints, names
 from storage.kafka.partition import Partition, Surroundings
-from storage.kafka.recovery import PartitionPlan
+from storage.kafka.plan import PartitionPlan
 from storage.kafka.segment import Segment
 from storage.kafka.settings import TopicSettings
 from storage.model import TopicInfo, TopicPartition

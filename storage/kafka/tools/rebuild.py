@@ -18,8 +18,8 @@ from storage.kafka.format import names, offset_index, time_index, txn_index
 from storage.kafka.format.batch import BatchHeader
 from storage.kafka.format.names import segment_name
 from storage.kafka.format.txn_index import AbortedTransaction
+from storage.kafka.plan import PartitionPlan, SegmentPlan
 from storage.kafka.producers import ProducerStates
-from storage.kafka.recovery import PartitionPlan, SegmentPlan
 from storage.kafka.tools.logs import Log
 from storage.kafka.tools.view import View
 from storage.model import Finding, RebuildReport

@@ -25,7 +25,8 @@ from storage.kafka.directory import LogDirectory
 from storage.kafka.fence import Fence
 from storage.kafka.format import names
 from storage.kafka.partition import Partition, Surroundings
-from storage.kafka.recovery import PartitionPlan, RecoveryContext, examine
+from storage.kafka.plan import PartitionPlan
+from storage.kafka.recovery import RecoveryContext, examine
 from storage.kafka.repair import apply, clear_leftovers
 from storage.kafka.segment import Segment
 from storage.kafka.settings import TopicSettings, parse_store_settings, topic_settings

@@ -1,0 +1,72 @@
+"""What is decided about one partition at a start: values that recovery fills and repair carries
+out.
+
+Owns shapes only; must not read or write a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from storage.kafka.epochs import LeaderEpochs
+from storage.kafka.format.txn_index import AbortedTransaction
+from storage.kafka.indexes import RebuiltIndexes
+from storage.kafka.log_file import INT64_MAX
+from storage.kafka.producers import ProducerStates
+from storage.kafka.settings import TopicSettings
+from storage.model import Finding, Loss, TopicPartition
+
+
+@dataclass(slots=True, kw_only=True)
+class SegmentPlan:
+    """One segment: its size after the cut, and what a scan rebuilt (None: the files stay as they
+    are).
+    """
+
+    base_offset: int
+    path: Path
+    size_bytes: int
+    file_bytes: int
+    suffixes: set[str]
+    indexes: RebuiltIndexes | None = None
+    aborted: Sequence[AbortedTransaction] | None = None
+    limit_offset: int = INT64_MAX
+
+
+@dataclass(slots=True, kw_only=True)
+class PartitionPlan:
+    """All that is known and decided about one partition; `refusal` keeps a writable start from
+    happening.
+    """
+
+    partition: TopicPartition
+    directory: Path
+    settings: TopicSettings
+    segments: list[SegmentPlan] = field(default_factory=list)
+    start_offset: int = 0
+    next_offset: int = 0
+    producers: ProducerStates = field(default_factory=ProducerStates)
+    epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
+    stored_epochs: Sequence[tuple[int, int]] | None = None
+    snapshots: dict[int, bytes] = field(default_factory=dict)
+    snapshot_offsets: set[int] = field(default_factory=set)
+    removed: list[Path] = field(default_factory=list)
+    removed_segments: list[SegmentPlan] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    losses: list[Loss] = field(default_factory=list)
+    refusal: Finding | None = None
+    segments_scanned: int = 0
+    bytes_scanned: int = 0
+
+    @property
+    def changes_names(self) -> bool:
+        """Whether carrying the plan out makes or removes files that matter after a crash."""
+        return bool(
+            not self.segments
+            or self.removed
+            or self.removed_segments
+            or self.snapshots
+            or any(segment.indexes is not None for segment in self.segments)
+        )
