@@ -12,10 +12,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
+from contextlib import suppress
 from functools import partial
 
 from logserver.config import Settings
 from storage import Clock, LogStore, RetentionReport, StorageError, TopicPartition
+from storage.errors import CallerError
 
 log = logging.getLogger(__name__)
 
@@ -60,9 +62,10 @@ class Upkeep:
         self._tasks.clear()
 
     def flush_pass(self, partitions: set[TopicPartition]) -> None:
-        """Make the earlier appends to these partitions durable."""
-        if partitions:
-            self._store.flush(sorted(partitions))
+        """Make the earlier appends to these partitions durable; one that went away needs none."""
+        for partition in sorted(partitions):
+            with suppress(CallerError):
+                self._store.flush([partition])
 
     def checkpoint_pass(self) -> None:
         """Keep how far the logs are synced."""

@@ -1,4 +1,4 @@
-"""Group commit: many requests, one thread hop, one flush.
+"""Group commit: many requests, one thread hop, one flush of each partition.
 
 Owns the queues between the event loop and the store's blocking appends, the split of a request that
 must not fail as one, and the budget of bytes in flight. Must not know HTTP, topics or partitioners.
@@ -108,13 +108,19 @@ class Group:
         self.touched[partition] = None
         self.appends += 1
 
+    def fail(self, error: StorageError, partition: TopicPartition | None = None) -> None:
+        """Give the error to each request (of `partition` only) that has none of its own."""
+        for request in self.requests:
+            if partition is None or any(part.partition == partition for part in request.parts):
+                request.error = request.error or error
+
 
 Finished: TypeAlias = Callable[[Group], None]
 
 
 class Lane:
-    """A queue and its thread. `durable`: append unpublished, then flush once per group, then
-    answer.
+    """A queue and its thread. `durable`: append unpublished, then flush, once per group and partition,
+    then answer.
     """
 
     def __init__(self, store: LogStore, *, durable: bool, name: str, finished: Finished) -> None:
@@ -164,7 +170,7 @@ class Lane:
             _answer(request, broken or request.error)
 
     def commit(self, group: Group) -> None:
-        """Append all of the group, flush once. Runs in the lane's thread; tests call it."""
+        """Append all of the group, flush each partition once. Runs in the lane's thread; tests call it."""
         begun = perf_counter()
         for shared in _shared(group.requests):
             if len(shared) == 1 or not self._append_shared(group, shared):
@@ -178,12 +184,17 @@ class Lane:
             group.flush_s = perf_counter() - appended
 
     def _flush(self, group: Group) -> None:
-        """A flush that fails acknowledges nothing of the group."""
-        try:
-            self._store.flush(list(group.touched))
-        except StorageError as error:
-            for request in group.requests:
-                request.error = request.error or error
+        """A flush that fails acknowledges nothing of the group, but for a topic that went away
+        meanwhile: that fails only who wrote to it.
+        """
+        for partition in group.touched:
+            try:
+                self._store.flush([partition])
+            except CallerError as error:
+                group.fail(error, partition)
+            except StorageError as error:
+                group.fail(error)
+                return
 
     def _append_shared(self, group: Group, shared: Sequence[tuple[Request, Part]]) -> bool:
         """Small parts for one partition in one append; False when they must be tried one by one."""

@@ -12,7 +12,7 @@ import pytest
 
 from logserver.config import Settings
 from logserver.upkeep import Upkeep
-from storage import RetentionReport, StoreOptions, TopicPartition
+from storage import Record, RetentionReport, StoreOptions, TopicPartition
 from storage.errors import StoreFenced
 from storage.memory import MemoryStore
 from tests.watched_store import WatchedStore
@@ -58,6 +58,15 @@ async def test_each_pass_by_hand() -> None:
         assert store.checkpoints == 1
         assert upkeep.retention_pass().segments_deleted == 1
         assert store.retained_at == [4711]
+
+
+async def test_a_partition_that_went_away_does_not_keep_the_others_from_being_flushed() -> None:
+    store = TendedStore()
+    store.create_topic("t", 1)
+    store.append(T0, [Record(None, b"v")], publish=False)
+    async with tending(store) as upkeep:
+        upkeep.flush_pass({TopicPartition("gone", 0), T0})
+    assert store.bounds(T0).end == 1
 
 
 async def test_the_schedule_does_all_of_it() -> None:

@@ -26,6 +26,7 @@ from storage.errors import (
     NotOffered,
     RecordTooLarge,
     StoreFenced,
+    UnknownTopic,
     UnrepresentableRecord,
 )
 from tests.watched_store import WatchedStore
@@ -78,10 +79,10 @@ def refusing(*bad: str, limit: int | None = None) -> object:
     return fail
 
 
-async def test_one_flush_for_all_that_was_touched(store: WatchedStore) -> None:
+async def test_each_partition_that_was_touched_is_flushed_once(store: WatchedStore) -> None:
     first, second = request(part("a"), part("b", partition=T1)), request(part("c"))
     committed(store, first, second)
-    assert store.flushes == [{T0, T1}]
+    assert store.flushes == [{T0}, {T1}]
     assert first.runs == [Run(0, range(1), 0), Run(1, range(1), 0)]
     assert second.runs == [Run(0, range(1), 1)]
     assert {publish for _, _, publish in store.appends} == {False}
@@ -143,6 +144,23 @@ async def test_a_failed_flush_fails_those_that_had_not_failed(store: WatchedStor
     requests = [request(part("a")), request(part("b", partition=T1))]
     committed(store, *requests)
     assert [one.error for one in requests] == [store.fail_flush, FULL]
+
+
+async def test_a_topic_that_went_away_fails_only_those_who_wrote_to_it(
+    store: WatchedStore,
+) -> None:
+    gone = TopicPartition("gone", 0)
+    store.create_topic("gone")
+
+    def delete_between(partition: TopicPartition, records: Sequence[Record]) -> None:
+        if partition == T0:
+            store.delete_topic("gone")
+
+    store.fail_append = delete_between
+    requests = [request(part("a", partition=gone)), request(part("b"))]
+    committed(store, *requests)
+    assert [type(one.error) for one in requests] == [UnknownTopic, type(None)]
+    assert store.bounds(T0).end == 1
 
 
 async def test_what_was_not_appended_to_is_not_flushed(store: WatchedStore) -> None:
