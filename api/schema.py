@@ -149,8 +149,22 @@ def decode_produce(body: bytes, kind: Format, limits: Limits) -> Produced:
     Raises ApiError for what speaks of the whole body: no JSON, no `records`, none of them or too
     many.
     """
-    how = _KINDS[kind]
     _check_utf8(body)
+    try:
+        return _decode_typed(body, kind, limits) or _decode_one_by_one(body, _KINDS[kind], limits)
+    except msgspec.ValidationError as error:
+        raise ApiError(PAYLOAD, _told(error, "")) from None
+    except msgspec.DecodeError as error:
+        raise ApiError(MALFORMED, f"the body is no JSON: {error}") from None
+    except RecursionError:
+        raise ApiError(
+            PAYLOAD, f"the body is nested deeper than {limits.max_depth} levels"
+        ) from None
+
+
+def _decode_typed(body: bytes, kind: Format, limits: Limits) -> Produced | None:
+    """The body as a whole; None when a record in it (or the body) is wrong."""
+    how = _KINDS[kind]
     try:
         if body.count(b"{") > limits.max_records:
             _check_count(len(_COUNTER.decode(body).records), limits)
@@ -162,11 +176,7 @@ def decode_produce(body: bytes, kind: Format, limits: Limits) -> Produced:
         _check_count(len(decoded), limits)
         records = [how.convert(record, limits.max_depth) for record in decoded]
     except (msgspec.ValidationError, _RecordRefused):
-        return _decode_one_by_one(body, how, limits)
-    except msgspec.DecodeError as error:
-        raise ApiError(MALFORMED, f"the body is no JSON: {error}") from None
-    except RecursionError:
-        raise _too_deep(limits.max_depth) from None
+        return None
     partitions = [record.partition for record in decoded]
     return Produced(
         count=len(records),
@@ -192,12 +202,7 @@ def _decode_plain(body: bytes) -> Produced | None:
 
 def _decode_one_by_one(body: bytes, how: _Kind, limits: Limits) -> Produced:
     """Every record by itself, to find those that are wrong."""
-    try:
-        raws = _RAW_DECODER.decode(body).records
-    except msgspec.ValidationError as error:
-        raise ApiError(PAYLOAD, _told(error, "")) from None
-    except msgspec.DecodeError as error:
-        raise ApiError(MALFORMED, f"the body is no JSON: {error}") from None
+    raws = _RAW_DECODER.decode(body).records
     _check_count(len(raws), limits)
     records: list[Record] = []
     positions: list[int] = []
@@ -322,10 +327,6 @@ def _check_count(count: int, limits: Limits) -> None:
             f"records holds {count}, the limit is {limits.max_records} (max_records_per_request)",
             facts={"limit": limits.max_records},
         )
-
-
-def _too_deep(max_depth: int) -> ApiError:
-    return ApiError(PAYLOAD, f"the body is nested deeper than {max_depth} levels")
 
 
 def _validation_error(error: msgspec.ValidationError, where: str) -> ApiError:

@@ -319,6 +319,14 @@ async def test_a_broken_body_stores_nothing(api: Api, body: bytes, code: int) ->
     assert (await api.get("/topics")).json == []
 
 
+@pytest.mark.parametrize("kind", ["binary", "json", "text"])
+@pytest.mark.parametrize("begin", [b'{"records":', b'{"records":[{"x":', b'{"records":[{"tag":'])
+async def test_the_limit_of_depth_is_named(api: Api, kind: str, begin: bytes) -> None:
+    answer = await api.post(f"/topics/t?format={kind}", begin + b"[" * 100_000)
+    assert answer.code == 42201
+    assert "64 levels" in answer.json["message"]
+
+
 async def test_the_deepest_json_is_taken(api: Api) -> None:
     deepest = b"[" * 61 + b'"]]]]{{{"' + b"]" * 61
     body = b'{"records":[{"value":' + deepest + b"}]}"
