@@ -52,7 +52,13 @@ class Address(NamedTuple):
 
 
 class _Refused(Exception):
-    """What is wrong with a value; becomes a SettingsError that names the setting and its source."""
+    """What is wrong with a value (or with `part` of it); becomes a SettingsError that names the
+    setting and its source.
+    """
+
+    def __init__(self, problem: str, part: str | None = None) -> None:
+        super().__init__(problem)
+        self.part = part
 
 
 def _text(value: object) -> str:
@@ -117,7 +123,7 @@ def _store_options(value: object) -> dict[str, str]:
     for text in texts:
         name, equals, option = str(text).partition("=")
         if not equals or not name.strip():
-            raise _Refused(f"{str(text)[:80]!r} must be NAME=VALUE")
+            raise _Refused("must be NAME=VALUE", str(text))
         options[name.strip()] = option.strip()
     return options
 
@@ -264,7 +270,7 @@ def _parsed(name: str, raw: object, source: str) -> Any:
     try:
         return SETTINGS[name][0](raw)
     except _Refused as problem:
-        shown = str(raw)[:80]
+        shown = (str(raw) if problem.part is None else problem.part)[:80]
         raise SettingsError(
             f"setting {name} ({source}) is {shown!r}: it {problem}", setting=name, source=source
         ) from None

@@ -112,6 +112,13 @@ def test_a_bad_value_names_setting_and_source(name: str, value: object) -> None:
     assert name in caught.value.message
 
 
+@pytest.mark.parametrize("given", [("a=1", "foo"), ["foo"], "a=1;foo"])
+def test_a_bad_store_option_is_shown_by_itself(given: object) -> None:
+    with pytest.raises(SettingsError) as caught:
+        load_settings({"set": given}, {})
+    assert caught.value.message == "setting set (flag) is 'foo': it must be NAME=VALUE"
+
+
 def test_unknown_names_are_refused_where_they_are_ours(tmp_path: Path) -> None:
     toml = tmp_path / "settings.toml"
     toml.write_text("colour = 1\n")
