@@ -305,12 +305,19 @@ class _Scan:
         if segment.size_bytes:
             if missing:
                 self._rebuild_indexes_only(segment)
-            self._check_tail_from(segment, self._last_indexed(segment))
+            position = self._last_indexed(segment)
+            if position and not self._is_good_from(segment, position):
+                position = 0  # the stop was not so clean: all that is wrong is told at once
+            self._check_tail_from(segment, position)
         producers, loaded = load_producers(self.context, plan, plan.next_offset)
         plan.producers = producers
         if loaded < plan.next_offset:
             plan.producers = self._producers_at(plan.next_offset)
             self._remember_snapshot(plan.next_offset)
+
+    def _is_good_from(self, segment: SegmentPlan, position: int) -> bool:
+        with self.context.files.borrow(segment.path) as file:
+            return all(isinstance(item, Batch) for item in self._walk(file, segment, position))
 
     def _last_indexed(self, segment: SegmentPlan) -> int:
         """Position of the last index entry's batch that is really there; 0 when none is."""

@@ -207,12 +207,12 @@ class Segment:
 
     @property
     def first_timestamp_ms(self) -> int:
-        """The maximum timestamp of the first batch, which rolling by time counts from."""
+        """The maximum timestamp of the first good batch, which rolling by time counts from."""
         if self._first_timestamp_ms is None:
             with self._files.borrow(self.path) as file:
-                self._first_timestamp_ms = decode_header(
-                    file.pread(HEADER_SIZE, 0), 0
-                ).max_timestamp
+                good = (item for item in self._walk(file, 0) if isinstance(item, Batch))
+                first = next(good, None)
+            self._first_timestamp_ms = NO_TIMESTAMP if first is None else first.header.max_timestamp
         return self._first_timestamp_ms
 
     def largest_timestamp_ms(self) -> int:

@@ -269,6 +269,37 @@ def test_damage_below_the_recovery_point_is_met_by_readers_only(shop: Workshop) 
         assert put_value(again, b"value 8").base_offset == 8
 
 
+def test_a_torn_tail_beside_the_marker_makes_it_look_at_the_whole_segment(shop: Workshop) -> None:
+    settings = {"index.interval.bytes": "0"}
+    store = shop.open_with_topic(settings)
+    for n in range(8):
+        put_value(store, b"value %d" % n)
+    store.close()
+    broken = shop.after_kill()
+    broken.overwrite(100, b"X")
+    with broken.open(settings) as unseen:
+        assert unseen.recovery.findings == []
+    broken.truncate(len(broken.bytes_of(0)) - 5)
+    with pytest.raises(DamagedStore) as refusal:
+        broken.open(settings)
+    assert refusal.value.facts()["position"] == 75
+    with broken.open(settings, accept_loss=True) as rest:
+        assert values(rest) == [b"value 0"]
+    assert broken.open(settings).recovery.findings == []
+
+
+def test_appending_behind_a_damaged_first_batch(shop: Workshop) -> None:
+    three_batches(shop)
+    settings = {"index.interval.bytes": "0", "segment.ms": "5"}
+    broken = shop.after_kill()
+    broken.fs.remove(broken.path(0, ".index"))
+    broken.open(settings).close()
+    broken.overwrite(0, bytes(12))
+    with broken.open(settings) as store:
+        put_value(store, b"fourth")
+    assert values(broken.open(settings)) == [b"second", b"third", b"fourth"]
+
+
 def test_one_damaged_partition_of_two(shop: Workshop) -> None:
     store = shop.open_with_topic(partitions=2)
     other = TopicPartition("t", 1)
