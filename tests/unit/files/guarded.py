@@ -5,70 +5,35 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from storage.errors import IoFailure
-from storage.files.fs import File, FileLock, FileSystem
+from storage.files.fs import File, FileSystem
+from tests.unit.files.relay import Relay, RelayFile
 
 
-class ReadOnly:
+class ReadOnly(Relay):
     """Hands reads on to `fs`; a write of any kind is a failed test."""
 
-    def __init__(self, fs: FileSystem) -> None:
-        self._fs = fs
+    def step(self, operation: str, path: Path) -> None:
+        assert operation in ("open", "close"), f"{operation} {path}"
 
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
         assert not write, f"{path} was opened for writing"
         assert not create, f"{path} would have been made"
-        return self._fs.open(path)
-
-    def exists(self, path: Path) -> bool:
-        return self._fs.exists(path)
-
-    def is_dir(self, path: Path) -> bool:
-        return self._fs.is_dir(path)
-
-    def list_dir(self, path: Path) -> Sequence[str]:
-        return self._fs.list_dir(path)
-
-    def size(self, path: Path) -> int:
-        return self._fs.size(path)
-
-    def mtime_ms(self, path: Path) -> int:
-        return self._fs.mtime_ms(path)
-
-    def read_bytes(self, path: Path) -> bytes:
-        return self._fs.read_bytes(path)
-
-    def make_dir(self, path: Path) -> None:
-        raise AssertionError(f"mkdir {path}")
-
-    def rename(self, source: Path, target: Path) -> None:
-        raise AssertionError(f"rename {source} to {target}")
-
-    def remove(self, path: Path) -> None:
-        raise AssertionError(f"remove {path}")
-
-    def remove_tree(self, path: Path) -> None:
-        raise AssertionError(f"remove {path}")
-
-    def sync_dir(self, path: Path) -> None:
-        raise AssertionError(f"sync {path}")
-
-    def lock(self, path: Path) -> FileLock:
-        raise AssertionError(f"lock {path}")
+        return super().open(path)
 
 
-class Watched:
-    """Hands all on to `fs` and writes down opens, syncs and closes as (operation, name of the file).
+class Watched(Relay):
+    """Hands all on to `fs` and writes down its steps as (operation, name of the file).
 
     `before` maps such a pair to a call made just before it is done (once; it may block or raise). `open_now` counts
     open files. `unsynced` holds the names of files with writes that no sync, begun later, has finished.
     """
 
     def __init__(self, fs: FileSystem) -> None:
-        self._fs = fs
+        super().__init__(fs)
         self._lock = threading.Lock()
         self.log: list[tuple[str, str]] = []
         self.before: dict[tuple[str, str], Callable[[], None]] = {}
@@ -81,7 +46,7 @@ class Watched:
         """Names of files with writes that were not synced."""
         return {name for name, count in self.written.items() if self.synced[name] < count}
 
-    def note(self, operation: str, path: Path) -> None:
+    def step(self, operation: str, path: Path) -> None:
         """Write down an operation, after doing what a test has put before it."""
         action = self.before.pop((operation, path.name), None)
         if action is not None:
@@ -95,89 +60,40 @@ class Watched:
             self.open_now += step
             self.most_open = max(self.most_open, self.open_now)
 
-    def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
-        file = self._fs.open(path, write=write, create=create)
-        self.note("open", path)
+    def count_written(self, name: str) -> None:
+        """One write more is done."""
+        with self._lock:
+            self.written[name] += 1
+
+    def count_synced(self, name: str, written: int) -> None:
+        """The first `written` writes are synced."""
+        with self._lock:
+            self.synced[name] = max(self.synced[name], written)
+
+    def wrap(self, file: File) -> File:
         self.count_open(1)
         return WatchedFile(self, file)
 
-    def exists(self, path: Path) -> bool:
-        return self._fs.exists(path)
 
-    def is_dir(self, path: Path) -> bool:
-        return self._fs.is_dir(path)
-
-    def list_dir(self, path: Path) -> Sequence[str]:
-        return self._fs.list_dir(path)
-
-    def size(self, path: Path) -> int:
-        return self._fs.size(path)
-
-    def mtime_ms(self, path: Path) -> int:
-        return self._fs.mtime_ms(path)
-
-    def read_bytes(self, path: Path) -> bytes:
-        return self._fs.read_bytes(path)
-
-    def make_dir(self, path: Path) -> None:
-        self.note("make_dir", path)
-        self._fs.make_dir(path)
-
-    def rename(self, source: Path, target: Path) -> None:
-        self.note("rename", target)
-        self._fs.rename(source, target)
-
-    def remove(self, path: Path) -> None:
-        self.note("remove", path)
-        self._fs.remove(path)
-
-    def remove_tree(self, path: Path) -> None:
-        self.note("remove_tree", path)
-        self._fs.remove_tree(path)
-
-    def sync_dir(self, path: Path) -> None:
-        self.note("sync_dir", path)
-        self._fs.sync_dir(path)
-
-    def lock(self, path: Path) -> FileLock:
-        return self._fs.lock(path)
-
-
-class WatchedFile:
+class WatchedFile(RelayFile):
     """A file of `Watched`."""
 
     def __init__(self, watched: Watched, file: File) -> None:
-        self.path = file.path
+        super().__init__(watched, file)
         self._watched = watched
-        self._file = file
-
-    def size(self) -> int:
-        return self._file.size()
-
-    def pread(self, size_bytes: int, position: int) -> bytes:
-        return self._file.pread(size_bytes, position)
 
     def pwrite(self, data: bytes, position: int) -> None:
-        self._watched.note("write", self.path)
-        self._file.pwrite(data, position)
-        with self._watched._lock:
-            self._watched.written[self.path.name] += 1
-
-    def truncate(self, size_bytes: int) -> None:
-        self._watched.note("truncate", self.path)
-        self._file.truncate(size_bytes)
+        super().pwrite(data, position)
+        self._watched.count_written(self.path.name)
 
     def datasync(self) -> None:
         name = self.path.name
         written = self._watched.written[name]
-        self._watched.note("datasync", self.path)
-        self._file.datasync()
-        with self._watched._lock:
-            self._watched.synced[name] = max(self._watched.synced[name], written)
+        super().datasync()
+        self._watched.count_synced(name, written)
 
     def close(self) -> None:
-        self._watched.note("close", self.path)
-        self._file.close()
+        super().close()
         self._watched.count_open(-1)
 
 

@@ -41,6 +41,7 @@ def test_order_of_steps(watched: Watched) -> None:
     atomic_write(watched, Path("/d/f"), b"new")
     steps = [(operation, name) for operation, name in watched.log if operation != "truncate"]
     assert steps == [
+        ("create", "f.tmp"),
         ("open", "f.tmp"),
         ("write", "f.tmp"),
         ("datasync", "f.tmp"),

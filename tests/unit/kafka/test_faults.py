@@ -348,7 +348,7 @@ def test_a_failed_sync_fences_and_publishes_nothing(
     put_value(store, b"before")
     store.flush()
     store.append(T0, [Record(None, b"unsure")], publish=False)
-    faulty.fault = fails(number, "sync", name=".log")
+    faulty.fault = fails(number, "datasync", name=".log")
     with pytest.raises(StoreFenced):
         store.flush()
     faulty.fault = no_fault
