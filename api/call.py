@@ -7,13 +7,15 @@ or records.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar, cast
 
 import msgspec
 from aiohttp import web
 
 from api.body import read_body
 from api.errors import MALFORMED, PAYLOAD, UNKNOWN_PARTITION, ApiError
+from api.middleware import ApiProtocol
 from api.negotiation import PLAIN_TYPES, media_type
 from api.params import Params
 from logserver.config import Settings
@@ -83,6 +85,10 @@ class Call:
     async def body(self, hold: Hold) -> bytes:
         """The whole body within the limits; `hold` has grown by its size."""
         return await read_body(self.request, self.settings, hold)
+
+    def while_connected(self) -> AbstractContextManager[None]:
+        """Cancel what runs inside once the client has gone away. Only for what changes nothing."""
+        return cast("ApiProtocol", self.request.protocol).while_connected()
 
     async def json_body(self, kind: type[T]) -> T | None:
         """A small JSON body without records as `kind`; None when there is no body."""

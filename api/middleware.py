@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final, cast
 
 from aiohttp import web
@@ -44,11 +46,12 @@ class ApiServer(web.Server):
 class ApiProtocol(web.RequestHandler):
     """One connection."""
 
-    __slots__ = ("_api_server",)
+    __slots__ = ("_abandonable", "_api_server")
 
     def __init__(self, server: ApiServer, **options: Any) -> None:
         super().__init__(server, **options)
         self._api_server = server
+        self._abandonable: asyncio.Task[Any] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the connection, or turn it away in the shape of every other error."""
@@ -56,6 +59,24 @@ class ApiProtocol(web.RequestHandler):
             self._turn_away(cast("asyncio.Transport", transport))
             return
         super().connection_made(transport)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """The client went away: what only it waits for ends."""
+        super().connection_lost(exc)
+        if self._abandonable is not None:
+            self._abandonable.cancel()
+
+    @contextmanager
+    def while_connected(self) -> Iterator[None]:
+        """Cancel what runs inside once the client has gone away. Only for what changes nothing."""
+        task = asyncio.current_task()
+        if task is not None and self.transport is None:
+            task.cancel()
+        self._abandonable = task
+        try:
+            yield
+        finally:
+            self._abandonable = None
 
     def _turn_away(self, transport: asyncio.Transport) -> None:
         """Answer at once, and drop what the client sends for a while: closing on it would reset the

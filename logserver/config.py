@@ -165,6 +165,7 @@ class Settings:
     max_header_bytes: int = 16 << 10
     max_records_per_request: int = 10_000
     max_connections: int = 1000
+    max_waiting_fetches: int = 10_000
     max_in_flight_bytes: int = 64 << 20
     max_json_depth: int = 64
     max_wait_ms: int = 300_000
@@ -204,6 +205,7 @@ SETTINGS: Final[Mapping[str, tuple[Parser, str]]] = {
         "Most records to produce or fetch at once.",
     ),
     "max_connections": (_integer(1, 100_000), "Most connections at once; others are turned away."),
+    "max_waiting_fetches": (_integer(0, 100_000), "Most fetches that wait for records at once."),
     "max_in_flight_bytes": (_integer(1 << 10), "Most request bytes read or being written at once."),
     "max_json_depth": (_integer(4, 500), "Deepest nesting of a JSON body."),
     "max_wait_ms": (_integer(0, HOUR_MS), "Longest `timeout` that a request may ask for."),

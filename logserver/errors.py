@@ -19,7 +19,9 @@ class ServiceError(StorageError):
 
 
 class Busy(ServiceError):
-    """Too much is in flight; nothing was stored. Facts: in_flight_bytes, limit_bytes."""
+    """Too much is in flight; nothing was stored. Facts: in_flight_bytes and limit_bytes, or waiting
+    and limit.
+    """
 
     code = "busy"
 

@@ -83,7 +83,7 @@ class LogService:
         self._state = "starting"
         # Written by the opening thread, read by the loop: one tuple, replaced as a whole.
         self._progress: tuple[str, int, int] | None = None
-        self._waiters = Waiters()
+        self._waiters = Waiters(settings.max_waiting_fetches)
         self._partitioner = Partitioner()
         self._threads = ThreadPoolExecutor(max_workers=READERS, thread_name_prefix="store")
         self._upkeep_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="upkeep")
@@ -262,7 +262,7 @@ class LogService:
     async def fetch(self, request: Fetch) -> Page:
         """Records, waiting for them as `request` says; an empty page when the time is up.
 
-        Raises UnknownTopic, UnknownPartition, OffsetOutOfRange, Corrupt.
+        Raises UnknownTopic, UnknownPartition, OffsetOutOfRange, Corrupt, Busy. May be cancelled.
         """
         return await self._poll(request, read_page)
 

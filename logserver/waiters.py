@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import asyncio
 
+from logserver.errors import Busy
 from storage import TopicPartition
 
 
 class Waiters:
-    """Publishes per partition, counted, and those who wait for the next one."""
+    """Publishes per partition, counted, and those who wait for the next one: at most `limit`."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
         self._published: dict[TopicPartition, int] = {}
         self._waiting: dict[TopicPartition, asyncio.Future[None]] = {}
         self._closed = False
@@ -34,12 +36,19 @@ class Waiters:
 
     async def changed(self, partition: TopicPartition, ticket: int, timeout_s: float) -> bool:
         """Wait until something was published after `ticket` was taken; False: time is up, or the
-        server stops.
+        server stops. Raises Busy where too many wait already.
         """
         if self._closed:
             return False
         if self.ticket(partition) != ticket:
             return True
+        if self.count >= self._limit:
+            raise Busy(
+                f"{self.count} fetches wait for records, the limit is {self._limit} "
+                "(max_waiting_fetches): try again later",
+                waiting=self.count,
+                limit=self._limit,
+            )
         waiting = self._waiting.get(partition)
         if waiting is None:
             waiting = self._waiting[partition] = asyncio.get_running_loop().create_future()

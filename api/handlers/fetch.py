@@ -33,11 +33,13 @@ async def fetch(call: Call) -> web.Response:
     """GET /topics/{topic}/partitions/{partition}/records"""
     request, body_format = _parsed(call)
     if call.answer_type == RECORD_BATCH:
-        batches = await call.service.fetch_batches(request)
+        with call.while_connected():
+            batches = await call.service.fetch_batches(request)
         body, records = batches.data, 0
         headers = _headers(batches.next_offset, batches.bounds)
     else:
-        page = await call.service.fetch(request)
+        with call.while_connected():
+            page = await call.service.fetch(request)
         body, records = encode_page(request.partition, page, body_format), len(page.records)
         headers = _headers(page.next_offset, page.bounds)
     call.service.metrics.fetched(records=records, size_bytes=len(body))

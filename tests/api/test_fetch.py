@@ -6,11 +6,24 @@ from __future__ import annotations
 
 import asyncio
 import time
+from pathlib import Path
 
 import pytest
 
 from storage.coding.checksum import crc32c
-from tests.api.harness import BATCH, BINARY, JSON, PROBLEM, V2, Api, b64, records
+from tests.api.harness import (
+    BATCH,
+    BINARY,
+    JSON,
+    PROBLEM,
+    V2,
+    Api,
+    b64,
+    opener,
+    records,
+    serving,
+    settings,
+)
 
 PATH = "/topics/t/partitions/0/records"
 
@@ -261,6 +274,37 @@ async def test_many_wait_for_one_record(api: Api) -> None:
     await api.until_waiting(20)
     await api.post("/topics/t", records(1))
     assert {len(answer.json) for answer in await asyncio.gather(*waiting)} == {1}
+
+
+async def test_a_client_that_goes_away_waits_no_more(api: Api) -> None:
+    await api.create("t")
+    address = api.url.removeprefix("http://").split(":")
+    for _ in range(5):
+        _, writer = await asyncio.open_connection(*address)
+        writer.write(f"GET {PATH}?timeout=200000 HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+        await api.until_waiting()
+        writer.close()
+        async with asyncio.timeout(10):
+            while api.service.waiting:  # noqa: ASYNC110  # the service has no event for tests
+                await asyncio.sleep(0.001)
+    async with asyncio.timeout(10):
+        await api.until_connected(1)
+    assert (await api.get(PATH)).json == []
+
+
+async def test_only_so_many_may_wait(backend: str, tmp_path: Path) -> None:
+    chosen = settings(tmp_path / "store", max_waiting_fetches=2)
+    async with serving(chosen, opener(backend, chosen)) as api:
+        await api.create("t")
+        waiting = [asyncio.create_task(api.get(f"{PATH}?timeout=20000")) for _ in range(2)]
+        await api.until_waiting(2)
+        refused = await api.get(f"{PATH}?timeout=20000")
+        assert refused.code == 42901
+        assert refused.headers["Retry-After"] == "1"
+        assert "max_waiting_fetches" in refused.json["message"]
+        assert (await api.get(PATH)).json == []
+        await api.post("/topics/t", records(1))
+        assert [len(answer.json) for answer in await asyncio.gather(*waiting)] == [1, 1]
 
 
 async def test_waiting_on_a_topic_that_goes_away_is_told(api: Api) -> None:
