@@ -15,8 +15,12 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from api.errors import ApiError, as_api_error
 from api.negotiation import Format
+from logserver.reading import weight_bytes
 from logserver.writer import Run
 from storage import Header, Page, StoredRecord, TopicPartition
+
+INLINE_RECORDS: Final = 500
+INLINE_BYTES: Final = 256 << 10
 
 _NO_HEADERS: Final[Sequence[Any]] = ()
 
@@ -102,6 +106,11 @@ def offset_rows(
                 else OffsetRow(run.partition, None, error.error_code, error.message)
             )
     return rows
+
+
+def is_large(page: Page) -> bool:
+    """Whether rendering the page takes long enough to be done beside the event loop."""
+    return len(page.records) > INLINE_RECORDS or sum(map(weight_bytes, page.records)) > INLINE_BYTES
 
 
 def encode_page(partition: TopicPartition, page: Page, kind: Format) -> bytes:

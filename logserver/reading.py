@@ -11,10 +11,21 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from logserver.requests import Fetch, StartAt
-from storage import BatchPage, Isolation, LogStore, OffsetBounds, Page, SupportsBatchBytes
+from storage import (
+    BatchPage,
+    Isolation,
+    LogStore,
+    OffsetBounds,
+    Page,
+    StoredRecord,
+    SupportsBatchBytes,
+)
 from storage.errors import NotOffered
 
 SomePage = TypeVar("SomePage", Page, BatchPage)
+
+# What a header takes in an answer beside its own bytes, which may be none.
+HEADER_BYTES: Final = 32
 
 # How many pages without a record for this reader one look passes over before it answers.
 MAX_EMPTY_PAGES: Final = 64
@@ -54,9 +65,27 @@ def _matching(store: LogStore, request: Fetch, offset: int) -> Page:
         max_bytes=request.max_bytes,
         isolation=request.isolation,
     )
-    if request.tag is None:
-        return page
-    return page._replace(records=[record for record in page.records if record.tag == request.tag])
+    if request.tag is not None:
+        records = [record for record in page.records if record.tag == request.tag]
+        page = page._replace(records=records)
+    return _cut(page, request.max_bytes)
+
+
+def _cut(page: Page, max_bytes: int) -> Page:
+    """No more than `max_bytes` with what headers take, but at least one record: the store counts
+    bytes as stored, and a million headers can be little there.
+    """
+    left_bytes = max_bytes
+    for index, record in enumerate(page.records):
+        left_bytes -= weight_bytes(record)
+        if left_bytes < 0 and index:
+            return page._replace(records=page.records[:index], next_offset=record.offset)
+    return page
+
+
+def weight_bytes(record: StoredRecord) -> int:
+    """About how large a record is in an answer, without looking at each header."""
+    return len(record.value or b"") + len(record.key or b"") + len(record.headers) * HEADER_BYTES
 
 
 def read_batch_page(store: LogStore, request: Fetch) -> Look[BatchPage]:

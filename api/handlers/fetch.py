@@ -5,15 +5,16 @@ Owns the parameters and the answer's headers; how a wait is met is the service's
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from aiohttp import web
 
 from api.call import Call
 from api.negotiation import FORMATS, RECORD_BATCH, RECORD_FORMATS, Format
-from api.rendering import encode_page
+from api.rendering import encode_page, is_large
 from logserver.requests import Fetch
-from storage import Isolation, OffsetBounds
+from storage import Isolation, OffsetBounds, Page, TopicPartition
 
 ISOLATIONS: Final = {level.value: level for level in Isolation}
 MAX_PAGE_BYTES: Final = 64 << 20
@@ -40,11 +41,17 @@ async def fetch(call: Call) -> web.Response:
     else:
         with call.while_connected():
             page = await call.service.fetch(request)
-        body, records = encode_page(request.partition, page, body_format), len(page.records)
+        body, records = await _rendered(request.partition, page, body_format), len(page.records)
         headers = _headers(page.next_offset, page.bounds)
     call.service.metrics.fetched(records=records, size_bytes=len(body))
     headers["Content-Type"] = call.answer_type
     return web.Response(body=body, headers=headers)
+
+
+async def _rendered(partition: TopicPartition, page: Page, body_format: Format) -> bytes:
+    if is_large(page):
+        return await asyncio.to_thread(encode_page, partition, page, body_format)
+    return encode_page(partition, page, body_format)
 
 
 def _parsed(call: Call) -> tuple[Fetch, Format]:

@@ -5,11 +5,15 @@ refused.
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from api.handlers import fetch
+from api.rendering import encode_page
 from storage.coding.checksum import crc32c
 from tests.api.harness import (
     BATCH,
@@ -216,6 +220,44 @@ async def test_a_tag_filters_and_gets_past_the_others(api: Api) -> None:
     assert [row["offset"] for row in answer.json] == [1]
     nothing = await api.get(f"{PATH}?tag=none")
     assert (nothing.json, nothing.headers["X-Next-Offset"]) == ([], "6")
+
+
+@pytest.mark.parametrize(
+    ("record", "count", "is_large"),
+    [
+        ({"value": "x"}, 500, False),
+        ({"value": "x"}, 501, True),
+        ({"value": "x" * 300_000}, 1, True),
+        ({"headers": [{"key": ""}] * 10_000}, 1, True),
+    ],
+)
+async def test_a_large_page_is_rendered_beside_the_loop(
+    api: Api,
+    monkeypatch: pytest.MonkeyPatch,
+    record: dict[str, object],
+    count: int,
+    is_large: bool,
+) -> None:
+    rendered_in = []
+
+    def watched(*args: Any) -> bytes:
+        rendered_in.append(threading.current_thread())
+        return encode_page(*args)
+
+    monkeypatch.setattr(fetch, "encode_page", watched)
+    await api.post("/topics/t", {"records": [record] * count})
+    assert len((await api.get(f"{PATH}?max_records=1000")).json) == count
+    assert (rendered_in != [threading.main_thread()]) is is_large
+
+
+async def test_many_headers_count_for_the_size_of_a_page(api: Api) -> None:
+    headers = [{"key": ""}] * 1000
+    await api.post("/topics/t", {"records": [{"headers": headers}] * 10})
+    assert await offsets(api, "max_bytes=100000") == [0, 1, 2]
+    answer = await api.get(f"{PATH}?max_bytes=100000")
+    assert answer.headers["X-Next-Offset"] == "3"
+    assert await offsets(api, "max_bytes=100000&offset=9") == [9]
+    assert await offsets(api, "max_bytes=1") == [0]
 
 
 # -- waiting
