@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from storage.errors import (
     DataError,
@@ -20,7 +20,9 @@ from storage.errors import (
     UnrepresentableRecord,
 )
 from storage.kafka.format.batch import (
+    DEFAULT_MAX_BYTES,
     HEADER_SIZE,
+    BatchHeader,
     decode_header,
     encode_batch,
     restamp_append_time,
@@ -28,11 +30,14 @@ from storage.kafka.format.batch import (
     stamp,
 )
 from storage.kafka.format.compression import codec_id
+from storage.kafka.format.record import MIN_RECORD_BYTES
 from storage.kafka.producers import SEQUENCES
 from storage.kafka.reading import KEYS_HEADER, TAGS_HEADER
 from storage.kafka.segment import AppendedBatch
-from storage.kafka.settings import TopicSettings
-from storage.model import Header, ProducerSequence, Record
+from storage.kafka.settings import INT32_MAX, INT64_MAX, TopicSettings
+from storage.model import AppendResult, Header, ProducerSequence, Record
+
+INT16_MAX: Final = 2**15 - 1
 
 
 class Stamp(NamedTuple):
@@ -151,7 +156,7 @@ def check_batches(
 ) -> Sequence[AppendedBatch]:
     """The batches that `data` consists of, each whole, with a good CRC and of legal size.
 
-    Raises InvalidBatch (field, position), RecordTooLarge, NotOffered for control and transactions
+    Raises InvalidBatch (field, position), RecordTooLarge, NotOffered for control and transactional
     batches unless `transactions`.
     """
     try:
@@ -168,19 +173,50 @@ def check_batches(
     for index, (at, header) in enumerate(batches):
         if header.size_bytes > limit_bytes:
             raise _too_large(header.size_bytes, limit_bytes, index=index, whole=False)
-        if not keep_offsets and header.count != header.last_offset_delta + 1:
-            raise InvalidBatch(
-                f"record batch at {at}: {header.count} records, "
-                f"but the last offset delta says {header.last_offset_delta + 1}",
-                field="count",
-                position=at,
-            )
+        if not keep_offsets:
+            _check_client_batch(at, header)
         if not transactions and (header.is_control or header.is_transactional):
             raise NotOffered(
-                f"record batch at {at}: control and transactions batches are not offered",
+                f"record batch at {at}: control and transactional batches are not offered",
                 feature="transactions",
             )
     return batches
+
+
+def _check_client_batch(at: int, header: BatchHeader) -> None:
+    """What the CRC cannot vouch for: as many offsets as records, no more records than fit into the
+    bytes, and a producer's mark that is whole (as LogValidator and ProducerStateManager demand).
+    """
+    codec_bytes = header.size_bytes - HEADER_SIZE if header.codec == 0 else DEFAULT_MAX_BYTES
+    idempotent = header.producer_id >= 0
+    lowest_sequence = 0 if idempotent and not header.is_control else -1
+    checks = (
+        ("count", header.count, header.last_offset_delta + 1, header.last_offset_delta + 1),
+        ("count", header.count, 1, codec_bytes // MIN_RECORD_BYTES),
+        ("producer_id", header.producer_id, -1, INT64_MAX),
+        ("producer_epoch", header.producer_epoch, 0 if idempotent else -1, INT16_MAX),
+        ("base_sequence", header.base_sequence, lowest_sequence, INT32_MAX),
+    )
+    for field, value, low, high in checks:
+        if not low <= value <= high:
+            wanted = f"{low}" if low == high else f"{low} to {high}"
+            raise InvalidBatch(
+                f"record batch at {at}: {field} is {value}, it must be {wanted}",
+                field=field,
+                position=at,
+            )
+
+
+def check_span(batches: Sequence[AppendedBatch]) -> None:
+    """Raise InvalidBatch for a set that no segment can hold: its index counts offsets in 31 bits."""
+    first, last = batches[0].header.base_offset, batches[-1].header.last_offset
+    if last - first > INT32_MAX or last >= INT64_MAX:
+        raise InvalidBatch(
+            f"record batches from offset {first} to {last}: one append may span {INT32_MAX} offsets "
+            f"and end below {INT64_MAX}",
+            field="base_offset",
+            position=batches[-1].at,
+        )
 
 
 def stamp_batches(data: bytes, batches: Sequence[AppendedBatch], mark: Stamp) -> Encoded:
@@ -216,10 +252,11 @@ def check_kept_offsets(batches: Sequence[AppendedBatch], next_offset: int) -> No
 
 
 def check_one_producer(batches: Sequence[AppendedBatch]) -> None:
-    """Raise InvalidBatch unless all batches of a sequenced append bear one producer and an unbroken
-    sequence.
+    """Raise InvalidBatch unless all data batches of a sequenced append bear one producer and an
+    unbroken sequence.
     """
-    for (_, before), (at, header) in pairwise(batches):
+    data = [batch for batch in batches if not batch.header.is_control]
+    for (_, before), (at, header) in pairwise(data):
         producer = (header.producer_id, header.producer_epoch)
         expected = (before.last_sequence + 1) % SEQUENCES
         if producer != (before.producer_id, before.producer_epoch):
@@ -233,6 +270,17 @@ def check_one_producer(batches: Sequence[AppendedBatch]) -> None:
             field=field,
             position=at,
         )
+
+
+def mark_of(header: BatchHeader) -> ProducerSequence:
+    """The producer's mark that a batch bears."""
+    return ProducerSequence(header.producer_id, header.producer_epoch, header.base_sequence)
+
+
+def as_one(known: Sequence[AppendResult]) -> AppendResult:
+    """The answer for several batches that were all stored before."""
+    first, last = known[0].base_offset, known[-1].last_offset
+    return AppendResult(first, last, -1, range(first, last + 1), duplicate=True)
 
 
 def check_appendable(records: Sequence[Record] | bytes, settings: TopicSettings) -> None:

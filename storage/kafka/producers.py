@@ -163,6 +163,8 @@ class ProducerStates:
             timestamp_ms=header.max_timestamp,
             current_txn_first_offset=opened,
         )
+        if header.base_sequence < 0:
+            return
         producer.batches.append(
             SequencedBatch(
                 header.base_sequence, header.last_sequence, header.base_offset, header.last_offset
