@@ -10,7 +10,7 @@
 `atomic` and `handles` work on any FileSystem.
 """
 
-from storage.files.atomic import atomic_write, remove_if_present
+from storage.files.atomic import atomic_write, remove_if_present, write_durably
 from storage.files.failures import is_missing
 from storage.files.fs import File, FileLock, FileSystem
 from storage.files.handles import HandleCache
@@ -27,4 +27,5 @@ __all__ = [
     "atomic_write",
     "is_missing",
     "remove_if_present",
+    "write_durably",
 ]

@@ -25,7 +25,7 @@ def atomic_write(fs: FileSystem, path: Path, data: bytes) -> None:
     """
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     try:
-        _write_whole(fs, temporary, data)
+        write_durably(fs, temporary, data)
         fs.rename(temporary, path)
     except IoFailure:
         with contextlib.suppress(IoFailure):
@@ -45,7 +45,10 @@ def remove_if_present(fs: FileSystem, path: Path) -> bool:
     return True
 
 
-def _write_whole(fs: FileSystem, path: Path, data: bytes) -> None:
+def write_durably(fs: FileSystem, path: Path, data: bytes) -> None:
+    """Make the file hold `data`, synced, but not whole at every moment; its name is durable only
+    after `sync_dir` of its directory.
+    """
     file = fs.open(path, write=True, create=True)
     try:
         file.truncate(0)

@@ -16,16 +16,17 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from storage.errors import Corrupt, DataError, UnsupportedFormat
+from storage.errors import CallerError, Corrupt, DataError, UnsupportedFormat
 from storage.files import FileSystem, atomic_write
 from storage.files.atomic import remove_if_present
 from storage.kafka.format import checkpoints, names, properties
-from storage.kafka.settings import StoreSettings
+from storage.kafka.settings import StoreSettings, check_topic_config
 from storage.model import Finding, TopicPartition
 
 STORE_FILE: Final = ".logserver.store.json"
 TOPICS_FILE: Final = ".logserver.topics.json"
 PRODUCER_ID_BLOCK: Final = 1000
+STORE_VERSION: Final = 1
 DELETED_DIR_SUFFIX: Final = "-delete"
 OFFSET_CHECKPOINTS: Final = (names.RECOVERY_POINTS, names.HIGH_WATERMARKS, names.LOG_STARTS)
 _UNFINISHED: Final = STORE_FILE + names.TEMPORARY
@@ -67,7 +68,7 @@ class StoreFile(msgspec.Struct, kw_only=True):
     """The content of `.logserver.store.json`. `created`: we made the directory, its identity too."""
 
     backend: str = "kafka"
-    version: int = 1
+    version: int = STORE_VERSION
     created: bool = False
     next_producer_id: int = 0
 
@@ -141,13 +142,35 @@ class LogDirectory:
         return self._read(path, checkpoints.decode_partition_metadata)
 
     def topic_configs(self) -> dict[str, dict[str, str]]:
-        """Configs by topic."""
+        """Configs by topic; one that is not legal is left out and reported."""
         self._stored[TOPICS_FILE] = _json({})  # a missing file says as much
-        return self._read_json(TOPICS_FILE, dict[str, dict[str, str]]) or {}
+        stored = self._read_json(TOPICS_FILE, dict[str, dict[str, str]]) or {}
+        return {topic: self._legal(configs) for topic, configs in stored.items()}
+
+    def _legal(self, configs: Mapping[str, str]) -> dict[str, str]:
+        legal: dict[str, str] = {}
+        for name, value in configs.items():
+            try:
+                check_topic_config(name, value)
+            except CallerError as error:
+                self._report(self.path / TOPICS_FILE, error.message)
+            else:
+                legal[name] = value
+        return legal
 
     def store_file(self) -> StoreFile | None:
-        """Our own facts about the store; None when it is not ours (yet)."""
-        return self._read_json(STORE_FILE, StoreFile)
+        """Our own facts about the store; None when it is not ours (yet). Raises UnsupportedFormat
+        for another version or backend.
+        """
+        stored = self._read_json(STORE_FILE, StoreFile)
+        if stored is not None and (stored.backend, stored.version) != ("kafka", STORE_VERSION):
+            path = str(self.path / STORE_FILE)
+            raise UnsupportedFormat(
+                f"{path}: backend {stored.backend!r}, version {stored.version}; "
+                f"known here is kafka, version {STORE_VERSION}",
+                path=path,
+            )
+        return stored
 
     def _read(self, path: Path, decode: Callable[[bytes], _T]) -> _T | None:
         try:
@@ -227,7 +250,7 @@ class LogDirectory:
     def remove_deleted_dirs(self) -> None:
         """Finish topic deletions that a stop interrupted."""
         for name in self.fs.list_dir(self.path):
-            if name.endswith(DELETED_DIR_SUFFIX) and self.fs.is_dir(self.path / name):
+            if names.is_deleted_dir(name) and self.fs.is_dir(self.path / name):
                 self.fs.remove_tree(self.path / name)
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, TypeAlias
 
 from storage.errors import Corrupt, DataError, DiskFull, IoFailure
-from storage.files import FileSystem, HandleCache
+from storage.files import FileSystem, HandleCache, atomic_write
 from storage.kafka.format import offset_index, time_index, txn_index
 from storage.kafka.format.batch import BatchHeader
 from storage.kafka.format.txn_index import AbortedTransaction
@@ -159,11 +159,7 @@ class SparseIndex:
     def replace(self, entries: Sequence[tuple[int, int]]) -> None:
         """Make the file hold exactly these entries, trimmed and synced (recovery's rebuild)."""
         data = b"".join(self._format.encode_entry(key, value) for key, value in entries)
-        with self._files.borrow(self.path, write=True, create=True) as file:
-            file.truncate(len(data))
-            if data:
-                file.pwrite(data, 0)
-            file.datasync()
+        _replace_file(self._files, self.path, data)
         self._fill(entries)
         self._preallocated = False
 
@@ -289,10 +285,8 @@ class TransactionIndex:
     def replace(self, entries: Sequence[AbortedTransaction]) -> None:
         """Make the file hold exactly these; none: no file."""
         if entries:
-            with self._files.borrow(self.path, write=True, create=True) as file:
-                file.truncate(0)
-                file.pwrite(b"".join(map(txn_index.encode_entry, entries)), 0)
-                file.datasync()
+            data = b"".join(map(txn_index.encode_entry, entries))
+            _replace_file(self._files, self.path, data)
         self._entries = list(entries)
 
     def sync(self) -> None:
@@ -300,6 +294,12 @@ class TransactionIndex:
         if self._entries:
             with self._files.borrow(self.path, write=True) as file:
                 file.datasync()
+
+
+def _replace_file(files: HandleCache, path: Path, data: bytes) -> None:
+    """Durably, and whole at every moment: a half file would be believed at the next start."""
+    atomic_write(files.fs, path, data)
+    files.forget(path, sync=False)
 
 
 def open_offset_index(

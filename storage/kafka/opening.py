@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from storage.errors import DamagedStore
-from storage.files import FileSystem, HandleCache, OverlayFileSystem
+from storage.files import FileSystem, HandleCache, OverlayFileSystem, write_durably
 from storage.interface import Clock, StoreOptions
 from storage.kafka.directory import LogDirectory
 from storage.kafka.format import names
@@ -54,10 +54,12 @@ def recover_partitions(
     if not opening.read_only:
         directory.remove_marker()
         directory.remove_deleted_dirs()
+    for plan in plans:
+        clear_leftovers(shared.fs, plan.directory)
+    if not opening.read_only:
         _keep_losses(shared.fs, directory.path, plans, started_ms)
     partitions = []
     for done, plan in enumerate(plans):
-        clear_leftovers(shared.fs, plan.directory)
         partitions.append(Partition(shared, plan, apply(shared.fs, shared.files, plan)))
         opening.options.progress("repairing partitions", done + 1, len(plans))
     report = RecoveryReport(
@@ -82,6 +84,7 @@ def _examine_all(
     view = OverlayFileSystem(directory.fs)
     files = HandleCache(view, opening.options.open_files)
     context = RecoveryContext(
+        root=directory.path,
         fs=view,
         files=files,
         clock=opening.clock,
@@ -129,11 +132,6 @@ def _keep_losses(fs: FileSystem, path: Path, plans: Sequence[PartitionPlan], now
         keep_aside(fs, plan, kept_dir)
     losses = [loss for plan in damaged for loss in plan.losses]
     data = msgspec.json.format(msgspec.json.encode({"store": str(path), "losses": losses}))
-    file = fs.open(kept_dir / "report.json", write=True, create=True)
-    try:
-        file.pwrite(data, 0)
-        file.datasync()
-    finally:
-        file.close()
+    write_durably(fs, kept_dir / "report.json", data)
     fs.sync_dir(kept_dir)
     fs.sync_dir(path.parent)

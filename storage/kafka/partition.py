@@ -26,7 +26,15 @@ from typing import TypeVar
 
 from sortedcontainers import SortedDict
 
-from storage.errors import IoFailure, OffsetOutOfRange, RecordTooLarge, StoreReadOnly, UnknownTopic
+from storage.errors import (
+    DiskFull,
+    IoFailure,
+    OffsetOutOfRange,
+    RecordTooLarge,
+    StoreClosed,
+    StoreReadOnly,
+    UnknownTopic,
+)
 from storage.files import FileSystem, HandleCache, atomic_write
 from storage.interface import Clock
 from storage.kafka import encoding, reading
@@ -37,7 +45,7 @@ from storage.kafka.format import checkpoints, names
 from storage.kafka.format.names import segment_name
 from storage.kafka.format.producer_snapshot import encode_snapshot
 from storage.kafka.plan import PartitionPlan
-from storage.kafka.retention import given_up
+from storage.kafka.retention import given_up, remove_files
 from storage.kafka.segment import AppendedBatch, Segment
 from storage.kafka.settings import TopicSettings
 from storage.model import (
@@ -93,8 +101,10 @@ class Partition:
         self._producers = plan.producers
         self._epochs = plan.epochs
         self._epoch = plan.epochs.latest if created_now else None  # None: raised by the next append
-        self._last_snapshot = max([*plan.snapshots, *plan.snapshot_offsets], default=0)
+        kept = (o for o in (*plan.snapshots, *plan.snapshot_offsets) if o <= plan.next_offset)
+        self._last_snapshot = max(kept, default=0)
         self._appended = False
+        self._closed = False
         self._retired = False  # written under `_append_lock`, read by anyone
 
     # ---- what readers see ----
@@ -279,20 +289,21 @@ class Partition:
             return self._append_stamped(encoded, mark, publish=publish)
 
     def _check_sequences(self, batches: Sequence[AppendedBatch]) -> AppendResult | None:
-        """Check the first batch's mark and that the others go on from it; a known one gives its
-        first result.
+        """Check that a producer's batches go on from what is stored and from each other; batches
+        that are all stored already give their first result.
         """
-        header = batches[0].header
-        if header.producer_id < 0 or header.is_control:
+        data = [header for _, header in batches if not header.is_control]
+        if all(header.producer_id < 0 for header in data):
             return None
-        producer = ProducerSequence(header.producer_id, header.producer_epoch, header.base_sequence)
-        known = self._find_duplicate(producer, header.last_sequence)
-        if known is not None and len(batches) == 1:
-            return known
-        self._producers.check(
-            header.producer_id, epoch=header.producer_epoch, base_sequence=header.base_sequence
-        )
         encoding.check_one_producer(batches)
+        known = [self._find_duplicate(encoding.mark_of(h), h.last_sequence) for h in data]
+        stored = [result for result in known if result is not None]
+        if len(stored) == len(data):
+            return encoding.as_one(stored)
+        first = data[0]
+        self._producers.check(
+            first.producer_id, epoch=first.producer_epoch, base_sequence=first.base_sequence
+        )
         return None
 
     def _find_duplicate(
@@ -320,6 +331,8 @@ class Partition:
 
     def _check_writable(self) -> None:
         self._check_not_retired()
+        if self._closed:
+            raise StoreClosed(f"{self.directory.parent} is closed")
         if self._shared.read_only:
             raise StoreReadOnly(
                 f"{self.directory.parent} is open read-only", path=str(self.directory.parent)
@@ -342,6 +355,7 @@ class Partition:
     def _write(self, encoded: Encoded, *, publish: bool, append_time_ms: int) -> AppendResult:
         """Put checked batches behind the log (append lock held). On DiskFull nothing of them stays."""
         data, batches = encoded
+        encoding.check_span(batches)
         if len(data) > self.settings.segment_bytes:
             raise RecordTooLarge(
                 f"the append takes {len(data)} bytes: the limit segment.bytes is "
@@ -438,11 +452,13 @@ class Partition:
         nothing if untouched.
         """
         with self._append_lock:
+            self._closed = True
             if not self._appended:
                 return
             active: Segment = self._segments.peekitem(-1)[1]
             active.finish()
             self._write_snapshot(self._next)
+            self._shared.fs.sync_dir(self.directory)
             with self._state_lock:
                 self._flushed = self._published = self._next
             self._appended = False
@@ -459,30 +475,22 @@ class Partition:
         with self._append_lock:
             end = 0 if self._retired else min(self._flushed, self._published)
             doomed = given_up(self.segments(), self.settings, now_ms=now_ms, end=end)
-            if not doomed:
-                return RetentionReport()
-            with self._state_lock:
-                for segment in doomed:
+            for segment in doomed:
+                with self._state_lock:
                     del self._segments[segment.base_offset]
-                self._start = max(self._start, self._segments.peekitem(0)[0])
-                self._epochs.truncate_start(self._start)
-            return self._delete(doomed)
+                    self._start = max(self._start, self._segments.peekitem(0)[0])
+                remove_files(self._shared.files, self.directory, segment)
+            if doomed:
+                self._cut_epochs()
+            return RetentionReport(
+                segments_deleted=len(doomed), bytes_deleted=sum(s.size_bytes for s in doomed)
+            )
 
-    def _delete(self, doomed: Sequence[Segment]) -> RetentionReport:
-        fs, files = self._shared.fs, self._shared.files
-        atomic_write(
-            fs,
-            self.directory / names.LEADER_EPOCHS,
-            checkpoints.encode_epochs(self._epochs.entries),
-        )
-        for segment in doomed:
-            paths = [*segment.paths(), segment.txn_index.path]
-            paths.append(self.directory / segment_name(segment.base_offset, names.SNAPSHOT))
-            for path in paths:
-                if fs.exists(path):
-                    fs.remove(path)
-                files.forget(path, sync=False)
-        fs.sync_dir(self.directory)
-        return RetentionReport(
-            segments_deleted=len(doomed), bytes_deleted=sum(s.size_bytes for s in doomed)
-        )
+    def _cut_epochs(self) -> None:
+        """The epochs begin where the log does. A disk too full to say so holds nothing up: the next
+        start cuts them as well.
+        """
+        self._epochs.truncate_start(self._start)
+        data = checkpoints.encode_epochs(self._epochs.entries)
+        with suppress(DiskFull):
+            atomic_write(self._shared.fs, self.directory / names.LEADER_EPOCHS, data)

@@ -19,9 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
-from typing import Final
 
 from storage.errors import DataError
 from storage.files import File, FileSystem, HandleCache
@@ -33,6 +31,7 @@ from storage.kafka.format.names import segment_name
 from storage.kafka.format.producer_snapshot import decode_snapshot, encode_snapshot
 from storage.kafka.format.txn_index import AbortedTransaction
 from storage.kafka.indexes import rebuild_indexes
+from storage.kafka.listing import list_files
 from storage.kafka.log_file import (
     SEGMENT_OFFSETS,
     Batch,
@@ -46,13 +45,12 @@ from storage.kafka.producers import ProducerStates
 from storage.kafka.settings import TopicSettings
 from storage.model import Finding, Loss, TopicPartition
 
-INDEX_SUFFIXES: Final = (names.INDEX, names.TIME_INDEX, names.TXN_INDEX)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryContext:
     """What examining a partition needs beside its folder. Offsets come from the root checkpoints."""
 
+    root: Path
     fs: FileSystem
     files: HandleCache
     clock: Clock
@@ -73,7 +71,7 @@ def examine(
     Raises IoFailure. Damage is in the plan: findings, losses, refusal.
     """
     plan = PartitionPlan(partition=partition, directory=directory, settings=settings)
-    _list_files(context, plan)
+    list_files(context.fs, context.files, plan)
     plan.start_offset = max(
         context.log_starts.get(partition, 0), plan.segments[0].base_offset if plan.segments else 0
     )
@@ -81,6 +79,7 @@ def examine(
     _load_epochs(context, plan)
     if plan.segments:
         _Scan(context, plan).run()
+    _compare_with_checkpoint(context, plan)
     if plan.start_offset > plan.next_offset:
         plan.findings.append(
             _finding(
@@ -100,33 +99,24 @@ def examine(
     return plan
 
 
-def _list_files(context: RecoveryContext, plan: PartitionPlan) -> None:
-    """Segments, snapshots and orphans of the folder, by name."""
-    suffixes: dict[int, set[str]] = {}
-    for name in context.fs.list_dir(plan.directory):
-        parsed = names.parse_segment_name(name)
-        if parsed is not None and parsed[1] in names.SEGMENT_SUFFIXES:
-            suffixes.setdefault(parsed[0], set()).add(parsed[1])
-    for base_offset, found in sorted(suffixes.items()):
-        if names.SNAPSHOT in found:
-            plan.snapshot_offsets.add(base_offset)
-        if names.LOG not in found:
-            orphans = [s for s in INDEX_SUFFIXES if s in found]
-            plan.removed += [plan.directory / segment_name(base_offset, s) for s in orphans]
-            continue
-        path = plan.directory / segment_name(base_offset, names.LOG)
-        size_bytes = context.fs.size(path)
-        plan.segments.append(
-            SegmentPlan(
-                base_offset=base_offset,
-                path=path,
-                size_bytes=size_bytes,
-                file_bytes=size_bytes,
-                suffixes=found,
+def _compare_with_checkpoint(context: RecoveryContext, plan: PartitionPlan) -> None:
+    """A log that ends below its recovery point has lost what had been made durable: if no cut tells
+    it, then a file was emptied or taken away.
+    """
+    point = context.recovery_points.get(plan.partition, 0)
+    if plan.next_offset < point and not plan.losses:
+        plan.findings.append(
+            _finding(
+                plan,
+                "checkpoint-ahead",
+                "error",
+                context.root / names.RECOVERY_POINTS,
+                offset=point,
+                expected=f"at most {plan.next_offset}, the log's end",
+                found=str(point),
+                message="records that were durable are gone, and no damage in the log tells why",
             )
         )
-    for segment, following in pairwise(plan.segments):
-        segment.limit_offset = following.base_offset
 
 
 def _load_epochs(context: RecoveryContext, plan: PartitionPlan) -> None:
@@ -174,6 +164,7 @@ class _Scan:
         self.context = context
         self.plan = plan
         self.unclean = not context.clean_shutdown
+        self.recovery_point = context.recovery_points.get(plan.partition, 0)
         self.cut = False
 
     def run(self) -> None:
@@ -211,7 +202,7 @@ class _Scan:
         segments = self.plan.segments
         if not self.unclean:
             return len(segments)
-        point = self.context.recovery_points.get(self.plan.partition, 0)
+        point = self.recovery_point
         below = [i for i, segment in enumerate(segments) if segment.base_offset <= point]
         return below[-1] if below else 0
 
@@ -367,7 +358,11 @@ class _Scan:
         """Judge one bad place: True when the log is cut there."""
         plan = self.plan
         behind = gap.next_offset is not None or self._good_segment_after(index)
-        lost_write = self.unclean and holds_lost_write(file, position=gap.position, end=gap.end)
+        lost_write = (
+            self.unclean
+            and plan.next_offset >= self.recovery_point  # below it everything had reached the disk
+            and holds_lost_write(file, position=gap.position, end=gap.end)
+        )
         torn = not behind or lost_write
         zeros = not behind and is_zero(file, position=gap.position, end=gap.end)
         if not torn:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from storage.files import FileSystem, HandleCache, atomic_write
+from storage.files import FileSystem, HandleCache, atomic_write, write_durably
 from storage.kafka.format import checkpoints, names
 from storage.kafka.format.names import parse_segment_name, segment_name
 from storage.kafka.log_file import CHUNK_BYTES, Batch, walk
@@ -25,21 +25,29 @@ def clear_leftovers(fs: FileSystem, directory: Path) -> None:
     """Finish what a stop interrupted, as LogLoader does: drop `.deleted` and `.cleaned` files,
     complete `.swap` sets.
 
-    A `.swap` set at or above the lowest `.cleaned` offset was not complete and goes too.
+    A `.swap` set at or above the lowest `.cleaned` offset was not complete and goes too; so does
+    one whose log is empty or damaged, as long as the segment that it should replace is there.
     """
     leftovers = _leftovers(fs, directory)
     if not leftovers:
         return
     cleaned = [base for base, suffix, _ in leftovers if suffix == names.CLEANED]
+    ends = {
+        base: _end_offset(fs, path, base)
+        for base, _, path in leftovers
+        if path.name == segment_name(base, names.LOG) + names.SWAP
+    }
     complete: list[tuple[int, Path]] = []
     for base, suffix, path in leftovers:
-        if suffix == names.SWAP and (not cleaned or base < min(cleaned)):
+        whole = ends.get(base, base) is not None or not _has_log(fs, directory, base)
+        if suffix == names.SWAP and (not cleaned or base < min(cleaned)) and whole:
             complete.append((base, path))
         else:
             fs.remove(path)
-    for base, path in complete:
-        if path.name == segment_name(base, names.LOG) + names.SWAP:
-            _remove_replaced(fs, directory, start=base, end=_end_offset(fs, path, base))
+    for base in {base for base, _ in complete}:
+        end = ends.get(base)
+        if end is not None:
+            _remove_replaced(fs, directory, start=base, end=end)
     for _, path in complete:
         fs.rename(path, path.with_suffix(""))
     fs.sync_dir(directory)
@@ -56,14 +64,19 @@ def _leftovers(fs: FileSystem, directory: Path) -> Sequence[tuple[int, str, Path
     return found
 
 
-def _end_offset(fs: FileSystem, path: Path, base_offset: int) -> int:
-    """The offset behind the last good batch of a log file."""
+def _has_log(fs: FileSystem, directory: Path, base_offset: int) -> bool:
+    return fs.exists(directory / segment_name(base_offset, names.LOG))
+
+
+def _end_offset(fs: FileSystem, path: Path, base_offset: int) -> int | None:
+    """The offset behind the last batch of a log file; None for one that is empty or not whole."""
     file = fs.open(path)
     try:
-        end = base_offset
+        end = None
         for item in walk(file, position=0, end=file.size(), next_offset=base_offset):
-            if isinstance(item, Batch):
-                end = item.header.next_offset
+            if not isinstance(item, Batch):
+                return None
+            end = item.header.next_offset
         return end
     finally:
         file.close()
@@ -177,13 +190,7 @@ def _write_snapshots(fs: FileSystem, plan: PartitionPlan) -> None:
         path = plan.directory / segment_name(offset, names.SNAPSHOT)
         if offset in plan.snapshot_offsets and fs.read_bytes(path) == data:
             continue
-        file = fs.open(path, write=True, create=True)
-        try:
-            file.truncate(0)
-            file.pwrite(data, 0)
-            file.datasync()
-        finally:
-            file.close()
+        write_durably(fs, path, data)
     bases = {segment.base_offset for segment in plan.segments}
     highest = max(plan.snapshot_offsets | set(plan.snapshots), default=0)
     last_base = max(bases, default=0)

@@ -1,13 +1,17 @@
-"""Which segments a topic's retention settings give up.
+"""Which segments a topic's retention settings give up, and how their files go.
 
-Owns the rule by time and by size (UnifiedLog.deleteOldSegments); must not delete anything: the
-partition does.
+Owns the rule by time and by size (UnifiedLog.deleteOldSegments), and taking one segment's files
+away; must not decide when: the partition does, once nobody finds the segment any more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
+from storage.files import HandleCache, remove_if_present
+from storage.kafka.format import names
+from storage.kafka.format.names import segment_name
 from storage.kafka.segment import Segment
 from storage.kafka.settings import TopicSettings
 
@@ -33,3 +37,19 @@ def given_up(
             break
         found.append(segment)
     return found
+
+
+def remove_files(files: HandleCache, directory: Path, segment: Segment) -> None:
+    """Take away the files of the first segment, its log first and durably.
+
+    So a crash leaves no hole: the log always begins at one segment and goes on to the last. Index
+    files left without a log go at the next start.
+    """
+    fs = files.fs
+    fs.remove(segment.path)
+    fs.sync_dir(directory)
+    snapshot = directory / segment_name(segment.base_offset, names.SNAPSHOT)
+    paths = (*segment.paths(), segment.txn_index.path, snapshot)
+    for path in paths:
+        remove_if_present(fs, path)
+        files.forget(path, sync=False)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from storage.errors import DiskFull, InvalidArgument, InvalidTopic, StorageError, TopicExists
 from storage.files import FileSystem, HandleCache
-from storage.kafka.directory import DELETED_DIR_SUFFIX, new_uuid
+from storage.kafka.directory import new_uuid
 from storage.kafka.epochs import LeaderEpochs
 from storage.kafka.format import checkpoints, names
 from storage.kafka.partition import Partition, Surroundings
@@ -158,5 +158,4 @@ def delete_partitions(shared: Surroundings, root: Path, partitions: Sequence[Par
 
 
 def _deleted_name(address: TopicPartition) -> str:
-    short = names.partition_dir_name(*address)[:200]
-    return f"{short}.{secrets.token_hex(16)}{DELETED_DIR_SUFFIX}"
+    return names.deleted_dir_name(*address, unique_id=secrets.token_hex(16))

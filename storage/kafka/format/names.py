@@ -60,6 +60,7 @@ CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 CONSUMER_OFFSETS_TOPIC: Final = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 
+MAX_NAME_LENGTH: Final = 255
 MAX_TOPIC_LENGTH: Final = 249
 """With `-`, and five digits of partition, just 255: what file systems allow a name."""
 
@@ -70,6 +71,7 @@ _SEGMENT_NAME = re.compile(
     r"((?:\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(?:\.deleted|\.cleaned|\.swap)?)"
 )
 _PARTITION_DIR = re.compile(r"([a-zA-Z0-9._-]+)-(0|[1-9][0-9]{0,9})")
+_DELETED_DIR = re.compile(r"[a-zA-Z0-9._-]+-[0-9]{1,10}\.[0-9a-f]{32}-delete")
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
@@ -107,6 +109,19 @@ def parse_partition_dir(name: str) -> TopicPartition | None:
     if match is None or int(match[2]) > _MAX_PARTITION:
         return None
     return TopicPartition(match[1], int(match[2]))
+
+
+def deleted_dir_name(topic: str, partition: int, unique_id: str) -> str:
+    """What a partition's folder is called while it is deleted: `topic-partition.<32 hex>-delete`,
+    the topic cut so that the name fits (UnifiedLog.logDeleteDirName).
+    """
+    suffix = f"-{partition}.{unique_id}-delete"
+    return topic[: MAX_NAME_LENGTH - len(suffix)] + suffix
+
+
+def is_deleted_dir(name: str) -> bool:
+    """Whether the broker would take this folder for one whose deletion was interrupted."""
+    return _DELETED_DIR.fullmatch(name) is not None
 
 
 def validate_new_topic(name: str) -> None:

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 
 from storage.kafka.format import names
 from storage.kafka.format.names import segment_name
+from storage.kafka.listing import INDEX_SUFFIXES
 from storage.kafka.plan import PartitionPlan, SegmentPlan
-from storage.kafka.recovery import INDEX_SUFFIXES
 from storage.kafka.tools import verify_files
 from storage.kafka.tools.logs import Log
 from storage.kafka.tools.verify_log import LogCheck, Progression

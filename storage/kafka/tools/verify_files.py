@@ -13,8 +13,8 @@ from storage.errors import DataError
 from storage.kafka.directory import DELETED_DIR_SUFFIX
 from storage.kafka.format import checkpoints, names, producer_snapshot
 from storage.kafka.format.names import parse_segment_name, segment_name
+from storage.kafka.listing import INDEX_SUFFIXES
 from storage.kafka.plan import PartitionPlan
-from storage.kafka.recovery import INDEX_SUFFIXES
 from storage.kafka.tools.rows import PARTITION_FILES
 from storage.kafka.tools.view import View
 from storage.model import Finding, TopicPartition

@@ -68,6 +68,7 @@ class View:
         self._defaults = settings.topic_defaults
         self._configs = self.directory.topic_configs()
         self._context = RecoveryContext(
+            root=root,
             fs=self.fs,
             files=self.files,
             clock=clock,

@@ -1,0 +1,63 @@
+"""What a partition's folder holds, by name: segments, snapshots, and files without a log.
+
+Owns turning a folder into the segments of a plan; must not judge what is in a log, but for one
+question: whether an empty log lies inside the range of the one before it.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from storage.files import FileSystem, HandleCache
+from storage.kafka.format import names
+from storage.kafka.format.names import segment_name
+from storage.kafka.log_file import Batch, walk
+from storage.kafka.plan import PartitionPlan, SegmentPlan
+
+INDEX_SUFFIXES = (names.INDEX, names.TIME_INDEX, names.TXN_INDEX)
+
+
+def list_files(fs: FileSystem, files: HandleCache, plan: PartitionPlan) -> None:
+    """Segments, snapshots and orphans of the folder, by name."""
+    suffixes: dict[int, set[str]] = {}
+    for name in fs.list_dir(plan.directory):
+        parsed = names.parse_segment_name(name)
+        if parsed is not None and parsed[1] in names.SEGMENT_SUFFIXES:
+            suffixes.setdefault(parsed[0], set()).add(parsed[1])
+    for base_offset, found in sorted(suffixes.items()):
+        if names.SNAPSHOT in found:
+            plan.snapshot_offsets.add(base_offset)
+        if names.LOG not in found:
+            orphans = [s for s in INDEX_SUFFIXES if s in found]
+            plan.removed += [plan.directory / segment_name(base_offset, s) for s in orphans]
+            continue
+        path = plan.directory / segment_name(base_offset, names.LOG)
+        size_bytes = fs.size(path)
+        plan.segments.append(
+            SegmentPlan(
+                base_offset=base_offset,
+                path=path,
+                size_bytes=size_bytes,
+                file_bytes=size_bytes,
+                suffixes=found,
+            )
+        )
+    _drop_stray_empty(files, plan)
+    for segment, following in pairwise(plan.segments):
+        segment.limit_offset = following.base_offset
+
+
+def _drop_stray_empty(files: HandleCache, plan: PartitionPlan) -> None:
+    """An empty log inside the range of the one before it holds nothing and would hide the rest."""
+    before: SegmentPlan | None = None
+    for segment in list(plan.segments):
+        if before is not None and not segment.size_bytes:
+            with files.borrow(before.path) as file:
+                good = walk(file, position=0, end=before.file_bytes, next_offset=before.base_offset)
+                reached = (item.header.next_offset for item in good if isinstance(item, Batch))
+                stray = any(offset > segment.base_offset for offset in reached)
+            if stray:
+                plan.segments.remove(segment)
+                plan.removed_segments.append(segment)
+                continue
+        before = segment
