@@ -8,9 +8,6 @@ costs a quarter less.
 
 from __future__ import annotations
 
-import itertools
-import re
-import secrets
 from time import perf_counter
 from typing import Final
 
@@ -20,11 +17,10 @@ from api.call import Call
 from api.errors import ApiError, as_api_error, error_response
 from api.negotiation import negotiate
 from api.routes import Route, Router
+from api.signature import sign
 from logserver.service import LogService
 from storage import StorageError
 
-REQUEST_ID: Final = "X-Request-Id"
-_USABLE_ID: Final = re.compile(r"[\x21-\x7e]{1,128}")
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
@@ -34,7 +30,6 @@ class App:
     def __init__(self, service: LogService) -> None:
         self.service = service
         self._router = Router()
-        self._ids = map(f"{secrets.token_hex(6)}-{{:x}}".format, itertools.count(1))
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         """The answer to one request; an exception that leaves it is a mistake of ours (a 500 in the
@@ -53,8 +48,7 @@ class App:
         except StorageError as error:
             response = _refusal(request, as_api_error(error))
         if not response.prepared:
-            response.headers[REQUEST_ID] = self._request_id(request)
-            response.headers["Server"] = "logserver"
+            sign(request, response)
         self.service.metrics.requested(
             route=route.pattern if route is not None else "none",
             method=request.method if request.method in _METHODS else "other",
@@ -62,13 +56,6 @@ class App:
             elapsed_s=perf_counter() - begun,
         )
         return response
-
-    def _request_id(self, request: web.BaseRequest) -> str:
-        """The client's own id where it can be put into a header, else the next of this process."""
-        given = request.headers.get(REQUEST_ID)
-        if given is not None and _USABLE_ID.fullmatch(given):
-            return given
-        return next(self._ids)
 
 
 def _refusal(request: web.BaseRequest, error: ApiError) -> web.Response:

@@ -14,19 +14,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final, cast
 
-from aiohttp import web
+from aiohttp import HttpVersion11, StreamReader, web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http import RawRequestMessage
 
 from api.errors import ApiError, error_response
+from api.signature import SERVER, sign
 
 log = logging.getLogger(__name__)
 
 _TOO_MANY: Final = (
     b'{"error_code":42901,"message":"too many connections: try again later (max_connections)"}'
 )
+_UNPARSED_METHOD: Final = "UNKNOWN"  # the HTTP library's stand-in for what it could not parse
 _TURNED_AWAY_OPEN_S: Final = 1.0
 _TURNED_AWAY: Final = (
     b"HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nConnection: close\r\n"
-    b"Retry-After: 1\r\nContent-Length: %d\r\n\r\n%b" % (len(_TOO_MANY), _TOO_MANY)
+    b"Server: %b\r\nRetry-After: 1\r\nContent-Length: %d\r\n\r\n%b"
+    % (SERVER.encode(), len(_TOO_MANY), _TOO_MANY)
 )
 
 
@@ -34,7 +39,7 @@ class ApiServer(web.Server):
     """Makes one protocol object per connection."""
 
     def __init__(self, handler: Any, *, max_connections: int, **options: Any) -> None:
-        super().__init__(handler, **options)
+        super().__init__(handler, request_factory=_request, **options)
         self.max_connections = max_connections
         self._options = options
 
@@ -105,7 +110,21 @@ class ApiProtocol(web.RequestHandler):
             raise ConnectionError("the answer had begun")
         response = error_response(ApiError(status, told), accept=request.headers.get("Accept"))
         response.force_close()
+        sign(request, response)
         return response
+
+
+def _request(
+    message: RawRequestMessage,
+    payload: StreamReader,
+    protocol: web.RequestHandler,
+    writer: AbstractStreamWriter,
+    task: asyncio.Task[None],
+) -> web.BaseRequest:
+    """The request of a message; what was too malformed to be one is answered as HTTP/1.1 too."""
+    if message.method == _UNPARSED_METHOD:
+        message = message._replace(version=HttpVersion11)
+    return web.BaseRequest(message, payload, protocol, writer, task, asyncio.get_running_loop())
 
 
 def _first_line(message: str | None) -> str:

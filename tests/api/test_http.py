@@ -116,7 +116,13 @@ MALFORMED = {
 
 @pytest.mark.parametrize("request_bytes", MALFORMED.values(), ids=MALFORMED.keys())
 async def test_malformed_http_is_told_in_the_same_shape(api: Api, request_bytes: bytes) -> None:
-    assert error_of(await raw(api, request_bytes)) == (400, 400)
+    answer = await raw(api, request_bytes)
+    assert error_of(answer) == (400, 400)
+    head = answer.partition(b"\r\n\r\n")[0].lower()
+    assert head.startswith(b"http/1.1 400 ")
+    assert b"\r\nserver: logserver" in head
+    assert b"\r\nx-request-id: " in head
+    assert b"aiohttp" not in head
     assert (await api.get("/topics")).json == []
 
 
