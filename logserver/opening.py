@@ -14,6 +14,7 @@ from logserver.errors import SettingsError
 from storage import LogStore, Progress, StoreOptions, backends, detect, open_store
 
 NEW_STORE_BACKEND = "kafka"
+MEMORY_BACKEND = "memory"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +45,8 @@ def plan_store(settings: Settings) -> StorePlan:
     found = detect(settings.data)
     if found is not None and asked is not None and asked != found.backend:
         _refuse(settings, "backend", f"is {asked}, but {settings.data} is a {found.backend} store")
+    if asked == MEMORY_BACKEND and not settings.ephemeral:
+        _refuse(settings, "backend", f"is {asked}, which keeps nothing: it needs ephemeral")
     if found is None and settings.read_only:
         _refuse(settings, "read_only", f"needs a store, and {settings.data} holds none")
     foreign = found is not None and not found.adopted and not settings.write

@@ -186,6 +186,7 @@ def test_a_port_in_use_is_told(tmp_path: Path) -> None:
         (("--listen", "0.0.0.0:0"), 2, "insecure"),
         (("--listen", "no.such.host.invalid:0", "--insecure"), 3, "no.such.host.invalid"),
         (("--backend", "pulsar", *LISTEN), 2, "pulsar"),
+        (("--backend", "memory", *LISTEN), 2, "ephemeral"),
         (("--flush", "never", *LISTEN), 2, "sync, async, os"),
         (("--set", "novalue", *LISTEN), 2, "NAME=VALUE"),
         (("--set", "no.such.option=1", *LISTEN), 2, "no.such.option"),

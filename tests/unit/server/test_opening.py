@@ -41,7 +41,6 @@ def test_a_new_directory_becomes_a_kafka_store(tmp_path: Path, make: bool) -> No
         data.mkdir()
     plan = plan_store(settings(data))
     assert (plan.backend, plan.read_only, plan.notice) == ("kafka", False, None)
-    assert plan_store(settings(data, backend="memory")).backend == "memory"
     assert plan_store(settings(data, write=True)).read_only is False
 
 
@@ -64,6 +63,13 @@ def test_a_real_brokers_directory_is_read_only_until_it_is_taken_over(foreign: P
 def test_a_store_of_another_backend_is_refused(ours: Path) -> None:
     with pytest.raises(SettingsError, match=r"backend.*memory.*kafka store"):
         plan_store(settings(ours, backend="memory"))
+
+
+def test_memory_keeps_nothing_and_must_be_told_so(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"backend.*memory.*ephemeral"):
+        plan_store(settings(tmp_path / "new", backend="memory"))
+    plan = plan_store(settings(tmp_path / "new", backend="memory", ephemeral=True))
+    assert plan.backend == "memory"
 
 
 def test_an_unknown_backend_is_refused(tmp_path: Path) -> None:
