@@ -41,7 +41,7 @@ from storage import (
     TopicPartition,
     wall_clock_ms,
 )
-from storage.errors import StoreReadOnly, UnknownPartition, UnknownTopic
+from storage.errors import InvalidTopic, StoreReadOnly, UnknownPartition, UnknownTopic
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +50,10 @@ T = TypeVar("T")
 Opener: TypeAlias = Callable[[Progress], LogStore]
 
 READERS: Final = 4
+# Kafka's Topic.INTERNAL_TOPICS, and the log of its controllers.
+INTERNAL_TOPICS: Final = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"}
+)
 DISK_FULL_BELOW_BYTES: Final = 1 << 20
 
 
@@ -224,6 +228,8 @@ class LogService:
             known = self._topics.get(topic)
             if known is not None and partitions in {None, len(known.partitions)} and not configs:
                 return known, False
+            if known is None:
+                _check_new_name(topic)
             info = await self._run(store.create_topic, topic, partitions, configs)
             self._topics[topic] = info
             return info, known is None
@@ -368,6 +374,7 @@ class LogService:
         """The topic that a produce request to an unknown one would make."""
         if not self.settings.auto_create_topics:
             raise UnknownTopic(topic)
+        _check_new_name(topic)
         info = await self._run(store.preview_topic, topic)
         if partition is not None and partition not in info.partitions:
             raise UnknownTopic(topic)
@@ -424,6 +431,12 @@ class LogService:
         except OSError:
             return True
         return space.f_bavail * space.f_frsize < DISK_FULL_BELOW_BYTES
+
+
+def _check_new_name(topic: str) -> None:
+    """A broker that takes the directory over would read such a topic as its own state."""
+    if topic in INTERNAL_TOPICS:
+        raise InvalidTopic(f"topic name {topic!r} is for a broker's own use", topic=topic)
 
 
 def _ignore(answer: asyncio.Future[list[Run]]) -> None:

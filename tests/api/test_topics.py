@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.api.harness import V2, Api, records
+from tests.api.harness import BATCH, V2, Api, records
 
 ONE = {"partition": 0, "leader": 1, "replicas": [{"broker": 1, "leader": True, "in_sync": True}]}
 
@@ -124,6 +124,17 @@ async def test_a_bad_new_name_is_refused(api: Api, name: str) -> None:
     assert (await api.call("PUT", f"/topics/{name}", json={})).code == 42203
     assert (await api.post(f"/topics/{name}", records(1))).code == 42203
     assert (await api.get(f"/topics/{name}")).code == 40401
+    assert (await api.get("/topics")).json == []
+
+
+@pytest.mark.parametrize("name", ["__consumer_offsets", "__transaction_state"])
+async def test_a_name_of_the_brokers_own_is_refused(api: Api, name: str) -> None:
+    assert (await api.call("PUT", f"/topics/{name}")).code == 42203
+    produced = await api.post(f"/topics/{name}", {"records": [{"value": 1}]})
+    assert produced.code == 42203
+    assert produced.json["topic"] == name
+    batches = await api.post(f"/topics/{name}", bytes(100), content_type=BATCH)
+    assert batches.code == 42203
     assert (await api.get("/topics")).json == []
 
 
