@@ -344,7 +344,7 @@ DAMAGES = {
     ),
     "a checkpoint ahead of the log": Damage(
         "checkpoint-ahead",
-        "warning",
+        "error",
         IDEM,
         lambda root, _: checkpoint(root, "recovery-point-offset-checkpoint", 1204),
     ),

@@ -156,14 +156,16 @@ def check_small_files(
 
 
 def check_against_root(view: View, plan: PartitionPlan) -> Iterator[Finding]:
-    """No checkpoint at the root says more than the log holds."""
+    """No checkpoint at the root says more than the log holds; what recovery told is not told again."""
+    told = {finding.path for finding in plan.findings if finding.code == "checkpoint-ahead"}
     for name in (names.RECOVERY_POINTS, names.HIGH_WATERMARKS, names.CLEANER_OFFSETS):
         offset = view.directory.offsets(name).get(plan.partition, 0)
-        if offset > plan.next_offset:
+        path = str(view.root / name)
+        if offset > plan.next_offset and path not in told:
             yield Finding(
                 code="checkpoint-ahead",
                 severity="warning",
-                path=str(view.root / name),
+                path=path,
                 topic=plan.partition.topic,
                 partition=plan.partition.partition,
                 offset=offset,
