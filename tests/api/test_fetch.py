@@ -427,6 +427,23 @@ async def test_a_bad_batch_is_refused(api: Api) -> None:
     assert len((await api.get(PATH)).json) == 1
 
 
+@pytest.mark.parametrize("codec", [1, 2, 3, 4])
+async def test_a_batch_that_cannot_be_decoded_tells_where_to_go_on(api: Api, codec: int) -> None:
+    if not api.service.store.capabilities.batch_bytes:
+        pytest.skip("the backend has no record batches")
+    await api.post("/topics/t", records(1, 2))
+    good = (await api.get(PATH, accept=BATCH)).body
+    await api.post("/topics/t", with_attributes(good, codec), content_type=BATCH)
+    await api.post("/topics/t", records(3))
+    assert [row["offset"] for row in (await api.get(PATH)).json] == [0, 1]
+    answer = await api.get(f"{PATH}?offset=2")
+    assert answer.code == 50010
+    assert answer.json["next_good_offset"] == 4
+    assert [row["offset"] for row in (await api.get(f"{PATH}?offset=4")).json] == [4]
+    waiting = await api.get(f"{PATH}?offset=2&timeout=1000&min_bytes=1000")
+    assert waiting.code == 50010
+
+
 async def test_a_backend_without_batches_says_so(api: Api) -> None:
     if api.service.store.capabilities.batch_bytes:
         pytest.skip("the backend has record batches")
