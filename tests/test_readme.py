@@ -45,14 +45,16 @@ def free_address() -> str:
 def clone_like(folder: Path, *, real: bool) -> None:
     """What the tour's commands expect around them."""
     (folder / "tests").symlink_to(ROOT / "tests")
-    if real:
-        (folder / "scripts").symlink_to(ROOT / "scripts")
-        (folder / ".venv").symlink_to(ROOT / ".venv")
-        return
     run = f"PYTHONPATH={ROOT} exec {sys.executable} -P -m logserver"
+    server = f'dir=$1; shift; {run} serve --data "$dir" "$@"'
+    command = f'{run} "$@"'
+    if real:
+        # By their own paths: through a link they would take this folder for the clone.
+        server = f'exec {ROOT}/scripts/server "$@"'
+        command = f'exec {ROOT}/.venv/bin/logserver "$@"'
     for path, line in (
-        (folder / "scripts" / "server", f'dir=$1; shift; {run} serve --data "$dir" "$@"'),
-        (folder / ".venv" / "bin" / "logserver", f'{run} "$@"'),
+        (folder / "scripts" / "server", server),
+        (folder / ".venv" / "bin" / "logserver", command),
     ):
         path.parent.mkdir(parents=True)
         path.write_text(f"#!/usr/bin/env bash\n{line}\n")
