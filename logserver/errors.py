@@ -19,8 +19,8 @@ class ServiceError(StorageError):
 
 
 class Busy(ServiceError):
-    """Too much is in flight; nothing was stored. Facts: in_flight_bytes and limit_bytes, or waiting
-    and limit.
+    """Too much is in flight; nothing was stored. Facts: in_flight_bytes, limit_bytes (where it is
+    bytes that are too many).
     """
 
     code = "busy"

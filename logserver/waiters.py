@@ -45,9 +45,7 @@ class Waiters:
         if self.count >= self._limit:
             raise Busy(
                 f"{self.count} fetches wait for records, the limit is {self._limit} "
-                "(max_waiting_fetches): try again later",
-                waiting=self.count,
-                limit=self._limit,
+                "(max_waiting_fetches): try again later"
             )
         waiting = self._waiting.get(partition)
         if waiting is None:

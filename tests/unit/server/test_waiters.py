@@ -63,9 +63,8 @@ async def test_one_too_many_is_refused() -> None:
     waiters = Waiters(limit=1)
     waiting = asyncio.create_task(waiters.changed(T0, 0, 30))
     await asyncio.sleep(0)
-    with pytest.raises(Busy) as caught:
+    with pytest.raises(Busy, match="1 fetches wait .* the limit is 1 .*max_waiting_fetches"):
         await waiters.changed(T1, 0, 30)
-    assert caught.value.facts() == {"waiting": 1, "limit": 1}
     waiters.notify(T0)
     assert await waiting is True
     assert await waiters.changed(T1, 0, 0.001) is False
