@@ -47,7 +47,7 @@ from storage.kafka.format.producer_snapshot import encode_snapshot
 from storage.kafka.plan import PartitionPlan
 from storage.kafka.retention import given_up, remove_files
 from storage.kafka.segment import AppendedBatch, Segment
-from storage.kafka.settings import TopicSettings
+from storage.kafka.settings import INT32_MAX, TopicSettings
 from storage.model import (
     AppendResult,
     BatchPage,
@@ -343,7 +343,7 @@ class Partition:
         epoch = self._epoch
         if epoch is None:
             latest = self._epochs.latest
-            epoch = 0 if latest is None else latest + 1
+            epoch = 0 if latest is None else min(latest + 1, INT32_MAX)
         return Stamp(self._next, epoch, self._shared.clock(), self.settings.log_append_time)
 
     def _append_stamped(self, encoded: Encoded, mark: Stamp, *, publish: bool) -> AppendResult:
