@@ -63,7 +63,7 @@ async def test_one_too_many_is_refused() -> None:
     waiters = Waiters(limit=1)
     waiting = asyncio.create_task(waiters.changed(T0, 0, 30))
     await asyncio.sleep(0)
-    with pytest.raises(Busy, match="1 fetches wait .* the limit is 1 .*max_waiting_fetches"):
+    with pytest.raises(Busy, match=r"1 fetches wait .* the limit is 1 .*max_waiting_fetches"):
         await waiters.changed(T1, 0, 30)
     waiters.notify(T0)
     assert await waiting is True
