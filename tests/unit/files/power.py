@@ -5,6 +5,7 @@ The worst case that POSIX allows a disk on which every sync is obeyed:
 - a file has the bytes and the length of its last `datasync`; one that never had any is empty;
 - a directory has the names of its last `sync_dir`: whatever was made, renamed or removed in it since has not happened,
   and a new file whose directory was not synced is gone, synced or not;
+- of a tree that was removed everything is gone at once but its name, which stays until the sync of its directory;
 - a rename from one directory to another needs both to be synced: with the target's sync only, both names are there.
 
 A real disk may keep any part of what was not synced. `Power.cut` gives the one extreme, the present files (as after a
@@ -141,7 +142,9 @@ class Power(Relay):
         self.step("remove_tree", path)
         with self._lock:
             self._fs.remove_tree(path)
-            del self._parent(path).names[path.name]
+            node = self._parent(path).names.pop(path.name)
+            assert isinstance(node, _Folder)
+            node.kept = {}
 
     def sync_dir(self, path: Path) -> None:
         self.step("sync_dir", path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.unit.files.power import Power
 from tests.unit.kafka.workshop import Workshop
 
 
@@ -11,3 +12,9 @@ from tests.unit.kafka.workshop import Workshop
 def shop() -> Workshop:
     """A place for one store, in memory."""
     return Workshop()
+
+
+@pytest.fixture
+def power() -> Power:
+    """A disk that can lose its power, empty."""
+    return Power()

@@ -1,0 +1,91 @@
+"""Stores on a disk that loses its power: what is done to them, and what a start finds afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from storage import Isolation, LogStore
+from storage.files import FileSystem, OverlayFileSystem
+from storage.kafka.store import KafkaStore
+from tests.unit.files.power import Power
+from tests.unit.kafka.batches import data_batch, marker
+from tests.unit.kafka.workshop import ROOT, T0, Workshop, put_value
+
+SETTINGS = {"internal.segment.bytes": "300", "index.interval.bytes": "80"}
+VALUES = [b"value %2d" % n for n in range(14)]
+
+
+def safe_place(power: Power) -> Workshop:
+    """A place for one store: an empty folder that is durably there."""
+    shop = Workshop(power)
+    power.make_dir(ROOT)
+    for parent in ROOT.parents:
+        power.sync_dir(parent)
+    return shop
+
+
+def on(fs: FileSystem, shop: Workshop) -> Workshop:
+    """The same workshop on another disk."""
+    found = Workshop(fs)
+    found.clock.now_ms = shop.clock.now_ms
+    return found
+
+
+def after_cut(power: Power, shop: Workshop) -> Workshop:
+    """What the next start finds when the power fails now."""
+    return on(power.cut(), shop)
+
+
+def fill(shop: Workshop, store: LogStore, written: list[bytes]) -> None:
+    """Append these, a record and a millisecond each; nothing is flushed."""
+    for value in written:
+        shop.clock.now_ms += 1
+        put_value(store, value)
+
+
+def sync_files(power: Power, shop: Workshop, suffix: str) -> None:
+    """Sync the files of t-0 of one kind behind the store's back."""
+    for base in shop.bases(suffix):
+        file = power.open(shop.path(base, suffix), write=True)
+        file.datasync()
+        file.close()
+
+
+def moments(power: Power, act: Callable[[], object]) -> list[OverlayFileSystem]:
+    """What a power loss would leave just before each step of `act`, and at its end."""
+    cuts: list[OverlayFileSystem] = []
+    power.before = lambda operation, path: cuts.append(power.cut())
+    act()
+    power.before = lambda operation, path: None
+    return [*cuts, power.cut()]
+
+
+def committed(store: LogStore) -> list[bytes | None]:
+    """The values that a reader of committed records gets."""
+    return [record.value for record in store.scan(T0, isolation=Isolation.READ_COMMITTED)]
+
+
+def folder(shop: Workshop) -> dict[str, bytes]:
+    """The files of t-0."""
+    return {name: shop.fs.read_bytes(ROOT / "t-0" / name) for name in shop.names()}
+
+
+def check_whole(shop: Workshop, wanted: list[bytes]) -> None:
+    """A start finds these records and nothing to complain of; times and producers lead where they should."""
+    with shop.open(SETTINGS) as store:
+        assert (store.recovery.findings, store.recovery.losses) == ([], [])
+        records = list(store.scan(T0))
+        assert [record.value for record in records] == wanted
+        for record in records:
+            found = store.offset_for_time(T0, record.timestamp_ms)
+            assert found is not None
+            assert found.offset == record.offset
+
+
+def abort_one(store: KafkaStore) -> None:
+    """A transaction of two batches that is aborted, and a record behind it."""
+    for sequence in range(2):
+        part = data_batch(0, value=b"gone", producer=(9, 0, sequence), transactional=True)
+        store.append_batches(T0, part, transactions=True)
+    store.append_batches(T0, marker(0, 9, commit=False), transactions=True)
+    put_value(store, b"stays")
