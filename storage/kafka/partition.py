@@ -91,7 +91,6 @@ class Partition:
         self.partition: TopicPartition = plan.partition
         self.directory: Path = plan.directory
         self.settings: TopicSettings = plan.settings
-        self.end_at_open: int = plan.next_offset
         self._shared = shared
         self._append_lock = threading.Lock()
         self._state_lock = threading.Lock()

@@ -57,8 +57,6 @@ ROOT_FILES: Final = (
 )
 
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
-CONSUMER_OFFSETS_TOPIC: Final = "__consumer_offsets"
-TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 
 MAX_NAME_LENGTH: Final = 255
 MAX_TOPIC_LENGTH: Final = 249

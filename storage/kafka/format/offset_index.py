@@ -59,11 +59,6 @@ def leading_entries(data: bytes) -> list[tuple[int, int]]:
     return _rising(data, content_end(data))
 
 
-def valid_count(data: bytes) -> int:
-    """How many entries `leading_entries` gives. Never raises."""
-    return len(leading_entries(data))
-
-
 def _rising(data: bytes, end: int) -> list[tuple[int, int]]:
     entries: list[tuple[int, int]] = unpack_before(data, end, _ENTRY)
     last_offset = last_position = 0

@@ -65,11 +65,6 @@ def leading_entries(data: bytes) -> list[tuple[int, int]]:
     return _rising(data, _content_end(data))
 
 
-def valid_count(data: bytes) -> int:
-    """How many entries `leading_entries` gives. Never raises."""
-    return len(leading_entries(data))
-
-
 def _content_end(data: bytes) -> int:
     return ENTRY_SIZE if len(data) == ENTRY_SIZE else content_end(data)
 

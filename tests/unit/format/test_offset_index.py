@@ -12,7 +12,6 @@ from storage.kafka.format.offset_index import (
     decode_entries,
     encode_entry,
     leading_entries,
-    valid_count,
 )
 
 CASES = [
@@ -34,7 +33,7 @@ def test_both_directions(entries: list[tuple[int, int]], text: str) -> None:
     data = bytes.fromhex(text)
     assert encode(entries) == data
     assert decode_entries(data) == entries
-    assert valid_count(data) == len(entries)
+    assert len(leading_entries(data)) == len(entries)
 
 
 @pytest.mark.parametrize(("entries", "text"), CASES)
@@ -44,7 +43,7 @@ def test_a_preallocated_tail_is_no_entry(
 ) -> None:
     data = bytes.fromhex(text) + bytes(zeros)
     assert decode_entries(data) == entries
-    assert valid_count(data) == len(entries)
+    assert len(leading_entries(data)) == len(entries)
 
 
 @pytest.mark.parametrize("cut", range(len(encode(THREE))))
@@ -88,7 +87,7 @@ def test_entries_that_do_not_rise_are_corrupt(good: int, bad: list[tuple[int, in
         for offset, position in bad
     )
     assert leading_entries(data) == bad[:good]
-    assert valid_count(data) == good
+    assert len(leading_entries(data)) == good
     with pytest.raises(Corrupt) as caught:
         decode_entries(data)
     assert caught.value.facts()["position"] == good * ENTRY_SIZE
@@ -96,7 +95,7 @@ def test_entries_that_do_not_rise_are_corrupt(good: int, bad: list[tuple[int, in
 
 def test_stray_bytes_after_the_entries() -> None:
     data = encode(THREE) + b"\1\2\3"
-    assert valid_count(data) == 3
+    assert len(leading_entries(data)) == 3
     with pytest.raises(Truncated):
         decode_entries(data)
 
@@ -126,7 +125,7 @@ def outcome(data: bytes) -> object:
 
 @given(st.binary(max_size=100))
 def test_any_bytes_decode_or_raise_in_the_tree(data: bytes) -> None:
-    count = valid_count(data)
+    count = len(leading_entries(data))
     assert encode(leading_entries(data)) == data[: count * ENTRY_SIZE]
     result = outcome(data)
     if isinstance(result, DataError):

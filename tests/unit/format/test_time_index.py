@@ -14,7 +14,6 @@ from storage.kafka.format.time_index import (
     decode_entries,
     encode_entry,
     leading_entries,
-    valid_count,
 )
 
 CASES = [
@@ -46,14 +45,14 @@ def test_both_directions(entries: list[tuple[int, int]], text: str) -> None:
     data = bytes.fromhex(text)
     assert encode(entries) == data
     assert decode_entries(data) == entries
-    assert valid_count(data) == len(entries)
+    assert len(leading_entries(data)) == len(entries)
 
 
 @pytest.mark.parametrize("zeros", [1, 11, 12, 13, 100_000])
 def test_a_preallocated_tail_is_no_entry(zeros: int) -> None:
     data = encode(THREE) + bytes(zeros)
     assert decode_entries(data) == THREE
-    assert valid_count(data) == 3
+    assert len(leading_entries(data)) == 3
 
 
 def test_zeros_longer_than_one_entry_are_a_tail() -> None:
@@ -97,7 +96,7 @@ def test_a_flipped_bit_never_passes_for_the_same(bit: int) -> None:
 def test_entries_that_do_not_rise_are_corrupt(good: int, bad: list[tuple[int, int]]) -> None:
     data = b"".join(struct.pack(">qi", *entry) for entry in bad)
     assert leading_entries(data) == bad[:good]
-    assert valid_count(data) == good
+    assert len(leading_entries(data)) == good
     with pytest.raises(Corrupt) as caught:
         decode_entries(data)
     assert caught.value.facts()["position"] == good * ENTRY_SIZE
@@ -128,7 +127,7 @@ def outcome(data: bytes) -> object:
 
 @given(st.binary(max_size=100))
 def test_any_bytes_decode_or_raise_in_the_tree(data: bytes) -> None:
-    count = valid_count(data)
+    count = len(leading_entries(data))
     assert encode(leading_entries(data)) == data[: count * ENTRY_SIZE]
     result = outcome(data)
     if isinstance(result, DataError):

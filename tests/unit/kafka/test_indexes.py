@@ -102,14 +102,14 @@ def test_the_file_is_extended_when_first_written_and_cut_at_the_end(files: Handl
     index.append(1, 100)
     index.append(4, 300)
     index.write()
-    assert offset_index.valid_count(files.fs.read_bytes(PATH)) == 2
+    assert len(offset_index.leading_entries(files.fs.read_bytes(PATH))) == 2
     assert files.fs.size(PATH) == 80
     index.trim()
     assert offset_index.decode_entries(files.fs.read_bytes(PATH)) == [(1, 100), (4, 300)]
     index.append(9, 700)
     index.write()
     assert files.fs.size(PATH) == 80
-    assert offset_index.valid_count(files.fs.read_bytes(PATH)) == 3
+    assert len(offset_index.leading_entries(files.fs.read_bytes(PATH))) == 3
 
 
 def test_max_bytes_is_cut_to_whole_entries(files: HandleCache) -> None:
