@@ -57,6 +57,20 @@ def is_empty(fs: FileSystem, path: Path) -> bool:
     return not fs.exists(path) or set(fs.list_dir(path)) <= left
 
 
+def refuse_other_format(fs: FileSystem, path: Path) -> None:
+    """Raise UnsupportedFormat for a directory that holds something, but no Kafka log directory."""
+    if not is_empty(fs, path) and detect(fs, path) is None:
+        raise UnsupportedFormat(f"{path} is no Kafka log directory", path=str(path))
+
+
+def make_root(fs: FileSystem, path: Path) -> None:
+    """Make the store's directory, durably: its own name and those of parents made on the way."""
+    missing = [folder for folder in (path, *path.parents) if not fs.exists(folder)]
+    fs.make_dir(path)
+    for folder in missing:
+        fs.sync_dir(folder.parent)
+
+
 def _is_partition(fs: FileSystem, path: Path) -> bool:
     if not fs.is_dir(path):
         return False
@@ -212,6 +226,14 @@ class LogDirectory:
         }
         lines |= {p: offset for p, offset in offsets.items() if offset is not None}
         self._write(name, checkpoints.encode_offsets(lines))
+
+    def forget_topic(self, topic: str) -> None:
+        """Take the lines of a topic out of the offset checkpoints that have some."""
+        for name in OFFSET_CHECKPOINTS:
+            lines = self.offsets(name)
+            kept = {p: offset for p, offset in lines.items() if p.topic != topic}
+            if len(kept) < len(lines):
+                self._write(name, checkpoints.encode_offsets(kept))
 
     def write_identity(self, settings: StoreSettings) -> None:
         """meta.properties of a new directory, with random ids where the settings give none."""

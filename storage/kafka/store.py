@@ -22,7 +22,6 @@ from storage.errors import (
     StoreReadOnly,
     UnknownPartition,
     UnknownTopic,
-    UnsupportedFormat,
 )
 from storage.files import FileLock, FileSystem, HandleCache, OverlayFileSystem
 from storage.interface import (
@@ -33,7 +32,14 @@ from storage.interface import (
     StoreOptions,
 )
 from storage.kafka import reading
-from storage.kafka.directory import LogDirectory, ProducerIds, StoreFile, detect, is_empty
+from storage.kafka.directory import (
+    LogDirectory,
+    ProducerIds,
+    StoreFile,
+    is_empty,
+    make_root,
+    refuse_other_format,
+)
 from storage.kafka.encoding import check_appendable
 from storage.kafka.fence import Fence
 from storage.kafka.finding import Search, find_records, read_by_id
@@ -100,14 +106,13 @@ def open_kafka(
     storage.open_store.
     """
     settings = parse_store_settings(options.settings)
-    if not is_empty(fs, path) and detect(fs, path) is None:
-        raise UnsupportedFormat(f"{path} is no Kafka log directory", path=str(path))
+    refuse_other_format(fs, path)
     if read_only:
         if not fs.exists(path):
             raise IoFailure(f"{path} does not exist", path=str(path), operation="open", errno=2)
         view = OverlayFileSystem(fs, clock=clock)
         return KafkaStore(view, path, options, settings, clock=clock, lock=None)
-    fs.make_dir(path)
+    make_root(fs, path)
     lock = fs.lock(path / names.LOCK)
     try:
         return KafkaStore(fs, path, options, settings, clock=clock, lock=lock)
@@ -252,6 +257,7 @@ class KafkaStore(LogStore):
 
     def _create(self, topic: str, count: int, configs: dict[str, str]) -> TopicInfo:
         settings = topic_settings({**self._settings.topic_defaults, **configs})
+        self._directory.forget_topic(topic)  # its lines are those of one deleted before
         self._directory.write_topic_configs({**self._configs, topic: configs})
         topic_id, made = create_partitions(self._shared, self.path, topic, count, settings)
         self._configs[topic] = configs

@@ -36,7 +36,6 @@ from tests.unit.kafka.outage import (
 from tests.unit.kafka.workshop import ROOT, T0, Workshop, put_sequenced, put_value, values
 
 MARKER = ROOT / ".kafka_cleanshutdown"
-NAME_NOT_SYNCED = pytest.mark.xfail(reason="the folder above a new store is not synced")
 
 
 @pytest.fixture
@@ -359,7 +358,6 @@ def test_a_deleted_topic_is_gone(power: Power, shop: Workshop) -> None:
     assert seen[0]
 
 
-@pytest.mark.xfail(reason="the checkpoints keep the lines of the deleted topic")
 @pytest.mark.parametrize("again", ["same run", "next run"])
 def test_a_topic_made_again_has_nothing_of_the_old(
     power: Power, shop: Workshop, again: str
@@ -390,8 +388,8 @@ def test_a_topic_made_again_has_nothing_of_the_old(
 @pytest.mark.parametrize(
     "there",
     [
-        pytest.param("/", marks=NAME_NOT_SYNCED),
-        pytest.param("/w", marks=NAME_NOT_SYNCED),
+        "/",
+        "/w",
         "/w/store",
     ],
 )
