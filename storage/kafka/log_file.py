@@ -19,9 +19,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from storage.coding.checksum import crc32c
 from storage.errors import DataError
 from storage.files import File
 from storage.kafka.format.batch import HEADER_SIZE, BatchHeader, check_crc, decode_header
+from storage.kafka.format.batch_header import CRC_START
 
 CHUNK_BYTES: Final = 1 << 20
 SECTOR_BYTES: Final = 512
@@ -146,7 +148,9 @@ def _check_bytes(window: _Window, position: int) -> BatchHeader | _Problem:
         return _Problem("torn", f"a batch of {header.size_bytes} bytes", f"{left} bytes")
     at = window.hold(position, header.size_bytes)
     if not check_crc(window.data, at, header):
-        return _Problem("crc", f"CRC {header.crc:#010x}", "another")
+        with memoryview(window.data) as view:
+            found = crc32c(view[at + CRC_START : at + header.size_bytes])
+        return _Problem("crc", f"CRC {header.crc:#010x}", f"CRC {found:#010x}")
     return header
 
 
