@@ -62,4 +62,5 @@ def _rows(found: Iterable[Finding]) -> Iterator[Sequence[Row]]:
 def _conclusion(met: Counter[str]) -> str:
     if not met["wrong"]:
         return "nothing is wrong"
-    return f"{met['error']} errors, {met['warning']} warnings; what to do: docs/findings.md"
+    counts = [f"{met[kind]} {kind}{'' if met[kind] == 1 else 's'}" for kind in ("error", "warning")]
+    return f"{', '.join(counts)}; what to do: docs/findings.md"
