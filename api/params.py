@@ -17,7 +17,7 @@ from logserver.requests import Start, StartAt
 T = TypeVar("T")
 
 MAX_INT64: Final = (1 << 63) - 1
-_INTEGER: Final = re.compile(r"-?\d{1,19}")
+_INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
 
 
 class Params:

@@ -183,6 +183,9 @@ class RealFileSystem:
 
     def remove_tree(self, path: Path) -> None:
         try:
+            if path.is_symlink():  # the link goes, what it leads to is somebody else's
+                path.unlink()
+                return
             shutil.rmtree(path)
         except SYSTEM_ERRORS as error:
             raise from_system(error, path, "remove_tree") from error

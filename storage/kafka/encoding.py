@@ -38,6 +38,9 @@ from storage.kafka.settings import INT32_MAX, INT64_MAX, TopicSettings
 from storage.model import AppendResult, Header, ProducerSequence, Record
 
 INT16_MAX: Final = 2**15 - 1
+MAX_CONTENT_BYTES: Final = DEFAULT_MAX_BYTES // 2
+"""Keys and values of one compressed batch: half of what readers decompress leaves the other half
+for headers and lengths."""
 
 
 class Stamp(NamedTuple):
@@ -114,6 +117,8 @@ def encode_records(
     codec = codec_id(compression)
 
     def encode(start: int, stop: int) -> list[bytes]:
+        if codec and _content_bytes(records[start:stop]) > MAX_CONTENT_BYTES:
+            return halved(start, stop, _content_bytes(records[start:stop]), MAX_CONTENT_BYTES)
         data = encode_batch(
             records[start:stop],
             base_offset=mark.base_offset + start,
@@ -127,8 +132,11 @@ def encode_records(
         )
         if len(data) <= limit_bytes:
             return [data]
+        return halved(start, stop, len(data), limit_bytes)
+
+    def halved(start: int, stop: int, size_bytes: int, limit_bytes: int) -> list[bytes]:
         if stop - start == 1 or producer is not None:
-            raise _too_large(len(data), limit_bytes, index=start, whole=stop - start > 1)
+            raise _too_large(size_bytes, limit_bytes, index=start, whole=stop - start > 1)
         middle = (start + stop) // 2
         return encode(start, middle) + encode(middle, stop)
 
@@ -139,6 +147,10 @@ def encode_records(
         batches.append(AppendedBatch(at, decode_header(part, 0)))
         at += len(part)
     return Encoded(parts[0] if len(parts) == 1 else b"".join(parts), batches)
+
+
+def _content_bytes(records: Sequence[Record]) -> int:
+    return sum(len(record.key or b"") + len(record.value or b"") for record in records)
 
 
 def _too_large(size_bytes: int, limit_bytes: int, *, index: int, whole: bool) -> RecordTooLarge:
@@ -277,21 +289,29 @@ def mark_of(header: BatchHeader) -> ProducerSequence:
     return ProducerSequence(header.producer_id, header.producer_epoch, header.base_sequence)
 
 
-def as_one(known: Sequence[AppendResult]) -> AppendResult:
-    """The answer for several batches that were all stored before."""
-    first, last = known[0].base_offset, known[-1].last_offset
+def as_one(known: Sequence[AppendResult | None]) -> AppendResult | None:
+    """The answer for batches that were all stored before, one behind the other; else None."""
+    found = [result for result in known if result is not None]
+    if len(found) < len(known):
+        return None
+    if any(after.base_offset != before.last_offset + 1 for before, after in pairwise(found)):
+        return None
+    first, last = found[0].base_offset, found[-1].last_offset
     return AppendResult(first, last, -1, range(first, last + 1), duplicate=True)
 
 
 def check_appendable(records: Sequence[Record] | bytes, settings: TopicSettings) -> None:
     """Raise what appending these records, or a client's whole batches, would raise."""
     if isinstance(records, bytes):
-        check_batches(
+        batches = check_batches(
             records,
             limit_bytes=settings.max_message_bytes,
             keep_offsets=False,
             transactions=False,
         )
+        if any(header.producer_id >= 0 for _, header in batches):
+            check_one_producer(batches)
+        check_span(stamp_batches(records, batches, Stamp(0, 0, 0, log_append_time=False)).batches)
     elif records:
         encode_records(
             records,

@@ -296,9 +296,9 @@ class Partition:
             return None
         encoding.check_one_producer(batches)
         known = [self._find_duplicate(encoding.mark_of(h), h.last_sequence) for h in data]
-        stored = [result for result in known if result is not None]
-        if len(stored) == len(data):
-            return encoding.as_one(stored)
+        again = encoding.as_one(known)
+        if again is not None:
+            return again
         first = data[0]
         self._producers.check(
             first.producer_id, epoch=first.producer_epoch, base_sequence=first.base_sequence

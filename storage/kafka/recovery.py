@@ -216,7 +216,7 @@ class _Scan:
             segment = plan.segments[index]
             self._scan_segment(segment, index)
             if self.cut:
-                plan.removed_segments = plan.segments[index + 1 :]
+                plan.removed_segments += plan.segments[index + 1 :]
                 del plan.segments[index + 1 :]
             if index + 1 < len(plan.segments):
                 self._remember_snapshot(plan.segments[index + 1].base_offset)

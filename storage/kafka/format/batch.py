@@ -71,7 +71,7 @@ __all__ = [
     "stamp",
 ]
 
-DEFAULT_MAX_BYTES: Final = 64 << 20
+DEFAULT_MAX_BYTES: Final = 256 << 20
 """What a batch's records may measure after decompression, unless the caller says otherwise."""
 
 ABORT: Final = 0

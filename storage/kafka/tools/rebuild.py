@@ -59,7 +59,7 @@ class _Rebuild:
     def run(self) -> RebuildReport:
         """Compare, and with `write` replace, every index file."""
         view = self._view
-        compacted = view.directory.offsets(names.CLEANER_OFFSETS)
+        compacted = view.checkpoints[names.CLEANER_OFFSETS]
         try:
             for address in view.folders:
                 self._partition(view.plan(address), compacted=address in compacted)

@@ -28,7 +28,7 @@ def check_view(view: View, *, whole: bool) -> Iterator[Finding]:
     notes = view.notes
     notes.add(*verify_files.check_root(view, whole=whole))
     yield from notes.take()
-    compacted = view.directory.offsets(names.CLEANER_OFFSETS)
+    compacted = view.checkpoints[names.CLEANER_OFFSETS]
     view.start_meter("verifying", list(view.folders))
     topic_ids: dict[str, str] = {}
     for address in view.folders:

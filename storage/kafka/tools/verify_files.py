@@ -159,7 +159,7 @@ def check_against_root(view: View, plan: PartitionPlan) -> Iterator[Finding]:
     """No checkpoint at the root says more than the log holds; what recovery told is not told again."""
     told = {finding.path for finding in plan.findings if finding.code == "checkpoint-ahead"}
     for name in (names.RECOVERY_POINTS, names.HIGH_WATERMARKS, names.CLEANER_OFFSETS):
-        offset = view.directory.offsets(name).get(plan.partition, 0)
+        offset = view.checkpoints[name].get(plan.partition, 0)
         path = str(view.root / name)
         if offset > plan.next_offset and path not in told:
             yield Finding(

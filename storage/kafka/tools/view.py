@@ -21,7 +21,7 @@ from storage.errors import (
 )
 from storage.files import FileSystem, HandleCache, OverlayFileSystem
 from storage.interface import Clock, StoreOptions
-from storage.kafka.directory import LogDirectory
+from storage.kafka.directory import OFFSET_CHECKPOINTS, LogDirectory
 from storage.kafka.fence import Fence
 from storage.kafka.format import names
 from storage.kafka.partition import Partition, Surroundings
@@ -67,14 +67,19 @@ class View:
         self._partitions: dict[TopicPartition, Partition] = {}
         self._defaults = settings.topic_defaults
         self._configs = self.directory.topic_configs()
+        # Taken before any log: beside a running server they would say more than the logs seen here.
+        self.checkpoints = {
+            name: self.directory.offsets(name)
+            for name in (*OFFSET_CHECKPOINTS, names.CLEANER_OFFSETS)
+        }
         self._context = RecoveryContext(
             root=root,
             fs=self.fs,
             files=self.files,
             clock=clock,
             clean_shutdown=self.clean,
-            recovery_points=self.directory.offsets(names.RECOVERY_POINTS),
-            log_starts=self.directory.offsets(names.LOG_STARTS),
+            recovery_points=self.checkpoints[names.RECOVERY_POINTS],
+            log_starts=self.checkpoints[names.LOG_STARTS],
             producer_expiration_ms=settings.producer_id_expiration_ms,
             read_only=True,
         )
@@ -138,11 +143,15 @@ class View:
         ]
 
     def start_meter(self, what: str, addresses: Sequence[TopicPartition]) -> None:
-        """From now on it is told how much of these partitions' logs has been read."""
+        """From now on it is told how much of these partitions' logs has been read.
+
+        Sizes are the base's: the view would keep them, and a log that grows beside us until its
+        partition is opened would be cut short.
+        """
         total_bytes = sum(
-            self.fs.size(self.folders[address] / name)
+            self.base.size(self.folders[address] / name)
             for address in addresses
-            for name in self.fs.list_dir(self.folders[address])
+            for name in self.base.list_dir(self.folders[address])
             if name.endswith(names.LOG)
         )
         self.reader.meter = Meter(self.progress, what, total_bytes)

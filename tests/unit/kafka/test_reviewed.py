@@ -270,3 +270,42 @@ def test_a_snapshot_above_the_end_does_not_keep_a_new_one_away(store: KafkaStore
     again.close()
     assert fs.exists(log_of(fs, 2, names.SNAPSHOT))
     assert dataclasses.asdict(opened(fs).recovery)["findings"] == []
+
+
+def test_batches_stored_apart_are_no_repeat_of_one_request(store: KafkaStore) -> None:
+    """Their answer could not be one run of offsets."""
+    first = client_batch(b"a", producer=(7, 0, 0))
+    second = client_batch(b"b", producer=(7, 0, 1))
+    store.append_batches(P0, first)
+    store.append(P0, [Record(None, b"between")])
+    store.append_batches(P0, second)
+    with pytest.raises(OutOfOrderSequence):
+        store.append_batches(P0, first + second)
+    assert values(store) == [b"a", b"between", b"b"]
+
+
+def test_a_preview_refuses_what_the_append_would(store: KafkaStore) -> None:
+    """So that no empty topic is made for it."""
+    mixed = client_batch(b"a") + client_batch(b"b", producer=(7, 0, 5))
+    with pytest.raises(InvalidBatch):
+        store.preview_topic("new", mixed)
+    assert store.preview_topic("new", client_batch(b"a")).name == "new"
+
+
+def test_a_stray_empty_log_goes_with_a_cut(store: KafkaStore) -> None:
+    """Else it would be the end of the log at the next start, and offsets would be skipped."""
+    for value in (b"a", b"b", b"c", b"d"):
+        store.append(P0, [Record(None, value)])
+    store.flush()
+    fs = kill(store)
+    data = bytearray(fs.read_bytes(log_of(fs)))
+    size = len(data) // 4
+    data[2 * size - 1] ^= 1
+    write(fs, log_of(fs), bytes(data))
+    write(fs, log_of(fs, 3), b"")
+    options = storage.StoreOptions(accept_loss=True)
+    again = storage.open_store("kafka", ROOT, options, fs=fs, clock=lambda: NOW_MS)
+    assert again.bounds(P0).end == 1
+    again.close()
+    assert opened(fs).bounds(P0).end == 1
+    assert not fs.exists(log_of(fs, 3))
