@@ -90,7 +90,7 @@ class FileSystem(Protocol):
         """Remove one file."""
 
     def remove_tree(self, path: Path) -> None:
-        """Remove a directory and all in it; links, also `path` itself, and not what they point to. May fail half done."""
+        """Remove a directory and all in it, or a link; what links point to stays. May fail half done."""
 
     def sync_dir(self, path: Path) -> None:
         """On return creations, renames and removals in this directory are on disk. Raises as `File.datasync`."""
