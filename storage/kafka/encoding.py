@@ -117,8 +117,9 @@ def encode_records(
     codec = codec_id(compression)
 
     def encode(start: int, stop: int) -> list[bytes]:
-        if codec and _content_bytes(records[start:stop]) > MAX_CONTENT_BYTES:
-            return halved(start, stop, _content_bytes(records[start:stop]), MAX_CONTENT_BYTES)
+        content_bytes = _content_bytes(records[start:stop]) if codec else 0
+        if content_bytes > MAX_CONTENT_BYTES:
+            return halved(start, stop, content_bytes, MAX_CONTENT_BYTES)
         data = encode_batch(
             records[start:stop],
             base_offset=mark.base_offset + start,
@@ -265,9 +266,11 @@ def check_kept_offsets(batches: Sequence[AppendedBatch], next_offset: int) -> No
 
 def check_one_producer(batches: Sequence[AppendedBatch]) -> None:
     """Raise InvalidBatch unless all data batches of a sequenced append bear one producer and an
-    unbroken sequence.
+    unbroken sequence; an append in which none bears a producer passes.
     """
     data = [batch for batch in batches if not batch.header.is_control]
+    if all(header.producer_id < 0 for _, header in data):
+        return
     for (_, before), (at, header) in pairwise(data):
         producer = (header.producer_id, header.producer_epoch)
         expected = (before.last_sequence + 1) % SEQUENCES
@@ -309,8 +312,7 @@ def check_appendable(records: Sequence[Record] | bytes, settings: TopicSettings)
             keep_offsets=False,
             transactions=False,
         )
-        if any(header.producer_id >= 0 for _, header in batches):
-            check_one_producer(batches)
+        check_one_producer(batches)
         check_span(stamp_batches(records, batches, Stamp(0, 0, 0, log_append_time=False)).batches)
     elif records:
         encode_records(

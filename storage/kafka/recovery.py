@@ -211,16 +211,14 @@ class _Scan:
     def _recover(self, first: int) -> None:
         plan = self.plan
         plan.producers = self._producers_at(plan.segments[first].base_offset)
-        index = first
-        while index < len(plan.segments):
-            segment = plan.segments[index]
-            self._scan_segment(segment, index)
+        for index in range(first, len(plan.segments)):
+            self._scan_segment(plan.segments[index], index)
             if self.cut:
                 plan.removed_segments += plan.segments[index + 1 :]
                 del plan.segments[index + 1 :]
+                break
             if index + 1 < len(plan.segments):
                 self._remember_snapshot(plan.segments[index + 1].base_offset)
-            index += 1
         self._remember_snapshot(plan.next_offset)
 
     def _producers_at(self, offset: int) -> ProducerStates:

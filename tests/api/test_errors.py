@@ -49,7 +49,7 @@ def test_a_status_is_a_real_one(kind: type[StorageError]) -> None:
     StorageError.__init__(error, "what is wrong", fact=1)
     response = error_response(as_api_error(error))
     assert response.status == status
-    assert b'"fact":1' in bytes(response.body)  # type: ignore[arg-type]
+    assert b'"fact":1' in bytes(response.body)  # type: ignore[arg-type]  # ours are always bytes
 
 
 def test_a_class_without_a_row_has_its_parents() -> None:
@@ -61,5 +61,5 @@ def test_a_class_without_a_row_has_its_parents() -> None:
 
 def test_facts_do_not_replace_code_or_message() -> None:
     error = errors.InvalidArgument("real", error_code=1, detail="x", path=Path("/a"))
-    body = bytes(error_response(as_api_error(error)).body)  # type: ignore[arg-type]
+    body = bytes(error_response(as_api_error(error)).body)  # type: ignore[arg-type]  # ours are always bytes
     assert body == b'{"error_code":42201,"message":"real","detail":"x","path":"/a"}'

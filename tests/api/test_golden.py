@@ -12,20 +12,7 @@ from typing import Any
 import pytest
 
 from tests.api.harness import BINARY, Api, opener, serving, settings
-
-STORES = [
-    "codecs",
-    "compacted",
-    "deleted",
-    "edge",
-    "epochs",
-    "offsets",
-    "parts",
-    "segments",
-    "times",
-    "txn",
-    "txnopen",
-]
+from tests.golden.stores import HEALTHY
 
 
 def lines(path: Path) -> list[Any]:
@@ -55,7 +42,7 @@ async def everything(api: Api, path: str, isolation: str) -> list[tuple[Any, ...
         offset = answer.headers["X-Next-Offset"]
 
 
-@pytest.mark.parametrize("name", STORES)
+@pytest.mark.parametrize("name", HEALTHY)
 async def test_a_real_brokers_store_over_http(name: str, golden_dir: Path, tmp_path: Path) -> None:
     shutil.copytree(golden_dir / name / "data", tmp_path / "store")
     chosen = settings(tmp_path / "store")

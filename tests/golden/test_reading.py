@@ -122,3 +122,9 @@ def test_the_expectations_are_all_there() -> None:
     assert len(WITH_TRANSACTIONS) == len(
         [p for p in stores.partitions() if (p.expect / stores.COMMITTED).exists()]
     )
+
+
+def test_every_store_is_named() -> None:
+    """A golden store that no list names would be read by no test."""
+    folders = sorted(path.name for path in stores.KAFKA.iterdir() if path.is_dir())
+    assert folders == sorted((*stores.HEALTHY, stores.DAMAGED))
