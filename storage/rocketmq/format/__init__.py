@@ -1,0 +1,1 @@
+"""Bytes in, values out: one module per kind of file of a RocketMQ store; no IO."""
