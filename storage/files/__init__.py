@@ -5,19 +5,24 @@
     overlay   OverlayFileSystem: changes in memory over a read-only base, or over nothing
               tree: its names;  pages: its bytes;  changes: what differs from the base
     handles   HandleCache: an LRU of open files that knows which are dirty
-    atomic    atomic_write: a small file changed in one step
+    atomic    atomic_write: a small file changed in one step;  copying: a piece of a file
+    roots     make_root: a store's own directory;  fence: no more writes after one that failed
 
-`atomic` and `handles` work on any FileSystem.
+Only `real` and `lock` are bound to the disk.
 """
 
 from storage.files.atomic import atomic_write, remove_if_present, write_durably
+from storage.files.copying import copy_range
 from storage.files.failures import is_missing
+from storage.files.fence import Fence
 from storage.files.fs import File, FileLock, FileSystem
 from storage.files.handles import HandleCache
 from storage.files.overlay import OverlayFileSystem
 from storage.files.real import RealFileSystem
+from storage.files.roots import make_root
 
 __all__ = [
+    "Fence",
     "File",
     "FileLock",
     "FileSystem",
@@ -25,7 +30,9 @@ __all__ = [
     "OverlayFileSystem",
     "RealFileSystem",
     "atomic_write",
+    "copy_range",
     "is_missing",
+    "make_root",
     "remove_if_present",
     "write_durably",
 ]

@@ -63,14 +63,6 @@ def refuse_other_format(fs: FileSystem, path: Path) -> None:
         raise UnsupportedFormat(f"{path} is no Kafka log directory", path=str(path))
 
 
-def make_root(fs: FileSystem, path: Path) -> None:
-    """Make the store's directory, durably: its own name and those of parents made on the way."""
-    missing = [folder for folder in (path, *path.parents) if not fs.exists(folder)]
-    fs.make_dir(path)
-    for folder in missing:
-        fs.sync_dir(folder.parent)
-
-
 def _is_partition(fs: FileSystem, path: Path) -> bool:
     if not fs.is_dir(path):
         return False

@@ -35,12 +35,11 @@ from storage.errors import (
     StoreReadOnly,
     UnknownTopic,
 )
-from storage.files import FileSystem, HandleCache, atomic_write
+from storage.files import Fence, FileSystem, HandleCache, atomic_write
 from storage.interface import Clock
 from storage.kafka import encoding, reading
 from storage.kafka.encoding import Encoded, Stamp
 from storage.kafka.epochs import LeaderEpochs
-from storage.kafka.fence import Fence
 from storage.kafka.format import checkpoints, names
 from storage.kafka.format.names import segment_name
 from storage.kafka.format.producer_snapshot import encode_snapshot

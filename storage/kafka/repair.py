@@ -12,10 +12,10 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from storage.files import FileSystem, HandleCache, atomic_write, write_durably
+from storage.files import FileSystem, HandleCache, atomic_write, copy_range, write_durably
 from storage.kafka.format import checkpoints, names
 from storage.kafka.format.names import parse_segment_name, segment_name
-from storage.kafka.log_file import CHUNK_BYTES, Batch, walk
+from storage.kafka.log_file import Batch, walk
 from storage.kafka.plan import PartitionPlan, SegmentPlan
 from storage.kafka.segment import Segment
 from storage.model import Loss
@@ -102,24 +102,10 @@ def keep_aside(fs: FileSystem, plan: PartitionPlan, kept_dir: Path) -> None:
         directory = kept_dir / plan.directory.name
         fs.make_dir(directory)
         target = directory / f"{source.name}.from-{loss.position}"
-        _copy(fs, source, target, position=loss.position)
+        copy_range(fs, source, target, start=loss.position)
         fs.sync_dir(directory)
         kept.append(replace(loss, kept_at=str(target)))
     plan.losses = kept
-
-
-def _copy(fs: FileSystem, source: Path, target: Path, *, position: int) -> None:
-    reader = fs.open(source)
-    writer = fs.open(target, write=True, create=True)
-    try:
-        at = 0
-        while data := reader.pread(CHUNK_BYTES, position + at):
-            writer.pwrite(data, at)
-            at += len(data)
-        writer.datasync()
-    finally:
-        reader.close()
-        writer.close()
 
 
 def apply(fs: FileSystem, files: HandleCache, plan: PartitionPlan) -> Sequence[Segment]:

@@ -23,7 +23,14 @@ from storage.errors import (
     UnknownPartition,
     UnknownTopic,
 )
-from storage.files import FileLock, FileSystem, HandleCache, OverlayFileSystem
+from storage.files import (
+    Fence,
+    FileLock,
+    FileSystem,
+    HandleCache,
+    OverlayFileSystem,
+    make_root,
+)
 from storage.interface import (
     DEFAULT_MAX_BYTES,
     DEFAULT_MAX_RECORDS,
@@ -37,11 +44,9 @@ from storage.kafka.directory import (
     ProducerIds,
     StoreFile,
     is_empty,
-    make_root,
     refuse_other_format,
 )
 from storage.kafka.encoding import check_appendable
-from storage.kafka.fence import Fence
 from storage.kafka.finding import Search, find_records, read_by_id
 from storage.kafka.format import batch, names
 from storage.kafka.opening import Opening, recover_partitions

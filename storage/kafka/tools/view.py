@@ -19,10 +19,9 @@ from storage.errors import (
     UnknownTopic,
     UnsupportedFormat,
 )
-from storage.files import FileSystem, HandleCache, OverlayFileSystem
+from storage.files import Fence, FileSystem, HandleCache, OverlayFileSystem
 from storage.interface import Clock, StoreOptions
 from storage.kafka.directory import OFFSET_CHECKPOINTS, LogDirectory
-from storage.kafka.fence import Fence
 from storage.kafka.format import names
 from storage.kafka.partition import Partition, Surroundings
 from storage.kafka.plan import PartitionPlan
