@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 import threading
-from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -45,10 +44,9 @@ from storage.model import (
     TopicInfo,
     TopicPartition,
 )
+from storage.sequencing import Producers
 
 DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
-BATCHES_REMEMBERED = 5  # Kafka's ProducerStateEntry.NUM_BATCHES_TO_RETAIN
-SEQUENCES = 1 << 31  # a sequence counts from 0 to 2^31 - 1 and begins again at 0
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _RECORD_ID = re.compile(r"(.+):(\d{1,10}):(\d{1,19})", re.DOTALL)
@@ -64,22 +62,12 @@ _CONFIGS = {
 
 
 @dataclass(slots=True)
-class _Producer:
-    """One producer's epoch and last batches: (sequence, last sequence, offset, last offset)."""
-
-    epoch: int
-    batches: deque[tuple[int, int, int, int]] = field(
-        default_factory=lambda: deque(maxlen=BATCHES_REMEMBERED)
-    )
-
-
-@dataclass(slots=True)
 class _Log:
-    """One partition: all records, how many of them are published, and its producers by id."""
+    """One partition: all records, how many of them are published, and its producers."""
 
     records: list[StoredRecord] = field(default_factory=list)
     published: int = 0
-    producers: dict[int, _Producer] = field(default_factory=dict)
+    producers: Producers = field(default_factory=Producers)
 
     @property
     def visible(self) -> Iterator[StoredRecord]:
@@ -173,9 +161,11 @@ class MemoryStore(LogStore):
             configs = self._topics[partition.topic].configs
             self._check(configs, records, compression, producer)
             if producer is not None:
-                known = _known_batch(log, producer, len(records))
+                known = log.producers.find_duplicate(producer, len(records))
                 if known is not None:
-                    return AppendResult(known[2], known[3], -1, range(known[2], known[3] + 1), True)
+                    first, last = known.base_offset, known.last_offset
+                    return AppendResult(first, last, -1, range(first, last + 1), True)
+                log.producers.check(producer)
             base, now_ms = len(log.records), self._clock()
             by_append = configs.get("message.timestamp.type") == "LogAppendTime"
             append_time_ms = now_ms if by_append else None
@@ -184,7 +174,8 @@ class MemoryStore(LogStore):
                 for index, record in enumerate(records)
             )
             if producer is not None:
-                self._remember(log, producer, base, len(records))
+                log.producers.add(producer, len(records), base_offset=base, timestamp_ms=now_ms)
+                self._next_producer_id = max(self._next_producer_id, producer.producer_id + 1)
             if publish and log.published == base:
                 log.published = len(log.records)
             last = len(log.records) - 1
@@ -398,14 +389,6 @@ class MemoryStore(LogStore):
                     index=index,
                 )
 
-    def _remember(self, log: _Log, producer: ProducerSequence, base: int, count: int) -> None:
-        known = log.producers.get(producer.producer_id)
-        if known is None or known.epoch != producer.epoch:
-            known = log.producers[producer.producer_id] = _Producer(producer.epoch)
-        last_sequence = (producer.sequence + count - 1) % SEQUENCES
-        known.batches.append((producer.sequence, last_sequence, base, base + count - 1))
-        self._next_producer_id = max(self._next_producer_id, producer.producer_id + 1)
-
 
 def open_memory(
     path: Path, options: StoreOptions, *, fs: FileSystem, clock: Clock, read_only: bool = False
@@ -419,41 +402,6 @@ def _number_setting(options: StoreOptions, name: str, default: int) -> int:
     if not re.fullmatch(r"[1-9]\d{0,8}", value):
         raise errors.InvalidConfig(f"setting {name} cannot be {value!r}", name=name, value=value)
     return int(value)
-
-
-def _known_batch(
-    log: _Log, producer: ProducerSequence, count: int
-) -> tuple[int, int, int, int] | None:
-    """The same batch if it is one of the last five; raises if it does not follow the last.
-
-    As Kafka's ProducerAppendInfo: a new epoch starts at 0, a producer that is not known here
-    anywhere, since its records may have been deleted.
-    """
-    known = log.producers.get(producer.producer_id)
-    if known is None:
-        return None
-    if producer.epoch < known.epoch:
-        raise errors.FencedProducer(
-            f"producer {producer.producer_id} has epoch {producer.epoch}, now {known.epoch}",
-            producer_id=producer.producer_id,
-            epoch=producer.epoch,
-            current_epoch=known.epoch,
-        )
-    expected = 0
-    if producer.epoch == known.epoch:
-        last_sequence = (producer.sequence + count - 1) % SEQUENCES
-        for batch in known.batches:
-            if batch[:2] == (producer.sequence, last_sequence):
-                return batch
-        expected = (known.batches[-1][1] + 1) % SEQUENCES
-    if producer.sequence != expected:
-        raise errors.OutOfOrderSequence(
-            f"producer {producer.producer_id} sent sequence {producer.sequence}, not {expected}",
-            producer_id=producer.producer_id,
-            sequence=producer.sequence,
-            expected=expected,
-        )
-    return None
 
 
 def _stored(record: Record, offset: int, now_ms: int, append_time_ms: int | None) -> StoredRecord:

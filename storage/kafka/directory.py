@@ -25,7 +25,6 @@ from storage.model import Finding, TopicPartition
 
 STORE_FILE: Final = ".logserver.store.json"
 TOPICS_FILE: Final = ".logserver.topics.json"
-PRODUCER_ID_BLOCK: Final = 1000
 STORE_VERSION: Final = 1
 DELETED_DIR_SUFFIX: Final = "-delete"
 OFFSET_CHECKPOINTS: Final = (names.RECOVERY_POINTS, names.HIGH_WATERMARKS, names.LOG_STARTS)
@@ -245,6 +244,11 @@ class LogDirectory:
         """Write our own facts about the store."""
         self._write(STORE_FILE, _json(content))
 
+    def write_next_producer_id(self, content: StoreFile, next_id: int) -> None:
+        """Write our own facts with another next producer id, and change `content` to it."""
+        content.next_producer_id = next_id
+        self.write_store_file(content)
+
     def _write(self, name: str, data: bytes) -> None:
         if self._stored.get(name) != data:
             self._stored.pop(name, None)
@@ -266,37 +270,6 @@ class LogDirectory:
         for name in self.fs.list_dir(self.path):
             if names.is_deleted_dir(name) and self.fs.is_dir(self.path / name):
                 self.fs.remove_tree(self.path / name)
-
-
-class ProducerIds:
-    """Hands out producer ids, a block at a time written down first, so that none is given twice.
-
-    Not thread-safe: the store's lock guards it.
-    """
-
-    def __init__(self, directory: LogDirectory, stored: StoreFile) -> None:
-        self._directory = directory
-        self._stored = stored
-        self._block = iter(range(0))
-        self._remembered = -1  # may lie inside the block that is being handed out
-
-    def remember(self, seen: int) -> None:
-        """Note that ids up to `seen` are taken, durably, before the logs that tell it are gone."""
-        self._remembered = max(self._remembered, seen)
-        self._stored.next_producer_id = max(self._stored.next_producer_id, seen + 1)
-        self._directory.write_store_file(self._stored)
-
-    def next_above(self, seen: int) -> int:
-        """A new id above `seen`, the highest id met in the logs, and above all handed out before."""
-        seen = max(seen, self._remembered)
-        new = next(self._block, None)
-        if new is None or new <= seen:
-            first = max(self._stored.next_producer_id, seen + 1)
-            self._stored.next_producer_id = first + PRODUCER_ID_BLOCK
-            self._directory.write_store_file(self._stored)
-            self._block = iter(range(first, first + PRODUCER_ID_BLOCK))
-            new = next(self._block)
-        return new
 
 
 def _json(content: Any) -> bytes:

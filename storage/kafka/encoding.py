@@ -31,11 +31,11 @@ from storage.kafka.format.batch import (
 )
 from storage.kafka.format.compression import codec_id
 from storage.kafka.format.record import MIN_RECORD_BYTES
-from storage.kafka.producers import SEQUENCES
 from storage.kafka.reading import KEYS_HEADER, TAGS_HEADER
 from storage.kafka.segment import AppendedBatch
 from storage.kafka.settings import INT32_MAX, INT64_MAX, TopicSettings
 from storage.model import AppendResult, Header, ProducerSequence, Record
+from storage.sequencing import SEQUENCES
 
 INT16_MAX: Final = 2**15 - 1
 MAX_CONTENT_BYTES: Final = DEFAULT_MAX_BYTES // 2

@@ -1,8 +1,8 @@
 """What a partition remembers of its producers: sequences, epochs and open transactions
 (ProducerStateManager).
 
-Owns the checks of an idempotent append, the entries of a `.snapshot`, and the last stable offset;
-must not do IO. Fed with every batch in log order, by appends and by recovery alike. Not thread-
+Owns the entries of a `.snapshot` and the last stable offset; must not do IO, nor hold the rules of
+sequences (storage.sequencing). Fed with every batch in log order, by appends and by recovery alike. Not thread-
 safe: the partition's append lock guards it, but for `first_unstable_offset`, which the partition
 reads under its state lock.
 """
@@ -11,27 +11,24 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
-from storage.errors import DataError, FencedProducer, OutOfOrderSequence
+from storage.errors import DataError
 from storage.kafka.format.batch import BatchHeader, ControlMarker, decode_control
 from storage.kafka.format.producer_snapshot import ProducerEntry
 from storage.kafka.format.txn_index import AbortedTransaction
+from storage.model import ProducerSequence
+from storage.sequencing import (
+    KEPT_BATCHES,
+    NO_PRODUCER,
+    SEQUENCES,
+    SequencedBatch,
+    check_next,
+    find_batch,
+    highest_id,
+)
 
-NO_PRODUCER: Final = -1
-KEPT_BATCHES: Final = 5  # how many of a producer's last batches are recognised (ProducerStateEntry)
-SEQUENCES: Final = 2**31
 ABORT: Final = 0
-MADE_UP_IDS: Final = 1 << 62
-
-
-class SequencedBatch(NamedTuple):
-    """One remembered batch of a producer."""
-
-    base_sequence: int
-    last_sequence: int
-    base_offset: int
-    last_offset: int
 
 
 class _Producer:
@@ -71,13 +68,8 @@ class ProducerStates:
 
     @property
     def highest_id(self) -> int:
-        """The highest producer id known here, -1 when there is none.
-
-        Ids from 2^62 on, which no broker has ever given out, do not count: one client that makes
-        up such an id must not use up all the others.
-        """
-        known = (producer_id for producer_id in self._producers if producer_id < MADE_UP_IDS)
-        return max(known, default=NO_PRODUCER)
+        """The highest producer id known here, see storage.sequencing."""
+        return highest_id(self._producers)
 
     def entries(self) -> Sequence[ProducerEntry]:
         """What a snapshot holds now."""
@@ -92,40 +84,20 @@ class ProducerStates:
         producer = self._producers.get(producer_id)
         if producer is None or producer.entry.epoch != epoch:
             return None
-        for batch in producer.batches:
-            if (batch.base_sequence, batch.last_sequence) == (base_sequence, last_sequence):
-                return batch
-        return None
+        return find_batch(
+            producer.batches, base_sequence=base_sequence, last_sequence=last_sequence
+        )
 
     def check(self, producer_id: int, *, epoch: int, base_sequence: int) -> None:
-        """Raise FencedProducer or OutOfOrderSequence unless a batch with this mark may come next.
-
-        As ProducerAppendInfo: a new epoch begins at 0; an id without history may begin anywhere.
+        """Raise FencedProducer or OutOfOrderSequence unless a batch with this mark may come next; an
+        id without history may begin anywhere.
         """
         producer = self._producers.get(producer_id)
-        if producer is None:
-            return
-        current = producer.entry
-        if epoch < current.epoch:
-            raise FencedProducer(
-                f"producer {producer_id} has epoch {current.epoch}: epoch {epoch} is fenced",
-                producer_id=producer_id,
-                epoch=epoch,
-                current_epoch=current.epoch,
-            )
-        if epoch > current.epoch:
-            expected = 0
-        elif current.last_sequence < 0:
-            return
-        else:
-            expected = (current.last_sequence + 1) % SEQUENCES
-        if base_sequence != expected:
-            raise OutOfOrderSequence(
-                f"sequence {base_sequence} of producer {producer_id} is out of order: "
-                f"expected {expected}",
-                producer_id=producer_id,
-                sequence=base_sequence,
-                expected=expected,
+        if producer is not None:
+            check_next(
+                ProducerSequence(producer_id, epoch, base_sequence),
+                current_epoch=producer.entry.epoch,
+                last_sequence=producer.entry.last_sequence,
             )
 
     def update(self, header: BatchHeader, data: bytes, at: int) -> AbortedTransaction | None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -23,14 +24,7 @@ from storage.errors import (
     UnknownPartition,
     UnknownTopic,
 )
-from storage.files import (
-    Fence,
-    FileLock,
-    FileSystem,
-    HandleCache,
-    OverlayFileSystem,
-    make_root,
-)
+from storage.files import Fence, FileLock, FileSystem, HandleCache, OverlayFileSystem, make_root
 from storage.interface import (
     DEFAULT_MAX_BYTES,
     DEFAULT_MAX_RECORDS,
@@ -39,13 +33,7 @@ from storage.interface import (
     StoreOptions,
 )
 from storage.kafka import reading
-from storage.kafka.directory import (
-    LogDirectory,
-    ProducerIds,
-    StoreFile,
-    is_empty,
-    refuse_other_format,
-)
+from storage.kafka.directory import LogDirectory, StoreFile, is_empty, refuse_other_format
 from storage.kafka.encoding import check_appendable
 from storage.kafka.finding import Search, find_records, read_by_id
 from storage.kafka.format import batch, names
@@ -84,6 +72,7 @@ from storage.model import (
     TopicInfo,
     TopicPartition,
 )
+from storage.sequencing import ProducerIds
 
 CAPABILITIES = Capabilities(
     backend="kafka",
@@ -177,7 +166,9 @@ class KafkaStore(LogStore):
             self._adopt(partition)
         self._configs = {t: c for t, c in self._configs.items() if t in self._topics}
         self.recovery = replace(report, findings=[*directory.findings, *report.findings])
-        self._producer_ids = ProducerIds(directory, facts)
+        self._producer_ids = ProducerIds(
+            facts.next_producer_id, partial(directory.write_next_producer_id, facts)
+        )
         if self.read_only:
             return
         if stored is None:

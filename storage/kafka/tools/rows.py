@@ -24,8 +24,8 @@ from storage.kafka.format.compression import CODECS
 from storage.kafka.format.producer_snapshot import ProducerEntry
 from storage.kafka.format.record import DecodedRecord
 from storage.kafka.format.txn_index import AbortedTransaction
-from storage.kafka.producers import SEQUENCES
 from storage.model import StoredRecord
+from storage.sequencing import SEQUENCES
 
 Row: TypeAlias = dict[str, Any]
 
