@@ -194,7 +194,7 @@ def _decode_plain(body: bytes) -> Produced | None:
         return None
     if not decoded:
         return None
-    records = [_new(Record, (one.key, one.value, (), None, None, ())) for one in decoded]
+    records = [_new(Record, (one.key, one.value, (), None, None, (), None)) for one in decoded]
     return Produced(
         count=len(records), records=records, positions=range(len(records)), partitions=None
     )
@@ -244,7 +244,7 @@ def _from_binary(record: BinaryRecord, max_depth: int) -> Record:
     headers = () if record.headers is None else [(h.key, h.value) for h in record.headers]
     return _new(
         Record,
-        (record.key, record.value, headers, record.timestamp, record.tag, record.keys or ()),
+        (record.key, record.value, headers, record.timestamp, record.tag, record.keys or (), None),
     )
 
 

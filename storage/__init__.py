@@ -14,6 +14,7 @@ from storage.interface import (
     StoreOptions,
     SupportsBatchBytes,
     SupportsInspect,
+    SupportsRawMessages,
 )
 from storage.model import (
     AppendResult,
@@ -28,6 +29,7 @@ from storage.model import (
     OffsetBounds,
     Page,
     ProducerSequence,
+    RawMessage,
     RebuildReport,
     Record,
     RecoveryReport,
@@ -66,6 +68,7 @@ __all__ = [
     "Page",
     "ProducerSequence",
     "Progress",
+    "RawMessage",
     "RebuildReport",
     "Record",
     "RecoveryReport",
@@ -76,6 +79,7 @@ __all__ = [
     "StoredRecord",
     "SupportsBatchBytes",
     "SupportsInspect",
+    "SupportsRawMessages",
     "TimedOffset",
     "TopicInfo",
     "TopicPartition",

@@ -24,6 +24,7 @@ from storage.model import (
     OffsetBounds,
     Page,
     ProducerSequence,
+    RawMessage,
     RebuildReport,
     Record,
     RecoveryReport,
@@ -45,6 +46,7 @@ quickly.
 
 DEFAULT_MAX_RECORDS = 500
 DEFAULT_MAX_BYTES = 1 << 20
+DEFAULT_FOUND_BYTES = 16 << 20
 
 
 def no_progress(what: str, done: int, total: int) -> None:
@@ -113,6 +115,7 @@ class LogStore(ABC):
         *,
         compression: str | None = None,
         producer: ProducerSequence | None = None,
+        born_hosts: Sequence[bytes] = (),
         publish: bool = True,
     ) -> AppendResult:
         """Append records in order as one unit; on return they are handed to the operating system,
@@ -120,7 +123,9 @@ class LogStore(ABC):
 
         `publish` True: visible at once, unless an unpublished append stands before them (then with
         that one's flush). `publish` False: visible when `flush` has made them durable.
-        `compression` None: the topic's setting. Raises UnknownTopic, UnknownPartition,
+        `compression` None: the topic's setting. `born_hosts`: who sent each record, one per record
+        or none at all, as in RawMessage; only `capabilities.messages` keep them, and only there a
+        record without a unique id is given one. Raises UnknownTopic, UnknownPartition,
         RecordTooLarge, UnrepresentableRecord, OutOfOrderSequence, FencedProducer, StoreReadOnly,
         StoreFenced, DiskFull. On an error nothing of the request is stored.
         """
@@ -168,13 +173,23 @@ class LogStore(ABC):
         to_ms: int | None = None,
         limit: int = 32,
         cursor: str | None = None,
+        backward: bool = False,
+        scan: bool = False,
         max_scanned: int = 1_000_000,
+        max_bytes: int = DEFAULT_FOUND_BYTES,
     ) -> FoundPage:
         """Records of a topic by key (record key or lookup key), unique id or tag, with time in
-        [from_ms, to_ms].
+        [from_ms, to_ms] on the backend's `time_axis`; all that are given must hold.
 
-        Looks at no more than `max_scanned` records a call, then hands out a cursor: nothing is
-        missed silently.
+        The order is that in which the store keeps the topic: partition after partition where each
+        is a log of its own, by place in the log where one log holds them all; so within a partition
+        always by offset. `backward` gives the same records in exactly the reverse order, the newest
+        of a partition first. A call looks at no more than `max_scanned` records and gives at most
+        `limit` of them, and no more than `max_bytes` of keys and values but for the first; then it
+        hands out a cursor, for a call with the same arguments: pages put together are the whole
+        answer, each record once, and nothing is missed silently. `scan`: look at the records
+        themselves even where an index could answer. Raises UnknownTopic, InvalidArgument (cursor,
+        limit, max_scanned), NotOffered (unique_id, where records have none).
         """
 
     @abstractmethod
@@ -287,6 +302,32 @@ class SupportsBatchBytes(Protocol):
     ) -> BatchPage:
         """Whole batches from the one that holds `offset`, CRC checked; at least one. Raises what
         `read` raises.
+        """
+
+
+@runtime_checkable
+class SupportsRawMessages(Protocol):
+    """RocketMQ's messages in as they are: for conversion, and for tests that write a real store's
+    files again.
+    """
+
+    def append_messages(
+        self,
+        partition: TopicPartition,
+        messages: Sequence[RawMessage],
+        *,
+        store_timestamp_ms: int | None = None,
+        store_host: bytes | None = None,
+        start_physical_offset: int | None = None,
+        publish: bool = True,
+    ) -> AppendResult:
+        """Append messages of one queue in one run, placed in the log as the real store places a
+        batch: nothing of a message is changed, and nothing added.
+
+        `store_timestamp_ms` and `store_host` None: the store's clock and option. Prepared and rolled
+        back messages (by `sys_flag`) take no queue offset. `start_physical_offset`: where the log of
+        a store that is still empty begins; refused with InvalidArgument anywhere else. Raises what
+        `append` raises; InvalidArgument also for hosts that are no 8 or 20 bytes.
         """
 
 

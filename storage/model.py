@@ -45,6 +45,9 @@ class Bound(enum.Enum):
 class Record(NamedTuple):
     """A record to be appended. `timestamp_ms` None: the store's clock. The first four stand in the
     codec's order.
+
+    `properties`: what a message may carry beside its headers, UNIQ_KEY and WAIT; a backend without
+    `capabilities.messages` refuses any.
     """
 
     key: bytes | None
@@ -53,13 +56,31 @@ class Record(NamedTuple):
     timestamp_ms: int | None = None
     tag: str | None = None
     lookup_keys: Sequence[str] = ()
+    properties: Mapping[str, str] | None = None
+
+
+class RawMessage(NamedTuple):
+    """A RocketMQ message to be stored as it is: what the store itself does not give (queue, offsets,
+    store time and host) stands here as it is on disk.
+
+    `properties` are the stored bytes, hosts 4 (IPv4) or 16 (IPv6) bytes of address and 4 of port.
+    """
+
+    body: bytes
+    properties: bytes
+    flag: int = 0
+    sys_flag: int = 0
+    born_timestamp_ms: int = 0
+    born_host: bytes = b"\x7f\x00\x00\x01\x00\x00\x00\x00"
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
 
 
 class StoredRecord(msgspec.Struct, frozen=True, gc=False):
     """A record as it is stored. `locator` is opaque (see `LogStore.record_id`).
 
     `timestamp_type` is "CreateTime" or "LogAppendTime"; `store_timestamp_ms` is None where a
-    backend keeps one time.
+    backend keeps one time, `properties` (all of a message's, in stored order) where it has none.
     """
 
     offset: int
@@ -72,6 +93,7 @@ class StoredRecord(msgspec.Struct, frozen=True, gc=False):
     lookup_keys: Sequence[str] = ()
     locator: int = -1
     store_timestamp_ms: int | None = None
+    properties: Mapping[str, str] | None = None
 
 
 class OffsetBounds(NamedTuple):
@@ -151,6 +173,9 @@ class FoundPage(NamedTuple):
 class Capabilities:
     """What a backend can do, for callers that must choose; `time_axis` is "timestamp" or
     "store_timestamp".
+
+    `messages`: records are RocketMQ's messages, with properties, a unique id, the host they were
+    born at, and an id of their own that an append gives (SupportsRawMessages).
     """
 
     backend: str
@@ -159,6 +184,7 @@ class Capabilities:
     truncate: bool
     time_axis: str
     leader_epochs: bool
+    messages: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
