@@ -1,0 +1,128 @@
+"""The broker's config files (topics.json, consumerOffset.json, ...): JSON with bare numbers for keys.
+
+Owns their text in both directions; must not know what is in them. The broker writes number keys
+without quotes ({0:12}), indents with tabs, puts no space behind a colon and no newline at the end;
+from RocketMQ's ConfigManager and RemotingSerializable.
+
+    position  bytes  field  note
+    0         ...    value  one JSON value, UTF-8; int keys bare, other keys quoted
+
+A dict key of type int stands for a bare number, a str for a quoted name, so that what is read is
+written back as it was. An empty file is no value: the broker then turns to the `.bak` beside it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from json.encoder import encode_basestring
+from typing import Any, Final
+
+from storage.errors import Corrupt, InvalidArgument
+
+KIND: Final = "config file"
+MAX_DEPTH: Final = 100
+"""Of nesting; no file of the broker has more than five levels."""
+
+# A string (with the colon if it is a key), or a number that stands as a key: after '{' or ','. The
+# closing quote is optional so that a string without an end is passed over in one step.
+_KEY = re.compile(
+    r'("(?:[^"\\]|\\.)*+"?)(\s*:)?|(?<=[{,\s])(-?(?:0|[1-9][0-9]{0,18}))(\s*:)', re.DOTALL
+)
+
+
+def decode_config(data: bytes) -> Any:
+    """The value of a config file; of a name that comes twice the later one.
+
+    Raises Corrupt (kind, position None, found: the line and column) for what is no JSON but for
+    bare number keys.
+    """
+    try:
+        text = data.decode()
+        return json.loads(
+            _KEY.sub(_mark_key, text), object_pairs_hook=_object, parse_constant=_refuse_constant
+        )
+    except (ValueError, RecursionError) as error:  # bad UTF-8 and bad JSON are ValueErrors
+        raise Corrupt(
+            f"{KIND}: no JSON: {error}",
+            kind=KIND,
+            position=None,
+            expected="JSON, number keys bare or quoted",
+            found=str(error),
+        ) from error
+
+
+def _mark_key(match: re.Match[str]) -> str:
+    """Every key gets a letter in front, so that a bare number is still known after parsing."""
+    text, colon, number, number_colon = match.groups()
+    if number is not None:
+        return f'"n{number}"{number_colon}'
+    return f'"s{text[1:]}{colon}' if colon else str(text)
+
+
+def _object(pairs: Sequence[tuple[str, Any]]) -> dict[int | str, Any]:
+    return {int(key[1:]) if key[0] == "n" else key[1:]: value for key, value in pairs}
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def encode_config(value: Any) -> bytes:
+    """The bytes of a config file, laid out as the broker does; dicts keep their order.
+
+    Raises InvalidArgument for what JSON cannot hold.
+    """
+    parts: list[str] = []
+    _write(value, "\n", parts, 0)
+    try:
+        return "".join(parts).encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArgument(f"{KIND}: text that is no Unicode: {error}", field="value") from error
+
+
+def _write(value: Any, line: str, parts: list[str], depth: int) -> None:
+    """Append the value's text; `line` begins a new line at the indentation of its parent."""
+    if depth > MAX_DEPTH:
+        raise InvalidArgument(f"{KIND}: nested deeper than {MAX_DEPTH}", field="value")
+    if isinstance(value, Mapping):
+        items = [(_key_text(key), item) for key, item in value.items()]
+        _write_items(items, "{}", line, parts, depth)
+    elif isinstance(value, list | tuple):
+        _write_items([("", item) for item in value], "[]", line, parts, depth)
+    else:
+        parts.append(_scalar_text(value))
+
+
+def _write_items(
+    items: Sequence[tuple[str, Any]], brackets: str, line: str, parts: list[str], depth: int
+) -> None:
+    """The members of an object (with `"key":` in front) or array, one a line."""
+    inner = line + "\t"
+    parts.append(brackets[0])
+    for number, (key, item) in enumerate(items):
+        parts.append(f"{',' if number else ''}{inner}{key}")
+        _write(item, inner, parts, depth + 1)
+    if items:
+        parts.append(line)
+    parts.append(brackets[1])
+
+
+def _key_text(key: object) -> str:
+    if isinstance(key, str):
+        return f"{encode_basestring(key)}:"
+    if isinstance(key, int) and not isinstance(key, bool) and -1 << 63 <= key < 1 << 63:
+        return f"{key}:"
+    raise InvalidArgument(f"{KIND}: {key!r} cannot be a key", field="value")
+
+
+def _scalar_text(value: object) -> str:
+    if isinstance(value, str):
+        return encode_basestring(value)
+    if value is None or isinstance(value, bool | int | float):
+        try:
+            return json.dumps(value, allow_nan=False)
+        except ValueError as error:
+            raise InvalidArgument(f"{KIND}: {value!r} is no JSON", field="value") from error
+    raise InvalidArgument(f"{KIND}: {type(value).__name__} is no JSON", field="value")

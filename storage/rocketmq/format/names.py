@@ -1,0 +1,164 @@
+"""Names in a RocketMQ store: its files and folders, the files of a run, and legal topic names.
+
+Owns every file name that the RocketMQ backend writes or recognises; must not touch a file.
+
+    commitlog/%020d                     the physical offset of the file's first byte
+    consumequeue/TOPIC/QUEUE/%020d      the position in the queue of the file's first byte
+    index/yyyyMMddHHmmssSSS             when it was made, local time; only the order counts
+
+All files of a run have the same length. From RocketMQ's MessageStoreConfig, StorePathConfigHelper,
+UtilAll and TopicValidator.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from storage.errors import InvalidArgument, InvalidTopic
+
+COMMIT_LOG: Final = "commitlog"
+CONSUME_QUEUE: Final = "consumequeue"
+INDEX: Final = "index"
+CONFIG: Final = "config"
+
+CHECKPOINT: Final = "checkpoint"
+ABORT: Final = "abort"
+ABORT_BACKUP: Final = "abort.bak"
+LOCK: Final = "lock"
+LOCK_CONTENT: Final = b"lock"
+
+TOPICS: Final = "topics.json"
+CONSUMER_OFFSETS: Final = "consumerOffset.json"
+DELAY_OFFSETS: Final = "delayOffset.json"
+SUBSCRIPTION_GROUPS: Final = "subscriptionGroup.json"
+BACKUP: Final = ".bak"
+TEMPORARY: Final = ".tmp"
+
+STORE_FILE: Final = ".logserver.store.json"
+PRODUCERS_FILE: Final = ".logserver.producers.json"
+DELETED_FILE: Final = ".logserver.deleted.json"
+
+QUEUE_EXTENSION: Final = "consumequeue_ext"
+BATCH_QUEUE: Final = "batchconsumequeue"
+OTHER_FOLDERS: Final = (
+    "rocksdbstore",
+    "compaction",
+    "timerlog",
+    QUEUE_EXTENSION,
+    BATCH_QUEUE,
+)
+OTHER_FILES: Final = ("timerwheel",)
+ROOT_NAMES: Final = frozenset(
+    {
+        *(COMMIT_LOG, CONSUME_QUEUE, INDEX, CONFIG, CHECKPOINT, ABORT, ABORT_BACKUP, LOCK),
+        *(STORE_FILE, PRODUCERS_FILE, DELETED_FILE, *OTHER_FOLDERS, *OTHER_FILES),
+    }
+)
+"""Every name that has a meaning at the root of a store."""
+
+SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
+OP_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+DEFAULT_TOPIC: Final = "TBW102"
+SYSTEM_TOPICS: Final = frozenset(
+    {
+        SCHEDULE_TOPIC,
+        HALF_TOPIC,
+        OP_TOPIC,
+        DEFAULT_TOPIC,
+        "BenchmarkTest",
+        "RMQ_SYS_TRACE_TOPIC",
+        "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC",
+        "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+    }
+)
+SYSTEM_PREFIX: Final = "rmq_sys_"
+RETRY_PREFIX: Final = "%RETRY%"
+DEAD_LETTER_PREFIX: Final = "%DLQ%"
+
+MAX_TOPIC_LENGTH: Final = 127
+MAX_RETRY_TOPIC_LENGTH: Final = 255
+"""Topics made for a consumer group bear its name behind a prefix, and so may be longer."""
+
+_MAX_POSITION = (1 << 63) - 1
+_FILE_NAME = re.compile(r"[0-9]{20}")
+_INDEX_NAME = re.compile(r"[0-9]{17}")
+_QUEUE_ID = re.compile(r"0|[1-9][0-9]{0,9}")
+_TOPIC_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def file_name(position: int) -> str:
+    """`file_name(1024)` is `00000000000000001024`. Raises InvalidArgument outside [0, 2^63)."""
+    if not 0 <= position <= _MAX_POSITION:
+        raise InvalidArgument(f"position {position} is outside [0, 2^63)", field="position")
+    return f"{position:020d}"
+
+
+def parse_file_name(name: str) -> int | None:
+    """The position that a file of the log or of a queue begins at; None for every other name."""
+    if _FILE_NAME.fullmatch(name) is None or int(name) > _MAX_POSITION:
+        return None
+    return int(name)
+
+
+def parse_queue_id(name: str) -> int | None:
+    """The queue that a folder below a topic's holds; None for every other name."""
+    if _QUEUE_ID.fullmatch(name) is None or int(name) >= 1 << 31:
+        return None
+    return int(name)
+
+
+def index_name(time_ms: int, after: str | None = None) -> str:
+    """The name of an index file made at this time; but always one that sorts behind `after`.
+
+    Two files may be made within a millisecond, and local time goes back in autumn. Raises
+    InvalidArgument for a time that no calendar has.
+    """
+    try:
+        made = (_EPOCH + timedelta(milliseconds=time_ms)).astimezone()
+    except (OverflowError, ValueError) as error:
+        raise InvalidArgument(f"time {time_ms} is in no calendar", field="time_ms") from error
+    name = f"{made.year:04d}{made:%m%d%H%M%S}{made.microsecond // 1000:03d}"
+    return name if after is None or name > after else f"{int(after) + 1:017d}"
+
+
+def parse_index_name(name: str) -> int | None:
+    """The number that orders an index file among the others; None for every other name."""
+    return int(name) if _INDEX_NAME.fullmatch(name) else None
+
+
+def is_system_topic(name: str) -> bool:
+    """Whether the broker keeps this topic for itself."""
+    return name in SYSTEM_TOPICS or name.startswith(SYSTEM_PREFIX)
+
+
+def validate_new_topic(name: str) -> None:
+    """Raise InvalidTopic unless the broker would let a topic be created under this name.
+
+    Binds creation only: whatever topic is on disk can be addressed.
+    """
+    problem = _topic_problem(name)
+    if problem is not None:
+        shown = name if len(name) <= 80 else name[:80] + "..."
+        raise InvalidTopic(f"topic name {shown!r} {problem}", topic=name)
+
+
+def _topic_problem(name: str) -> str | None:
+    if not name:
+        return "is empty"
+    limit = MAX_TOPIC_LENGTH
+    if name.startswith((RETRY_PREFIX, DEAD_LETTER_PREFIX)):
+        limit = MAX_RETRY_TOPIC_LENGTH
+    if len(name) > limit:
+        return f"has {len(name)} characters, the limit is {limit}"
+    if _TOPIC_NAME.fullmatch(name) is None:
+        return "holds a character other than a-z, A-Z, 0-9, '%', '|', '_' and '-'"
+    if is_system_topic(name):
+        return "is kept for the broker itself"
+    return None

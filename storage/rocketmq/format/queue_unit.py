@@ -1,0 +1,152 @@
+"""The unit of a consume queue: where the record with one queue offset lies in the commit log.
+
+Owns the bytes and the meaning of the tags code; must not know which units a queue has. Big-endian;
+from RocketMQ's ConsumeQueue, MessageExtBrokerInner and ScheduleMessageService.
+
+    position  bytes  field            note
+    0         8      physical offset  of the record, i64
+    8         4      size             of the record, i32
+    12        8      tags code        Java's hash of the tag, 32 bits with its sign extended, i64;
+                                      in SCHEDULE_TOPIC_XXXX the time when it is to be delivered
+
+A unit's number is its record's queue offset: position in the queue divided by 20. Twenty zero bytes
+are free space. A filler (0, 2^31 - 1, 0) stands before the first unit of a queue whose beginning is
+gone.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from storage.coding.javahash import java_hash
+from storage.errors import Corrupt, InvalidArgument, Truncated
+from storage.rocketmq.format.names import SCHEDULE_TOPIC
+
+KIND: Final = "consume queue"
+UNIT: Final = struct.Struct(
+    ">"
+    "q"  # physical offset
+    "i"  # size
+    "q"  # tags code
+)
+UNIT_SIZE: Final = 20
+assert UNIT.size == UNIT_SIZE
+
+FILLER_SIZE: Final = 0x7FFFFFFF
+FILLER: Final = UNIT.pack(0, FILLER_SIZE, 0)
+
+DELAYS_MS: Final = tuple(
+    seconds * 1000
+    for seconds in (
+        *(1, 5, 10, 30),
+        *(minutes * 60 for minutes in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30)),
+        *(hours * 3600 for hours in (1, 2)),
+    )
+)
+"""How long a record of each delay level waits, from level 1 on."""
+MAX_DELAY_LEVEL: Final = len(DELAYS_MS)
+
+_LEVEL = re.compile(r"[+-]?[0-9]{1,10}")
+
+
+class Unit(NamedTuple):
+    """One record of a queue, as the queue knows it."""
+
+    physical_offset: int
+    size: int
+    tags_code: int
+
+    @property
+    def is_filler(self) -> bool:
+        """Whether it stands for a record that is gone."""
+        return self.size == FILLER_SIZE and self.physical_offset == 0
+
+    @property
+    def is_valid(self) -> bool:
+        """What counts as a unit when a queue is loaded; a filler does."""
+        return self.physical_offset >= 0 and self.size > 0
+
+
+def encode_unit(physical_offset: int, size: int, tags_code: int) -> bytes:
+    """The 20 bytes of one unit. Raises InvalidArgument for what would not be read as one."""
+    if not 0 <= physical_offset < 1 << 63:
+        raise InvalidArgument(
+            f"physical offset {physical_offset} is outside [0, 2^63)", field="physical_offset"
+        )
+    if not 0 < size < 1 << 31:
+        raise InvalidArgument(f"size {size} is outside (0, 2^31)", field="size")
+    if not -1 << 63 <= tags_code < 1 << 63:
+        raise InvalidArgument(f"tags code {tags_code} does not fit 64 bits", field="tags_code")
+    return UNIT.pack(physical_offset, size, tags_code)
+
+
+def decode_units(data: bytes) -> list[Unit]:
+    """All units of a whole number of units, fillers too. The data ends where the queue does.
+
+    Raises Corrupt at the first that is not valid, free space too, and Truncated at a piece of a
+    unit; `leading_units` gives what stands before either.
+    """
+    units = leading_units(data)
+    position = len(units) * UNIT_SIZE
+    if len(data) - position >= UNIT_SIZE:
+        raise Corrupt(
+            f"{KIND}: the unit at position {position} is none",
+            kind=KIND,
+            position=position,
+            expected="physical offset >= 0, size > 0",
+            found=data[position : position + UNIT_SIZE].hex(),
+        )
+    if len(data) > position:
+        raise Truncated(
+            f"{KIND}: {len(data) - position} bytes at position {position}, a unit has {UNIT_SIZE}",
+            kind=KIND,
+            position=position,
+            needed=UNIT_SIZE,
+        )
+    return units
+
+
+def leading_units(data: bytes) -> list[Unit]:
+    """The valid units that the data begins with: free space, odd bytes and damage end them."""
+    units: list[Unit] = []
+    whole = len(data) // UNIT_SIZE * UNIT_SIZE
+    for fields in UNIT.iter_unpack(memoryview(data)[:whole]):
+        unit = Unit._make(fields)
+        if not unit.is_valid:
+            break
+        units.append(unit)
+    return units
+
+
+def is_filler(data: bytes) -> bool:
+    """Whether these 20 bytes stand for a record that is gone."""
+    return data == FILLER
+
+
+def tags_code(tags: str | None) -> int:
+    """What the queue keeps of TAGS: Java's hash, 0 for no tag. Equal for some tags that differ."""
+    return java_hash(tags) if tags else 0
+
+
+def delay_code(level: int, store_timestamp_ms: int) -> int:
+    """When a delayed record is due, which SCHEDULE_TOPIC_XXXX keeps in place of the tag's hash.
+
+    A level above the highest counts as that. Raises InvalidArgument below 1.
+    """
+    if level < 1:
+        raise InvalidArgument(f"delay level {level} is below 1", field="level")
+    return store_timestamp_ms + DELAYS_MS[min(level, MAX_DELAY_LEVEL) - 1]
+
+
+def code_of(topic: str, properties: Mapping[str, str], store_timestamp_ms: int) -> int:
+    """The tags code of a record with these properties: of its tag, or in the schedule topic the
+    time it is due.
+    """
+    if topic == SCHEDULE_TOPIC:
+        level = properties.get("DELAY", "")
+        if _LEVEL.fullmatch(level) and int(level) > 0:
+            return delay_code(int(level), store_timestamp_ms)
+    return tags_code(properties.get("TAGS"))
