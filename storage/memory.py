@@ -20,6 +20,7 @@ from pathlib import Path
 from storage import errors
 from storage.files.fs import FileSystem
 from storage.interface import (
+    DEFAULT_FOUND_BYTES,
     DEFAULT_MAX_BYTES,
     DEFAULT_MAX_RECORDS,
     Clock,
@@ -50,7 +51,7 @@ DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
 INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _RECORD_ID = re.compile(r"(.+):(\d{1,10}):(\d{1,19})", re.DOTALL)
-_CURSOR = re.compile(r"(\d{1,10}):(\d{1,19})")
+_CURSOR = re.compile(r"(-?)(\d{1,10}):(\d{1,19})")
 _CODECS = frozenset({"none", "gzip", "snappy", "lz4", "zstd"})
 _CONFIGS = {
     r"(index\.interval|max\.message|retention|segment|segment\.index)\.bytes": r"-?\d{1,18}",
@@ -152,6 +153,7 @@ class MemoryStore(LogStore):
         *,
         compression: str | None = None,
         producer: ProducerSequence | None = None,
+        born_hosts: Sequence[bytes] = (),
         publish: bool = True,
     ) -> AppendResult:
         with self._opened(write=True):
@@ -237,11 +239,13 @@ class MemoryStore(LogStore):
         to_ms: int | None = None,
         limit: int = 32,
         cursor: str | None = None,
+        backward: bool = False,
+        scan: bool = False,
         max_scanned: int = 1_000_000,
+        max_bytes: int = DEFAULT_FOUND_BYTES,
     ) -> FoundPage:
-        """In partition, then offset order; the cursor is the next "partition:offset" to look at.
-
-        Raises UnknownTopic, InvalidArgument (cursor, limit, max_scanned), NotOffered (unique_id).
+        """In partition, then offset order; the cursor is the next "partition:offset" to look at, with
+        a "-" before it on the way back. `scan` changes nothing: there is no index here.
         """
         with self._opened():
             info = self._topic(topic)
@@ -250,24 +254,36 @@ class MemoryStore(LogStore):
             for name, value in (("limit", limit), ("max_scanned", max_scanned)):
                 if value < 1:
                     raise errors.InvalidArgument(f"{name} must be 1 or more", field=name)
-            start = _decode_cursor(cursor)
             wanted = key.encode() if isinstance(key, str) else key
             earliest_ms = INT64_MIN if from_ms is None else from_ms
             latest_ms = INT64_MAX if to_ms is None else to_ms
             found: list[tuple[int, StoredRecord]] = []
-            scanned = 0
-            for number in info.partitions:
-                for record in self._logs[TopicPartition(topic, number)].visible:
-                    if (number, record.offset) < start:
-                        continue
-                    if len(found) == limit or scanned == max_scanned:
-                        rest = f"{number}:{record.offset}"
-                        return FoundPage(found, scanned, False, False, rest, "timestamp")
-                    scanned += 1
-                    timely = earliest_ms <= record.timestamp_ms <= latest_ms
-                    if timely and tag in (None, record.tag) and _has_key(record, wanted):
-                        found.append((number, record))
+            scanned = found_bytes = 0
+            for number, record in self._from_cursor(info, cursor, backward=backward):
+                timely = earliest_ms <= record.timestamp_ms <= latest_ms
+                hit = timely and tag in (None, record.tag) and _has_key(record, wanted)
+                found_bytes += _size_bytes(record) if hit else 0
+                full = len(found) == limit or (found and found_bytes > max_bytes)
+                if full or scanned == max_scanned:
+                    rest = f"{'-' if backward else ''}{number}:{record.offset}"
+                    return FoundPage(found, scanned, False, False, rest, "timestamp")
+                scanned += 1
+                if hit:
+                    found.append((number, record))
             return FoundPage(found, scanned, False, True, None, "timestamp")
+
+    def _from_cursor(
+        self, info: TopicInfo, cursor: str | None, *, backward: bool
+    ) -> Iterator[tuple[int, StoredRecord]]:
+        """What a topic's readers see, with its partition, from the cursor on."""
+        numbers = reversed(info.partitions) if backward else info.partitions
+        start = _decode_cursor(cursor, backward=backward)
+        for number in numbers:
+            visible = list(self._logs[TopicPartition(info.name, number)].visible)
+            for record in reversed(visible) if backward else visible:
+                place = (number, record.offset)
+                if start is None or (place <= start if backward else place >= start):
+                    yield number, record
 
     def record_id(self, partition: TopicPartition, locator: int) -> str:
         return f"{partition.topic}:{partition.partition}:{locator}"
@@ -371,15 +387,7 @@ class MemoryStore(LogStore):
         limit_bytes = int(configs.get("max.message.bytes", self._limit_bytes))
         size_bytes = 0
         for index, record in enumerate(records):
-            if (
-                record.timestamp_ms is not None
-                and not INT64_MIN <= record.timestamp_ms <= INT64_MAX
-            ):
-                raise errors.UnrepresentableRecord(
-                    f"record {index}: timestamp does not fit in 64 bits",
-                    field="timestamp",
-                    index=index,
-                )
+            _check_representable(record, index)
             size_bytes = _size_bytes(record) + (size_bytes if producer is not None else 0)
             if size_bytes > limit_bytes:
                 raise errors.RecordTooLarge(
@@ -388,6 +396,16 @@ class MemoryStore(LogStore):
                     limit_bytes=limit_bytes,
                     index=index,
                 )
+
+
+def _check_representable(record: Record, index: int) -> None:
+    field = problem = ""
+    if record.timestamp_ms is not None and not INT64_MIN <= record.timestamp_ms <= INT64_MAX:
+        field, problem = "timestamp", "timestamp does not fit in 64 bits"
+    elif record.properties:
+        field, problem = "properties", "this backend keeps no properties: use headers"
+    if field:
+        raise errors.UnrepresentableRecord(f"record {index}: {problem}", field=field, index=index)
 
 
 def open_memory(
@@ -439,10 +457,13 @@ def _has_key(record: StoredRecord, key: bytes | None) -> bool:
     return key is None or record.key == key or any(k.encode() == key for k in record.lookup_keys)
 
 
-def _decode_cursor(cursor: str | None) -> tuple[int, int]:
+def _decode_cursor(cursor: str | None, *, backward: bool) -> tuple[int, int] | None:
     if cursor is None:
-        return (0, 0)
+        return None
     parts = _CURSOR.fullmatch(cursor)
-    if parts is None:
-        raise errors.InvalidArgument("cursor is none that this store gave", field="cursor")
-    return int(parts[1]), int(parts[2])
+    if parts is None or (parts[1] == "-") is not backward:
+        raise errors.InvalidArgument(
+            f"cursor {cursor[:80]!r} is none that this store gave for this direction",
+            field="cursor",
+        )
+    return int(parts[2]), int(parts[3])

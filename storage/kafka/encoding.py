@@ -68,12 +68,18 @@ def with_lookup_headers(records: Sequence[Record]) -> Sequence[Record]:
     """Records whose tag and lookup keys stand in their headers, TAGS and KEYS, as RocketMQ's users
     know them.
     """
-    if not any(record.tag is not None or record.lookup_keys for record in records):
+    if not any(r.tag is not None or r.lookup_keys or r.properties for r in records):
         return records
     return [_with_lookups(record, index) for index, record in enumerate(records)]
 
 
 def _with_lookups(record: Record, index: int) -> Record:
+    if record.properties:
+        raise UnrepresentableRecord(
+            f"record {index}: this backend keeps no properties: use headers",
+            field="properties",
+            index=index,
+        )
     names = {name for name, _ in record.headers}
     extra: list[Header] = []
     if record.tag is not None:

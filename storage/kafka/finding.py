@@ -1,14 +1,15 @@
 """Looking for records by key or tag: a scan bounded by time, in pages that miss nothing.
 
-Owns the search and its cursor ("partition:offset", where to go on); must not know topics. Kafka
-keeps no index of keys, so every record from the first one in the time range on is looked at, up to
-a budget.
+Owns the search, its two directions and its cursor ("partition:offset", where to go on; with a "-"
+before it on the way back); must not know topics. Kafka keeps no index of keys, so every record from
+the first one in the time range on is looked at, up to a budget.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from storage.errors import (
@@ -23,7 +24,13 @@ from storage.kafka.reading import Limits
 from storage.model import FoundPage, Isolation, StoredRecord, TopicPartition
 
 _RECORD_ID: Final = re.compile(r"([^:]+):([0-9]{1,10}):([0-9]{1,18})")
+_CURSOR: Final = re.compile(r"(-?)([0-9]{1,10}):([0-9]{1,19})")
 PAGE: Final = Limits(max_records=10_000, max_bytes=1 << 20)
+
+# How many offsets the way back takes at once; fewer where they hold more than so many bytes, more
+# where compaction left few records.
+BACKWARD_OFFSETS: Final = 1024
+BACKWARD_BYTES: Final = 4 << 20
 
 
 class Search(NamedTuple):
@@ -35,8 +42,6 @@ class Search(NamedTuple):
     tag: str | None
     from_ms: int | None
     to_ms: int | None
-    limit: int
-    max_scanned: int
 
     def matches(self, record: StoredRecord) -> bool:
         """Whether this record is one of those looked for."""
@@ -51,32 +56,111 @@ class Search(NamedTuple):
         return record.key == self.key or any(k.encode() == self.key for k in record.lookup_keys)
 
 
-def find_records(partitions: Sequence[Partition], search: Search, cursor: str | None) -> FoundPage:
-    """One page of matches over partitions in order, from the cursor on.
+class Budget(NamedTuple):
+    """Where a page ends: records in it, records looked at, bytes of what is in it."""
+
+    limit: int
+    max_scanned: int
+    max_bytes: int
+
+
+def find_records(
+    partitions: Sequence[Partition],
+    search: Search,
+    budget: Budget,
+    *,
+    cursor: str | None,
+    backward: bool,
+) -> FoundPage:
+    """One page of matches over partitions in order (or exactly the other way), from the cursor on.
 
     Raises InvalidArgument for a bad cursor and for limits below 1, with which no page would end.
     """
     for field in ("limit", "max_scanned"):
-        if getattr(search, field) < 1:
+        if getattr(budget, field) < 1:
             raise InvalidArgument(f"{field} must be at least 1", field=field)
-    first, offset = (0, None) if cursor is None else _parse(cursor, len(partitions))
     found: list[tuple[int, StoredRecord]] = []
-    scanned = 0
-    for index in range(first, len(partitions)):
-        partition = partitions[index]
-        at = _first_offset(partition, search) if offset is None else offset
-        offset = None
-        end = partition.bounds().end
-        while at is not None and at < end:
-            page = partition.read(at, PAGE, Isolation.READ_UNCOMMITTED)
-            for record in page.records:
-                if scanned >= search.max_scanned or len(found) >= search.limit:
-                    return _page(found, scanned, f"{index}:{record.offset}")
-                scanned += 1
-                if search.matches(record):
-                    found.append((partition.partition.partition, record))
-            at = page.next_offset
+    scanned = found_bytes = 0
+    for index, record in _candidates(partitions, search, cursor, backward=backward):
+        hit = search.matches(record)
+        if hit:
+            found_bytes += _size_bytes(record)
+        full = len(found) >= budget.limit or (found and found_bytes > budget.max_bytes)
+        if full or scanned >= budget.max_scanned:
+            sign = "-" if backward else ""
+            return _page(found, scanned, f"{sign}{index}:{record.offset}")
+        scanned += 1
+        if hit:
+            found.append((partitions[index].partition.partition, record))
     return _page(found, scanned, None)
+
+
+def _candidates(
+    partitions: Sequence[Partition], search: Search, cursor: str | None, *, backward: bool
+) -> Iterator[tuple[int, StoredRecord]]:
+    """Every record that may match, in the search's order, with its partition's index."""
+    walk = _walk_back if backward else _walk
+    indexes = range(len(partitions))[:: -1 if backward else 1]
+    offset = None
+    if cursor is not None:
+        first, offset = _parse(cursor, len(partitions), backward=backward)
+        indexes = indexes[indexes.index(first) :]
+    for index in indexes:
+        first_offset = _first_offset(partitions[index], search)
+        if first_offset is not None:
+            for record in walk(partitions[index], first_offset, offset):
+                yield index, record
+        offset = None
+
+
+def _walk(partition: Partition, first: int, offset: int | None) -> Iterator[StoredRecord]:
+    """The records from `first`, or from `offset` behind it, to the end."""
+    at = first if offset is None else max(offset, first)
+    end = partition.bounds().end
+    while at < end:
+        page = partition.read(at, PAGE, Isolation.READ_UNCOMMITTED)
+        yield from page.records
+        at = page.next_offset
+
+
+def _walk_back(partition: Partition, first: int, offset: int | None) -> Iterator[StoredRecord]:
+    """The records from the end, or from `offset` before it, down to `first`."""
+    end = partition.bounds().end
+    stop = end if offset is None else min(offset + 1, end)
+    span = BACKWARD_OFFSETS
+    while stop > first:
+        low = max(first, stop - span)
+        records, size_bytes = _last_records(partition, low, stop)
+        if size_bytes > BACKWARD_BYTES:
+            low = records[0].offset
+            span = stop - low
+        elif size_bytes < BACKWARD_BYTES // 4 and len(records) < BACKWARD_OFFSETS:
+            span *= 2
+        yield from reversed(records)
+        stop = low
+
+
+def _last_records(partition: Partition, low: int, stop: int) -> tuple[deque[StoredRecord], int]:
+    """The records with low <= offset < stop, and their bytes; where these are more than
+    BACKWARD_BYTES only the last of them, the first of which has passed it.
+    """
+    records: deque[StoredRecord] = deque()
+    size_bytes = 0
+    while low < stop:
+        page = partition.read(low, PAGE, Isolation.READ_UNCOMMITTED)
+        for record in page.records:
+            if record.offset >= stop:
+                break
+            records.append(record)
+            size_bytes += _size_bytes(record)
+            while size_bytes - _size_bytes(records[0]) > BACKWARD_BYTES:
+                size_bytes -= _size_bytes(records.popleft())
+        low = page.next_offset
+    return records, size_bytes
+
+
+def _size_bytes(record: StoredRecord) -> int:
+    return len(record.key or b"") + len(record.value or b"")
 
 
 def _first_offset(partition: Partition, search: Search) -> int | None:
@@ -105,14 +189,15 @@ def _page(found: Sequence[tuple[int, StoredRecord]], scanned: int, cursor: str |
     )
 
 
-def _parse(cursor: str, partitions: int) -> tuple[int, int]:
-    index, _, offset = cursor.partition(":")
-    numbers = [index, offset]
-    if not all(n.isascii() and n.isdigit() and len(n) < 20 for n in numbers):
-        raise InvalidArgument(f"cursor {cursor!r} is not one of ours", field="cursor")
-    if int(index) >= partitions:
+def _parse(cursor: str, partitions: int, *, backward: bool) -> tuple[int, int]:
+    parts = _CURSOR.fullmatch(cursor)
+    if parts is None or (parts[1] == "-") is not backward:
+        raise InvalidArgument(
+            f"cursor {cursor[:80]!r} is none that was given for this direction", field="cursor"
+        )
+    if int(parts[2]) >= partitions:
         raise InvalidArgument(f"cursor {cursor!r} names no partition here", field="cursor")
-    return int(index), int(offset)
+    return int(parts[2]), int(parts[3])
 
 
 def read_by_id(

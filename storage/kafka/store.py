@@ -26,6 +26,7 @@ from storage.errors import (
 )
 from storage.files import Fence, FileLock, FileSystem, HandleCache, OverlayFileSystem, make_root
 from storage.interface import (
+    DEFAULT_FOUND_BYTES,
     DEFAULT_MAX_BYTES,
     DEFAULT_MAX_RECORDS,
     Clock,
@@ -35,7 +36,7 @@ from storage.interface import (
 from storage.kafka import reading
 from storage.kafka.directory import LogDirectory, StoreFile, is_empty, refuse_other_format
 from storage.kafka.encoding import check_appendable
-from storage.kafka.finding import Search, find_records, read_by_id
+from storage.kafka.finding import Budget, Search, find_records, read_by_id
 from storage.kafka.format import batch, names
 from storage.kafka.opening import Opening, recover_partitions
 from storage.kafka.partition import Partition, Surroundings
@@ -311,6 +312,7 @@ class KafkaStore(LogStore):
         *,
         compression: str | None = None,
         producer: ProducerSequence | None = None,
+        born_hosts: Sequence[bytes] = (),
         publish: bool = True,
     ) -> AppendResult:
         if not records:
@@ -377,23 +379,21 @@ class KafkaStore(LogStore):
         to_ms: int | None = None,
         limit: int = 32,
         cursor: str | None = None,
+        backward: bool = False,
+        scan: bool = False,
         max_scanned: int = 1_000_000,
+        max_bytes: int = DEFAULT_FOUND_BYTES,
     ) -> FoundPage:
         self._check_open()
         if topic not in self._topics:
             raise UnknownTopic(topic)
         if unique_id is not None:
             raise NotOffered("unique_id: the Kafka backend keeps none", feature="unique_id")
+        wanted = key.encode() if isinstance(key, str) else key
+        search = Search(wanted, tag, from_ms=from_ms, to_ms=to_ms)
+        budget = Budget(limit=limit, max_scanned=max_scanned, max_bytes=max_bytes)
         partitions = self._partitions_of(self._topics[topic])
-        search = Search(
-            key=key.encode() if isinstance(key, str) else key,
-            tag=tag,
-            from_ms=from_ms,
-            to_ms=to_ms,
-            limit=limit,
-            max_scanned=max_scanned,
-        )
-        return find_records(partitions, search, cursor)
+        return find_records(partitions, search, budget, cursor=cursor, backward=backward)
 
     @staticmethod
     def _partitions_of(topic: _Topic) -> Sequence[Partition]:

@@ -123,12 +123,26 @@ def test_time_range_out_of_order(store: LogStore, partition: TopicPartition) -> 
 
 
 def pages(
-    store: LogStore, *, key: str | None = None, limit: int, max_scanned: int
+    store: LogStore,
+    *,
+    key: str | None = None,
+    limit: int,
+    max_scanned: int = 1_000_000,
+    max_bytes: int = 1 << 20,
+    backward: bool = False,
 ) -> Iterator[FoundPage]:
     """Follow the cursor to the end; never more pages than records and one."""
     cursor = None
     for _ in range(61):
-        page = store.find("events", key=key, limit=limit, max_scanned=max_scanned, cursor=cursor)
+        page = store.find(
+            "events",
+            key=key,
+            limit=limit,
+            max_scanned=max_scanned,
+            max_bytes=max_bytes,
+            cursor=cursor,
+            backward=backward,
+        )
         yield page
         assert page.complete == (page.cursor is None)
         if page.complete:
@@ -137,18 +151,96 @@ def pages(
     pytest.fail("the cursor does not come to an end")
 
 
+def in_order(page: FoundPage) -> list[tuple[int, int]]:
+    """(partition, offset) of what was found, as it was given."""
+    return [(number, record.offset) for number, record in page.records]
+
+
 @pytest.mark.parametrize("limit", [1, 2, 5, 6, 100])
 @pytest.mark.parametrize("max_scanned", [1, 7, 30, 1000])
 @pytest.mark.parametrize("key", ["a", None])
-def test_cursor(filled: LogStore, limit: int, max_scanned: int, key: str | None) -> None:
-    """Pages keep to `limit` and `max_scanned`; followed to the end they miss and repeat nothing."""
+@pytest.mark.parametrize("backward", [False, True])
+def test_cursor(
+    filled: LogStore, limit: int, max_scanned: int, key: str | None, backward: bool
+) -> None:
+    """Pages keep to `limit` and `max_scanned`; put together they are the answer of one call."""
+    whole = filled.find("events", key=key, limit=1000, backward=backward)
     found = list[tuple[int, int]]()
-    for page in pages(filled, key=key, limit=limit, max_scanned=max_scanned):
+    for page in pages(filled, key=key, limit=limit, max_scanned=max_scanned, backward=backward):
         assert len(page.records) <= limit
         assert page.scanned <= max_scanned
-        found += ids(page)
-    assert len(found) == len(set(found))
+        found += in_order(page)
+    assert found == in_order(whole)
     assert sorted(found) == both(range(0, 30, 5) if key else range(30))
+
+
+@pytest.mark.parametrize(
+    ("key", "tag", "from_ms", "to_ms"),
+    [
+        (None, None, None, None),
+        ("a", None, None, None),
+        ("long-key", None, 50, 250),
+        (None, "red", 100, None),
+        ("b", None, None, 150),
+        ("x", "red", 120, 120),
+        ("absent", None, None, None),
+    ],
+)
+def test_backward(
+    filled: LogStore, key: str | None, tag: str | None, from_ms: int | None, to_ms: int | None
+) -> None:
+    """The way back gives the same records in exactly the reverse order."""
+    forth, back = (
+        filled.find(
+            "events", key=key, tag=tag, from_ms=from_ms, to_ms=to_ms, limit=100, backward=backward
+        )
+        for backward in (False, True)
+    )
+    assert list(back.records) == list(reversed(forth.records))
+    assert (back.complete, back.indexed) == (True, forth.indexed)
+
+
+def test_within_a_partition_by_offset(filled: LogStore) -> None:
+    """However the partitions stand to each other, offsets rise on the way forth."""
+    found = in_order(filled.find("events", limit=100))
+    for number in (0, 1):
+        assert [place for place in found if place[0] == number] == [(number, n) for n in range(30)]
+
+
+def test_newest_first(filled: LogStore) -> None:
+    """The first page on the way back ends at the last record of a partition."""
+    (number, offset), *_ = in_order(filled.find("events", limit=3, backward=True))
+    assert offset == filled.bounds(TopicPartition("events", number)).end - 1
+
+
+def test_a_cursor_holds_for_its_direction(filled: LogStore) -> None:
+    """Taken the other way it would skip or repeat: it is refused."""
+    for backward in (False, True):
+        cursor = filled.find("events", limit=2, backward=backward).cursor
+        with pytest.raises(InvalidArgument) as refused:
+            filled.find("events", limit=2, cursor=cursor, backward=not backward)
+        assert refused.value.facts()["field"] == "cursor"
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_pages_within_bytes(store: LogStore, partition: TopicPartition, backward: bool) -> None:
+    """A page ends before it holds more than `max_bytes`, but holds one record whatever its size."""
+    sizes = [10, 200, 30, 40, 30, 300, 10, 10]
+    append_each(store, partition, [Record(None, b"v" * size) for size in sizes])
+    found = list[int]()
+    for page in pages(store, limit=100, max_bytes=100, backward=backward):
+        taken = [len(record.value or b"") for _, record in page.records]
+        assert len(taken) == 1 or sum(taken) <= 100
+        found += taken
+    assert found == (sizes[::-1] if backward else sizes)
+
+
+@pytest.mark.parametrize("key", ["a", "x", None])
+def test_a_scan_finds_the_same(filled: LogStore, key: str | None) -> None:
+    """Looking at the records themselves gives what an index gives."""
+    asked = filled.find("events", key=key, from_ms=40, limit=100)
+    scanned = filled.find("events", key=key, from_ms=40, limit=100, scan=True)
+    assert (ids(scanned), scanned.indexed) == (ids(asked), False)
 
 
 def test_cursor_goes_on_over_new_records(filled: LogStore, partition: TopicPartition) -> None:

@@ -79,8 +79,6 @@ def parse(query: FindQuery) -> Wanted:
         tag=query.tag,
         from_ms=query.from_ms,
         to_ms=query.to_ms,
-        limit=query.limit,
-        max_scanned=0,
     )
     # A tag that is no UTF-8 is read with replacement characters, which do not stand in its bytes.
     needle = b"" if "\ufffd" in text else text.encode()
