@@ -17,9 +17,8 @@ from storage.errors import InvalidArgument, IoFailure, UnsupportedFormat
 from storage.files import FileSystem, RealFileSystem
 from storage.interface import Clock, LogStore, StoreOptions, SupportsInspect
 
-_NO_CONTENT: Final = frozenset(
-    {"lost+found", ".lock"}
-)  # a first start that was cut off leaves its lock
+# A first start that was cut off leaves its lock.
+_NO_CONTENT: Final = frozenset({"lost+found", ".lock", "lock"})
 
 
 class Backend(NamedTuple):

@@ -6,7 +6,7 @@
               tree: its names;  pages: its bytes;  changes: what differs from the base
     handles   HandleCache: an LRU of open files that knows which are dirty
     atomic    atomic_write: a small file changed in one step;  copying: a piece of a file
-    roots     make_root: a store's own directory;  fence: no more writes after one that failed
+    roots     make_root, stored_backend: a store's own directory;  fence: no more writes after one that failed
 
 Only `real` and `lock` are bound to the disk.
 """
@@ -19,9 +19,11 @@ from storage.files.fs import File, FileLock, FileSystem
 from storage.files.handles import HandleCache
 from storage.files.overlay import OverlayFileSystem
 from storage.files.real import RealFileSystem
-from storage.files.roots import make_root
+from storage.files.roots import STORE_FILE, UNFINISHED_STORE_FILE, make_root, stored_backend
 
 __all__ = [
+    "STORE_FILE",
+    "UNFINISHED_STORE_FILE",
     "Fence",
     "File",
     "FileLock",
@@ -34,5 +36,6 @@ __all__ = [
     "is_missing",
     "make_root",
     "remove_if_present",
+    "stored_backend",
     "write_durably",
 ]

@@ -1,13 +1,25 @@
-"""The directory that a store lives in: made so that its name outlives a crash.
+"""The directory that a store lives in: made so that its name outlives a crash, and whose it is.
 
-Owns that one step; must not know what lies in it.
+Owns that step, and the one fact that every backend's store file tells alike; must not know what else
+lies there.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
+import msgspec
+
+from storage.files.atomic import TEMPORARY_SUFFIX
 from storage.files.fs import FileSystem
+
+STORE_FILE: Final = ".logserver.store.json"
+UNFINISHED_STORE_FILE: Final = STORE_FILE + TEMPORARY_SUFFIX
+
+
+class _StoreFile(msgspec.Struct):
+    backend: str
 
 
 def make_root(fs: FileSystem, path: Path) -> None:
@@ -16,3 +28,15 @@ def make_root(fs: FileSystem, path: Path) -> None:
     fs.make_dir(path)
     for folder in missing:
         fs.sync_dir(folder.parent)
+
+
+def stored_backend(fs: FileSystem, path: Path) -> str | None:
+    """Which backend's store this is by its `.logserver.store.json`; None without one, or when it
+    cannot be understood.
+    """
+    if not fs.exists(path / STORE_FILE):
+        return None
+    try:
+        return msgspec.json.decode(fs.read_bytes(path / STORE_FILE), type=_StoreFile).backend
+    except msgspec.DecodeError:
+        return None

@@ -17,19 +17,24 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from storage.errors import CallerError, Corrupt, DataError, UnsupportedFormat
-from storage.files import FileSystem, atomic_write
+from storage.files import (
+    STORE_FILE,
+    UNFINISHED_STORE_FILE,
+    FileSystem,
+    atomic_write,
+    stored_backend,
+)
 from storage.files.atomic import remove_if_present
 from storage.kafka.format import checkpoints, names, properties
 from storage.kafka.settings import StoreSettings, check_topic_config
 from storage.model import Finding, TopicPartition
 
-STORE_FILE: Final = ".logserver.store.json"
+BACKEND: Final = "kafka"
 TOPICS_FILE: Final = ".logserver.topics.json"
 STORE_VERSION: Final = 1
 DELETED_DIR_SUFFIX: Final = "-delete"
 OFFSET_CHECKPOINTS: Final = (names.RECOVERY_POINTS, names.HIGH_WATERMARKS, names.LOG_STARTS)
-_UNFINISHED: Final = STORE_FILE + names.TEMPORARY
-_MARKS: Final = (names.META_PROPERTIES, names.CLEAN_SHUTDOWN, STORE_FILE, *OFFSET_CHECKPOINTS)
+_MARKS: Final = (names.META_PROPERTIES, names.CLEAN_SHUTDOWN, *OFFSET_CHECKPOINTS)
 
 Offsets = dict[TopicPartition, int]
 _T = TypeVar("_T")
@@ -40,19 +45,21 @@ def detect(fs: FileSystem, path: Path) -> bool | None:
     before).
     """
     entries = fs.list_dir(path)
-    if STORE_FILE in entries:
-        return True
+    backend = stored_backend(fs, path)
+    if backend is not None:
+        return True if backend == BACKEND else None
+    ours = STORE_FILE in entries  # damaged: it no longer tells whose store this is
     if any(mark in entries for mark in _MARKS):
-        return False
+        return ours
     folders = (name for name in entries if names.parse_partition_dir(name) is not None)
     if any(_is_partition(fs, path / name) for name in folders):
-        return False
-    return True if _UNFINISHED in entries else None
+        return ours
+    return True if {names.LOCK, UNFINISHED_STORE_FILE} <= set(entries) else None
 
 
 def is_empty(fs: FileSystem, path: Path) -> bool:
     """Whether nothing of a store is there yet; what an interrupted first start left does not count."""
-    left = {names.LOCK, _UNFINISHED, "lost+found"}
+    left = {names.LOCK, UNFINISHED_STORE_FILE, "lost+found"}
     return not fs.exists(path) or set(fs.list_dir(path)) <= left
 
 
@@ -72,7 +79,7 @@ def _is_partition(fs: FileSystem, path: Path) -> bool:
 class StoreFile(msgspec.Struct, kw_only=True):
     """The content of `.logserver.store.json`. `created`: we made the directory, its identity too."""
 
-    backend: str = "kafka"
+    backend: str = BACKEND
     version: int = STORE_VERSION
     created: bool = False
     next_producer_id: int = 0
@@ -168,7 +175,7 @@ class LogDirectory:
         for another version or backend.
         """
         stored = self._read_json(STORE_FILE, StoreFile)
-        if stored is not None and (stored.backend, stored.version) != ("kafka", STORE_VERSION):
+        if stored is not None and (stored.backend, stored.version) != (BACKEND, STORE_VERSION):
             path = str(self.path / STORE_FILE)
             raise UnsupportedFormat(
                 f"{path}: backend {stored.backend!r}, version {stored.version}; "

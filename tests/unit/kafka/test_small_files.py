@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from storage import LogStore
 from storage.errors import Corrupt, UnsupportedFormat
-from storage.files import OverlayFileSystem
-from storage.kafka.directory import STORE_FILE, TOPICS_FILE
+from storage.files import STORE_FILE, OverlayFileSystem
+from storage.kafka.directory import TOPICS_FILE
 from storage.kafka.format import names
 from tests.unit.kafka.workshop import ROOT, T0, Workshop, put_sequenced, put_value, values
 

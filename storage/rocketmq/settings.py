@@ -1,0 +1,240 @@
+"""RocketMQ's own names for store and topic settings, checked once and turned into numbers.
+
+Owns the tables of settings that this engine acts on; must not do IO. Names and defaults are those of
+MessageStoreConfig, BrokerConfig and TopicConfig in 5.5.0, but for the deletion of old files, which
+is off unless it is set: nothing is deleted that nobody asked to delete. The four file sizes have no
+default here: a directory that is there tells its own (storage.rocketmq.sizes).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from storage.errors import InvalidArgument, InvalidConfig, NotOffered
+from storage.rocketmq.format.index_file import ENTRY_SIZE, SLOT_SIZE
+from storage.rocketmq.format.message_id import encode_host
+from storage.rocketmq.format.queue_unit import UNIT_SIZE
+
+INT32_MAX: Final = 2**31 - 1
+HOUR_MS: Final = 3_600_000
+MAX_QUEUES: Final = 10_000
+
+
+_NUMBERS: Final[dict[str, tuple[int, int]]] = {  # lowest, highest
+    "mappedFileSizeCommitLog": (256, INT32_MAX),
+    "mappedFileSizeConsumeQueue": (1, INT32_MAX // UNIT_SIZE * UNIT_SIZE),
+    "maxHashSlotNum": (1, INT32_MAX // SLOT_SIZE),
+    "maxIndexNum": (2, INT32_MAX // ENTRY_SIZE),
+    "maxMessageSize": (1, INT32_MAX - (64 << 10)),
+    "defaultTopicQueueNums": (1, MAX_QUEUES),
+    "fileReservedTime": (1, 1_000_000),
+    "diskMaxUsedSpaceRatio": (10, 95),
+}
+_SWITCHES: Final = {"indexTags": "true", "messageIndexEnable": "true"}
+_BOOLEANS: Final = ("false", "true")
+_DEFAULT_STORE_HOST: Final = "127.0.0.1:10911"
+_DEFAULT_MAX_MESSAGE_BYTES: Final = 4 << 20
+_DEFAULT_TOPIC_QUEUES: Final = 8
+STORE_SETTINGS: Final = (*_NUMBERS, *_SWITCHES, "storeHost", "deleteWhen")
+
+_TOPIC_NUMBERS: Final[dict[str, tuple[int, int]]] = {
+    "perm": (0, 7),
+    "topicSysFlag": (0, INT32_MAX),
+    "readQueueNums": (1, MAX_QUEUES),
+    "writeQueueNums": (1, MAX_QUEUES),
+}
+_TOPIC_CHOICES: Final = {
+    "order": _BOOLEANS,
+    "topicFilterType": ("SINGLE_TAG", "MULTI_TAG"),
+}
+TOPIC_CONFIGS: Final = (*_TOPIC_NUMBERS, *_TOPIC_CHOICES, "attributes")
+_NUMBER_TEXT: Final = r"-1|\d{1,18}"
+# TopicAttributes: what each may be
+_ATTRIBUTES: Final = {
+    "queue.type": "SimpleCQ|BatchCQ",
+    "cleanup.policy": "DELETE|COMPACTION",
+    "message.type": "UNSPECIFIED|NORMAL|FIFO|DELAY|TRANSACTION|MIXED|LITE|PRIORITY",
+    "reserve.time": _NUMBER_TEXT,
+    "lite.topic.expiration": _NUMBER_TEXT,
+}
+_NOT_OFFERED: Final = {"queue.type": "BatchCQ", "cleanup.policy": "COMPACTION"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreSettings:
+    """What the store is run with; see docs/settings.md. None: not given. `delete_hours` are hours of
+    the local day, empty for any.
+    """
+
+    commit_log_bytes: int | None
+    consume_queue_bytes: int | None
+    index_slots: int | None
+    index_entries: int | None
+    max_message_bytes: int
+    default_topic_queues: int
+    store_host: bytes
+    index_tags: bool
+    index_enabled: bool
+    file_reserved_ms: int | None
+    disk_max_used_percent: int | None
+    delete_hours: frozenset[int]
+
+
+def parse_store_settings(settings: Mapping[str, str]) -> StoreSettings:
+    """Check `--set` values. Raises InvalidConfig."""
+    for name, value in settings.items():
+        if name not in STORE_SETTINGS:
+            raise InvalidConfig(f"setting {name!r} is unknown", name=name, value=value)
+    numbers = {
+        name: _number(name, settings[name], *limits) if name in settings else None
+        for name, limits in _NUMBERS.items()
+    }
+    switches = {
+        name: _choice(name, settings.get(name, default), _BOOLEANS) == "true"
+        for name, default in _SWITCHES.items()
+    }
+    reserved_hours = numbers["fileReservedTime"]
+    return StoreSettings(
+        commit_log_bytes=numbers["mappedFileSizeCommitLog"],
+        consume_queue_bytes=_whole_units(numbers["mappedFileSizeConsumeQueue"]),
+        index_slots=numbers["maxHashSlotNum"],
+        index_entries=numbers["maxIndexNum"],
+        max_message_bytes=numbers["maxMessageSize"] or _DEFAULT_MAX_MESSAGE_BYTES,
+        default_topic_queues=numbers["defaultTopicQueueNums"] or _DEFAULT_TOPIC_QUEUES,
+        store_host=_host("storeHost", settings.get("storeHost", _DEFAULT_STORE_HOST)),
+        index_tags=switches["indexTags"],
+        index_enabled=switches["messageIndexEnable"],
+        file_reserved_ms=None if reserved_hours is None else reserved_hours * HOUR_MS,
+        disk_max_used_percent=numbers["diskMaxUsedSpaceRatio"],
+        delete_hours=_delete_hours(settings),
+    )
+
+
+def _whole_units(size_bytes: int | None) -> int | None:
+    """Rounded up as MessageStoreConfig.getMappedFileSizeConsumeQueue does it."""
+    return None if size_bytes is None else -(-size_bytes // UNIT_SIZE) * UNIT_SIZE
+
+
+def _delete_hours(settings: Mapping[str, str]) -> frozenset[int]:
+    """`04`, or several with `;` between them."""
+    value = settings.get("deleteWhen")
+    if value is None:
+        return frozenset()
+    if "fileReservedTime" not in settings:
+        raise InvalidConfig(
+            "setting deleteWhen says when files older than fileReservedTime are deleted: set that too",
+            name="deleteWhen",
+            value=value,
+        )
+    hours = value.split(";")
+    if not all(re.fullmatch("[01]?[0-9]|2[0-3]", hour, re.ASCII) for hour in hours):
+        raise InvalidConfig(
+            f"setting deleteWhen must be hours from 00 to 23 with ';' between them, not {value!r}",
+            name="deleteWhen",
+            value=value,
+        )
+    return frozenset(int(hour) for hour in hours)
+
+
+def _host(name: str, value: str) -> bytes:
+    """`IP:PORT` (IPv6 in brackets) as the bytes that records hold."""
+    parts = re.fullmatch(r"(?:\[([^\]]+)\]|([^:\[\]]+)):(\d{1,5})", value, re.ASCII)
+    try:
+        if parts is not None and int(parts[3]) <= 65535:
+            return encode_host(parts[1] or parts[2], int(parts[3]))
+    except InvalidArgument as error:
+        raise _bad_host(name, value) from error
+    raise _bad_host(name, value)
+
+
+def _bad_host(name: str, value: str) -> InvalidConfig:
+    return InvalidConfig(
+        f"setting {name} must be an IP address and a port such as {_DEFAULT_STORE_HOST}, "
+        f"not {value!r}",
+        name=name,
+        value=value,
+    )
+
+
+def check_topic_config(name: str, value: str) -> None:
+    """Raise InvalidConfig (naming config, value and limits) or NotOffered unless this is a legal
+    topic config.
+    """
+    if name in _TOPIC_NUMBERS:
+        _number(name, value, *_TOPIC_NUMBERS[name])
+    elif name in _TOPIC_CHOICES:
+        _choice(name, value, _TOPIC_CHOICES[name])
+    elif name == "attributes":
+        parse_attributes(value)
+    else:
+        raise _unknown_config(name, value)
+
+
+def check_topic_reset(name: str) -> None:
+    """Raise InvalidConfig unless RocketMQ has a topic config of this name, to be set to its default."""
+    if name not in TOPIC_CONFIGS:
+        raise _unknown_config(name, None)
+
+
+def check_queue_count(count: int) -> None:
+    """Raise InvalidArgument for a number of queues that no topic is made with."""
+    if not 1 <= count <= MAX_QUEUES:
+        raise InvalidArgument(
+            f"partitions must be 1 to {MAX_QUEUES}, not {count}", field="partitions"
+        )
+
+
+def parse_attributes(value: str) -> dict[str, str]:
+    """A topic's attributes, given as `name=value,name=value`. Raises InvalidConfig, NotOffered."""
+    attributes = {}
+    for item in value.split(",") if value else ():
+        name, _, text = item.partition("=")
+        legal = _ATTRIBUTES.get(name)
+        if legal is None or not re.fullmatch(legal, text, re.ASCII):
+            raise _bad_attribute(value, item)
+        if _NOT_OFFERED.get(name) == text:
+            raise NotOffered(f"topic attribute {item} is not offered", feature=item)
+        attributes[name] = text
+    return attributes
+
+
+def attributes_text(attributes: Mapping[str, object]) -> str:
+    """The inverse of `parse_attributes`, also for what it would refuse."""
+    return ",".join(f"{name}={value}" for name, value in attributes.items())
+
+
+def _bad_attribute(value: str, item: str) -> InvalidConfig:
+    return InvalidConfig(
+        f"config attributes must be NAME=VALUE with commas between them, of "
+        f"{', '.join(_ATTRIBUTES)}: {item!r} is none",
+        name="attributes",
+        value=value,
+    )
+
+
+def _unknown_config(name: str, value: str | None) -> InvalidConfig:
+    return InvalidConfig(f"config {name!r} is unknown", name=name, value=value)
+
+
+def _number(name: str, value: str, low: int, high: int) -> int:
+    number = int(value) if re.fullmatch(r"\d{1,18}", value, re.ASCII) else None
+    if number is None or not low <= number <= high:
+        raise InvalidConfig(
+            f"config {name} must be a whole number from {low} to {high}, not {value!r}",
+            name=name,
+            value=value,
+        )
+    return number
+
+
+def _choice(name: str, value: str, choices: tuple[str, ...]) -> str:
+    if value not in choices:
+        raise InvalidConfig(
+            f"config {name} must be one of {', '.join(choices)}, not {value!r}",
+            name=name,
+            value=value,
+        )
+    return value
