@@ -1,0 +1,336 @@
+"""One record of the commit log, read: its layout, its values, and the padding at a file's end.
+
+Owns the record's fields and their plausibility; must not know files, queues, or what stands in body and properties.
+Sources: MessageExtEncoder, MessageDecoder, CommitLog.checkMessageAndReturnSize and MessageSysFlag of RocketMQ. Drawn
+for IPv4 hosts; an IPv6 one moves all behind it by 12.
+
+    position  bytes  field              note
+    0         4      total size         of the whole record
+    4         4      magic              da a3 20 a7 (v1) or da a3 20 ab (v2)
+    8         4      body CRC           CRC-32 of the stored body without its top bit
+    12        4      queue id
+    16        4      flag               the user's
+    20        8      queue offset       number in its queue; 0 for a prepared and a rolled back one
+    28        8      physical offset    of this record in the log
+    36        4      sys flag           0x01 compressed, 0x02 several tags, 0x0c transaction, 0x10 born host is IPv6,
+                                        0x20 store host is IPv6, 0x40 to be unwrapped, 0x80 inner batch, 0x700 codec
+    40        8      born timestamp     the client's
+    48        8, 20  born host          4 or 16 bytes of address, 4 of port
+    56        8      store timestamp
+    64        8, 20  store host         likewise
+    72        4      reconsume times
+    76        8      prepared offset    of the transaction's first half
+    84        4      body length
+    88        n      body               as the client sent it, perhaps compressed
+    .         1, 2   topic length       one signed byte in v1, two in v2
+    .         n      topic              UTF-8
+    .         2      properties length  signed: at most 32,767
+    .         n      properties         see `properties`
+
+A record leaves 8 bytes free in its file. What no longer fits goes to the next file, and padding fills this one:
+
+    position  bytes  field              note
+    0         4      total size         all that is left of the file, 8 at least
+    4         4      magic              cb d4 31 94
+    8         n      anything           never read
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from zlib import crc32
+
+from storage.errors import Corrupt, DataError, InvalidArgument, InvalidTopic, Truncated
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
+
+MAGIC_V1: Final = -626843481
+MAGIC_V2: Final = -626843477
+MAGIC_PADDING: Final = -875286124
+"""The magics as signed numbers, which is how they are read."""
+
+COMPRESSED: Final = 0x01
+MULTI_TAGS: Final = 0x02
+TRANSACTION_MASK: Final = 0x0C
+TRANSACTION_PREPARED: Final = 0x04
+TRANSACTION_COMMIT: Final = 0x08
+TRANSACTION_ROLLBACK: Final = 0x0C
+BORN_HOST_V6: Final = 0x10
+STORE_HOST_V6: Final = 0x20
+HOSTS_V6: Final = BORN_HOST_V6 | STORE_HOST_V6
+NEED_UNWRAP: Final = 0x40
+INNER_BATCH: Final = 0x80
+COMPRESSION_TYPE_SHIFT: Final = 8
+COMPRESSION_TYPE_MASK: Final = 0x700
+
+CRC_MASK: Final = 0x7FFFFFFF
+HOST_SIZE_V4: Final = 8
+HOST_SIZE_V6: Final = 20
+MAX_TOPIC_V1: Final = 127
+"""Characters of a topic up to which a record is v1, and bytes that its length field can tell."""
+MAX_SIGNED_SHORT: Final = 32767
+MAX_SIZE: Final = (1 << 31) - 1
+
+
+def _fixed_fields(born_host_size: int, store_host_size: int) -> Struct:
+    return Struct(
+        ">"
+        "i"  # total size
+        "i"  # magic
+        "i"  # body CRC
+        "i"  # queue id
+        "i"  # flag
+        "q"  # queue offset
+        "q"  # physical offset
+        "i"  # sys flag
+        "q"  # born timestamp
+        f"{born_host_size}s"
+        "q"  # store timestamp
+        f"{store_host_size}s"
+        "i"  # reconsume times
+        "q"  # prepared transaction offset
+        "i"  # body length
+    )
+
+
+FIXED_FIELDS: Final[dict[int, Struct]] = {
+    0: _fixed_fields(HOST_SIZE_V4, HOST_SIZE_V4),
+    BORN_HOST_V6: _fixed_fields(HOST_SIZE_V6, HOST_SIZE_V4),
+    STORE_HOST_V6: _fixed_fields(HOST_SIZE_V4, HOST_SIZE_V6),
+    HOSTS_V6: _fixed_fields(HOST_SIZE_V6, HOST_SIZE_V6),
+}
+"""All up to the body, by the host bits of the sys flag."""
+BODY_POSITION: Final = 88
+"""In a record with IPv4 hosts."""
+assert {bits: fields.size - BODY_POSITION for bits, fields in FIXED_FIELDS.items()} == {
+    0: 0,
+    BORN_HOST_V6: 12,
+    STORE_HOST_V6: 12,
+    HOSTS_V6: 24,
+}
+_FIELDS_V4: Final = FIXED_FIELDS[0]
+assert _FIELDS_V4.size == BODY_POSITION
+FIXED_SIZE_V4: Final = BODY_POSITION + 1 + 2
+"""A v1 record with IPv4 hosts less body, topic and properties: the smallest record there is."""
+
+_HEAD: Final = Struct(
+    ">"
+    "i"  # total size
+    "i"  # magic
+)
+assert _HEAD.size == 8
+_SYS_FLAG: Final = Struct(">i")
+assert _SYS_FLAG.size == 4
+SYS_FLAG_POSITION: Final = 36
+PADDING_SIZE: Final = _HEAD.size
+
+
+class Message(NamedTuple):
+    """A stored record in wire order, as stored: hosts are their raw bytes, the properties never made anew."""
+
+    size: int
+    magic: int
+    body_crc: int
+    queue_id: int
+    flag: int
+    queue_offset: int
+    physical_offset: int
+    sys_flag: int
+    born_timestamp_ms: int
+    born_host: bytes
+    store_timestamp_ms: int
+    store_host: bytes
+    reconsume_times: int
+    prepared_transaction_offset: int
+    body: bytes
+    topic: str
+    properties: bytes
+
+    @property
+    def transaction(self) -> int:
+        """0, TRANSACTION_PREPARED, TRANSACTION_COMMIT or TRANSACTION_ROLLBACK."""
+        return self.sys_flag & TRANSACTION_MASK
+
+    @property
+    def in_queue(self) -> bool:
+        """Whether its queue has an entry for it: not for a prepared and a rolled back one."""
+        return takes_queue_offset(self.sys_flag)
+
+
+def takes_queue_offset(sys_flag: int) -> bool:
+    """Whether a record with this flag has a number in its queue: prepared and rolled back ones have none."""
+    return sys_flag & TRANSACTION_PREPARED == 0
+
+
+_new_message: Final = tuple.__new__
+"""`Message._make` without its length check, in half the time."""
+
+
+def decode_message(data: bytes, position: i64 = 0, *, check_crc: bool = True) -> Message:
+    """The record at `position`, which must not be negative.
+
+    Raises Truncated where `data` ends before the record does; Corrupt for another magic (padding too), lengths that do
+    not add up to the total size, a topic that is no UTF-8 and, when asked for, a wrong CRC. The CRC of an empty body is
+    0 and not looked at, as in the real store.
+    """
+    if len(data) - position < FIXED_SIZE_V4:
+        raise broken_message(data, position)
+    fields: tuple[Any, ...] = _FIELDS_V4.unpack_from(data, position)
+    start: i64 = position + BODY_POSITION
+    sys_flag: i64 = fields[7]
+    if sys_flag & HOSTS_V6:
+        layout = FIXED_FIELDS[sys_flag & HOSTS_V6]
+        if len(data) - position < layout.size:
+            raise broken_message(data, position)
+        fields = layout.unpack_from(data, position)
+        start = position + layout.size
+    magic: i64 = fields[1]
+    end: i64 = position + fields[0]
+    body_size: i64 = fields[14]
+    stop: i64 = start + body_size  # of the body
+    if (magic != MAGIC_V1 and magic != MAGIC_V2) or end > len(data) or not start <= stop < end - 2:
+        raise broken_message(data, position)
+    topic_start: i64 = stop + 1
+    topic_size: i64 = data[stop]
+    if magic == MAGIC_V2:
+        topic_size = topic_size << 8 | data[topic_start]
+        topic_start += 1
+    topic_end: i64 = topic_start + topic_size
+    if topic_end + 2 > end or (topic_size > MAX_TOPIC_V1 and magic == MAGIC_V1):
+        raise broken_message(data, position)
+    properties_size: i64 = data[topic_end] << 8 | data[topic_end + 1]
+    if topic_end + 2 + properties_size != end or properties_size > MAX_SIGNED_SHORT:
+        raise broken_message(data, position)
+    body = data[start:stop]
+    if check_crc and body and crc32(body) & CRC_MASK != fields[2]:
+        raise _wrong_crc(position, expected=fields[2], found=crc32(body) & CRC_MASK)
+    try:
+        topic = data[topic_start:topic_end].decode()
+    except UnicodeDecodeError as cause:
+        raise _corrupt(position, "the topic is not UTF-8", field="topic") from cause
+    message: Message = _new_message(Message, (*fields[:14], body, topic, data[topic_end + 2 : end]))
+    return message
+
+
+def peek(data: bytes, position: int) -> tuple[int, int]:
+    """(total size, magic) of what begins at `position`, a record, a padding or neither.
+
+    Raises Truncated where fewer than 8 bytes are there.
+    """
+    if not 0 <= position <= len(data) - _HEAD.size:
+        raise _truncated(position, _HEAD.size)
+    head: tuple[int, int] = _HEAD.unpack_from(data, position)
+    return head
+
+
+def broken_message(data: bytes, position: int) -> DataError:
+    """What is wrong with the record at `position` that `decode_message` or `walk` did not take; the CRC apart."""
+    if len(data) - position < _HEAD.size:
+        return _truncated(position, _HEAD.size)
+    size, magic = peek(data, position)
+    if magic not in (MAGIC_V1, MAGIC_V2):
+        return _corrupt(
+            position,
+            f"the magic is {magic & 0xFFFFFFFF:08x}",
+            field="magic",
+            expected=f"{MAGIC_V1 & 0xFFFFFFFF:08x} or {MAGIC_V2 & 0xFFFFFFFF:08x}",
+            found=f"{magic & 0xFFFFFFFF:08x}",
+        )
+    if size < FIXED_SIZE_V4:
+        return _corrupt(
+            position,
+            f"the total size is {size}",
+            field="size",
+            expected=f"at least {FIXED_SIZE_V4}",
+            found=f"{size}",
+        )
+    if size > len(data) - position:
+        return _truncated(position, size)
+    return _corrupt(
+        position,
+        "the lengths of body, topic and properties do not add up to the total size",
+        field="size",
+        expected=f"{size}",
+        found=_lengths(data[position : position + size], magic),
+    )
+
+
+def _lengths(record: bytes, magic: int) -> str:
+    """The lengths inside a whole record, as far as they can be followed."""
+    (sys_flag,) = _SYS_FLAG.unpack_from(record, SYS_FLAG_POSITION)
+    start = FIXED_FIELDS[sys_flag & HOSTS_V6].size
+    body_size = int.from_bytes(record[start - 4 : start], signed=True)
+    found = f"body {body_size}"
+    position = start + body_size
+    for name, length_size in (("topic", 1 if magic == MAGIC_V1 else 2), ("properties", 2)):
+        if not start <= position <= len(record) - length_size:
+            break
+        start = position + length_size
+        size = int.from_bytes(record[position:start], signed=True)
+        found += f", {name} {size}"
+        position = start + size
+    return found
+
+
+def _truncated(position: int, needed: int) -> Truncated:
+    return Truncated(
+        f"the data ends inside the message at {position}",
+        kind="message",
+        position=position,
+        needed=needed,
+    )
+
+
+def _corrupt(position: int, what: str, **facts: object) -> Corrupt:
+    return Corrupt(f"message at {position}: {what}", kind="message", position=position, **facts)
+
+
+def _wrong_crc(position: int, *, expected: int, found: int) -> Corrupt:
+    return _corrupt(
+        position,
+        "the CRC of the body is wrong",
+        field="crc",
+        expected=f"{expected & 0xFFFFFFFF:08x}",
+        found=f"{found:08x}",
+    )
+
+
+def encode_padding(size: int) -> bytes:
+    """The 8 bytes that stand for the `size` bytes left in a file. Raises InvalidArgument for a size under 8."""
+    if not PADDING_SIZE <= size <= MAX_SIZE:
+        raise InvalidArgument(
+            f"a padding of {size} bytes: need {PADDING_SIZE} to {MAX_SIZE}", field="size"
+        )
+    return _HEAD.pack(size, MAGIC_PADDING)
+
+
+def magic_for(topic: str) -> int:
+    """The version of record that the real store makes for a topic: v2 when it has more than 127 characters.
+
+    Characters are those of Java (a UTF-16 unit each). Raises InvalidTopic for a topic that no record holds: one of at
+    most 127 characters and more than 127 bytes, which the real store damages, one over 32,767 bytes, or no text.
+    """
+    try:
+        size_bytes = len(topic.encode())
+    except UnicodeEncodeError as cause:
+        raise InvalidTopic(f"topic {topic!r} is not valid Unicode", topic=topic) from cause
+    if len(topic.encode("utf-16-le")) // 2 > MAX_TOPIC_V1:
+        magic, limit_bytes = MAGIC_V2, MAX_SIGNED_SHORT
+    else:
+        magic, limit_bytes = MAGIC_V1, MAX_TOPIC_V1
+    if size_bytes > limit_bytes:
+        raise InvalidTopic(
+            f"topic {topic!r} has {size_bytes} bytes: the limit is {limit_bytes}", topic=topic
+        )
+    return magic
+
+
+def message_size(
+    *, topic_bytes: int, body_bytes: int, properties_bytes: int, sys_flag: int, magic: int
+) -> int:
+    """The total size of a record of these parts."""
+    topic_length_bytes = 2 if magic == MAGIC_V2 else 1
+    fixed = FIXED_FIELDS[sys_flag & HOSTS_V6].size + topic_length_bytes + 2
+    return fixed + body_bytes + topic_bytes + properties_bytes

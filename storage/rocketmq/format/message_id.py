@@ -1,0 +1,149 @@
+"""Hosts as a record stores them, and the two ids of a message: where it lies, and what its sender called it.
+
+Owns the bytes and the text of hosts and ids; must not look a message up. Sources: MessageDecoder.createMessageId and
+MessageClientIDSetter of RocketMQ. A host is stored as
+
+    position  bytes  field            note
+    0         4, 16  address          IPv4 or IPv6
+    4, 16     4      port
+
+The offset id ("msgId") is the hex of these bytes, in upper case:
+
+    position  bytes  field            note
+    0         8, 20  store host       as above
+    8, 20     8      physical offset
+
+and the unique id (property UNIQ_KEY, made by the client before it sends) the hex of these:
+
+    position  bytes  field            note
+    0         4, 16  address          of the client
+    4, 16     2      process id       its low half
+    6, 18     4      class loader     hash of the one that loaded the client: tells two clients of a process apart
+    10, 22    4      milliseconds     since the month began in local time
+    14, 26    2      counter          wraps
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from itertools import count
+from struct import Struct
+from typing import Final
+
+from storage.errors import InvalidArgument
+
+PORT_SIZE: Final = 4
+HOST_SIZES: Final = (8, 20)
+MAX_PORT: Final = 65535
+MAX_PHYSICAL_OFFSET: Final = (1 << 63) - 1
+IPV4_SIZE: Final = 4
+NTP_SLACK_MS: Final = 1_000_000
+"""A clock set back by less counts as the month's first millisecond, as in the client."""
+
+_PHYSICAL_OFFSET: Final = Struct(">q")
+assert _PHYSICAL_OFFSET.size == 8
+
+
+def encode_host(address: str, port: int) -> bytes:
+    """The stored bytes of an IPv4 or IPv6 address and a port. Raises InvalidArgument for a name, a zone, a bad port."""
+    try:
+        packed = ip_address(address).packed
+    except ValueError as cause:
+        raise InvalidArgument(f"{address!r} is not an IP address", field="host") from cause
+    if "%" in address or not 0 <= port <= MAX_PORT:
+        raise InvalidArgument(
+            f"host {address!r}, port {port}: need an address without a zone and a port up to {MAX_PORT}",
+            field="host",
+        )
+    return packed + port.to_bytes(PORT_SIZE)
+
+
+def host_text(host: bytes) -> str:
+    """`10.1.2.7:40002`, or as Java writes IPv6: `[fd00:4:0:0:0:0:1:ffff]:10911`, no zeros left out.
+
+    Raises InvalidArgument for bytes that are no host.
+    """
+    _check_host(host)
+    packed = host[:-PORT_SIZE]
+    port = int.from_bytes(host[-PORT_SIZE:], signed=True)
+    if len(packed) == IPV4_SIZE:
+        return f"{IPv4Address(packed)}:{port}"
+    mapped = IPv6Address(packed).ipv4_mapped
+    if mapped is not None:  # Java makes an IPv4 address of it
+        return f"{mapped}:{port}"
+    groups = ":".join(packed[at : at + 2].hex().lstrip("0") or "0" for at in range(0, 16, 2))
+    return f"[{groups}]:{port}"
+
+
+def _check_host(host: bytes) -> None:
+    if len(host) not in HOST_SIZES:
+        raise InvalidArgument(
+            f"a host has {len(host)} bytes: need {HOST_SIZES[0]} or {HOST_SIZES[1]}", field="host"
+        )
+
+
+def offset_id(store_host: bytes, physical_offset: int) -> str:
+    """The id of the message at a physical offset of a host's log: 32 characters, with IPv6 56.
+
+    Raises InvalidArgument for bytes that are no host or an offset that no log has.
+    """
+    _check_host(store_host)
+    if not 0 <= physical_offset <= MAX_PHYSICAL_OFFSET:
+        raise InvalidArgument(
+            f"physical offset {physical_offset}: need 0 to {MAX_PHYSICAL_OFFSET}", field="id"
+        )
+    return (store_host + _PHYSICAL_OFFSET.pack(physical_offset)).hex().upper()
+
+
+def decode_offset_id(text: str) -> tuple[bytes, int]:
+    """(store host, physical offset) of an offset id, in either case. Raises InvalidArgument for any other text."""
+    try:
+        decoded = bytes.fromhex(text) if text.isalnum() else b""
+    except ValueError:
+        decoded = b""
+    host, at = decoded[: -_PHYSICAL_OFFSET.size], decoded[-_PHYSICAL_OFFSET.size :]
+    if len(host) not in HOST_SIZES or at[0] >> 7:
+        raise InvalidArgument(
+            f"{text!r} is not a message id: need 32 or 56 hexadecimal digits", field="id"
+        )
+    return host, int.from_bytes(at)
+
+
+class UniqueIds:
+    """Makes unique ids in the form of RocketMQ's clients; any thread may ask.
+
+    `host` stored bytes, of which the port is left out; `loader_hash` any number that tells this maker from others in
+    the process; `clock` milliseconds since the epoch. Unique as long as fewer than 65,536 are made in a millisecond.
+    """
+
+    def __init__(
+        self, host: bytes, *, pid: int, loader_hash: int, clock: Callable[[], int]
+    ) -> None:
+        """Raises InvalidArgument for bytes that are no host."""
+        _check_host(host)
+        maker = (pid & 0xFFFF).to_bytes(2) + (loader_hash & 0xFFFFFFFF).to_bytes(4)
+        self._prefix = (host[:-PORT_SIZE] + maker).hex().upper()
+        self._clock = clock
+        self._counter = count()  # one step of it is one step of the interpreter: no lock
+        self._month = _month(clock())  # replaced whole, by whoever sees the month end first
+
+    def next(self) -> str:
+        """A new id: 32 characters, with IPv6 56."""
+        now_ms = self._clock()
+        start_ms, end_ms = self._month
+        if now_ms >= end_ms:
+            start_ms, end_ms = self._month = _month(now_ms)
+        elapsed_ms = now_ms - start_ms
+        if -NTP_SLACK_MS < elapsed_ms < 0:
+            elapsed_ms = 0
+        return f"{self._prefix}{elapsed_ms & 0xFFFFFFFF:08X}{next(self._counter) & 0xFFFF:04X}"
+
+
+def _month(now_ms: int) -> tuple[int, int]:
+    """(start, end) of the local month that a time lies in, in milliseconds."""
+    now = datetime.fromtimestamp(now_ms / 1000, tz=UTC).astimezone()
+    start = datetime(now.year, now.month, 1)  # noqa: DTZ001  # local time is what the client counts in
+    end = datetime(now.year + now.month // 12, now.month % 12 + 1, 1)  # noqa: DTZ001  # likewise
+    return int(start.timestamp()) * 1000, int(end.timestamp()) * 1000

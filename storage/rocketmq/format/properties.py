@@ -1,0 +1,188 @@
+"""A record's properties: names and values in one string, the names that RocketMQ gives a meaning, and the CRC property.
+
+Owns both directions and the parser's rules; must not know what stands around them. A stored record's properties are
+kept as they are and never made anew: their order is that of the sender's hash map. Sources: MessageDecoder and
+MessageConst of RocketMQ.
+
+    position  bytes  field      note
+    0         n      name       UTF-8, not empty
+    .         1      separator  01
+    .         n      value      UTF-8, not empty; may hold 01
+    .         1      separator  02; older senders leave out the last one
+
+When read, a piece without a 01, without a name or without a value is passed over (its bytes stay where they are), and
+of a name that is there twice the later value counts. With the option enabledAppendPropCRC the last property is:
+
+    position  bytes  field      note
+    0         8      name       "__CRC32#"
+    8         1      separator  01
+    9         10     digits     CRC-32 of the record up to here without its top bit, LOWEST digit first, filled with 0
+    19        1      separator  02
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Final
+from zlib import crc32
+
+from storage.errors import UnrepresentableRecord
+
+NAME_VALUE_SEPARATOR: Final = "\x01"
+PROPERTY_SEPARATOR: Final = "\x02"
+SEPARATORS: Final = NAME_VALUE_SEPARATOR + PROPERTY_SEPARATOR
+MAX_PROPERTIES_BYTES: Final = 32767
+
+KEYS: Final = "KEYS"
+TAGS: Final = "TAGS"
+UNIQ_KEY: Final = "UNIQ_KEY"
+WAIT: Final = "WAIT"
+SHARDING_KEY: Final = "__SHARDINGKEY"
+DELAY: Final = "DELAY"
+REAL_TOPIC: Final = "REAL_TOPIC"
+REAL_QUEUE_ID: Final = "REAL_QID"
+RETRY_TOPIC: Final = "RETRY_TOPIC"
+ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
+TRANSACTION_PREPARED: Final = "TRAN_MSG"
+PRODUCER_GROUP: Final = "PGROUP"
+TRANSACTION_ID: Final = "__transactionId__"
+CRC32: Final = "__CRC32#"
+KEY_SEPARATOR: Final = " "
+"""Between the keys in the value of KEYS."""
+
+RESERVED: Final = frozenset(
+    (
+        "1ST_POP_TIME",
+        "ARRIVE_TIME",
+        "BORN_TIMESTAMP",
+        "BUYER_ID",
+        "CLUSTER",
+        "CONSUME_START_TIME",
+        "CORRECTION_FLAG",
+        "CORRELATION_ID",
+        "DELAY",
+        "DLQ_ORIGIN_MESSAGE_ID",
+        "DLQ_ORIGIN_TOPIC",
+        "DUP_INFO",
+        "EXTEND_UNIQ_INFO",
+        "INNER_MULTI_QUEUE_OFFSET",
+        "INSTANCE_ID",
+        "KEYS",
+        "MAX_OFFSET",
+        "MAX_RECONSUME_TIMES",
+        "MIN_OFFSET",
+        "MQ2_FLAG",
+        "MSG_REGION",
+        "MSG_TYPE",
+        "ORIGIN_GROUP",
+        "ORIGIN_MESSAGE_ID",
+        "PGROUP",
+        "POP_CK",
+        "POP_CK_OFFSET",
+        "PUSH_REPLY_TIME",
+        "REAL_QID",
+        "REAL_TOPIC",
+        "RECONSUME_TIME",
+        "REPLY_TO_CLIENT",
+        "RETRY_TOPIC",
+        "TAGS",
+        "TIMER_DELAY_LEVEL",
+        "TIMER_DELAY_MS",
+        "TIMER_DELAY_SEC",
+        "TIMER_DELIVER_MS",
+        "TIMER_DEL_UNIQKEY",
+        "TIMER_DEQUEUE_MS",
+        "TIMER_ENQUEUE_MS",
+        "TIMER_OUT_MS",
+        "TIMER_ROLL_TIMES",
+        "TRACE_ON",
+        "TRANSFER_FLAG",
+        "TRAN_MSG",
+        "TRAN_PREPARED_QUEUE_OFFSET",
+        "TTL",
+        "UNIQ_KEY",
+        "WAIT",
+        "_SYS_MSG_PRIORITY_",
+        "__BORNHOST",
+        "__CRC32#",
+        "__LITE_TOPIC",
+    )
+)
+"""The names that a client refuses for a user's property (MessageConst.STRING_HASH_SET of 5.5.0)."""
+
+CRC_PROPERTY_SIZE: Final = 20
+CRC_DIGITS: Final = 10
+_CRC_HEAD: Final = f"{CRC32}{NAME_VALUE_SEPARATOR}".encode()
+_ENCODED_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+_REPLACEMENT: Final = "\ufffd".encode()
+
+
+def decode_properties(data: bytes) -> dict[str, str]:
+    """The properties by name, in the order of the bytes. Nothing is refused; bad UTF-8 is replaced as in Java."""
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        # Java replaces an encoded surrogate as a whole, Python each of its bytes.
+        text = _ENCODED_SURROGATE.sub(_REPLACEMENT, data).decode(errors="replace")
+    found: dict[str, str] = {}
+    for piece in text.split(PROPERTY_SEPARATOR):
+        name, _, value = piece.partition(NAME_VALUE_SEPARATOR)
+        if name and value:
+            found[name] = value
+    return found
+
+
+def encode_properties(properties: Mapping[str, str]) -> bytes:
+    """The properties in the order of the mapping, each closed by a separator.
+
+    Raises UnrepresentableRecord (field) for an empty name or value, for one that holds a separator or is no text, and
+    for more than 32,767 bytes.
+    """
+    pieces: list[str] = []
+    for name, value in properties.items():
+        if not name or not value or _holds_separator(name) or _holds_separator(value):
+            raise _unrepresentable(name, value)
+        pieces.append(f"{name}{NAME_VALUE_SEPARATOR}{value}{PROPERTY_SEPARATOR}")
+    try:
+        encoded = "".join(pieces).encode()
+    except UnicodeEncodeError as cause:
+        raise UnrepresentableRecord(
+            f"the properties are not valid Unicode: {cause.reason}", field="properties"
+        ) from cause
+    if len(encoded) > MAX_PROPERTIES_BYTES:
+        raise UnrepresentableRecord(
+            f"the properties have {len(encoded)} bytes: the limit is {MAX_PROPERTIES_BYTES}",
+            field="properties",
+        )
+    return encoded
+
+
+def _holds_separator(text: str) -> bool:
+    return NAME_VALUE_SEPARATOR in text or PROPERTY_SEPARATOR in text
+
+
+def _unrepresentable(name: str, value: str) -> UnrepresentableRecord:
+    if not name:
+        what = "a property's name is empty"
+    elif not value:
+        what = f"the value of property {name!r} is empty: RocketMQ's readers drop it"
+    else:
+        what = f"name or value of property {name!r} holds a separator, 01 or 02"
+    return UnrepresentableRecord(what, field="properties")
+
+
+def encode_crc_property(record: bytes) -> bytes:
+    """The property that closes a record: `record` is all before it, with the lengths of the whole."""
+    digits = f"{crc32(record) & 0x7FFFFFFF:0{CRC_DIGITS}d}"[::-1]
+    return _CRC_HEAD + digits.encode() + PROPERTY_SEPARATOR.encode()
+
+
+def has_crc_property(record: bytes) -> bool:
+    """Whether a whole record ends in the CRC property."""
+    return record[-CRC_PROPERTY_SIZE:].startswith(_CRC_HEAD)
+
+
+def check_crc_property(record: bytes) -> bool:
+    """Whether the CRC property that a whole record ends in is right."""
+    return record.endswith(encode_crc_property(record[:-CRC_PROPERTY_SIZE]))

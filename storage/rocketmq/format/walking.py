@@ -1,0 +1,148 @@
+"""The commit log, walked: whole good records one behind another, without making values of them.
+
+Owns the one loop that recovery and rebuild run over every byte of a log; must not know files. It takes what
+`decode_message` takes, but for the topic's encoding. The layout is drawn whole in `message`; what is looked at:
+
+    position  bytes  field              note
+    0         4      total size         0: the log ends here
+    4         4      magic              of a record, or of the padding at a file's end
+    8         4      body CRC
+    36        4      sys flag           only for the sizes of the hosts
+    84        4      body length        at 96 or 108 with IPv6 hosts
+    88        n      body               under the CRC
+    .         1, 2   topic length
+    .         n      topic
+    .         2      properties length  the record ends where its total size says
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, Final
+from zlib import crc32
+
+from storage.errors import Corrupt
+from storage.rocketmq.format.message import (
+    BODY_POSITION,
+    CRC_MASK,
+    FIXED_SIZE_V4,
+    HOSTS_V6,
+    MAGIC_PADDING,
+    MAGIC_V1,
+    MAGIC_V2,
+    MAX_SIGNED_SHORT,
+    MAX_TOPIC_V1,
+    PADDING_SIZE,
+    decode_message,
+    peek,
+)
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
+
+SHORT: Final = "short"
+"""The data ends, perhaps inside a record."""
+BLANK: Final = "blank"
+"""A total size of 0: nothing was written from here on."""
+PADDING: Final = "padding"
+"""The rest of the file was left out."""
+BAD: Final = "bad"
+"""No record: `decode_message` says why."""
+
+_WALK: Final = Struct(
+    ">"
+    "i"  # total size
+    "i"  # magic
+    "i"  # body CRC
+    "24x"
+    "i"  # sys flag
+    "44x"
+    "i"  # body length
+)
+assert _WALK.size == BODY_POSITION
+SIZE_BYTES: Final = 4
+
+
+def walk(
+    data: bytes, position: i64, end: i64, physical_offset: i64, *, check_crc: bool = True
+) -> tuple[list[tuple[int, int]], int, str]:
+    """([(physical offset, size)] of the whole good records from `position` on, the position behind them, why it ended).
+
+    `physical_offset` is that of the byte at `position`; `data` is looked at up to `end`. It ended at what is SHORT (the
+    data ends, or the record there is not whole), BLANK, PADDING or BAD; the position is where that begins. The field
+    physical offset is not compared, as in the real store's recovery.
+    """
+    found: list[tuple[int, int]] = []
+    shift: i64 = physical_offset - position
+    end = min(end, len(data))
+    while True:
+        position = _walk_plain(found, data, position, end, shift=shift, check_crc=check_crc)
+        stopped = _stopped(data, position, end, check_crc=check_crc)
+        if stopped:
+            return found, position, stopped
+        size, _ = peek(data, position)
+        found.append((position + shift, size))
+        position += size
+
+
+def _walk_plain(
+    found: list[tuple[int, int]],
+    data: bytes,
+    position: i64,
+    end: i64,
+    *,
+    shift: i64,
+    check_crc: bool,
+) -> i64:
+    """Walk over records of version 1 with IPv4 hosts; gives the position of what is none, or is not good."""
+    unpack = _WALK.unpack_from
+    last: i64 = end - FIXED_SIZE_V4
+    while position <= last:
+        size: i64
+        magic: i64
+        crc: i64
+        sys_flag: i64
+        body_size: i64
+        size, magic, crc, sys_flag, body_size = unpack(data, position)
+        start: i64 = position + BODY_POSITION
+        stop: i64 = position + size
+        if magic != MAGIC_V1 or sys_flag & HOSTS_V6 or stop > end:
+            break
+        topic: i64 = start + body_size
+        if not start <= topic < stop - 2:
+            break
+        topic_size: i64 = data[topic]
+        following: i64 = topic + topic_size + 1
+        if topic_size > MAX_TOPIC_V1 or following + 2 > stop:
+            break
+        properties_size: i64 = data[following] << 8 | data[following + 1]
+        if following + 2 + properties_size != stop or properties_size > MAX_SIGNED_SHORT:
+            break
+        if check_crc and body_size and crc32(data[start:topic]) & CRC_MASK != crc:
+            break
+        found.append((position + shift, size))
+        position = stop
+    return position
+
+
+def _stopped(data: bytes, position: i64, end: i64, *, check_crc: bool) -> str:
+    """Why the walk ends at `position`; empty where a good record stands there."""
+    left: i64 = end - position
+    if left < PADDING_SIZE:
+        return (
+            BLANK
+            if left >= SIZE_BYTES and not any(data[position : position + SIZE_BYTES])
+            else SHORT
+        )
+    size, magic = peek(data, position)
+    if magic == MAGIC_PADDING:
+        return PADDING
+    if size == 0:
+        return BLANK
+    if size > left and magic in (MAGIC_V1, MAGIC_V2):
+        return SHORT
+    try:
+        decode_message(data, position, check_crc=check_crc)
+    except Corrupt:
+        return BAD
+    return ""
