@@ -1,7 +1,8 @@
 """The five codecs of a batch's records, in the very framing that Kafka's Java client writes.
 
-Owns compressing and decompressing one block of records; must not know what is in it. Decompressing is bounded: what
-would grow over the caller's limit is refused before it is made.
+Owns compressing one block of records, choosing its reader, and snappy's framing (the other readers lie in
+`storage.coding.decompression`); must not know what is in it. What would grow over the caller's limit is refused before
+it is made.
 
     codec     framing   note
     0 none    -         as it is
@@ -28,6 +29,14 @@ import cramjam
 import lz4.frame
 import zstandard
 
+from storage.coding.decompression import (
+    corrupt,
+    damaged,
+    over_limit,
+    read_gzip,
+    read_lz4,
+    read_zstd,
+)
 from storage.errors import Corrupt, InvalidArgument
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
@@ -39,7 +48,6 @@ LZ4: Final = 3
 ZSTD: Final = 4
 
 GZIP_HEADER: Final = bytes.fromhex("1f8b08000000000000ff")
-GZIP_WBITS: Final = 16 + zlib.MAX_WBITS
 GZIP_TRAILER: Final = Struct(
     "<"
     "I"  # CRC-32 of the content
@@ -55,10 +63,6 @@ XERIAL_HEADER: Final = Struct(
 )
 XERIAL_LENGTH: Final = Struct(">i")
 XERIAL_CHUNK_BYTES: Final = 32768
-
-ZSTD_BLOCK_HEADER_BYTES: Final = 3
-ZSTD_RLE_BLOCK: Final = 1
-ZSTD_CHECKSUM_BYTES: Final = 4
 
 
 def codec_id(name: str) -> int:
@@ -94,51 +98,13 @@ def decompress(codec: int, data: bytes, limit_bytes: int) -> bytes:
         raise Corrupt(
             f"codec {codec} is unknown", kind="codec", expected="0 to 4", found=f"{codec}"
         )
-    try:
-        return reader(data, limit_bytes)
-    except (
-        zlib.error,
-        cramjam.DecompressionError,
-        RuntimeError,
-        zstandard.ZstdError,
-        StructError,
-    ) as cause:
-        raise _corrupt(codec, f"the data is damaged: {cause}") from cause
-
-
-def _corrupt(codec: int, what: str) -> Corrupt:
-    return Corrupt(f"{CODECS[codec]}: {what}", kind=CODECS[codec])
-
-
-def _over_limit(codec: int, limit_bytes: int) -> Corrupt:
-    return Corrupt(
-        f"{CODECS[codec]}: the content is over the limit of {limit_bytes} bytes",
-        kind=CODECS[codec],
-        expected=f"at most {limit_bytes} bytes",
-        found="more",
-    )
+    return reader(data, limit_bytes)
 
 
 def _write_gzip(data: bytes) -> bytes:
     deflate = zlib.compressobj(wbits=-zlib.MAX_WBITS)
     trailer = GZIP_TRAILER.pack(zlib.crc32(data), len(data) & 0xFFFFFFFF)
     return b"".join([GZIP_HEADER, deflate.compress(data), deflate.flush(), trailer])
-
-
-def _read_gzip(data: bytes, limit_bytes: int) -> bytes:
-    inflate = zlib.decompressobj(wbits=GZIP_WBITS)
-    content = inflate.decompress(data, limit_bytes + 1)
-    if len(content) > limit_bytes:
-        raise _over_limit(GZIP, limit_bytes)
-    _check_ended(GZIP, ended=inflate.eof, left_over=inflate.unused_data)
-    return content
-
-
-def _check_ended(codec: int, *, ended: bool, left_over: bytes | None) -> None:
-    if not ended:
-        raise _corrupt(codec, "the data ends too early")
-    if left_over:
-        raise _corrupt(codec, f"{len(left_over)} bytes follow the end")
 
 
 def _write_snappy(data: bytes) -> bytes:
@@ -152,8 +118,15 @@ def _write_snappy(data: bytes) -> bytes:
 
 
 def _read_snappy(data: bytes, limit_bytes: int) -> bytes:
-    if not data.startswith(XERIAL_MAGIC):
+    try:
+        if data.startswith(XERIAL_MAGIC):
+            return _read_xerial(data, limit_bytes)
         return _read_snappy_block(data, limit_bytes)
+    except (cramjam.DecompressionError, StructError) as cause:
+        raise damaged("snappy", cause) from cause
+
+
+def _read_xerial(data: bytes, limit_bytes: int) -> bytes:
     parts: list[bytes] = []
     read_bytes = 0
     view = memoryview(data)
@@ -166,7 +139,7 @@ def _read_snappy(data: bytes, limit_bytes: int) -> bytes:
         (length,) = XERIAL_LENGTH.unpack_from(data, position)
         position += XERIAL_LENGTH.size
         if not 0 < length <= len(data) - position:
-            raise _corrupt(SNAPPY, f"a chunk has the length {length}")
+            raise corrupt("snappy", f"a chunk has the length {length}")
         block = view[position : position + length]
         parts.append(_read_snappy_block(block, limit_bytes, read_bytes=read_bytes))
         read_bytes += len(parts[-1])
@@ -177,7 +150,7 @@ def _read_snappy(data: bytes, limit_bytes: int) -> bytes:
 def _check_xerial_version(data: bytes, position: int) -> None:
     _, version, _ = XERIAL_HEADER.unpack_from(data, position)
     if version < 1:
-        raise _corrupt(SNAPPY, f"the stream has version {version}")
+        raise corrupt("snappy", f"the stream has version {version}")
 
 
 def _read_snappy_block(
@@ -185,7 +158,7 @@ def _read_snappy_block(
 ) -> bytes:
     """One raw block, of which the size is known before it is made; `read_bytes` came before it."""
     if read_bytes + cramjam.snappy.decompress_raw_len(block) > limit_bytes:
-        raise _over_limit(SNAPPY, limit_bytes)
+        raise over_limit("snappy", limit_bytes)
     return bytes(cramjam.snappy.decompress_raw(block))
 
 
@@ -196,43 +169,9 @@ def _write_lz4(data: bytes) -> bytes:
     return frame
 
 
-def _read_lz4(data: bytes, limit_bytes: int) -> bytes:
-    frame = lz4.frame.LZ4FrameDecompressor()
-    content: bytes = frame.decompress(data, max_length=limit_bytes + 1)
-    if len(content) > limit_bytes:
-        raise _over_limit(LZ4, limit_bytes)
-    _check_ended(LZ4, ended=frame.eof, left_over=frame.unused_data)
-    return content
-
-
 def _write_zstd(data: bytes) -> bytes:
     compressor = zstandard.ZstdCompressor(write_content_size=False, write_checksum=False)
     return compressor.compress(data)
-
-
-def _read_zstd(data: bytes, limit_bytes: int) -> bytes:
-    frame = zstandard.get_frame_parameters(data)
-    end = _zstd_frame_end(data, has_checksum=frame.has_checksum)
-    _check_ended(ZSTD, ended=end <= len(data), left_over=data[end:])
-    with zstandard.ZstdDecompressor().stream_reader(data) as reader:
-        content = reader.read(limit_bytes + 1)
-    if len(content) > limit_bytes:
-        raise _over_limit(ZSTD, limit_bytes)
-    return content
-
-
-def _zstd_frame_end(data: bytes, *, has_checksum: bool) -> int:
-    """Where the frame ends, by walking its blocks: the library tells neither a cut frame nor bytes behind one."""
-    position: int = zstandard.frame_header_size(data)
-    last = False
-    while not last and position < len(data):
-        header = int.from_bytes(data[position : position + ZSTD_BLOCK_HEADER_BYTES], "little")
-        last = header & 1 == 1
-        size_bytes = 1 if header >> 1 & 3 == ZSTD_RLE_BLOCK else header >> 3
-        position += ZSTD_BLOCK_HEADER_BYTES + size_bytes
-    if not last:
-        return len(data) + 1
-    return position + ZSTD_CHECKSUM_BYTES if has_checksum else position
 
 
 _WRITERS: Final[dict[int, Callable[[bytes], bytes]]] = {
@@ -242,8 +181,8 @@ _WRITERS: Final[dict[int, Callable[[bytes], bytes]]] = {
     ZSTD: _write_zstd,
 }
 _READERS: Final[dict[int, Callable[[bytes, int], bytes]]] = {
-    GZIP: _read_gzip,
+    GZIP: read_gzip,
     SNAPPY: _read_snappy,
-    LZ4: _read_lz4,
-    ZSTD: _read_zstd,
+    LZ4: read_lz4,
+    ZSTD: read_zstd,
 }

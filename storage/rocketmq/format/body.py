@@ -1,0 +1,65 @@
+"""A message's body, read through its compression.
+
+Owns which codec the sys flag means; must not know the record around the body. Compressing is the client's affair
+(bodies over 4,096 bytes by default): the store keeps what it is given. Sources: MessageSysFlag, CompressionType and the
+Compressor classes of RocketMQ. The body is all of one stream:
+
+    position  bytes  field  note
+    0         n      body   sys flag 0x01 not set: as it is; set, by the bits 0x700:
+                            0 zlib stream (clients before 5.0), 1 lz4 frame, 2 zstd frame, 3 zlib stream
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from storage.coding.decompression import read_lz4, read_zlib, read_zstd
+from storage.errors import Corrupt
+from storage.rocketmq.format.message import (
+    COMPRESSED,
+    COMPRESSION_TYPE_MASK,
+    COMPRESSION_TYPE_SHIFT,
+)
+
+LZ4: Final = 1
+ZSTD: Final = 2
+ZLIB: Final = 3
+ZLIB_UNNAMED: Final = 0
+
+CODECS: Final = {ZLIB_UNNAMED: "zlib", LZ4: "lz4", ZSTD: "zstd", ZLIB: "zlib"}
+"""The codecs' names by their bits in the sys flag."""
+
+_READERS: Final[dict[int, Callable[[bytes, int], bytes]]] = {
+    ZLIB_UNNAMED: read_zlib,
+    LZ4: read_lz4,
+    ZSTD: read_zstd,
+    ZLIB: read_zlib,
+}
+
+
+def codec_of(sys_flag: int) -> int | None:
+    """The number of the codec that a body with this flag was compressed by; None: as it is."""
+    if not sys_flag & COMPRESSED:
+        return None
+    return (sys_flag & COMPRESSION_TYPE_MASK) >> COMPRESSION_TYPE_SHIFT
+
+
+def decompress(body: bytes, sys_flag: int, limit_bytes: int) -> bytes:
+    """The body that was given to the client's producer; one that is not compressed is handed back, whatever its size.
+
+    Raises Corrupt for damaged or incomplete data, an unknown codec, and content over the limit, without making more of
+    it than the limit.
+    """
+    codec = codec_of(sys_flag)
+    if codec is None:
+        return body
+    reader = _READERS.get(codec)
+    if reader is None:
+        raise Corrupt(
+            f"codec {codec} of the body is unknown",
+            kind="codec",
+            expected="0 to 3",
+            found=f"{codec}",
+        )
+    return reader(body, limit_bytes)
