@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from storage.errors import InvalidArgument, InvalidConfig, NotOffered
 from storage.rocketmq.format.index_file import ENTRY_SIZE, SLOT_SIZE
 from storage.rocketmq.format.message_id import encode_host
@@ -61,6 +63,15 @@ _ATTRIBUTES: Final = {
     "lite.topic.expiration": _NUMBER_TEXT,
 }
 _NOT_OFFERED: Final = {"queue.type": "BatchCQ", "cleanup.policy": "COMPACTION"}
+
+
+class Sizes(msgspec.Struct, frozen=True, kw_only=True):
+    """The four numbers that are in no file of a store and that all its files share."""
+
+    commit_log_bytes: int
+    consume_queue_bytes: int
+    index_slots: int
+    index_entries: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

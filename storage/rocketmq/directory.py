@@ -1,0 +1,331 @@
+"""The files at the root of a RocketMQ store: abort, lock, checkpoint, config/topics.json, and our own
+plain files beside them.
+
+Owns reading and writing them, each atomically; must not know the log, the queues or the index. What
+the reference has no file for lies in `.logserver.store.json` (that we own the store, the file sizes,
+producer ids handed out), `.logserver.producers.json` (sequences of producers) and
+`.logserver.deleted.json` (topics whose records still lie in the log). Other files of config/ are
+never written.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from storage.errors import Corrupt, DataError, UnsupportedFormat
+from storage.files import (
+    STORE_FILE,
+    UNFINISHED_STORE_FILE,
+    FileLock,
+    FileSystem,
+    atomic_write,
+    remove_if_present,
+    stored_backend,
+    write_durably,
+)
+from storage.model import Finding, TopicPartition
+from storage.rocketmq.format import names
+from storage.rocketmq.format.checkpoint import (
+    Checkpoint,
+    decode_checkpoint,
+    encode_checkpoint,
+)
+from storage.rocketmq.settings import Sizes
+from storage.rocketmq.topics_file import TopicTable
+from storage.sequencing import ProducerState
+
+BACKEND: Final = "rocketmq"
+STORE_VERSION: Final = 1
+DAMAGED_TOPICS_FILE: Final = ".logserver.topics.damaged.json"
+
+_T = TypeVar("_T")
+
+
+def detect(fs: FileSystem, path: Path) -> bool | None:
+    """None: no RocketMQ store; else whether it is one of ours (made by us, or taken over before)."""
+    entries = set(fs.list_dir(path))
+    backend = stored_backend(fs, path)
+    if backend is not None:
+        return True if backend == BACKEND else None
+    if _has_parts(fs, path, entries):
+        return STORE_FILE in entries  # damaged: it no longer tells whose store this is
+    return True if {names.LOCK, UNFINISHED_STORE_FILE} <= entries else None
+
+
+def _has_parts(fs: FileSystem, path: Path, entries: set[str]) -> bool:
+    """Whether the log has a file, or two of the other parts of a store are there."""
+    log = path / names.COMMIT_LOG
+    has_log = names.COMMIT_LOG in entries and fs.is_dir(log)
+    if has_log and any(names.parse_file_name(name) is not None for name in fs.list_dir(log)):
+        return True
+    parts = (
+        has_log,
+        names.CONSUME_QUEUE in entries and fs.is_dir(path / names.CONSUME_QUEUE),
+        names.CHECKPOINT in entries and not fs.is_dir(path / names.CHECKPOINT),
+        fs.exists(path / names.CONFIG / names.TOPICS),
+    )
+    return sum(parts) >= 2
+
+
+def is_empty(fs: FileSystem, path: Path) -> bool:
+    """Whether nothing of a store is there yet; what an interrupted first start left does not count."""
+    left = {names.LOCK, UNFINISHED_STORE_FILE, "lost+found"}
+    return not fs.exists(path) or set(fs.list_dir(path)) <= left
+
+
+def refuse_other_format(fs: FileSystem, path: Path) -> None:
+    """Raise UnsupportedFormat for a directory that holds something, but no RocketMQ store."""
+    if not is_empty(fs, path) and detect(fs, path) is None:
+        raise UnsupportedFormat(f"{path} is no RocketMQ store", path=str(path))
+
+
+def take_lock(fs: FileSystem, path: Path) -> FileLock:
+    """Lock the store at `path` against other processes, the real one too. Raises StoreLocked.
+
+    The file holds the word that the real store puts there; it is written before it is locked, since
+    a locked file cannot be opened again.
+    """
+    lock = path / names.LOCK
+    if not fs.exists(lock) or fs.size(lock) == 0:
+        write_durably(fs, lock, names.LOCK_CONTENT)
+    return fs.lock(lock)
+
+
+class StoreFile(msgspec.Struct, kw_only=True):
+    """The content of `.logserver.store.json`. `created`: we made the directory."""
+
+    backend: str = BACKEND
+    version: int = STORE_VERSION
+    created: bool = False
+    next_producer_id: int = 0
+    sizes: Sizes | None = None
+
+
+class DeletedTopics(msgspec.Struct, kw_only=True):
+    """The content of `.logserver.deleted.json`.
+
+    `topics`: the records of this topic below this physical offset are gone. `unfinished`: topics
+    that are deleted, though their queues or their line in topics.json may still be there.
+    """
+
+    topics: dict[str, int] = {}
+    unfinished: list[str] = []
+
+
+class QueueProducers(msgspec.Struct, kw_only=True):
+    """The producers of one queue, as storage.sequencing gives them."""
+
+    topic: str
+    queue_id: int
+    producers: list[ProducerState]
+
+
+class ProducerSnapshot(msgspec.Struct, kw_only=True):
+    """The content of `.logserver.producers.json`: what the records below a physical offset tell."""
+
+    physical_offset: int
+    queues: list[QueueProducers]
+
+    def by_queue(self) -> Mapping[TopicPartition, Sequence[ProducerState]]:
+        """The states by the queue that they belong to."""
+        return {TopicPartition(q.topic, q.queue_id): q.producers for q in self.queues}
+
+
+class StoreDirectory:
+    """The root of one store. Not thread-safe: the store's lock guards it."""
+
+    def __init__(self, fs: FileSystem, path: Path) -> None:
+        self.fs = fs
+        self.path = path
+        self.commit_log = path / names.COMMIT_LOG
+        self.consume_queue = path / names.CONSUME_QUEUE
+        self.index = path / names.INDEX
+        self.config = path / names.CONFIG
+        self.findings: list[Finding] = []
+        self._stored: dict[str, bytes] = {}
+        self._topics: bytes | None = None  # topics.json as it stands, if it can be understood
+
+    # ---- reading: what cannot be understood counts as missing and is reported ----
+
+    def is_unclean(self) -> bool:
+        """Whether the last exit was none: abort is there."""
+        return self.fs.exists(self.path / names.ABORT)
+
+    def checkpoint(self) -> Checkpoint:
+        """How far things were flushed; all zeros when it is not known."""
+        path = self.path / names.CHECKPOINT
+        if not self.fs.exists(path):
+            return Checkpoint()
+        data = self._stored[names.CHECKPOINT] = self.fs.read_bytes(path)
+        return self._understood(path, data, decode_checkpoint) or Checkpoint()
+
+    def store_file(self) -> StoreFile | None:
+        """Our own facts about the store; None when it is not ours (yet). Raises UnsupportedFormat
+        for another version or backend.
+        """
+        stored = self._read_json(STORE_FILE, StoreFile)
+        if stored is not None and (stored.backend, stored.version) != (BACKEND, STORE_VERSION):
+            path = str(self.path / STORE_FILE)
+            raise UnsupportedFormat(
+                f"{path}: backend {stored.backend!r}, version {stored.version}; "
+                f"known here is {BACKEND}, version {STORE_VERSION}",
+                path=path,
+            )
+        return stored
+
+    def deleted_topics(self) -> DeletedTopics:
+        """Which topics were deleted here."""
+        return self._read_json(names.DELETED_FILE, DeletedTopics) or DeletedTopics()
+
+    def producers(self) -> ProducerSnapshot | None:
+        """The newest snapshot of producers' sequences."""
+        return self._read_json(names.PRODUCERS_FILE, ProducerSnapshot)
+
+    def queue_folders(self) -> Mapping[str, Sequence[int]]:
+        """The queues that have a folder below consumequeue, by topic, ascending."""
+        found = {}
+        if self.fs.exists(self.consume_queue):
+            for topic in self.fs.list_dir(self.consume_queue):
+                folder = self.consume_queue / topic
+                if self.fs.is_dir(folder):
+                    ids = map(names.parse_queue_id, self.fs.list_dir(folder))
+                    found[topic] = sorted(queue_id for queue_id in ids if queue_id is not None)
+        return {topic: ids for topic, ids in found.items() if ids}
+
+    def topics(self, *, read_only: bool) -> TopicTable:
+        """config/topics.json; without it, or when it is damaged, its `.bak`, as the broker does.
+
+        When neither can be understood: Corrupt naming the file, or an empty table if `read_only`.
+        """
+        path = self.config / names.TOPICS
+        backup = path.with_name(names.TOPICS + names.BACKUP)
+        self._topics = self.fs.read_bytes(path) if self.fs.exists(path) else None
+        if not self._topics and not self.fs.exists(backup):
+            return TopicTable()
+        try:
+            table = TopicTable.decode(self._topics or b"")
+        except DataError as error:
+            self._topics = None
+            table = self._backup_topics(path, backup, error, read_only=read_only)
+        for topic in table.unreadable:
+            self._report_config(path, f"what it says of {topic!r} is no topic; it is left as it is")
+        return table
+
+    def _backup_topics(
+        self, path: Path, backup: Path, error: DataError, *, read_only: bool
+    ) -> TopicTable:
+        try:
+            table = TopicTable.decode(self.fs.read_bytes(backup) if self.fs.exists(backup) else b"")
+        except DataError:
+            message = f"neither it nor its {names.BACKUP} can be understood: {error.message}"
+            if not read_only:
+                facts = {**error.facts(), "path": str(path)}
+                raise Corrupt(f"{path}: {message}", **facts) from error
+            self._report_config(path, f"{message}; topics are those that have queues")
+            return TopicTable()
+        self._report_config(path, f"read from its {names.BACKUP}: {error.message}")
+        return table
+
+    def _understood(self, path: Path, data: bytes, decode: Callable[[bytes], _T]) -> _T | None:
+        try:
+            return decode(data)
+        except DataError as error:
+            self._report(path, error.message)
+            return None
+
+    def _read_json(self, name: str, kind: type[_T]) -> _T | None:
+        path = self.path / name
+        if not self.fs.exists(path):
+            return None
+        data = self._stored[name] = self.fs.read_bytes(path)
+        try:
+            return msgspec.json.decode(data, type=kind)
+        except msgspec.DecodeError as error:
+            self._report(path, str(error))
+            return None
+
+    def _report(self, path: Path, message: str) -> None:
+        self.findings.append(
+            Finding(code="bad-root-file", severity="warning", path=str(path), message=message)
+        )
+
+    def _report_config(self, path: Path, message: str) -> None:
+        self.findings.append(
+            Finding(code="bad-topics-file", severity="warning", path=str(path), message=message)
+        )
+
+    # ---- writing (each durable on return, and left out where it would change nothing) ----
+
+    def write_abort(self) -> None:
+        """The marker that a server runs: before the first change."""
+        write_durably(self.fs, self.path / names.ABORT, str(os.getpid()).encode())
+        self.fs.sync_dir(self.path)
+
+    def remove_abort(self) -> None:
+        """A clean stop: only after everything else is durable."""
+        if remove_if_present(self.fs, self.path / names.ABORT):
+            self.fs.sync_dir(self.path)
+
+    def write_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """How far things are flushed. Written beside and renamed: whole at every moment."""
+        self._write(names.CHECKPOINT, encode_checkpoint(checkpoint))
+
+    def write_store_file(self, content: StoreFile) -> None:
+        """Our own facts about the store."""
+        self._write(STORE_FILE, _json(content))
+
+    def write_next_producer_id(self, content: StoreFile, next_id: int) -> None:
+        """Our own facts with another next producer id, and change `content` to it."""
+        content.next_producer_id = next_id
+        self.write_store_file(content)
+
+    def write_deleted_topics(self, content: DeletedTopics) -> None:
+        """Which topics were deleted here."""
+        self._write(names.DELETED_FILE, _json(content))
+
+    def write_producers(
+        self, physical_offset: int, states: Mapping[TopicPartition, Iterable[ProducerState]]
+    ) -> None:
+        """The producers of each queue that has some, as all records below `physical_offset` tell."""
+        queues = [
+            QueueProducers(topic=queue.topic, queue_id=queue.partition, producers=producers)
+            for queue, producers in ((queue, list(found)) for queue, found in states.items())
+            if producers
+        ]
+        content = ProducerSnapshot(physical_offset=physical_offset, queues=queues)
+        self._write(names.PRODUCERS_FILE, _json(content))
+
+    def write_topics(self, table: TopicTable) -> None:
+        """config/topics.json, and its former content as `.bak`.
+
+        A damaged one is kept at the store's root: then the `.bak` is the last good one, and stays.
+        """
+        path = self.config / names.TOPICS
+        data = table.encode()
+        if data == self._topics:
+            return
+        if not self.fs.exists(self.config):
+            self.fs.make_dir(self.config)
+            self.fs.sync_dir(self.path)
+        if self._topics is not None:
+            backup = path.with_name(names.TOPICS + names.BACKUP)
+            atomic_write(self.fs, backup, self._topics)
+        elif self.fs.exists(path):
+            atomic_write(self.fs, self.path / DAMAGED_TOPICS_FILE, self.fs.read_bytes(path))
+        atomic_write(self.fs, path, data)
+        self._topics = data
+
+    def _write(self, name: str, data: bytes) -> None:
+        if self._stored.get(name) != data:
+            self._stored.pop(name, None)
+            atomic_write(self.fs, self.path / name, data)
+            self._stored[name] = data
+
+
+def _json(content: object) -> bytes:
+    return msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n"

@@ -1,0 +1,148 @@
+"""Making, changing and deleting topics on disk.
+
+Owns the order of those steps; must not know records. A topic is made by its entry in topics.json
+alone: its queues get folders with their first records, as in the real store. Its records cannot be
+taken out of the one log, so a deletion is a note that those below a position are gone; once that is
+durable the rest (its queues, its entry) is cleaning up, which a start or the next deletion ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from storage.errors import DiskFull, TopicExists
+from storage.model import TopicInfo
+from storage.rocketmq.directory import DeletedTopics, StoreDirectory
+from storage.rocketmq.format import names
+from storage.rocketmq.settings import check_queue_count, check_topic_config, check_topic_reset
+from storage.rocketmq.topics_file import TopicTable
+
+
+def check_new_topic(topic: str, queues: int, configs: Mapping[str, str]) -> None:
+    """Raise InvalidTopic, InvalidArgument, InvalidConfig or NotOffered unless the topic can be made."""
+    for name, value in configs.items():
+        check_topic_config(name, value)
+    check_queue_count(queues)
+    names.validate_new_topic(topic)
+
+
+def check_same_shape(
+    info: TopicInfo, queues: int | None, configs: Mapping[str, str] | None
+) -> None:
+    """Raise TopicExists unless a topic that is there has the wanted shape; None: any."""
+    if queues is not None and queues != len(info.partitions):
+        raise TopicExists(
+            f"topic {info.name!r} exists with {len(info.partitions)} partitions, not {queues}",
+            topic=info.name,
+        )
+    if configs is None:
+        return
+    wanted = TopicTable().created(info.name, len(info.partitions), configs, now_ms=0)
+    if wanted.info(info.name).configs != info.configs:
+        raise TopicExists(f"topic {info.name!r} exists with other configs", topic=info.name)
+
+
+def check_changes(configs: Mapping[str, str | None]) -> None:
+    """Raise InvalidConfig or NotOffered unless a topic's configs can be set so; None: a reset."""
+    for name, value in configs.items():
+        if value is None:
+            check_topic_reset(name)
+        else:
+            check_topic_config(name, value)
+
+
+class TopicFiles:
+    """The topics as they are written down, and those that were deleted. Not thread-safe: the store's
+    lock guards it.
+    """
+
+    def __init__(self, directory: StoreDirectory, *, read_only: bool) -> None:
+        self._directory = directory
+        self._deleted = directory.deleted_topics()
+        self._table = directory.topics(read_only=read_only)
+
+    def infos(self) -> Mapping[str, TopicInfo]:
+        """Every topic that has an entry, or a folder with queues."""
+        folders = self._directory.queue_folders()
+        topics = {*self._table.topics, *folders}
+        return {topic: self.info(topic, folders.get(topic, ())) for topic in sorted(topics)}
+
+    def info(self, topic: str, queue_ids: Iterable[int] = ()) -> TopicInfo:
+        """One topic with the queues that its entry tells, and these."""
+        return self._table.info(topic, queue_ids)
+
+    def create(
+        self, topic: str, queues: int, configs: Mapping[str, str], *, now_ms: int
+    ) -> TopicInfo:
+        """Write down a checked new topic; durable on return. On an error nothing has changed."""
+        if topic in self._deleted.unfinished:
+            self.finish_deletions(now_ms)
+        self._write(self._table.created(topic, queues, configs, now_ms=now_ms))
+        return self.info(topic)
+
+    def alter(
+        self, info: TopicInfo, configs: Mapping[str, str | None], *, now_ms: int
+    ) -> TopicInfo:
+        """Write down other (checked) configs of a topic; durable on return. `info` is as it was."""
+        if configs:
+            self._write(self._table.altered(info, configs, now_ms=now_ms))
+        return self.info(info.name, info.partitions)
+
+    def _write(self, table: TopicTable) -> None:
+        self._directory.write_topics(table)
+        self._table = table
+
+    # ---- deletions ----
+
+    def deleted_below(self, topic: str) -> int:
+        """The physical offset below which the topic's records are gone; 0 for most."""
+        return self._deleted.topics.get(topic, 0)
+
+    def delete(self, topic: str, *, physical_offset: int, now_ms: int) -> None:
+        """Delete a topic with its records, all of which lie below `physical_offset`; durable on
+        return. On an error before that nothing has changed.
+
+        No file of its queues may be in use any more.
+        """
+        deleted = DeletedTopics(
+            topics={**self._deleted.topics, topic: physical_offset},
+            unfinished=sorted({*self._deleted.unfinished, topic}),
+        )
+        self._directory.write_deleted_topics(deleted)
+        self._deleted = deleted
+        self.finish_deletions(now_ms)
+
+    def finish_deletions(self, now_ms: int) -> None:
+        """Take away what is still there of deleted topics: at a start, and after each deletion.
+
+        On a full disk some of it stays for the next time.
+        """
+        unfinished = self._deleted.unfinished
+        if not unfinished:
+            return
+        for topic in unfinished:
+            self._remove_queues(topic)
+        try:
+            self._write(self._table.without(unfinished, now_ms=now_ms))
+            self._write_deleted(self._deleted.topics, unfinished=[])
+        except DiskFull:
+            self._table = self._table.without(unfinished, now_ms=now_ms)
+
+    def _remove_queues(self, topic: str) -> None:
+        fs = self._directory.fs
+        for parent in (names.CONSUME_QUEUE, names.QUEUE_EXTENSION):
+            folder = self._directory.path / parent / topic
+            if fs.exists(folder):
+                fs.remove_tree(folder)
+                fs.sync_dir(folder.parent)
+
+    def forget_deleted(self, min_physical_offset: int) -> None:
+        """Drop the notes of deleted topics none of whose records is left in the log."""
+        kept = {t: end for t, end in self._deleted.topics.items() if end > min_physical_offset}
+        if len(kept) < len(self._deleted.topics):
+            self._write_deleted(kept, unfinished=self._deleted.unfinished)
+
+    def _write_deleted(self, topics: Mapping[str, int], *, unfinished: list[str]) -> None:
+        deleted = DeletedTopics(topics=dict(topics), unfinished=unfinished)
+        self._directory.write_deleted_topics(deleted)
+        self._deleted = deleted

@@ -1,0 +1,198 @@
+"""The content of config/topics.json: which topics there are, how many queues they have, their configs.
+
+Owns that table as a value: a change gives a new table, so that one that could not be written leaves
+the old one standing; must not touch a file. What is not known here (other keys, other fields of a
+topic, topics of another shape) is kept as it is. As TopicConfigManager:
+
+    dataVersion         counter, stateVersion, timestamp    counted up at each change
+    topicConfigTable    topic name -> TopicConfig           in no order
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from storage.errors import Corrupt
+from storage.model import TopicInfo
+from storage.rocketmq.format.config_json import decode_config, encode_config
+from storage.rocketmq.format.names import is_system_topic
+from storage.rocketmq.settings import attributes_text, parse_attributes
+
+VERSION: Final = "dataVersion"
+TABLE: Final = "topicConfigTable"
+READ_QUEUES: Final = "readQueueNums"
+WRITE_QUEUES: Final = "writeQueueNums"
+ATTRIBUTES: Final = "attributes"
+DEFAULT_QUEUES: Final = 16  # TopicConfig's own, for a topic that does not tell
+MAX_STORED_QUEUES: Final = 1 << 20  # more than that is damage
+# What a new topic has, in the order of the broker's file; the rest is set for each.
+_DEFAULTS: Final[dict[str, Any]] = {
+    "order": False,
+    "perm": 6,
+    "topicFilterType": "SINGLE_TAG",
+    "topicSysFlag": 0,
+}
+
+
+class TopicTable:
+    """What topics.json says. Never changed: `created`, `altered` and `without` give new ones."""
+
+    def __init__(self, content: Mapping[int | str, Any] | None = None) -> None:
+        self._content = content or {}
+        stored = self._content.get(TABLE) or {}
+        self._topics: dict[str, Mapping[str, Any]] = {}
+        self.unreadable: list[str] = []
+        for topic, entry in stored.items():
+            if isinstance(topic, str) and _is_topic(entry):
+                self._topics[topic] = entry
+            else:
+                self.unreadable.append(str(topic))
+
+    @classmethod
+    def decode(cls, data: bytes) -> TopicTable:
+        """The table in a file. Raises Corrupt."""
+        content = decode_config(data)
+        if not isinstance(content, dict) or not isinstance(content.get(TABLE) or {}, dict):
+            raise Corrupt(
+                f"no {TABLE} in it",
+                kind="topics.json",
+                position=None,
+                expected=f"an object with {TABLE}",
+                found=type(content).__name__,
+            )
+        return cls(content)
+
+    def encode(self) -> bytes:
+        """The bytes of the file."""
+        return encode_config(self._content)
+
+    def __contains__(self, topic: object) -> bool:
+        return topic in self._topics
+
+    @property
+    def topics(self) -> Sequence[str]:
+        """The topics that can be understood, in the file's order."""
+        return tuple(self._topics)
+
+    def info(self, topic: str, queue_ids: Iterable[int] = ()) -> TopicInfo:
+        """A topic with the queues 0 to max(readQueueNums, writeQueueNums) - 1 and those of
+        `queue_ids`, for which there are folders; also one that is only there as folders.
+        """
+        entry = self._topics.get(topic)
+        count = 0 if entry is None else _queue_count(entry)
+        more = sorted({number for number in queue_ids if number >= count})
+        return TopicInfo(
+            name=topic,
+            partitions=(*range(count), *more) if more else range(count),
+            configs={} if entry is None else _configs(entry),
+            internal=is_system_topic(topic),
+        )
+
+    def created(
+        self, topic: str, queues: int, configs: Mapping[str, str], *, now_ms: int
+    ) -> TopicTable:
+        """With a new topic."""
+        entry = {
+            ATTRIBUTES: {},
+            **_DEFAULTS,
+            READ_QUEUES: queues,
+            "topicName": topic,
+            WRITE_QUEUES: queues,
+        }
+        return self._with(topic, _changed(dict(sorted(entry.items())), configs), now_ms)
+
+    def altered(
+        self, info: TopicInfo, configs: Mapping[str, str | None], *, now_ms: int
+    ) -> TopicTable:
+        """With other configs of a topic (None: the default); `info` is how it stood before."""
+        if info.name not in self._topics:
+            queues = max(info.partitions, default=-1) + 1
+            return self.created(info.name, queues, {}, now_ms=now_ms).altered(
+                info, configs, now_ms=now_ms
+            )
+        return self._with(info.name, _changed(dict(self._topics[info.name]), configs), now_ms)
+
+    def without(self, topics: Iterable[str], *, now_ms: int) -> TopicTable:
+        """Without these topics; itself when it has none of them."""
+        gone = set(topics) & set(self._content.get(TABLE) or {})
+        if not gone:
+            return self
+        table = self._content[TABLE]
+        kept = {topic: entry for topic, entry in table.items() if topic not in gone}
+        return self._next(kept, now_ms)
+
+    def _with(self, topic: str, entry: Mapping[str, Any], now_ms: int) -> TopicTable:
+        return self._next({**(self._content.get(TABLE) or {}), topic: entry}, now_ms)
+
+    def _next(self, table: Mapping[int | str, Any], now_ms: int) -> TopicTable:
+        """DataVersion.nextVersion."""
+        stored = self._content.get(VERSION)
+        version: dict[str, Any] = {"counter": 0, "stateVersion": 0, "timestamp": 0}
+        version |= stored if isinstance(stored, dict) else {}
+        counter = version["counter"] if isinstance(version["counter"], int) else 0
+        version |= {"counter": counter + 1, "timestamp": now_ms}
+        content: dict[int | str, Any] = {} if VERSION in self._content else {VERSION: version}
+        return TopicTable({**content, **self._content, VERSION: version, TABLE: table})
+
+
+def _is_topic(entry: object) -> bool:
+    """Whether this is a topic's config, as far as it is looked at here."""
+    if not isinstance(entry, dict):
+        return False
+    counts = (entry.get(name, DEFAULT_QUEUES) for name in (READ_QUEUES, WRITE_QUEUES))
+    return all(_is_count(count) for count in counts) and isinstance(
+        entry.get(ATTRIBUTES) or {}, dict
+    )
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and 0 <= value <= MAX_STORED_QUEUES
+
+
+def _queue_count(entry: Mapping[str, Any]) -> int:
+    read: int = entry.get(READ_QUEUES, DEFAULT_QUEUES)
+    write: int = entry.get(WRITE_QUEUES, DEFAULT_QUEUES)
+    return max(read, write)
+
+
+def _configs(entry: Mapping[str, Any]) -> dict[str, str]:
+    """What differs from the defaults, as text."""
+    configs = {
+        name: _text(entry[name])
+        for name, default in _DEFAULTS.items()
+        if entry.get(name, default) != default
+    }
+    count = _queue_count(entry)
+    for name in (READ_QUEUES, WRITE_QUEUES):
+        if entry.get(name, DEFAULT_QUEUES) != count:
+            configs[name] = _text(entry[name])
+    if entry.get(ATTRIBUTES):
+        configs[ATTRIBUTES] = attributes_text(entry[ATTRIBUTES])
+    return configs
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _changed(entry: dict[str, Any], configs: Mapping[str, str | None]) -> dict[str, Any]:
+    """The entry with other (checked) configs, its unknown fields kept."""
+    count = _queue_count(entry)
+    for name, value in configs.items():
+        if name == ATTRIBUTES:
+            entry[name] = parse_attributes(value or "")
+        elif name in (READ_QUEUES, WRITE_QUEUES):
+            entry[name] = count if value is None else int(value)
+        elif value is None:
+            entry[name] = _DEFAULTS[name]
+        else:
+            entry[name] = _value(value, _DEFAULTS[name])
+    return entry
+
+
+def _value(text: str, like: object) -> Any:
+    """A checked text as a value of the same kind as `like`."""
+    if isinstance(like, bool):
+        return text == "true"
+    return int(text) if isinstance(like, int) else text
