@@ -1,0 +1,350 @@
+"""The key index of a store: a run of index files that lead from strings to records of the log.
+
+Owns which file takes an entry, how one follows another, and queries over all of them (IndexService
+of RocketMQ); must not read the log, so what it answers are places where a record with the wanted
+string may be. Nothing here is durable before its file is full or `sync` has been called: after a
+crash the files that are newer than the checkpoint are made anew from the log.
+
+One writer at a time (`_lock`); readers at any time: they see what was put, written back or not.
+"""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import takewhile
+from pathlib import Path
+from typing import Final
+
+from storage.errors import Corrupt, StorageError
+from storage.files import HandleCache, remove_if_present
+from storage.interface import Clock
+from storage.model import Finding
+from storage.rocketmq.dispatch import Dispatch
+from storage.rocketmq.format.index_file import (
+    IndexHeader,
+    index_string,
+    key_hash,
+)
+from storage.rocketmq.format.names import index_name, parse_index_name
+from storage.rocketmq.key_index_file import KeyIndexFile, TimeRange
+from storage.rocketmq.key_index_table import KeyHasher, KeyIndexTable
+
+TAIL_BYTES: Final = 4 << 20  # of entries in memory; then they are written
+MAX_INT64: Final = (1 << 63) - 1
+ALWAYS: Final = TimeRange(-1 << 63, MAX_INT64)
+
+
+class KeyIndex:
+    """The files of one folder, made when the first record comes. `load` before anything else."""
+
+    def __init__(
+        self, files: HandleCache, directory: Path, *, slots: int, entries: int, clock: Clock
+    ) -> None:
+        """`clock` names new files (by local time)."""
+        self.directory = directory
+        self.slots = slots
+        self.entries = entries
+        self.findings: Sequence[Finding] = ()
+        # End time of the newest file that was filled and is on disk; belongs into the checkpoint.
+        self.full_timestamp_ms = 0
+        self._files = files
+        self._clock = clock
+        self._hasher = KeyHasher()
+        self._lock = threading.Lock()  # held by all that changes a file or the run
+        self._run: tuple[
+            KeyIndexFile, ...
+        ] = ()  # oldest first; replaced as a whole, under the lock
+        self._table: KeyIndexTable | None = None  # of the last file, once something is put
+        self._misfits: Sequence[Path] = ()
+        # Where a put was interrupted: records before this offset, and this many strings of the one
+        # there, are in the index already.
+        self._resume: tuple[int, int] | None = None
+
+    # ---- the run ----
+
+    def load(self) -> None:
+        """Take in the files that are there; reads their headers only.
+
+        Unknown names are left alone, and files of another length are not read; both are told in
+        `findings`. Where the newest file has another length `put_all` raises Corrupt.
+        """
+        fs = self._files.fs
+        names = fs.list_dir(self.directory) if fs.exists(self.directory) else ()
+        run: list[KeyIndexFile] = []
+        findings: list[Finding] = []
+        misfits: list[Path] = []
+        for name in names:
+            path = self.directory / name
+            if parse_index_name(name) is None or fs.is_dir(path):
+                findings.append(_unknown(path))
+                continue
+            try:
+                run.append(KeyIndexFile(self._files, path, slots=self.slots, entries=self.entries))
+            except Corrupt as error:
+                misfits.append(path)
+                findings.append(_misfit(path, error))
+        self._run, self._misfits, self.findings = tuple(run), misfits, findings
+
+    @property
+    def index_files(self) -> Sequence[KeyIndexFile]:
+        """The files, oldest first."""
+        return self._run
+
+    @property
+    def max_physical_offset(self) -> int:
+        """Of the record that was put last; -1 without files."""
+        run = self._run
+        return run[-1].header.end_physical_offset if run else -1
+
+    @property
+    def end_timestamp_ms(self) -> int:
+        """Store time of the record that was put last; 0 without files."""
+        run = self._run
+        return run[-1].header.end_timestamp_ms if run else 0
+
+    def headers(self) -> Sequence[tuple[str, IndexHeader]]:
+        """(name, header) of every file, oldest first."""
+        return [(file.path.name, file.header) for file in self._run]
+
+    def remove_newer_than(self, timestamp_ms: int) -> int:
+        """Remove files that end after this time, as the real store does after a crash with the
+        checkpoint's index time; what is missing then has to be put again. Gives their number.
+        """
+        return self._remove(lambda file: file.header.end_timestamp_ms > timestamp_ms)
+
+    def remove_beyond(self, physical_offset: int) -> int:
+        """Remove files with records at or behind this offset, where the log now ends: from
+        `max_physical_offset` on they have to be put again. Gives their number.
+        """
+        return self._remove(lambda file: file.header.end_physical_offset >= physical_offset)
+
+    def delete_before(self, physical_offset: int) -> int:
+        """Remove the oldest files while all their records lie before this offset; the last file
+        stays. Gives their number.
+        """
+        with self._lock:
+            doomed: list[KeyIndexFile] = []
+            for file in self._run[:-1]:
+                if file.header.end_physical_offset >= physical_offset:
+                    break
+                doomed.append(file)
+            return self._drop(doomed)
+
+    def _remove(self, is_doomed: Callable[[KeyIndexFile], bool]) -> int:
+        with self._lock:
+            return self._drop([file for file in self._run if is_doomed(file)])
+
+    def _drop(self, doomed: Sequence[KeyIndexFile]) -> int:
+        """Take files out of the run, then from the disk; durable on return."""
+        if not doomed:
+            return 0
+        if self._run[-1] in doomed:
+            self._table = None
+        self._run = tuple(file for file in self._run if file not in doomed)
+        for file in doomed:
+            file.is_removed = True
+            remove_if_present(self._files.fs, file.path)
+            self._files.forget(file.path, sync=False)
+        self._files.fs.sync_dir(self.directory)
+        return len(doomed)
+
+    # ---- writing ----
+
+    def put(self, dispatch: Dispatch) -> None:
+        """Index one record; see `put_all`."""
+        self.put_all((dispatch,))
+
+    def put_all(self, dispatches: Iterable[Dispatch]) -> None:
+        """Index records in the order of the log; one that lies before the last that was put is
+        there already and is passed over. One without strings (rolled back ones have none) counts too:
+        it may make a file.
+
+        Makes the next file when one is full, which then is on disk (`full_timestamp_ms`). Raises
+        Corrupt, DiskFull, IoFailure; handed in again after an error, nothing is put twice.
+        """
+        with self._lock:
+            for dispatch in dispatches:
+                start = 0
+                if self._resume is not None:
+                    offset, strings = self._resume
+                    if dispatch.physical_offset < offset:
+                        continue
+                    start = strings if dispatch.physical_offset == offset else 0
+                    self._resume = None
+                self._put(dispatch, start)
+            table = self._table
+            if table is not None and len(table.tail[1]) > TAIL_BYTES:
+                with self._resuming_at(table.end_physical_offset + 1, 0):
+                    self._run[-1].write_entries()
+
+    def _put(self, dispatch: Dispatch, start: int) -> None:
+        """Put a record's strings from number `start` on, over a roll if need be."""
+        offset, keys = dispatch.physical_offset, dispatch.keys
+        table = self._table
+        if table is None or table.is_full:
+            with self._resuming_at(offset, start):
+                table = self._open_table()
+        if start == 0 and offset < table.end_physical_offset:
+            return
+        done = table.put(keys, start, offset, dispatch.store_timestamp_ms)
+        while done < len(keys):
+            with self._resuming_at(offset, done):
+                table = self._open_table()
+            done = table.put(keys, done, offset, dispatch.store_timestamp_ms)
+
+    @contextmanager
+    def _resuming_at(self, physical_offset: int, strings: int) -> Iterator[None]:
+        """Around what may fail: what was put until here is not put again."""
+        try:
+            yield
+        except StorageError:
+            self._resume = (physical_offset, strings)
+            raise
+
+    def _open_table(self) -> KeyIndexTable:
+        """The table of a file that has room: of the last one, or of the one that follows it."""
+        self._table = None
+        run = self._run
+        if self._misfits and (not run or self._misfits[-1] > run[-1].path):
+            path = self._misfits[-1]
+            KeyIndexFile(self._files, path, slots=self.slots, entries=self.entries)  # raises
+        if not run or run[-1].is_full:
+            if run:
+                self._finish(run[-1])
+            run = (*run, self._create(run))
+            self._run = run
+        self._table = run[-1].open_table(self._hasher)
+        return self._table
+
+    def _finish(self, file: KeyIndexFile) -> None:
+        """A full file goes to the disk, and its memory is let go."""
+        file.write_back()
+        file.sync()
+        file.close_table()
+        self.full_timestamp_ms = file.header.end_timestamp_ms
+
+    def _create(self, run: Sequence[KeyIndexFile]) -> KeyIndexFile:
+        """The file behind those of the run; its name is durable on return."""
+        fs = self._files.fs
+        if not fs.exists(self.directory):
+            fs.make_dir(self.directory)
+            fs.sync_dir(self.directory.parent)
+        names = [path.name for path in (*self._misfits, *(file.path for file in run))]
+        name = index_name(self._clock(), after=max(names, default=None))
+        inherited = run[-1].header if run else IndexHeader()
+        path = self.directory / name
+        file = KeyIndexFile.create(
+            self._files, path, inherited, slots=self.slots, entries=self.entries
+        )
+        fs.sync_dir(self.directory)
+        return file
+
+    def write_back(self) -> None:
+        """Bring the files up to what was put; not synced. Raises DiskFull, IoFailure."""
+        with self._lock:
+            if self._table is not None:
+                self._run[-1].write_back()
+
+    def sync(self) -> None:
+        """On return all that was put is on disk, and a full last file told in `full_timestamp_ms`."""
+        with self._lock:
+            if self._run:
+                last = self._run[-1]
+                last.write_back()
+                last.sync()
+                if last.is_full:
+                    self.full_timestamp_ms = last.header.end_timestamp_ms
+
+    # ---- queries ----
+
+    def query_raw(
+        self,
+        topic: str,
+        key: str,
+        *,
+        max_count: int,
+        begin_ms: int,
+        end_ms: int,
+        index_type: str | None = None,
+    ) -> list[int]:
+        """Physical offsets as the real store's index gives them: newest files first, at most
+        `max_count`; times in whole seconds, other keys with the same hash among them, offsets of
+        records that are gone too. `index_type` "T": `key` is a tag.
+        """
+        hashed = key_hash(index_string(topic, key, index_type))
+        times = TimeRange(begin_ms, end_ms)
+        found: list[int] = []
+        for file in reversed(self._run):
+            header = file.header
+            if _takes_part(header, times):
+                found += file.select(hashed, times, max_count - len(found))
+            if header.begin_timestamp_ms < begin_ms or len(found) >= max_count:
+                break
+        return found
+
+    def candidates(
+        self,
+        text: str,
+        *,
+        low: int = 0,
+        high: int = MAX_INT64,
+        times: TimeRange = ALWAYS,
+        backward: bool = False,
+    ) -> Iterator[int]:
+        """Physical offsets in [low, high) where a record with this indexed string, stored in the
+        time range, may be: rising (falling if `backward`), each once.
+
+        Nothing that was put is missed, neither by the seconds that entries keep nor where store
+        times go backwards; that the record's real string is another has to be looked at.
+        """
+        hashed = key_hash(text)
+        walk = _falling if backward else _rising
+        last = -1
+        for file in reversed(self._run) if backward else self._run:
+            header = file.header
+            if header.end_physical_offset >= low and header.begin_physical_offset < high:
+                for offset in walk(file.candidates(hashed, times), low):
+                    if offset < high and offset != last:
+                        last = offset
+                        yield offset
+
+
+def _falling(offsets: Iterator[int], low: int) -> Iterator[int]:
+    """Entries are put in the order of the log, so that a chain falls."""
+    return takewhile(lambda offset: offset >= low, offsets)
+
+
+def _rising(offsets: Iterator[int], low: int) -> Iterator[int]:
+    """A chain can only be walked from its newest end: 8 bytes for each that is found."""
+    return reversed(array("q", _falling(offsets, low)))
+
+
+def _takes_part(header: IndexHeader, times: TimeRange) -> bool:
+    """IndexFile.isTimeMatched: the file lies inside the range, or an end of the range in the file."""
+    begin_ms, end_ms = header.begin_timestamp_ms, header.end_timestamp_ms
+    return (
+        (times.begin_ms < begin_ms and times.end_ms > end_ms)
+        or begin_ms <= times.begin_ms <= end_ms
+        or begin_ms <= times.end_ms <= end_ms
+    )
+
+
+def _misfit(path: Path, error: Corrupt) -> Finding:
+    facts = error.facts()
+    return Finding(
+        code="index-file-size",
+        severity="warning",
+        path=str(path),
+        expected=str(facts["expected"]),
+        found=str(facts["found"]),
+        message=error.message,
+    )
+
+
+def _unknown(path: Path) -> Finding:
+    return Finding(
+        code="unknown-file", severity="info", path=str(path), message="no name of an index file"
+    )

@@ -1,0 +1,262 @@
+"""One index file of a store: finding entries in it, and writing back what was put.
+
+Owns the file's reads and writes (pread and pwrite, never a map) and the walk along a slot's chain;
+must not know other files of the run. From RocketMQ's IndexFile. A file that takes entries has a
+table in memory; without one everything is read where it lies, a few bytes at a time.
+
+One writer (the index's lock); readers at any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from storage.errors import Corrupt, DiskFull, IoFailure
+from storage.files import HandleCache, is_missing, remove_if_present
+from storage.rocketmq.format.index_file import (
+    ENTRY,
+    ENTRY_SIZE,
+    FIRST_ENTRY,
+    HEADER_SIZE,
+    KIND,
+    MAX_SECONDS,
+    SLOT_SIZE,
+    IndexEntry,
+    IndexHeader,
+    decode_header,
+    encode_header,
+    entry_position,
+    file_size,
+    slot_position,
+)
+from storage.rocketmq.key_index_table import KeyHasher, KeyIndexTable, empty_slots, slots_of
+
+BLOCK_BYTES: Final = 4096  # read at once along a chain: a hot key's entries lie close together
+
+
+class TimeRange(NamedTuple):
+    """Store times in milliseconds, both ends belonging to it."""
+
+    begin_ms: int
+    end_ms: int
+
+
+class KeyIndexFile:
+    """One file of the run; making one object reads the header only. Its length must be that of
+    `slots` and `entries`, or 0 (a file whose making a crash cut short).
+    """
+
+    def __init__(self, files: HandleCache, path: Path, *, slots: int, entries: int) -> None:
+        self.path = path
+        self.slots = slots
+        self.entries = entries
+        self.is_removed = False  # set before the file is: who still walks in it comes to an end
+        self._files = files
+        self._header = self._read_header()
+        # Set by the writer before the first put and taken away after the last; a reader works with
+        # the one that it saw, whose entries are in the file by the time it is taken away.
+        self._table: KeyIndexTable | None = None
+
+    @classmethod
+    def create(
+        cls, files: HandleCache, path: Path, inherited: IndexHeader, *, slots: int, entries: int
+    ) -> KeyIndexFile:
+        """A new file, sparse at its full length; the caller syncs the directory.
+
+        It begins where the file before it ended (`inherited`). On DiskFull nothing is left.
+        """
+        try:
+            with files.borrow(path, write=True, create=True) as file:
+                file.truncate(file_size(slots, entries))
+        except DiskFull:
+            remove_if_present(files.fs, path)
+            files.forget(path, sync=False)
+            raise
+        made = cls(files, path, slots=slots, entries=entries)
+        at_ms, position = inherited.end_timestamp_ms, inherited.end_physical_offset
+        made._header = IndexHeader(max(at_ms, 0), max(at_ms, 0), max(position, 0), max(position, 0))
+        return made
+
+    @property
+    def header(self) -> IndexHeader:
+        """The header with all that was put, written back or not."""
+        table = self._table
+        return self._header if table is None else table.header
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next entry has to go to another file."""
+        return self.header.index_count >= self.entries
+
+    # ---- writing ----
+
+    def open_table(self, hasher: KeyHasher) -> KeyIndexTable:
+        """The table that takes entries, loaded if need be. Raises Corrupt for a bad length."""
+        if self._table is None:
+            with self._files.borrow(self.path, write=True) as file:
+                size_bytes = file_size(self.slots, self.entries)
+                if file.size() == 0:
+                    file.truncate(size_bytes)
+                if file.size() != size_bytes:
+                    raise self._wrong_size(file.size())
+                if self._header.index_count > FIRST_ENTRY:
+                    slots = slots_of(file.pread(self.slots * SLOT_SIZE, HEADER_SIZE))
+                else:
+                    slots = empty_slots(self.slots)
+            self._table = KeyIndexTable(hasher, self._header, slots, entries=self.entries)
+        return self._table
+
+    def close_table(self) -> None:
+        """Let go of the memory, after `write_back`: the file takes no more entries for now."""
+        if self._table is not None:
+            self._header, self._table = self._table.header, None
+
+    def write_entries(self) -> None:
+        """Put the entries that are only in memory into the file, where nothing leads to them yet."""
+        table = self._table
+        if table is None:
+            return
+        first, tail = table.tail
+        if tail:
+            with self._files.borrow(self.path, write=True) as file:
+                file.pwrite(bytes(tail), entry_position(self.slots, first))
+            table.tail = (first + len(tail) // ENTRY_SIZE, bytearray())
+
+    def write_back(self) -> None:
+        """Make the file what it is in memory: entries, then slots, then the header. Not synced."""
+        table = self._table
+        if table is None:
+            return
+        self.write_entries()
+        with self._files.borrow(self.path, write=True) as file:
+            for slot, data in table.dirty_slots():
+                file.pwrite(data, slot_position(slot))
+            table.clean_slots()
+            file.pwrite(encode_header(table.header), 0)
+
+    def sync(self) -> None:
+        """On return what was written back is on disk."""
+        self._files.datasync(self.path)
+
+    # ---- reading ----
+
+    def chain(self, key_hash: int) -> Iterator[tuple[int, IndexEntry]]:
+        """(number, entry) of everything in the hash's slot, newest first, other hashes too.
+
+        Ends where the real store ends: at an entry that has no previous one, at a number that
+        cannot be, at a negative time. Numbers fall, so that it ends in a damaged file too.
+        """
+        slot = key_hash % self.slots
+        table = self._table
+        if table is not None:
+            number = table.slots[slot]
+            first, tail = table.tail  # after the slot: see KeyIndexTable
+            count = first + len(tail) // ENTRY_SIZE
+        else:
+            first, tail = self.entries, bytearray()
+            count = self._header.index_count
+            if count <= FIRST_ENTRY:
+                return
+            number = int.from_bytes(self._read(SLOT_SIZE, slot_position(slot)), "big", signed=True)
+        block, block_start = b"", 0
+        while 0 < number <= count:
+            if number >= first:
+                position = (number - first) * ENTRY_SIZE
+                data = bytes(tail[position : position + ENTRY_SIZE])
+            else:
+                position = entry_position(self.slots, number) - block_start
+                if position < 0 or not block:
+                    block, block_start = self._block_before(number)
+                    position = entry_position(self.slots, number) - block_start
+                data = block[position : position + ENTRY_SIZE]
+            if len(data) < ENTRY_SIZE:
+                return
+            entry = IndexEntry._make(ENTRY.unpack(data))
+            if entry.time_diff_s < 0:
+                return
+            yield number, entry
+            if entry.previous >= number:
+                return
+            number = entry.previous
+
+    def select(self, key_hash: int, times: TimeRange, max_count: int) -> list[int]:
+        """At most `max_count` physical offsets as the real store selects them: newest first, by the
+        time in whole seconds, up to the first that is too old.
+        """
+        found: list[int] = []
+        begin_ms = self.header.begin_timestamp_ms
+        if max_count <= 0:
+            return found
+        for _, entry in self.chain(key_hash):
+            time_ms = begin_ms + entry.time_diff_s * 1000
+            if entry.key_hash == key_hash and times.begin_ms <= time_ms <= times.end_ms:
+                found.append(entry.physical_offset)
+                if len(found) >= max_count:
+                    break
+            if time_ms < times.begin_ms:
+                break
+        return found
+
+    def candidates(self, key_hash: int, times: TimeRange) -> Iterator[int]:
+        """Physical offsets of all entries with this hash whose records' store times MAY lie in the
+        range, newest first. One record may come several times, in a row.
+        """
+        begin_ms = self.header.begin_timestamp_ms
+        for number, entry in self.chain(key_hash):
+            if entry.key_hash == key_hash and _may_lie(number, entry, begin_ms, times):
+                yield entry.physical_offset
+
+    def _read_header(self) -> IndexHeader:
+        size_bytes = self._files.fs.size(self.path)
+        if size_bytes == 0:
+            return IndexHeader()
+        if size_bytes != file_size(self.slots, self.entries):
+            raise self._wrong_size(size_bytes)
+        header = decode_header(self._read(HEADER_SIZE, 0))
+        return header._replace(index_count=max(header.index_count, FIRST_ENTRY))
+
+    def _block_before(self, number: int) -> tuple[bytes, int]:
+        """(bytes, their position) of the entry and those before it, a block of the file."""
+        position = entry_position(self.slots, number)
+        start = max(entry_position(self.slots, 0), position + ENTRY_SIZE - BLOCK_BYTES)
+        return self._read(position + ENTRY_SIZE - start, start), start
+
+    def _read(self, size_bytes: int, position: int) -> bytes:
+        try:
+            with self._files.borrow(self.path) as file:
+                return file.pread(size_bytes, position)
+        except IoFailure as error:
+            if self.is_removed and is_missing(error):
+                return b""
+            raise
+
+    def _wrong_size(self, size_bytes: int) -> Corrupt:
+        expected = file_size(self.slots, self.entries)
+        return Corrupt(
+            f"{self.path}: {size_bytes} bytes, but {self.slots} slots and {self.entries} entries "
+            f"take {expected}: do maxHashSlotNum and maxIndexNum fit this store?",
+            kind=KIND,
+            path=str(self.path),
+            position=0,
+            expected=f"{expected} bytes",
+            found=f"{size_bytes} bytes",
+        )
+
+
+def _may_lie(number: int, entry: IndexEntry, begin_ms: int, times: TimeRange) -> bool:
+    """Whether the record's store time can be in the range.
+
+    The first entry defines the begin. Others keep whole seconds behind it, but 0 also stands for
+    times before it, the largest for all that is later, and without a begin nothing is known.
+    """
+    if number == FIRST_ENTRY:
+        return times.begin_ms <= begin_ms <= times.end_ms
+    if begin_ms <= 0:
+        return True
+    seconds = entry.time_diff_s
+    earliest_ms = begin_ms + seconds * 1000
+    return (seconds == 0 or earliest_ms <= times.end_ms) and (
+        seconds == MAX_SECONDS or times.begin_ms <= earliest_ms + 999
+    )

@@ -1,0 +1,219 @@
+"""The open end of an index file in memory: slots, the entries that are not in the file yet, header.
+
+Owns how a string gets into the table (IndexFile.putKey of RocketMQ) and Java's hash of strings that
+have much in common; must not do IO: key_index_file.py reads and writes. Compiled where there is a
+compiler, and the same source where not.
+
+One writer at a time. Readers at any time: an entry is in `tail` before its number is in a slot, so
+who reads the slot first and `tail` after it finds the entry there or, when the writer has handed it
+over meanwhile, in the file.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections.abc import Sequence
+from typing import Final
+
+from storage.coding.javahash import MASK, SIGN, java_hash
+from storage.rocketmq.format.index_file import (
+    ENTRY,
+    ENTRY_SIZE,
+    FIRST_ENTRY,
+    MAX_SECONDS,
+    SLOT_SIZE,
+    IndexHeader,
+)
+
+PAGE_SHIFT: Final = 10
+PAGE_SLOTS: Final = 1 << PAGE_SHIFT  # slots that are written together, 4 KiB
+CACHED: Final = 1 << 16  # parts of strings whose hashes are kept
+
+SUFFIX: Final = 3
+SUFFIX_POWER: Final = 31**3
+pack_entry: Final = ENTRY.pack
+
+MIDDLE: Final = 8
+MIDDLE_POWER: Final = 31**8
+
+
+class KeyHasher:
+    """Hashes strings of which many begin alike: h(a + b) = h(a) * 31^len(b) + h(b), in 32 bits.
+
+    A string is cut before its last 3 characters, and what is before them again before the last 8:
+    of a unique key those are counter and time, in front of which a client's keys are all
+    the same. What is not ASCII is hashed as it is: its characters may be two units of UTF-16.
+    """
+
+    def __init__(self) -> None:
+        self.prefixes: dict[str, int] = {}
+        self.suffixes: dict[str, int] = {}
+        self._beginnings: dict[str, int] = {}
+
+    def java_hash(self, text: str) -> int:
+        """Java's hash as 32 bits without a sign."""
+        if not text.isascii():
+            return java_hash(text) & MASK
+        start, end = text[:-SUFFIX], text[-SUFFIX:]
+        prefix = self.prefixes.get(start)
+        if prefix is None:
+            prefix = self._hash_prefix(start)
+            _keep(self.prefixes, start, prefix)
+        if len(end) < SUFFIX:
+            return java_hash(text) & MASK
+        suffix = self.suffixes.get(end)
+        if suffix is None:
+            suffix = java_hash(end) & MASK
+            _keep(self.suffixes, end, suffix)
+        return prefix * SUFFIX_POWER + suffix & MASK
+
+    def _hash_prefix(self, text: str) -> int:
+        start, end = text[:-MIDDLE], text[-MIDDLE:]
+        if not start:
+            return java_hash(text) & MASK
+        beginning = self._beginnings.get(start)
+        if beginning is None:
+            beginning = java_hash(start) & MASK
+            _keep(self._beginnings, start, beginning)
+        return beginning * MIDDLE_POWER + java_hash(end) & MASK
+
+
+def _keep(cache: dict[str, int], text: str, hashed: int) -> None:
+    """Remember a hash; a full cache is emptied, since what is looked for changes with time."""
+    if len(cache) >= CACHED:
+        cache.clear()
+    cache[text] = hashed
+
+
+class KeyIndexTable:
+    """One index file that takes entries. The public fields are read by anyone, written by `put` and
+    by the file's owner.
+    """
+
+    def __init__(
+        self, hasher: KeyHasher, header: IndexHeader, slots: memoryview[int], *, entries: int
+    ) -> None:
+        """`slots` are native ints; the entries before `header.index_count` are in the file."""
+        self.slots = slots
+        self.entries = entries
+        self.dirty_pages = bytearray(-(-len(slots) // PAGE_SLOTS))
+        # Number of the first entry that is not in the file, and the entries from it on. Replaced as
+        # one, so that a reader's pair stays whole.
+        self.tail: tuple[int, bytearray] = (max(header.index_count, FIRST_ENTRY), bytearray())
+        self.begin_timestamp_ms = header.begin_timestamp_ms
+        self.end_timestamp_ms = header.end_timestamp_ms
+        self.begin_physical_offset = header.begin_physical_offset
+        self.end_physical_offset = header.end_physical_offset
+        self.hash_slot_count = header.hash_slot_count
+        self._hasher = hasher
+
+    @property
+    def index_count(self) -> int:
+        """The number of the next entry."""
+        first, tail = self.tail
+        return first + len(tail) // ENTRY_SIZE
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the next entry has to go to another file."""
+        return self.index_count >= self.entries
+
+    @property
+    def header(self) -> IndexHeader:
+        """The header as it would be written now."""
+        return IndexHeader(
+            self.begin_timestamp_ms,
+            self.end_timestamp_ms,
+            self.begin_physical_offset,
+            self.end_physical_offset,
+            self.hash_slot_count,
+            self.index_count,
+        )
+
+    def put(
+        self, keys: Sequence[str], start: int, physical_offset: int, store_timestamp_ms: int
+    ) -> int:
+        """Put a record's strings from number `start` on; gives the number of the first that had no
+        room, len(keys) when all had.
+        """
+        first, tail = self.tail
+        number = first + len(tail) // ENTRY_SIZE
+        stop = min(len(keys), start + self.entries - number)
+        if stop <= start:
+            return start
+        prefixes, suffixes = self._hasher.prefixes, self._hasher.suffixes
+        slots, dirty_pages, slot_count = self.slots, self.dirty_pages, len(self.slots)
+        cut = -SUFFIX
+        time_diff_s = self._time_diff_s(store_timestamp_ms)
+        if number <= FIRST_ENTRY:
+            self.begin_timestamp_ms = store_timestamp_ms
+            self.begin_physical_offset = physical_offset
+        for key in keys[start:stop]:
+            prefix, suffix = prefixes.get(key[:cut]), suffixes.get(key[cut:])
+            if prefix is None or suffix is None:
+                hashed = self._hasher.java_hash(key)
+            else:
+                hashed = prefix * SUFFIX_POWER + suffix & MASK
+            if hashed >= SIGN:
+                hashed = 0 if hashed == SIGN else MASK + 1 - hashed
+            slot = hashed % slot_count
+            previous = slots[slot]
+            if not 0 < previous <= number:
+                previous = 0
+                self.hash_slot_count += 1
+            tail += pack_entry(hashed, physical_offset, time_diff_s, previous)
+            slots[slot] = number
+            dirty_pages[slot >> PAGE_SHIFT] = 1
+            number += 1
+            if number == 2:  # the first entry may have its time from an inherited begin
+                time_diff_s = self._time_diff_s(store_timestamp_ms)
+        self.end_timestamp_ms = store_timestamp_ms
+        self.end_physical_offset = physical_offset
+        return stop
+
+    def _time_diff_s(self, store_timestamp_ms: int) -> int:
+        """As `time_diff_s` of the format, which the first entry takes from an inherited begin."""
+        diff_ms = store_timestamp_ms - self.begin_timestamp_ms
+        if diff_ms < 1000 or self.begin_timestamp_ms <= 0:
+            return 0
+        return min(diff_ms // 1000, MAX_SECONDS)
+
+    def dirty_slots(self) -> list[tuple[int, bytes]]:
+        """(number of the first slot, bytes for the file) of every run of changed pages; the marks
+        stay until `clean_slots`.
+        """
+        runs = []
+        dirty = self.dirty_pages
+        start = dirty.find(1)
+        while start >= 0:
+            end = dirty.find(0, start)
+            end = len(dirty) if end < 0 else end
+            slots = array("i", self.slots[start * PAGE_SLOTS : end * PAGE_SLOTS])
+            runs.append((start * PAGE_SLOTS, file_order(slots).tobytes()))
+            start = dirty.find(1, end)
+        return runs
+
+    def clean_slots(self) -> None:
+        """What `dirty_slots` gave is in the file."""
+        self.dirty_pages = bytearray(len(self.dirty_pages))
+
+
+def file_order(slots: array[int]) -> array[int]:
+    """The same slots with their bytes the other way round where this machine is little-endian."""
+    if sys.byteorder == "little":
+        slots.byteswap()
+    return slots
+
+
+def slots_of(data: bytes) -> memoryview[int]:
+    """Slots as a table has them, of the bytes in a file."""
+    return memoryview(file_order(array("i", data)))
+
+
+def empty_slots(count: int) -> memoryview[int]:
+    """Slots of a new file; memory is taken only where something is put."""
+    return memoryview(bytearray(count * SLOT_SIZE)).cast("i")
+
+
+assert array("i").itemsize == SLOT_SIZE
