@@ -130,11 +130,11 @@ class TopicFiles:
 
     def _remove_queues(self, topic: str) -> None:
         fs = self._directory.fs
-        for parent in (names.CONSUME_QUEUE, names.QUEUE_EXTENSION):
-            folder = self._directory.path / parent / topic
-            if fs.exists(folder):
-                fs.remove_tree(folder)
-                fs.sync_dir(folder.parent)
+        for name in (names.CONSUME_QUEUE, names.QUEUE_EXTENSION):
+            folder = self._directory.path / name
+            if fs.exists(folder) and topic in fs.list_dir(folder):
+                fs.remove_tree(folder / topic)
+                fs.sync_dir(folder)
 
     def forget_deleted(self, min_physical_offset: int) -> None:
         """Drop the notes of deleted topics none of whose records is left in the log."""

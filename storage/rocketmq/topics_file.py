@@ -44,7 +44,7 @@ class TopicTable:
         self._topics: dict[str, Mapping[str, Any]] = {}
         self.unreadable: list[str] = []
         for topic, entry in stored.items():
-            if isinstance(topic, str) and _is_topic(entry):
+            if isinstance(topic, str) and _is_folder_name(topic) and _is_topic(entry):
                 self._topics[topic] = entry
             else:
                 self.unreadable.append(str(topic))
@@ -134,6 +134,10 @@ class TopicTable:
         version |= {"counter": counter + 1, "timestamp": now_ms}
         content: dict[int | str, Any] = {} if VERSION in self._content else {VERSION: version}
         return TopicTable({**content, **self._content, VERSION: version, TABLE: table})
+
+
+def _is_folder_name(topic: str) -> bool:
+    return topic not in ("", ".", "..") and "/" not in topic and "\0" not in topic
 
 
 def _is_topic(entry: object) -> bool:
