@@ -14,8 +14,8 @@ from typing import Final
 from aiohttp import web
 
 from api.errors import BODY_TOO_LARGE, ApiError
+from logserver.budget import Hold
 from logserver.config import Settings
-from logserver.writer import Hold
 
 # Unpacking more than this is done in a thread, so that the loop goes on.
 _INLINE_BYTES: Final = 64 << 10

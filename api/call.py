@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from ipaddress import ip_address
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -17,10 +18,10 @@ from api.body import read_body
 from api.errors import MALFORMED, PAYLOAD, UNKNOWN_PARTITION, ApiError
 from api.middleware import ApiProtocol
 from api.negotiation import PLAIN_TYPES, media_type
-from api.params import Params
+from api.params import Params, check_percent_encoding
+from logserver.budget import Hold
 from logserver.config import Settings
 from logserver.service import LogService
-from logserver.writer import Hold
 from storage import TopicPartition
 
 T = TypeVar("T")
@@ -55,6 +56,20 @@ class Call:
         return self._path["topic"]
 
     @property
+    def message_id(self) -> str:
+        """The path's message id."""
+        return self._path["message_id"]
+
+    @property
+    def peer(self) -> bytes | None:
+        """The client's address and port as RocketMQ keeps a host: 4 or 16 bytes and 4. None once
+        the client has gone.
+        """
+        transport = self.request.transport
+        address = None if transport is None else transport.get_extra_info("peername")
+        return None if address is None else host_bytes(address[0], address[1])
+
+    @property
     def partition_number(self) -> int | None:
         """The path's partition, None where the path has none. What is no number is an unknown
         partition.
@@ -76,7 +91,9 @@ class Call:
 
     def params(self, *known: str) -> Params:
         """The query, of which only `known` parameters are taken."""
-        return Params(self.request.rel_url.query, known)
+        url = self.request.rel_url
+        check_percent_encoding(url.raw_query_string)
+        return Params(url.query, known)
 
     def content_type(self, allowed: Sequence[str]) -> str:
         """The media type of the body, one of `allowed`. Raises 415."""
@@ -100,11 +117,11 @@ class Call:
 
     def json(self, value: object, *, status: int = 200) -> web.Response:
         """An answer with `value` as JSON."""
-        return web.Response(
-            status=status,
-            body=msgspec.json.encode(value, enc_hook=_plain),
-            headers={"Content-Type": self.answer_type},
-        )
+        return self.encoded(msgspec.json.encode(value, enc_hook=_plain), status=status)
+
+    def encoded(self, body: bytes, *, status: int = 200) -> web.Response:
+        """An answer that is encoded already."""
+        return web.Response(status=status, body=body, headers={"Content-Type": self.answer_type})
 
 
 def decode_json(body: bytes, kind: type[T]) -> T:
@@ -117,6 +134,13 @@ def decode_json(body: bytes, kind: type[T]) -> T:
         raise ApiError(MALFORMED, str(error)) from None
     except RecursionError:
         raise ApiError(PAYLOAD, "the JSON body is nested too deeply") from None
+
+
+def host_bytes(host: str, port: int) -> bytes:
+    """An IP address and a port as RocketMQ keeps them; an IPv4 address that came by IPv6 as IPv4."""
+    address = ip_address(host.partition("%")[0])
+    mapped = getattr(address, "ipv4_mapped", None)
+    return (mapped or address).packed + port.to_bytes(4, "big")
 
 
 def _plain(value: Any) -> object:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
+from urllib.parse import unquote_to_bytes
 
 from api.errors import MALFORMED, ApiError
 from logserver.requests import Start, StartAt
@@ -31,6 +32,11 @@ class Params:
                 raise ApiError(
                     MALFORMED, f"query parameter {name[:80]!r} is unknown here: it takes {allowed}"
                 )
+
+    @property
+    def given(self) -> Mapping[str, str]:
+        """Every parameter that was given, as it was given."""
+        return self._query
 
     def text(self, name: str) -> str | None:
         """The text as given; None when it is not there."""
@@ -67,6 +73,14 @@ class Params:
         if text.startswith("-"):
             return Start(StartAt.LAST, checked_integer(name, text[1:], low=1))
         return Start(StartAt.OFFSET, checked_integer(name, text, low=0))
+
+
+def check_percent_encoding(raw_query: str) -> None:
+    """Raise 40000 for bytes that are no UTF-8: they would be read as another text."""
+    try:
+        unquote_to_bytes(raw_query).decode()
+    except UnicodeDecodeError:
+        raise ApiError(MALFORMED, "the query is not percent-encoded UTF-8") from None
 
 
 def checked_integer(name: str, text: str, *, low: int, high: int = MAX_INT64) -> int:

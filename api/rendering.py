@@ -8,7 +8,7 @@ and the bytes stand beside it in base64.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -22,16 +22,19 @@ from storage import Header, Page, StoredRecord, TopicPartition
 INLINE_RECORDS: Final = 500
 INLINE_BYTES: Final = 256 << 10
 
+RecordId: TypeAlias = Callable[[TopicPartition, int], str]
+
 _NO_HEADERS: Final[Sequence[Any]] = ()
 
 
 class OffsetRow(Struct, gc=False):
-    """Where one record went, or why it did not."""
+    """Where one record went, or why it did not. `message_id` is there where a store gives one."""
 
     partition: int | None
     offset: int | None
     error_code: int | None = None
     error: str | None = None
+    message_id: str | UnsetType = UNSET
 
 
 class BatchOffsetRow(Struct, gc=False):
@@ -61,8 +64,8 @@ class RowHeader(Struct, gc=False):
 
 
 class Row(Struct, gc=False):
-    """A fetched record. `tag` and `keys` are there when the record has them, `..._b64` and `error`
-    when needed.
+    """A fetched record. `tag` and `keys` are there when the record has them, `properties`,
+    `message_id` and `store_timestamp` where the store keeps them, `..._b64` and `error` when needed.
     """
 
     topic: str
@@ -74,6 +77,9 @@ class Row(Struct, gc=False):
     headers: Sequence[RowHeader]
     tag: str | UnsetType = UNSET
     keys: Sequence[str] | UnsetType = UNSET
+    properties: Mapping[str, str] | UnsetType = UNSET
+    message_id: str | UnsetType = UNSET
+    store_timestamp: int | UnsetType = UNSET
     key_b64: bytes | UnsetType = UNSET
     value_b64: bytes | UnsetType = UNSET
     error: str | UnsetType = UNSET
@@ -84,11 +90,13 @@ def offset_rows(
     runs: Sequence[Run],
     positions: Sequence[int],
     failed: Sequence[tuple[int, ApiError]],
+    *,
+    record_id: Callable[[int, int], str] | None = None,
 ) -> list[OffsetRow]:
     """One row per record in request order. Runs count the good records only; `positions` says where
-    those are.
+    those are. `record_id` names a record by partition and locator, where the answer tells it.
     """
-    if len(runs) == 1 and not failed and runs[0].error is None:
+    if len(runs) == 1 and not failed and runs[0].error is None and record_id is None:
         (run,) = runs
         return [
             OffsetRow(run.partition, offset)
@@ -100,17 +108,19 @@ def offset_rows(
     for run in runs:
         error = as_api_error(run.error) if run.error is not None else None
         for index, position in enumerate(run.positions):
-            rows[positions[position]] = (
-                OffsetRow(run.partition, run.base_offset + index)
-                if error is None
-                else OffsetRow(run.partition, None, error.error_code, error.message)
-            )
+            if error is not None:
+                row = OffsetRow(run.partition, None, error.error_code, error.message)
+            else:
+                row = OffsetRow(run.partition, run.base_offset + index)
+                if record_id is not None:
+                    row.message_id = record_id(run.partition, run.locators[index])
+            rows[positions[position]] = row
     return rows
 
 
-def is_large(page: Page) -> bool:
-    """Whether rendering the page takes long enough to be done beside the event loop."""
-    return len(page.records) > INLINE_RECORDS or sum(map(weight_bytes, page.records)) > INLINE_BYTES
+def is_large(records: Sequence[StoredRecord]) -> bool:
+    """Whether rendering the records takes long enough to be done beside the event loop."""
+    return len(records) > INLINE_RECORDS or sum(map(weight_bytes, records)) > INLINE_BYTES
 
 
 def encode_page(partition: TopicPartition, page: Page, kind: Format) -> bytes:
@@ -118,6 +128,23 @@ def encode_page(partition: TopicPartition, page: Page, kind: Format) -> bytes:
     render = _RENDERERS[kind]
     topic, number = partition
     return msgspec.json.encode([render(topic, number, record) for record in page.records])
+
+
+def encode_rows(
+    found: Sequence[tuple[TopicPartition, StoredRecord]], kind: Format, record_id: RecordId
+) -> bytes:
+    """Records from any partitions as a JSON array, each with its id."""
+    render = _RENDERERS[kind]
+    rows = []
+    for partition, record in found:
+        row = render(*partition, record)
+        row.message_id = record_id(partition, record.locator)
+        if record.properties is not None:
+            row.properties = record.properties
+        if record.store_timestamp_ms is not None:
+            row.store_timestamp = record.store_timestamp_ms
+        rows.append(row)
+    return msgspec.json.encode(rows)
 
 
 def _binary_row(topic: str, partition: int, record: StoredRecord) -> Row:

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from api.call import Call
 from api.errors import ApiError
-from api.handlers import fetch, operation, produce, topics
+from api.handlers import fetch, messages, operation, produce, topics
 from api.negotiation import FETCH_TYPES, PLAIN_TYPES
 
 Handler: TypeAlias = Callable[[Call], Awaitable[web.StreamResponse]]
@@ -46,6 +46,8 @@ ROUTES: Final[Sequence[Route]] = (
     Route("POST", PARTITION, produce.produce),
     Route("GET", f"{PARTITION}/offsets", topics.get_offsets),
     Route("GET", f"{PARTITION}/records", fetch.fetch, FETCH_TYPES),
+    Route("GET", "/topics/{topic}/messages", messages.find),
+    Route("GET", "/messages/{message_id}", messages.get_message),
     Route("POST", "/producers", produce.new_producer),
     Route("GET", "/livez", operation.livez),
     Route("GET", "/readyz", operation.readyz),

@@ -27,7 +27,6 @@ from api.errors import (
     MALFORMED,
     NOT_OFFERED,
     PAYLOAD,
-    UNREPRESENTABLE,
     ApiError,
 )
 from api.negotiation import Format
@@ -239,18 +238,19 @@ class _RecordRefused(Exception):
 
 
 def _from_binary(record: BinaryRecord, max_depth: int) -> Record:
-    if record.properties or record.delay_level:
-        _refuse_extras(record)
+    if record.delay_level:
+        raise _delayed()
     headers = () if record.headers is None else [(h.key, h.value) for h in record.headers]
+    keys = record.keys or ()
     return _new(
         Record,
-        (record.key, record.value, headers, record.timestamp, record.tag, record.keys or (), None),
+        (record.key, record.value, headers, record.timestamp, record.tag, keys, record.properties),
     )
 
 
 def _from_json(record: JsonRecord, max_depth: int) -> Record:
-    if record.properties or record.delay_level:
-        _refuse_extras(record)
+    if record.delay_level:
+        raise _delayed()
     key, value = bytes(record.key), bytes(record.value)
     _check_depth(key, ".key", max_depth)
     _check_depth(value, ".value", max_depth)
@@ -262,12 +262,13 @@ def _from_json(record: JsonRecord, max_depth: int) -> Record:
         record.timestamp,
         record.tag,
         record.keys or (),
+        record.properties,
     )
 
 
 def _from_text(record: TextRecord, max_depth: int) -> Record:
-    if record.properties or record.delay_level:
-        _refuse_extras(record)
+    if record.delay_level:
+        raise _delayed()
     return Record(
         _encoded(record.key),
         _encoded(record.value),
@@ -275,6 +276,7 @@ def _from_text(record: TextRecord, max_depth: int) -> Record:
         record.timestamp,
         record.tag,
         record.keys or (),
+        record.properties,
     )
 
 
@@ -282,10 +284,8 @@ def _encoded(text: str | None) -> bytes | None:
     return None if text is None else text.encode()
 
 
-def _refuse_extras(record: _Common) -> None:
-    if record.delay_level:
-        raise _RecordRefused(NOT_OFFERED, ".delay_level: delayed records are not offered yet")
-    raise _RecordRefused(UNREPRESENTABLE, ".properties: this backend keeps none, use headers")
+def _delayed() -> _RecordRefused:
+    return _RecordRefused(NOT_OFFERED, ".delay_level: delayed records are not offered yet")
 
 
 def _check_depth(value: bytes, path: str, max_depth: int) -> None:

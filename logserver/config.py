@@ -168,6 +168,7 @@ class Settings:
     max_waiting_fetches: int = 10_000
     max_in_flight_bytes: int = 64 << 20
     max_json_depth: int = 64
+    max_scanned_records: int = 100_000
     max_wait_ms: int = 300_000
     keep_alive_ms: int = 75_000
     body_timeout_ms: int = 30_000
@@ -208,6 +209,10 @@ SETTINGS: Final[Mapping[str, tuple[Parser, str]]] = {
     "max_waiting_fetches": (_integer(0, 100_000), "Most fetches that wait for records at once."),
     "max_in_flight_bytes": (_integer(1 << 10), "Most request bytes read or being written at once."),
     "max_json_depth": (_integer(4, 500), "Deepest nesting of a JSON body."),
+    "max_scanned_records": (
+        _integer(1, 1_000_000_000),
+        "Most records that one query looks at before it hands out a cursor.",
+    ),
     "max_wait_ms": (_integer(0, HOUR_MS), "Longest `timeout` that a request may ask for."),
     "keep_alive_ms": (_integer(1000, HOUR_MS), "Longest wait for the next request's headers."),
     "body_timeout_ms": (_integer(100, HOUR_MS), "Longest pause within a request's body."),

@@ -146,6 +146,13 @@ class _StoreCollector(Collector):
         )
         for name, about, value in figures:
             yield GaugeMetricFamily(f"logserver_store_{name}", about, value=float(value))
+        lag_bytes = stats.details.get("dispatch_lag_bytes")
+        if isinstance(lag_bytes, int):
+            yield GaugeMetricFamily(
+                "logserver_store_dispatch_lag_bytes",
+                "Bytes of the log that queues and index do not know yet.",
+                value=float(lag_bytes),
+            )
 
     def describe(self) -> Iterator[Metric]:
         """Nothing: so that registering does not ask the store."""

@@ -94,6 +94,7 @@ def _part(info: TopicInfo, number: int, positions: Sequence[int], request: Produ
         positions,
         request.compression,
         request.producer,
+        request.born_host,
     )
 
 

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from logserver.writer import Acks, Hold
+from logserver.budget import Hold
+from logserver.writer import Acks
 from storage import Isolation, ProducerSequence, Record, TopicPartition
 
 
@@ -17,7 +18,7 @@ class Produce(Struct, frozen=True, kw_only=True):
     key, or in turn).
 
     `timeout_ms` None: wait for the answer as long as it takes. `hold` is given back when the
-    records are written.
+    records are written. `born_host`: who sent them, as in `LogStore.append`.
     """
 
     topic: str
@@ -30,6 +31,7 @@ class Produce(Struct, frozen=True, kw_only=True):
     timeout_ms: int | None = None
     compression: str | None = None
     producer: ProducerSequence | None = None
+    born_host: bytes | None = None
 
 
 class ProduceBatches(Struct, frozen=True, kw_only=True):
@@ -73,3 +75,18 @@ class Fetch(Struct, frozen=True, kw_only=True):
     timeout_ms: int = 0
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     tag: str | None = None
+
+
+class Find(Struct, frozen=True, kw_only=True):
+    """Records of one topic by what they carry: see `LogStore.find`."""
+
+    topic: str
+    key: str | None = None
+    unique_id: str | None = None
+    tag: str | None = None
+    from_ms: int | None = None
+    to_ms: int | None = None
+    limit: int = 32
+    cursor: str | None = None
+    backward: bool = False
+    scan: bool = False

@@ -14,27 +14,31 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, ParamSpec, TypeAlias, TypeVar
 
 from msgspec import structs
 
 from logserver.auto_create import refusals
+from logserver.budget import Budget, Hold
 from logserver.config import Settings
 from logserver.errors import NotReady, TimedOut
 from logserver.metrics import Metrics
 from logserver.partitioning import Partitioner, only_partition
 from logserver.reading import Look, SomePage, read_batch_page, read_page
-from logserver.requests import Fetch, Produce, ProduceBatches, Start, StartAt
+from logserver.requests import Fetch, Find, Produce, ProduceBatches, Start, StartAt
 from logserver.upkeep import Upkeep
 from logserver.waiters import Waiters
-from logserver.writer import Acks, Budget, Hold, Part, Run, Writer
+from logserver.writer import Acks, Part, Run, Writer, without_waiting
 from storage import (
     BatchPage,
     Clock,
+    FoundPage,
     LogStore,
     OffsetBounds,
     Page,
     Progress,
+    StoredRecord,
     StoreStats,
     TimedOffset,
     TopicInfo,
@@ -50,6 +54,7 @@ T = TypeVar("T")
 Opener: TypeAlias = Callable[[Progress], LogStore]
 
 READERS: Final = 4
+SEARCHERS: Final = 2  # threads of their own: a long scan holds up no fetch
 # Kafka's Topic.INTERNAL_TOPICS, and the log of its controllers.
 INTERNAL_TOPICS: Final = frozenset(
     {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"}
@@ -90,6 +95,7 @@ class LogService:
         self._waiters = Waiters(settings.max_waiting_fetches)
         self._partitioner = Partitioner()
         self._threads = ThreadPoolExecutor(max_workers=READERS, thread_name_prefix="store")
+        self._search_threads = ThreadPoolExecutor(SEARCHERS, thread_name_prefix="search")
         self._upkeep_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="upkeep")
         self._topics: dict[str, TopicInfo] = {}
         self._topic_changes = asyncio.Lock()
@@ -153,6 +159,7 @@ class LogService:
         if store is not None:
             await self._run(store.close)
         self._threads.shutdown(wait=False)
+        self._search_threads.shutdown(wait=False)
         self._upkeep_thread.shutdown(wait=False)
 
     async def health(self) -> Health:
@@ -280,6 +287,21 @@ class LogService:
         """
         return await self._poll(request, read_batch_page)
 
+    async def find(self, request: Find) -> FoundPage:
+        """One page of a topic's records by what they carry; what a page looks at is bounded by the
+        setting max_scanned_records. Raises what `LogStore.find` raises. May be cancelled.
+        """
+        look = partial(
+            self._open().find,
+            max_scanned=self.settings.max_scanned_records,
+            **structs.asdict(request),
+        )
+        return await asyncio.get_running_loop().run_in_executor(self._search_threads, look)
+
+    async def find_by_id(self, record_id: str) -> tuple[TopicPartition, StoredRecord]:
+        """The record with this id, and where it is. Raises RecordNotFound."""
+        return await self._run(self._open().find_by_id, record_id)
+
     async def _poll(
         self, request: Fetch, read: Callable[[LogStore, Fetch], Look[SomePage]]
     ) -> SomePage:
@@ -320,6 +342,9 @@ class LogService:
             await self.create_topic(request.topic, None, None)
         if not parts:
             return failed
+        relaxed = store.capabilities.messages and without_waiting(request.records)
+        if relaxed and request.acks is Acks.ALL:
+            request = structs.replace(request, acks=Acks.WRITTEN)
         runs = await self._append(parts, request)
         if request.acks is not Acks.NONE:
             stored = sum(len(run.positions) for run in runs if run.error is None)

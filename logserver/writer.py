@@ -1,7 +1,7 @@
 """Group commit: many requests, one thread hop, one flush of each partition.
 
-Owns the queues between the event loop and the store's blocking appends, the split of a request that
-must not fail as one, and the budget of bytes in flight. Must not know HTTP, topics or partitioners.
+Owns the queues between the event loop and the store's blocking appends, and the split of a request
+that must not fail as one. Must not know HTTP, topics or partitioners.
 
 A lane is a queue with one thread behind it. While the thread works on a group the next one gathers,
 so the group grows with the load and each pays one hop and one flush. In sync mode `acks=all` goes
@@ -23,9 +23,10 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Final, NamedTuple, TypeAlias
 
-from logserver.errors import Busy, NotReady
+from logserver.errors import NotReady
 from logserver.metrics import Metrics
 from storage import (
+    AppendResult,
     LogStore,
     ProducerSequence,
     Record,
@@ -61,24 +62,30 @@ class Run(NamedTuple):
     """Records of one request that met the same fate. `positions` are theirs in the request,
     ascending.
 
-    Stored ones have the offsets base_offset, base_offset + 1, ...; failed ones have `error`.
+    Stored ones have the offsets base_offset, base_offset + 1, ... and their locators; failed ones
+    have `error`.
     """
 
     partition: int
     positions: Sequence[int]
     base_offset: int
     error: StorageError | None = None
+    locators: Sequence[int] = ()
 
 
 @dataclass(slots=True)
 class Part:
-    """What one request appends to one partition: records, or whole batches as bytes."""
+    """What one request appends to one partition: records, or whole batches as bytes.
+
+    `born_host`: who sent them, for a store that keeps it.
+    """
 
     partition: TopicPartition
     records: Sequence[Record] | bytes
     positions: Sequence[int]
     compression: str | None = None
     producer: ProducerSequence | None = None
+    born_host: bytes | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -205,6 +212,7 @@ class Lane:
                 first.partition,
                 records,  # type: ignore[arg-type]  # _shared lets no bytes through
                 compression=first.compression,
+                born_hosts=_born_hosts([part for _, part in shared]),
                 publish=not self._durable,
             )
         except (CallerError, DiskFull):
@@ -214,10 +222,14 @@ class Lane:
                 request.error = error
             return True
         group.appended_to(first.partition)
-        offset = result.base_offset
+        begin = 0
         for request, part in shared:
-            request.runs.append(Run(first.partition.partition, part.positions, offset))
-            offset += len(part.positions)
+            end = begin + len(part.positions)
+            offset, locators = result.base_offset + begin, result.locators[begin:end]
+            request.runs.append(
+                Run(first.partition.partition, part.positions, offset, None, locators)
+            )
+            begin = end
         return True
 
     def _append_part(self, group: Group, request: Request, part: Part) -> None:
@@ -255,7 +267,7 @@ class Lane:
             begin, end = pending.pop()
             positions = part.positions[begin:end]
             try:
-                base = self._append_one(part, records[begin:end])
+                result = self._append_one(part, records[begin:end])
             except (RecordTooLarge, UnrepresentableRecord) as error:
                 if part.producer is not None:
                     raise
@@ -267,18 +279,18 @@ class Lane:
                 pending += reversed(_pieces(begin, end, index))
             else:
                 group.appended_to(part.partition)
-                runs.append(Run(number, positions, base))
+                runs.append(Run(number, positions, result.base_offset, None, result.locators))
         return runs
 
-    def _append_one(self, part: Part, records: Sequence[Record]) -> int:
-        result = self._store.append(
+    def _append_one(self, part: Part, records: Sequence[Record]) -> AppendResult:
+        return self._store.append(
             part.partition,
             records,
             compression=part.compression,
             producer=part.producer,
+            born_hosts=() if part.born_host is None else [part.born_host] * len(records),
             publish=not self._durable,
         )
-        return result.base_offset
 
 
 class Writer:
@@ -357,60 +369,14 @@ class Writer:
             self._published(partition)
 
 
-class Budget:
-    """The bytes of requests in flight: held from the first byte of a body until its records are
-    written.
+def without_waiting(records: Iterable[Record]) -> bool:
+    """Whether no record wants to be on disk before its answer: each says so by its property WAIT,
+    read as RocketMQ's Message.isWaitStoreMsgOK reads it.
     """
-
-    def __init__(self, limit_bytes: int) -> None:
-        self.limit_bytes = limit_bytes
-        self.held_bytes = 0
-
-    def hold(self, size_bytes: int) -> Hold:
-        """Hold bytes for one request. Raises Busy where the limit would be passed."""
-        hold = Hold(self)
-        hold.grow(size_bytes)
-        return hold
-
-
-class Hold:
-    """One request's share of a Budget; given back at the end of the `with` block, or of the future
-    in `keep_for`.
-    """
-
-    __slots__ = ("_budget", "_size_bytes")
-
-    def __init__(self, budget: Budget) -> None:
-        self._budget = budget
-        self._size_bytes = 0
-
-    def grow(self, size_bytes: int) -> None:
-        """Hold that much more. Raises Busy where the limit would be passed."""
-        budget = self._budget
-        if budget.held_bytes + size_bytes > budget.limit_bytes:
-            raise Busy(
-                f"{budget.held_bytes} bytes of requests are in flight, the limit is "
-                f"{budget.limit_bytes}: try again later",
-                in_flight_bytes=budget.held_bytes,
-                limit_bytes=budget.limit_bytes,
-            )
-        budget.held_bytes += size_bytes
-        self._size_bytes += size_bytes
-
-    def keep_for(self, future: asyncio.Future[list[Run]]) -> None:
-        """The request is answered before it is written: give back when `future` is done."""
-        size_bytes, self._size_bytes = self._size_bytes, 0
-        future.add_done_callback(lambda _: self._give_back(size_bytes))
-
-    def _give_back(self, size_bytes: int) -> None:
-        self._budget.held_bytes -= size_bytes
-
-    def __enter__(self) -> Hold:
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._give_back(self._size_bytes)
-        self._size_bytes = 0
+    return all(
+        record.properties is not None and record.properties.get("WAIT", "true").lower() != "true"
+        for record in records
+    )
 
 
 def _answer(request: Request, error: BaseException | None) -> None:
@@ -453,6 +419,16 @@ def _shared(requests: Sequence[Request]) -> Iterable[list[tuple[Request, Part]]]
             else:
                 filling[part.partition] = (alone, len(part.records), size_bytes)
     return done
+
+
+def _born_hosts(parts: Sequence[Part]) -> Sequence[bytes]:
+    """One for each record of the parts, or none where one part has none."""
+    hosts: list[bytes] = []
+    for part in parts:
+        if part.born_host is None:
+            return ()
+        hosts += [part.born_host] * len(part.records)
+    return hosts
 
 
 def _shareable_bytes(part: Part) -> int | None:

@@ -55,13 +55,15 @@ class WatchedStore(MemoryStore):
         *,
         compression: str | None = None,
         producer: ProducerSequence | None = None,
+        born_hosts: Sequence[bytes] = (),
         publish: bool = True,
     ) -> AppendResult:
         error = self.fail_append(partition, records)
         if error is not None:
             raise error
+        options: dict[str, Any] = {"compression": compression, "producer": producer}
         result = super().append(
-            partition, records, compression=compression, producer=producer, publish=publish
+            partition, records, born_hosts=born_hosts, publish=publish, **options
         )
         self.appends.append((partition, len(records), publish))
         return result

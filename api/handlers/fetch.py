@@ -6,15 +6,16 @@ Owns the parameters and the answer's headers; how a wait is met is the service's
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Final
 
 from aiohttp import web
 
 from api.call import Call
 from api.negotiation import FORMATS, RECORD_BATCH, RECORD_FORMATS, Format
-from api.rendering import encode_page, is_large
+from api.rendering import encode_page, encode_rows, is_large
 from logserver.requests import Fetch
-from storage import Isolation, OffsetBounds, Page, TopicPartition
+from storage import Isolation, LogStore, OffsetBounds, Page, TopicPartition
 
 ISOLATIONS: Final = {level.value: level for level in Isolation}
 MAX_PAGE_BYTES: Final = 64 << 20
@@ -33,6 +34,7 @@ _PARAMETERS: Final = (
 async def fetch(call: Call) -> web.Response:
     """GET /topics/{topic}/partitions/{partition}/records"""
     request, body_format = _parsed(call)
+    store = call.service.store
     if call.answer_type == RECORD_BATCH:
         with call.while_connected():
             batches = await call.service.fetch_batches(request)
@@ -41,17 +43,23 @@ async def fetch(call: Call) -> web.Response:
     else:
         with call.while_connected():
             page = await call.service.fetch(request)
-        body, records = await _rendered(request.partition, page, body_format), len(page.records)
+        body = await _rendered(store, request.partition, page, body_format)
+        records = len(page.records)
         headers = _headers(page.next_offset, page.bounds)
     call.service.metrics.fetched(records=records, size_bytes=len(body))
     headers["Content-Type"] = call.answer_type
     return web.Response(body=body, headers=headers)
 
 
-async def _rendered(partition: TopicPartition, page: Page, body_format: Format) -> bytes:
-    if is_large(page):
-        return await asyncio.to_thread(encode_page, partition, page, body_format)
-    return encode_page(partition, page, body_format)
+async def _rendered(
+    store: LogStore, partition: TopicPartition, page: Page, body_format: Format
+) -> bytes:
+    if store.capabilities.messages:
+        found = [(partition, record) for record in page.records]
+        render = partial(encode_rows, found, body_format, store.record_id)
+    else:
+        render = partial(encode_page, partition, page, body_format)
+    return await asyncio.to_thread(render) if is_large(page.records) else render()
 
 
 def _parsed(call: Call) -> tuple[Fetch, Format]:

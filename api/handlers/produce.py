@@ -6,7 +6,7 @@ service's business.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from aiohttp import web
@@ -17,9 +17,10 @@ from api.negotiation import FORMATS, RECORD_BATCH, RECORD_FORMATS, Format
 from api.params import Params
 from api.rendering import BatchOffsetRow, OffsetRow, ProduceAnswer, offset_rows
 from api.schema import Limits, Produced, decode_produce
+from logserver.budget import Hold
 from logserver.requests import Produce, ProduceBatches
-from logserver.writer import Acks, Hold, Run
-from storage import ProducerSequence
+from logserver.writer import Acks, Run
+from storage import LogStore, ProducerSequence, TopicPartition
 
 ACKS: Final[Mapping[str, Acks]] = {
     "all": Acks.ALL,
@@ -69,6 +70,7 @@ async def _produce_records(call: Call, hold: Hold, body_format: Format) -> web.R
     all_or_nothing = producer is not None or acks is Acks.NONE
     if not decoded.records or (all_or_nothing and decoded.failed):
         return _answer(call, decoded, [])
+    store = call.service.store
     runs = await call.service.produce(
         Produce(
             topic=call.topic,
@@ -81,11 +83,12 @@ async def _produce_records(call: Call, hold: Hold, body_format: Format) -> web.R
             timeout_ms=timeout_ms,
             compression=compression,
             producer=producer,
+            born_host=call.peer if store.capabilities.messages else None,
         )
     )
     if acks is Acks.NONE:
         return call.json(ProduceAnswer(None), status=202)
-    return _answer(call, decoded, runs)
+    return _answer(call, decoded, runs, _record_ids(store, call.topic))
 
 
 async def _produce_batches(call: Call, hold: Hold) -> web.Response:
@@ -144,14 +147,26 @@ def _check_partitions(decoded: Produced, path_partition: int | None) -> None:
             )
 
 
-def _answer(call: Call, decoded: Produced, runs: Sequence[Run]) -> web.Response:
+def _answer(
+    call: Call,
+    decoded: Produced,
+    runs: Sequence[Run],
+    record_id: Callable[[int, int], str] | None = None,
+) -> web.Response:
     """200 if any record was stored; else the first record's error speaks for all, with every row
-    beside it.
+    beside it. `record_id` as in `offset_rows`.
     """
-    rows = offset_rows(decoded.count, runs, decoded.positions, decoded.failed)
+    rows = offset_rows(decoded.count, runs, decoded.positions, decoded.failed, record_id=record_id)
     if any(run.error is None for run in runs):
         return call.json(ProduceAnswer(rows))
     raise _all_failed(rows, decoded, runs)
+
+
+def _record_ids(store: LogStore, topic: str) -> Callable[[int, int], str] | None:
+    """How an answer names a record by partition and locator, None where it does not."""
+    if not store.capabilities.messages:
+        return None
+    return lambda number, locator: store.record_id(TopicPartition(topic, number), locator)
 
 
 def _all_failed(rows: Sequence[OffsetRow], decoded: Produced, runs: Sequence[Run]) -> ApiError:

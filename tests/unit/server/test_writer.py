@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import pytest
 
+from logserver.budget import Budget
 from logserver.errors import Busy, NotReady
 from logserver.metrics import Metrics
 from logserver.writer import (
     SHARED_PART_RECORDS,
     Acks,
-    Budget,
     Group,
     Lane,
     Part,
@@ -41,6 +41,11 @@ def store() -> WatchedStore:
     watched = WatchedStore()
     watched.create_topic("t", 2)
     return watched
+
+
+def run_at(partition: int, offset: int, count: int = 1) -> Run:
+    """Records of one request that went to `offset` and behind it."""
+    return Run(partition, range(count), offset, None, range(offset, offset + count))
 
 
 def request(*parts: Part) -> Request:
@@ -83,8 +88,8 @@ async def test_each_partition_that_was_touched_is_flushed_once(store: WatchedSto
     first, second = request(part("a"), part("b", partition=T1)), request(part("c"))
     committed(store, first, second)
     assert store.flushes == [{T0}, {T1}]
-    assert first.runs == [Run(0, range(1), 0), Run(1, range(1), 0)]
-    assert second.runs == [Run(0, range(1), 1)]
+    assert first.runs == [run_at(0, 0), run_at(1, 0)]
+    assert second.runs == [run_at(0, 1)]
     assert {publish for _, _, publish in store.appends} == {False}
 
 
@@ -98,7 +103,7 @@ async def test_small_parts_of_one_partition_share_an_append(store: WatchedStore)
     requests = [request(part(f"{number}", "x")) for number in range(5)]
     committed(store, *requests)
     assert [count for _, count, _ in store.appends] == [10]
-    assert [one.runs for one in requests] == [[Run(0, range(2), 2 * n)] for n in range(5)]
+    assert [one.runs for one in requests] == [[run_at(0, 2 * n, 2)] for n in range(5)]
 
 
 async def test_what_does_not_share(store: WatchedStore) -> None:
@@ -244,7 +249,7 @@ async def test_a_mistake_in_one_group_does_not_stop_the_lane(
     with pytest.raises(ZeroDivisionError):
         await lane.submit([part("a")], Acks.ALL)
     store.fail_append = lambda partition, records: None
-    assert await lane.submit([part("b")], Acks.ALL) == [Run(0, range(1), 0)]
+    assert await lane.submit([part("b")], Acks.ALL) == [run_at(0, 0)]
     await lane.close()
     assert "a group commit broke" in caplog.text
 

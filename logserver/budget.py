@@ -1,0 +1,67 @@
+"""The budget of bytes in flight: how much of all requests together is held in memory.
+
+Owns the count; must not know what the bytes are. Lives on the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from logserver.errors import Busy
+
+
+class Budget:
+    """The bytes of requests in flight: held from the first byte of a body until its records are
+    written.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.held_bytes = 0
+
+    def hold(self, size_bytes: int) -> Hold:
+        """Hold bytes for one request. Raises Busy where the limit would be passed."""
+        hold = Hold(self)
+        hold.grow(size_bytes)
+        return hold
+
+
+class Hold:
+    """One request's share of a Budget; given back at the end of the `with` block, or of the future
+    in `keep_for`.
+    """
+
+    __slots__ = ("_budget", "_size_bytes")
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._size_bytes = 0
+
+    def grow(self, size_bytes: int) -> None:
+        """Hold that much more. Raises Busy where the limit would be passed."""
+        budget = self._budget
+        if budget.held_bytes + size_bytes > budget.limit_bytes:
+            raise Busy(
+                f"{budget.held_bytes} bytes of requests are in flight, the limit is "
+                f"{budget.limit_bytes}: try again later",
+                in_flight_bytes=budget.held_bytes,
+                limit_bytes=budget.limit_bytes,
+            )
+        budget.held_bytes += size_bytes
+        self._size_bytes += size_bytes
+
+    def keep_for(self, future: asyncio.Future[Any]) -> None:
+        """The request is answered before it is written: give back when `future` is done."""
+        size_bytes, self._size_bytes = self._size_bytes, 0
+        future.add_done_callback(lambda _: self._give_back(size_bytes))
+
+    def _give_back(self, size_bytes: int) -> None:
+        self._budget.held_bytes -= size_bytes
+
+    def __enter__(self) -> Hold:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._give_back(self._size_bytes)
+        self._size_bytes = 0
