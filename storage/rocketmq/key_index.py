@@ -29,12 +29,10 @@ from storage.rocketmq.format.index_file import (
     key_hash,
 )
 from storage.rocketmq.format.names import index_name, parse_index_name
-from storage.rocketmq.key_index_file import KeyIndexFile, TimeRange
+from storage.rocketmq.key_index_file import ALWAYS, MAX_INT64, KeyIndexFile, TimeRange
 from storage.rocketmq.key_index_table import KeyHasher, KeyIndexTable
 
 TAIL_BYTES: Final = 4 << 20  # of entries in memory; then they are written
-MAX_INT64: Final = (1 << 63) - 1
-ALWAYS: Final = TimeRange(-1 << 63, MAX_INT64)
 
 
 class KeyIndex:

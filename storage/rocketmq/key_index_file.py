@@ -43,6 +43,10 @@ class TimeRange(NamedTuple):
     end_ms: int
 
 
+MAX_INT64: Final = (1 << 63) - 1
+ALWAYS: Final = TimeRange(-1 << 63, MAX_INT64)
+
+
 class KeyIndexFile:
     """One file of the run; making one object reads the header only. Its length must be that of
     `slots` and `entries`, or 0 (a file whose making a crash cut short).

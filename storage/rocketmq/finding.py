@@ -1,0 +1,372 @@
+"""Looking for records by key, unique id, tag and time, in pages that miss nothing; and by id.
+
+Owns the search, its two directions and its cursor ("log:OFFSET", the physical offset to go on with;
+with a "-" before it on the way back); must not write. One log holds all queues of a topic, so the
+order is that of the log. Where the key index can answer, its candidates are looked at one by one:
+the real key is compared, so that strings with the same hash never come back. Else the units of all
+queues are walked, merged by where they point to, up to a budget.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from heapq import merge
+from typing import Final, NamedTuple
+
+from storage.errors import Corrupt, InvalidArgument, RecordNotFound
+from storage.model import FoundPage, StoredRecord, TopicPartition
+from storage.rocketmq.commit_log import CommitLog
+from storage.rocketmq.format.index_file import index_string
+from storage.rocketmq.format.message import Message
+from storage.rocketmq.format.message_id import decode_offset_id
+from storage.rocketmq.format.names import SCHEDULE_TOPIC
+from storage.rocketmq.format.properties import (
+    KEYS,
+    SHARDING_KEY,
+    TAGS,
+    UNIQ_KEY,
+    decode_properties,
+)
+from storage.rocketmq.format.queue_unit import Unit, tags_code
+from storage.rocketmq.key_index import KeyIndex
+from storage.rocketmq.key_index_file import ALWAYS, TimeRange
+from storage.rocketmq.queues import Queue
+from storage.rocketmq.reading import to_stored
+
+_CURSOR: Final = re.compile(r"(-?)log:([0-9]{1,19})")
+_MAX_OFFSET: Final = (1 << 63) - 1
+TIME_AXIS: Final = "store_timestamp"
+
+UNITS_AT_ONCE: Final = 1024
+WINDOW_BYTES: Final = 64 << 10  # of the log read at once on a scan, where records lie side by side
+LIKELY_BYTES: Final = 2 << 10  # read for a candidate whose size is not known; most records are less
+_INT32: Final = range(-1 << 31, 1 << 31)
+
+
+class Topic(NamedTuple):
+    """What is searched: a topic's queues, the log they point into, and its index if there is one."""
+
+    name: str
+    queues: Sequence[Queue]
+    log: CommitLog
+    key_index: KeyIndex | None
+
+
+class Search(NamedTuple):
+    """What is looked for; None: not asked. `key` is a record's key or one of its lookup keys; times
+    are store times, inclusive.
+    """
+
+    key: bytes | None = None
+    unique_id: str | None = None
+    tag: str | None = None
+    from_ms: int | None = None
+    to_ms: int | None = None
+
+    @property
+    def times(self) -> TimeRange:
+        """The range of store times."""
+        return TimeRange(
+            ALWAYS.begin_ms if self.from_ms is None else self.from_ms,
+            ALWAYS.end_ms if self.to_ms is None else self.to_ms,
+        )
+
+    @property
+    def indexed_text(self) -> str | None:
+        """What the index has for it: the unique id or the key; None where only a scan will do.
+
+        A key that is no text is in no record, so that the index answers that too: it has no string
+        for the empty key.
+        """
+        if self.unique_id is not None:
+            text = self.unique_id
+        elif self.key is not None:
+            text = _text(self.key) or ""
+        else:
+            return None
+        return None if " " in text else text
+
+    def matches(self, message: Message) -> bool:
+        """Whether this message is one of those looked for."""
+        times = self.times
+        if not times.begin_ms <= message.store_timestamp_ms <= times.end_ms:
+            return False
+        if self.key is None and self.unique_id is None and self.tag is None:
+            return True
+        properties = decode_properties(message.properties)
+        if self.key is not None:
+            text = _text(self.key)
+            if text != properties.get(SHARDING_KEY, "") and (
+                text not in properties.get(KEYS, "").split(" ")
+            ):
+                return False
+        return self.unique_id in (None, properties.get(UNIQ_KEY)) and (
+            self.tag in (None, properties.get(TAGS))
+        )
+
+
+class Budget(NamedTuple):
+    """Where a page ends: records in it, records looked at, bytes of what is in it."""
+
+    limit: int
+    max_scanned: int
+    max_bytes: int
+
+
+class _Found(NamedTuple):
+    """A place in the log that was looked at, with the record there if it is one of those sought."""
+
+    physical_offset: int
+    partition: int = -1
+    record: StoredRecord | None = None
+
+
+def find_records(
+    topic: Topic,
+    search: Search,
+    budget: Budget,
+    *,
+    cursor: str | None,
+    backward: bool,
+    scan: bool = False,
+) -> FoundPage:
+    """One page of matches in the order of the log (or exactly the other way), from the cursor on.
+
+    All that readers may see must have been dispatched before. `scan`: the index is not asked.
+    Raises InvalidArgument for a bad cursor and for limits below 1, Corrupt at a damaged record.
+    """
+    for field in ("limit", "max_scanned"):
+        if getattr(budget, field) < 1:
+            raise InvalidArgument(f"{field} must be at least 1", field=field)
+    place = None if cursor is None else _parse(cursor, backward=backward)
+    text = None if scan else search.indexed_text
+    indexed = topic.key_index is not None and text is not None
+    walk = _indexed if indexed else _scanned
+    found: list[tuple[int, StoredRecord]] = []
+    scanned = found_bytes = 0
+    following = None
+    for at, partition, record in walk(topic, search, place, backward):
+        if record is not None:
+            found_bytes += len(record.key or b"") + len(record.value or b"")
+        full = len(found) >= budget.limit or (found and found_bytes > budget.max_bytes)
+        if full or scanned >= budget.max_scanned:
+            following = f"{'-' if backward else ''}log:{at}"
+            break
+        scanned += 1
+        if record is not None:
+            found.append((partition, record))
+    return FoundPage(found, scanned, indexed, following is None, following, TIME_AXIS)
+
+
+def _parse(cursor: str, *, backward: bool) -> int:
+    parts = _CURSOR.fullmatch(cursor)
+    if parts is None or (parts[1] == "-") is not backward or int(parts[2]) > _MAX_OFFSET:
+        raise InvalidArgument(
+            f"cursor {cursor[:80]!r} is none that was given for this direction", field="cursor"
+        )
+    return int(parts[2])
+
+
+def _bounds(topic: Topic, place: int | None, backward: bool) -> tuple[int, int]:
+    """The part of the log that is left to look at: [low, high)."""
+    low, high = topic.log.start, topic.log.end
+    if place is not None and backward:
+        high = min(high, place + 1)
+    elif place is not None:
+        low = max(low, place)
+    return low, high
+
+
+# ---- by the index ----
+
+
+def _indexed(topic: Topic, search: Search, place: int | None, backward: bool) -> Iterator[_Found]:
+    """Every record that the index has under the key or unique id, in the search's order."""
+    text, index = search.indexed_text, topic.key_index
+    assert index is not None
+    assert text is not None
+    low, high = _bounds(topic, place, backward)
+    queues = {queue.partition.partition: queue for queue in topic.queues}
+    string = index_string(topic.name, text)
+    for at in index.candidates(string, low=low, high=high, times=search.times, backward=backward):
+        message = _candidate(topic, at)
+        if message is None or message.topic != topic.name or not search.matches(message):
+            yield _Found(at)
+            continue
+        queue = queues.get(message.queue_id)
+        offset = None if queue is None else offset_of(queue, message, at)
+        if offset is None:
+            yield _Found(at)
+        else:
+            yield _Found(at, message.queue_id, _stored(topic.log, message, offset, at))
+
+
+def _candidate(topic: Topic, at: int) -> Message | None:
+    """The message that the index leads to; None where it leads to none.
+
+    The real store does not cut its index with the log, so that an entry may point into what was
+    written there later. Only where a queue has a unit for this place a record is damaged.
+    """
+    try:
+        return message_at(topic.log, at)
+    except Corrupt:
+        if any(_unit_offset(queue, at) is not None for queue in topic.queues):
+            raise
+        return None
+
+
+def message_at(log: CommitLog, physical_offset: int) -> Message:
+    """The checked message at a place whose size is not known. Raises Corrupt."""
+    data = log.read(physical_offset, LIKELY_BYTES)
+    size = int.from_bytes(data[:4], "big", signed=True)
+    if size > len(data):
+        data = log.read(physical_offset, min(size, log.largest_record))
+    return log.checked(data, 0, physical_offset)
+
+
+def offset_of(queue: Queue, message: Message, physical_offset: int) -> int | None:
+    """The offset that a message has in its queue; None where readers see it under none.
+
+    It tells its own, but what counts is which unit points to it.
+    """
+    start, _, end = queue.bounds()
+    told = message.queue_offset
+    if start <= told < end and queue.units.unit(told).physical_offset == physical_offset:
+        return told
+    return _unit_offset(queue, physical_offset)
+
+
+def _unit_offset(queue: Queue, physical_offset: int) -> int | None:
+    """The offset of the unit that points to this place, among those that readers see."""
+    start, _, end = queue.bounds()
+    offset = queue.units.first_at(physical_offset)
+    if not start <= offset < end:
+        return None
+    return offset if queue.units.unit(offset).physical_offset == physical_offset else None
+
+
+def _stored(log: CommitLog, message: Message, offset: int, at: int) -> StoredRecord:
+    try:
+        return to_stored(message, offset, at)
+    except Corrupt as error:
+        raise log.damage(at, error.message) from error
+
+
+# ---- by a scan ----
+
+
+def _scanned(topic: Topic, search: Search, place: int | None, backward: bool) -> Iterator[_Found]:
+    """Every record of the topic, in the search's order; where the queue tells that the tag is
+    another one the record is not read.
+    """
+    low, high = _bounds(topic, place, backward)
+    walk = _units_back if backward else _units
+    window = _Window(topic.log, backward=backward)
+    code = None
+    if search.tag is not None and topic.name != SCHEDULE_TOPIC:
+        code = tags_code(search.tag)
+    queues = [walk(queue, low, high) for queue in topic.queues]
+    for at, partition, offset, unit in merge(*queues, reverse=backward):
+        # A number that is no hash is a place in consumequeue_ext.
+        if code is not None and unit.tags_code != code and unit.tags_code in _INT32:
+            yield _Found(at)
+            continue
+        message = window.message(unit)
+        if search.matches(message):
+            yield _Found(at, partition, _stored(topic.log, message, offset, at))
+        else:
+            yield _Found(at)
+
+
+_Step = tuple[int, int, int, Unit]  # physical offset, partition, offset, unit
+
+
+def _units(queue: Queue, low: int, high: int) -> Iterator[_Step]:
+    """The units of a queue that point to [low, high), as they stand."""
+    start, _, end = queue.bounds()
+    offset = max(start, queue.units.first_at(low))
+    while offset < end:
+        units = queue.units.read(offset, min(end - offset, UNITS_AT_ONCE))
+        for unit in units:
+            if unit.physical_offset >= high:
+                return
+            if not unit.is_filler:
+                yield unit.physical_offset, queue.partition.partition, offset, unit
+            offset += 1
+
+
+def _units_back(queue: Queue, low: int, high: int) -> Iterator[_Step]:
+    """The units of a queue that point to [low, high), the last one first."""
+    start, _, end = queue.bounds()
+    stop = min(end, queue.units.first_at(high))
+    while stop > start:
+        first = max(start, stop - UNITS_AT_ONCE)
+        units = queue.units.read(first, stop - first)
+        for back, unit in enumerate(reversed(units), start=1):
+            if unit.physical_offset < low:
+                return
+            if not unit.is_filler:
+                yield unit.physical_offset, queue.partition.partition, stop - back, unit
+        stop = first
+
+
+class _Window:
+    """A piece of the log in memory: the merged units of a topic lead through it in one direction."""
+
+    def __init__(self, log: CommitLog, *, backward: bool) -> None:
+        self._log = log
+        self._backward = backward
+        self._data = b""
+        self._start = 0
+
+    def message(self, unit: Unit) -> Message:
+        """The checked message of a unit. Raises Corrupt."""
+        at, size = unit.physical_offset, unit.size
+        position = at - self._start
+        if not 0 <= position <= len(self._data) - size:
+            self._move(at, size)
+            position = at - self._start
+        return self._log.checked(self._data, position, at)
+
+    def _move(self, at: int, size: int) -> None:
+        if not 0 < size <= self._log.largest_record:
+            raise self._log.damage(at, f"the queue tells a record of {size} bytes")
+        self._start = at
+        if self._backward and size < WINDOW_BYTES:
+            base = self._log.run.base_of(at)
+            self._start = max(at + size - WINDOW_BYTES, at if base is None else base)
+        self._data = self._log.read(self._start, max(at + size - self._start, WINDOW_BYTES))
+
+
+# ---- by id ----
+
+
+def read_by_id(
+    log: CommitLog, queue_at: Callable[[str, int], Queue | None], record_id: str
+) -> tuple[TopicPartition, StoredRecord]:
+    """The record with this offset id: the host in it must be the one that stored the record.
+
+    Raises RecordNotFound, for any other text too, and for a place where no visible record begins.
+    """
+    missing = RecordNotFound(f"no record has the id {record_id[:300]!r}", id=record_id)
+    try:
+        host, at = decode_offset_id(record_id)
+        message = message_at(log, at)
+    except (InvalidArgument, Corrupt) as error:
+        raise missing from error
+    queue = queue_at(message.topic, message.queue_id)
+    if message.store_host != host or queue is None:
+        raise missing
+    offset = offset_of(queue, message, at)
+    if offset is None:
+        raise missing
+    return queue.partition, _stored(log, message, offset, at)
+
+
+def _text(key: bytes) -> str | None:
+    """A key as RocketMQ keeps it; None for one that it cannot have."""
+    try:
+        return key.decode()
+    except UnicodeDecodeError:
+        return None
