@@ -277,7 +277,7 @@ class MemoryStore(LogStore):
     ) -> Iterator[tuple[int, StoredRecord]]:
         """What a topic's readers see, with its partition, from the cursor on."""
         numbers = reversed(info.partitions) if backward else info.partitions
-        start = _decode_cursor(cursor, backward=backward)
+        start = None if cursor is None else _decode_cursor(cursor, info, backward=backward)
         for number in numbers:
             visible = list(self._logs[TopicPartition(info.name, number)].visible)
             for record in reversed(visible) if backward else visible:
@@ -457,11 +457,10 @@ def _has_key(record: StoredRecord, key: bytes | None) -> bool:
     return key is None or record.key == key or any(k.encode() == key for k in record.lookup_keys)
 
 
-def _decode_cursor(cursor: str | None, *, backward: bool) -> tuple[int, int] | None:
-    if cursor is None:
-        return None
+def _decode_cursor(cursor: str, info: TopicInfo, *, backward: bool) -> tuple[int, int]:
     parts = _CURSOR.fullmatch(cursor)
-    if parts is None or (parts[1] == "-") is not backward:
+    known = parts is not None and int(parts[2]) in info.partitions
+    if parts is None or not known or (parts[1] == "-") is not backward:
         raise errors.InvalidArgument(
             f"cursor {cursor[:80]!r} is none that this store gave for this direction",
             field="cursor",

@@ -260,7 +260,7 @@ def test_budget_is_told(filled: LogStore) -> None:
     assert page.cursor
 
 
-@pytest.mark.parametrize("cursor", ["", "nonsense", "0", "-1:5", "0:5:5", "0:x", "ü", "\0"])
+@pytest.mark.parametrize("cursor", ["", "nonsense", "0", "-1:5", "0:5:5", "0:x", "9:0", "ü", "\0"])
 def test_bad_cursor(filled: LogStore, cursor: str) -> None:
     """Text that is no cursor is refused, naming the argument."""
     with pytest.raises(InvalidArgument) as refused:
