@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ from logserver.writer import (
     Run,
     Writer,
 )
-from storage import ProducerSequence, Record, StorageError, TopicPartition
+from storage import AppendResult, ProducerSequence, Record, StorageError, TopicPartition
 from storage.errors import (
     DiskFull,
     NotOffered,
@@ -104,6 +105,24 @@ async def test_small_parts_of_one_partition_share_an_append(store: WatchedStore)
     committed(store, *requests)
     assert [count for _, count, _ in store.appends] == [10]
     assert [one.runs for one in requests] == [[run_at(0, 2 * n, 2)] for n in range(5)]
+
+
+async def test_hosts_go_with_their_records_or_not_at_all(
+    store: WatchedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts: list[Sequence[bytes]] = []
+    append = store.append
+
+    def watched(*args: Any, **options: Any) -> AppendResult:
+        hosts.append(options["born_hosts"])
+        return append(*args, **options)
+
+    monkeypatch.setattr(store, "append", watched)
+    known = [request(part("a", "b", born_host=b"A")), request(part("c", born_host=b"C"))]
+    committed(store, *known)
+    committed(store, *known, request(part("d")))
+    committed(store, request(part("e", "f", born_host=b"E", producer=ProducerSequence(1, 0, 0))))
+    assert [list(given) for given in hosts] == [[b"A", b"A", b"C"], [], [b"E", b"E"]]
 
 
 async def test_what_does_not_share(store: WatchedStore) -> None:
