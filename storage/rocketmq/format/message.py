@@ -110,8 +110,7 @@ assert {bits: fields.size - BODY_POSITION for bits, fields in FIXED_FIELDS.items
     STORE_HOST_V6: 12,
     HOSTS_V6: 24,
 }
-_FIELDS_V4: Final = FIXED_FIELDS[0]
-assert _FIELDS_V4.size == BODY_POSITION
+_unpack_v4: Final = FIXED_FIELDS[0].unpack_from
 FIXED_SIZE_V4: Final = BODY_POSITION + 1 + 2
 """A v1 record with IPv4 hosts less body, topic and properties: the smallest record there is."""
 
@@ -124,6 +123,8 @@ assert _HEAD.size == 8
 _SYS_FLAG: Final = Struct(">i")
 assert _SYS_FLAG.size == 4
 SYS_FLAG_POSITION: Final = 36
+HOST_BITS_POSITION: Final = SYS_FLAG_POSITION + 3
+"""The byte of the sys flag that holds the two host bits."""
 PADDING_SIZE: Final = _HEAD.size
 
 
@@ -177,40 +178,48 @@ def decode_message(data: bytes, position: i64 = 0, *, check_crc: bool = True) ->
     """
     if len(data) - position < FIXED_SIZE_V4:
         raise broken_message(data, position)
-    fields: tuple[Any, ...] = _FIELDS_V4.unpack_from(data, position)
     start: i64 = position + BODY_POSITION
-    sys_flag: i64 = fields[7]
-    if sys_flag & HOSTS_V6:
-        layout = FIXED_FIELDS[sys_flag & HOSTS_V6]
-        if len(data) - position < layout.size:
-            raise broken_message(data, position)
-        fields = layout.unpack_from(data, position)
+    unpack = _unpack_v4
+    if data[position + HOST_BITS_POSITION] & HOSTS_V6:
+        layout = FIXED_FIELDS[data[position + HOST_BITS_POSITION] & HOSTS_V6]
         start = position + layout.size
-    magic: i64 = fields[1]
-    end: i64 = position + fields[0]
-    body_size: i64 = fields[14]
+        if start > len(data):
+            raise broken_message(data, position)
+        unpack = layout.unpack_from
+    fields: tuple[Any, ...] = unpack(data, position)
+    # fmt: off
+    (size, magic, crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born_ms, born_host,
+     stored_ms, store_host, times, prepared, body_size) = fields
+    # fmt: on
+    end: i64 = position + size
     stop: i64 = start + body_size  # of the body
-    if (magic != MAGIC_V1 and magic != MAGIC_V2) or end > len(data) or not start <= stop < end - 2:
+    is_v1: bool = magic == MAGIC_V1
+    if not (is_v1 or magic == MAGIC_V2) or end > len(data) or not start <= stop < end - 2:
         raise broken_message(data, position)
     topic_start: i64 = stop + 1
     topic_size: i64 = data[stop]
-    if magic == MAGIC_V2:
+    if not is_v1:
         topic_size = topic_size << 8 | data[topic_start]
         topic_start += 1
     topic_end: i64 = topic_start + topic_size
-    if topic_end + 2 > end or (topic_size > MAX_TOPIC_V1 and magic == MAGIC_V1):
+    if topic_end + 2 > end or (is_v1 and topic_size > MAX_TOPIC_V1):
         raise broken_message(data, position)
     properties_size: i64 = data[topic_end] << 8 | data[topic_end + 1]
     if topic_end + 2 + properties_size != end or properties_size > MAX_SIGNED_SHORT:
         raise broken_message(data, position)
     body = data[start:stop]
-    if check_crc and body and crc32(body) & CRC_MASK != fields[2]:
-        raise _wrong_crc(position, expected=fields[2], found=crc32(body) & CRC_MASK)
+    if check_crc and body and crc32(body) & CRC_MASK != crc:
+        raise _wrong_crc(position, expected=crc, found=crc32(body) & CRC_MASK)
     try:
         topic = data[topic_start:topic_end].decode()
     except UnicodeDecodeError as cause:
         raise _corrupt(position, "the topic is not UTF-8", field="topic") from cause
-    message: Message = _new_message(Message, (*fields[:14], body, topic, data[topic_end + 2 : end]))
+    # fmt: off
+    message: Message = _new_message(Message, (
+        size, magic, crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born_ms, born_host,
+        stored_ms, store_host, times, prepared, body, topic, data[topic_end + 2 : end],
+    ))
+    # fmt: on
     return message
 
 

@@ -25,6 +25,7 @@ from zlib import crc32
 
 from storage.errors import InvalidArgument, InvalidTopic, UnrepresentableRecord
 from storage.rocketmq.format.message import (
+    BODY_POSITION,
     BORN_HOST_V6,
     CRC_MASK,
     FIXED_FIELDS,
@@ -43,6 +44,12 @@ if TYPE_CHECKING:
 
 _LENGTH: Final = Struct(">h")
 assert _LENGTH.size == 2
+_pack_length: Final = _LENGTH.pack
+_pack_v4: Final = FIXED_FIELDS[0].pack
+LENGTH_TABLE_SIZE: Final = 1 << 11
+LENGTHS: Final[list[bytes]] = [_pack_length(size) for size in range(LENGTH_TABLE_SIZE)]
+"""The lengths of nearly all properties, without a call."""
+FIXED_SIZE: Final = BODY_POSITION + _LENGTH.size
 LOCALHOST: Final = bytes([127, 0, 0, 1, 0, 0, 0, 0])
 
 
@@ -82,49 +89,41 @@ def encode_messages(messages: Sequence[NewMessage], placement: Placement) -> lis
     queue_offset: i64 = next_offset
     physical_offset: i64 = first_physical
     topic_field = _topic_field(topic, magic)
-    store_bits: i64 = _host_bit(store_host, STORE_HOST_V6)
+    store_bits: i64 = _host_bits(store_host, STORE_HOST_V6)
+    lengths = LENGTHS
+    table_size: i64 = LENGTH_TABLE_SIZE
     out: list[bytes] = []
     try:
         for message in messages:
             body, properties, flag, given_flag, born_ms, born_host, times, prepared = message
+            body_size: i64 = len(body)
+            properties_size: i64 = len(properties)
             sys_flag: i64 = given_flag & ~HOSTS_V6 | store_bits
-            if len(born_host) != HOST_SIZE_V4:
-                sys_flag |= _host_bit(born_host, BORN_HOST_V6)
-            fixed = FIXED_FIELDS[sys_flag & HOSTS_V6]
-            counts = sys_flag & TRANSACTION_PREPARED == 0
-            size: i64 = fixed.size + len(body) + len(topic_field) + 2 + len(properties)
-            out.append(
-                b"".join(
-                    (
-                        fixed.pack(
-                            size,
-                            magic,
-                            crc32(body) & CRC_MASK,
-                            queue_id,
-                            flag,
-                            queue_offset if counts else 0,
-                            physical_offset,
-                            sys_flag,
-                            born_ms,
-                            born_host,
-                            stored_ms,
-                            store_host,
-                            times,
-                            prepared,
-                            len(body),
-                        ),
-                        body,
-                        topic_field,
-                        _LENGTH.pack(len(properties)),
-                        properties,
-                    )
-                )
+            pack = _pack_v4
+            size: i64 = FIXED_SIZE + body_size + len(topic_field) + properties_size
+            if len(born_host) != HOST_SIZE_V4 or store_bits:
+                sys_flag |= _host_bits(born_host, BORN_HOST_V6)
+                fixed = FIXED_FIELDS[sys_flag & HOSTS_V6]
+                pack = fixed.pack
+                size += fixed.size - BODY_POSITION
+            counts: i64 = sys_flag & TRANSACTION_PREPARED == 0
+            # fmt: off
+            head = pack(
+                size, magic, crc32(body) & CRC_MASK, queue_id, flag, queue_offset if counts else 0,
+                physical_offset, sys_flag, born_ms, born_host, stored_ms, store_host, times, prepared,
+                body_size,
             )
+            # fmt: on
+            length = (
+                lengths[properties_size]
+                if properties_size < table_size
+                else _pack_length(properties_size)
+            )
+            out.append(b"".join((head, body, topic_field, length, properties)))
             physical_offset += size
-            if counts:
-                queue_offset += 1
+            queue_offset += counts
     except (StructError, ValueError) as cause:
-        raise _unrepresentable(messages[len(out)], len(out), cause) from cause
+        raise _unrepresentable(messages, len(out)) from cause
     return out
 
 
@@ -136,10 +135,10 @@ def _topic_field(topic: bytes, magic: int) -> bytes:
             f"a topic has {len(topic)} bytes: the limit is {limit_bytes}",
             topic=topic.decode(errors="replace"),
         )
-    return (_LENGTH.pack(len(topic)) if magic == MAGIC_V2 else bytes([len(topic)])) + topic
+    return (_pack_length(len(topic)) if magic == MAGIC_V2 else bytes([len(topic)])) + topic
 
 
-def _host_bit(host: bytes, bit: int) -> int:
+def _host_bits(host: bytes, bit: int) -> int:
     """What a host of this size adds to the sys flag."""
     if len(host) == HOST_SIZE_V4:
         return 0
@@ -150,13 +149,14 @@ def _host_bit(host: bytes, bit: int) -> int:
     )
 
 
-def _unrepresentable(message: NewMessage, index: int, cause: Exception) -> UnrepresentableRecord:
-    if len(message.properties) > MAX_SIGNED_SHORT:
+def _unrepresentable(messages: Sequence[NewMessage], index: int) -> UnrepresentableRecord:
+    size_bytes = len(messages[index].properties)
+    if size_bytes > MAX_SIGNED_SHORT:
         return UnrepresentableRecord(
-            f"record {index}: the properties have {len(message.properties)} bytes: the limit is {MAX_SIGNED_SHORT}",
+            f"record {index}: the properties have {size_bytes} bytes: the limit is {MAX_SIGNED_SHORT}",
             field="properties",
             index=index,
         )
     return UnrepresentableRecord(
-        f"record {index}: a number does not fit its field: {cause}", field="message", index=index
+        f"record {index}: a number does not fit its field", field="message", index=index
     )

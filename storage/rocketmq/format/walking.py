@@ -97,31 +97,35 @@ def _walk_plain(
     """Walk over records of version 1 with IPv4 hosts; gives the position of what is none, or is not good."""
     unpack = _WALK.unpack_from
     last: i64 = end - FIXED_SIZE_V4
-    while position <= last:
-        size: i64
-        magic: i64
-        crc: i64
-        sys_flag: i64
-        body_size: i64
-        size, magic, crc, sys_flag, body_size = unpack(data, position)
-        start: i64 = position + BODY_POSITION
-        stop: i64 = position + size
-        if magic != MAGIC_V1 or sys_flag & HOSTS_V6 or stop > end:
-            break
-        topic: i64 = start + body_size
-        if not start <= topic < stop - 2:
-            break
-        topic_size: i64 = data[topic]
-        following: i64 = topic + topic_size + 1
-        if topic_size > MAX_TOPIC_V1 or following + 2 > stop:
-            break
-        properties_size: i64 = data[following] << 8 | data[following + 1]
-        if following + 2 + properties_size != stop or properties_size > MAX_SIGNED_SHORT:
-            break
-        if check_crc and body_size and crc32(data[start:topic]) & CRC_MASK != crc:
-            break
-        found.append((position + shift, size))
-        position = stop
+    size: i64
+    magic: i64
+    crc: i64
+    sys_flag: i64
+    body_size: i64
+    try:
+        while position <= last:
+            size, magic, crc, sys_flag, body_size = unpack(data, position)
+            stop: i64 = position + size
+            if magic != MAGIC_V1 or sys_flag & HOSTS_V6 or stop > end or body_size < 0:
+                break
+            start: i64 = position + BODY_POSITION
+            body_end: i64 = start + body_size
+            topic_size: i64 = data[body_end]
+            topic_end: i64 = body_end + 1 + topic_size
+            # Lengths that lead behind the record make this length negative, which no two bytes are.
+            properties_size: i64 = stop - 2 - topic_end
+            if (
+                (data[topic_end] << 8 | data[topic_end + 1]) != properties_size
+                or properties_size > MAX_SIGNED_SHORT
+                or topic_size > MAX_TOPIC_V1
+            ):
+                break
+            if check_crc and body_size and crc32(data[start:body_end]) & CRC_MASK != crc:
+                break
+            found.append((position + shift, size))
+            position = stop
+    except IndexError:
+        pass
     return position
 
 
