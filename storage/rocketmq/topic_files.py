@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from storage.errors import DiskFull, TopicExists
+from storage.errors import DiskFull, InvalidTopic, TopicExists
 from storage.model import TopicInfo
 from storage.rocketmq.directory import DeletedTopics, StoreDirectory
 from storage.rocketmq.format import names
 from storage.rocketmq.settings import check_queue_count, check_topic_config, check_topic_reset
-from storage.rocketmq.topics_file import TopicTable
+from storage.rocketmq.topics_file import TopicTable, is_folder_name
 
 
 def check_new_topic(topic: str, queues: int, configs: Mapping[str, str]) -> None:
@@ -24,6 +24,12 @@ def check_new_topic(topic: str, queues: int, configs: Mapping[str, str]) -> None
         check_topic_config(name, value)
     check_queue_count(queues)
     names.validate_new_topic(topic)
+
+
+def check_folder_name(topic: str) -> None:
+    """Raise InvalidTopic for a name that cannot be a folder's."""
+    if not is_folder_name(topic):
+        raise InvalidTopic(f"topic {topic[:300]!r} cannot be the name of a folder", topic=topic)
 
 
 def check_same_shape(
@@ -64,7 +70,7 @@ class TopicFiles:
     def infos(self) -> Mapping[str, TopicInfo]:
         """Every topic that has an entry, or a folder with queues."""
         folders = self._directory.queue_folders()
-        topics = {*self._table.topics, *folders}
+        topics = {*self._table.topics, *folders} - {*self._deleted.unfinished}
         return {topic: self.info(topic, folders.get(topic, ())) for topic in sorted(topics)}
 
     def info(self, topic: str, queue_ids: Iterable[int] = ()) -> TopicInfo:
@@ -76,7 +82,7 @@ class TopicFiles:
     ) -> TopicInfo:
         """Write down a checked new topic; durable on return. On an error nothing has changed."""
         if topic in self._deleted.unfinished:
-            self.finish_deletions(now_ms)
+            self._finish(now_ms)
         self._write(self._table.created(topic, queues, configs, now_ms=now_ms))
         return self.info(topic)
 
@@ -94,9 +100,10 @@ class TopicFiles:
 
     # ---- deletions ----
 
-    def deleted_below(self, topic: str) -> int:
-        """The physical offset below which the topic's records are gone; 0 for most."""
-        return self._deleted.topics.get(topic, 0)
+    @property
+    def deleted(self) -> Mapping[str, int]:
+        """By topic the physical offset below which its records are gone."""
+        return self._deleted.topics
 
     def delete(self, topic: str, *, physical_offset: int, now_ms: int) -> None:
         """Delete a topic with its records, all of which lie below `physical_offset`; durable on
@@ -117,16 +124,19 @@ class TopicFiles:
 
         On a full disk some of it stays for the next time.
         """
-        unfinished = self._deleted.unfinished
-        if not unfinished:
+        if not self._deleted.unfinished:
             return
+        try:
+            self._finish(now_ms)
+        except DiskFull:
+            self._table = self._table.without(self._deleted.unfinished, now_ms=now_ms)
+
+    def _finish(self, now_ms: int) -> None:
+        unfinished = self._deleted.unfinished
         for topic in unfinished:
             self._remove_queues(topic)
-        try:
-            self._write(self._table.without(unfinished, now_ms=now_ms))
-            self._write_deleted(self._deleted.topics, unfinished=[])
-        except DiskFull:
-            self._table = self._table.without(unfinished, now_ms=now_ms)
+        self._write(self._table.without(unfinished, now_ms=now_ms))
+        self._write_deleted(self._deleted.topics, unfinished=[])
 
     def _remove_queues(self, topic: str) -> None:
         fs = self._directory.fs

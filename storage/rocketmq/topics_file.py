@@ -26,6 +26,7 @@ WRITE_QUEUES: Final = "writeQueueNums"
 ATTRIBUTES: Final = "attributes"
 DEFAULT_QUEUES: Final = 16  # TopicConfig's own, for a topic that does not tell
 MAX_STORED_QUEUES: Final = 1 << 20  # more than that is damage
+MAX_NAME_BYTES: Final = 255  # of a name on Linux
 # What a new topic has, in the order of the broker's file; the rest is set for each.
 _DEFAULTS: Final[dict[str, Any]] = {
     "order": False,
@@ -44,7 +45,7 @@ class TopicTable:
         self._topics: dict[str, Mapping[str, Any]] = {}
         self.unreadable: list[str] = []
         for topic, entry in stored.items():
-            if isinstance(topic, str) and _is_folder_name(topic) and _is_topic(entry):
+            if isinstance(topic, str) and is_folder_name(topic) and _is_topic(entry):
                 self._topics[topic] = entry
             else:
                 self.unreadable.append(str(topic))
@@ -82,9 +83,10 @@ class TopicTable:
         entry = self._topics.get(topic)
         count = 0 if entry is None else _queue_count(entry)
         more = sorted({number for number in queue_ids if number >= count})
+        all_there = not more or more[-1] < count + len(more)
         return TopicInfo(
             name=topic,
-            partitions=(*range(count), *more) if more else range(count),
+            partitions=range(count + len(more)) if all_there else (*range(count), *more),
             configs={} if entry is None else _configs(entry),
             internal=is_system_topic(topic),
         )
@@ -136,8 +138,11 @@ class TopicTable:
         return TopicTable({**content, **self._content, VERSION: version, TABLE: table})
 
 
-def _is_folder_name(topic: str) -> bool:
-    return topic not in ("", ".", "..") and "/" not in topic and "\0" not in topic
+def is_folder_name(topic: str) -> bool:
+    """Whether a folder can bear this topic's name, as the folder of its queues does."""
+    if topic in ("", ".", "..") or "/" in topic or "\0" in topic:
+        return False
+    return len(topic.encode(errors="replace")) <= MAX_NAME_BYTES
 
 
 def _is_topic(entry: object) -> bool:
