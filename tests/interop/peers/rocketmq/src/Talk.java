@@ -1,0 +1,95 @@
+import java.io.*;
+import java.nio.charset.StandardCharsets;
+import java.util.*;
+import org.apache.rocketmq.client.consumer.*;
+import org.apache.rocketmq.client.exception.MQClientException;
+import org.apache.rocketmq.client.producer.*;
+import org.apache.rocketmq.common.message.*;
+
+/**
+ * A real client that does what it is told, one thing after the other, and prints JSON lines:
+ * "pull TOPIC..." every message of every queue, after which the group "peer-talk" is at the ends,
+ * "query TOPIC KEY BEGIN END" what the broker finds by key, "send TOPIC COUNT" new messages (tag "talk", key "talk-N").
+ */
+public class Talk {
+    final DefaultMQPullConsumer c = new DefaultMQPullConsumer("peer-talk");
+    final DefaultMQProducer p = new DefaultMQProducer("peer-talk-producer");
+
+    Talk(String ns) throws Exception {
+        c.setNamesrvAddr(ns);
+        c.start();
+        p.setNamesrvAddr(ns);
+        p.start();
+    }
+
+    static Map<String, Object> row(String kind, MessageExt m) {
+        return Peer.row("kind", kind, "topic", m.getTopic(), "queueId", m.getQueueId(), "queueOffset", m.getQueueOffset(),
+            "physicalOffset", m.getCommitLogOffset(), "storeTimestamp", m.getStoreTimestamp(), "bornTimestamp", m.getBornTimestamp(),
+            "flag", m.getFlag(), "tags", m.getTags(), "keys", m.getKeys(), "properties", new TreeMap<>(m.getProperties()),
+            "body", Base64.getEncoder().encodeToString(m.getBody() == null ? new byte[0] : m.getBody()),
+            "bornHost", Peer.host(m.getBornHost()), "storeHost", Peer.host(m.getStoreHost()));
+    }
+
+    /** A broker that has just started is not known to the name server yet. */
+    List<MessageQueue> route(String topic) throws Exception {
+        for (int i = 0; ; i++)
+            try {
+                List<MessageQueue> l = new ArrayList<>(c.fetchSubscribeMessageQueues(topic));
+                l.sort(Comparator.comparingInt(MessageQueue::getQueueId));
+                return l;
+            } catch (MQClientException e) { if (i == 150) throw e; Thread.sleep(200); }
+    }
+
+    void pull(String topic) throws Exception {
+        for (MessageQueue q : route(topic)) {
+            long at = c.minOffset(q), end = c.maxOffset(q);
+            Peer.emit(Peer.row("kind", "queue", "topic", topic, "queueId", q.getQueueId(), "min", at, "max", end));
+            while (at < end) {
+                PullResult r = c.pull(q, "*", at, 32);
+                if (r.getPullStatus() != PullStatus.FOUND) throw new IllegalStateException(q + " at " + at + ": " + r);
+                for (MessageExt m : r.getMsgFoundList()) Peer.emit(row("message", m));
+                at = r.getNextBeginOffset();
+            }
+            c.getDefaultMQPullConsumerImpl().getOffsetStore().updateConsumeOffsetToBroker(q, at, false);
+        }
+    }
+
+    void query(String topic, String key, long begin, long end) throws Exception {
+        route(topic);
+        for (MessageExt m : c.queryMessage(topic, key, 64, begin, end).getMessageList()) Peer.emit(row("found", m));
+    }
+
+    void send(String topic, int count) throws Exception {
+        for (int n = 0; n < count; n++) {
+            SendResult r = p.send(new Message(topic, "talk", "talk-" + n, ("talk " + n).getBytes(StandardCharsets.UTF_8)));
+            Peer.emit(Peer.row("kind", "sent", "topic", topic, "queueId", r.getMessageQueue().getQueueId(), "queueOffset", r.getQueueOffset(),
+                "msgId", r.getOffsetMsgId(), "status", r.getSendStatus().name()));
+        }
+    }
+
+    void act(List<String> a) throws Exception {
+        switch (a.get(0)) {
+            case "pull": for (String topic : a.subList(1, a.size())) pull(topic); break;
+            case "query": query(a.get(1), a.get(2), Long.parseLong(a.get(3)), Long.parseLong(a.get(4))); break;
+            case "send": send(a.get(1), Integer.parseInt(a.get(2))); break;
+            default: throw new IllegalArgumentException("pull | query | send");
+        }
+    }
+
+    public static void main(String[] a) {
+        try {
+            Peer.out = new PrintStream(new FileOutputStream(FileDescriptor.out), true, StandardCharsets.UTF_8);
+            Talk t = new Talk(a[0]);
+            List<String> action = new ArrayList<>();
+            for (int i = 1; i < a.length; i++) {
+                if (!a[i].equals("--")) action.add(a[i]);
+                if (i + 1 == a.length || a[i].equals("--")) { t.act(action); action.clear(); }
+            }
+            Peer.out.flush();
+        } catch (Throwable t) { // the threads of the client would keep the process alive
+            System.err.println("error: " + t);
+            Runtime.getRuntime().halt(1);
+        }
+        Runtime.getRuntime().halt(0);
+    }
+}

@@ -1,0 +1,165 @@
+"""The real RocketMQ as the judge: runs the scripts of tests/interop/peers/rocketmq and gives their answers as values.
+
+Owns the calls and their errors; knows no byte of ours. What is opened is a copy, so the directory stays as it is; only
+a broker works on the directory it is given. The first call of a machine fetches and compiles the peer, which takes a
+minute; starting a JVM takes about two seconds, so ask much at once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROCKETMQ = Path(__file__).resolve().parent / "peers" / "rocketmq"
+TIMEOUT_S = 300.0
+"""Fetching the jars included; a broker takes 5 to 10 s."""
+
+Row = dict[str, Any]
+
+
+class PeerError(AssertionError):
+    """The real RocketMQ refused, or could not be run. The message holds the command, its status and its last words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RocketAnswer:
+    """What the real RocketMQ read, each kind in its order; queues and messages by (topic, queue id)."""
+
+    store: Row = field(default_factory=dict)
+    queues: dict[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
+    messages: dict[tuple[str, int], list[Row]] = field(default_factory=dict)
+    log: list[Row] = field(default_factory=list)
+    queries: list[Row] = field(default_factory=list)
+    times: list[Row] = field(default_factory=list)
+    index: list[Row] = field(default_factory=list)
+    found: list[Row] = field(default_factory=list)
+    sent: list[Row] = field(default_factory=list)
+    result: Row = field(default_factory=dict)
+    odd: list[Row] = field(default_factory=list)
+
+
+def run_rocketmq_opens(
+    directory: Path, sizes: Mapping[str, str], *options: str | Path
+) -> RocketAnswer:
+    """Let the real store open a copy of a store directory; `options` are those of rocketmq-opens.
+
+    `sizes` are the lengths of its files under RocketMQ's names. Raises PeerError when it is refused.
+    """
+    names = {
+        "mappedFileSizeCommitLog": "--commitlog",
+        "mappedFileSizeConsumeQueue": "--consumequeue",
+        "maxHashSlotNum": "--slots",
+        "maxIndexNum": "--indexnum",
+    }
+    given = [part for name, size in sizes.items() for part in (names[name], size)]
+    done = _checked("rocketmq-opens", directory, *given, *options)
+    return _sorted([json.loads(line) for line in done.stdout.splitlines()])
+
+
+def _sorted(lines: Sequence[Row]) -> RocketAnswer:
+    found = RocketAnswer()
+    lists = {
+        "query": found.queries,
+        "time": found.times,
+        "index": found.index,
+        "found": found.found,
+        "sent": found.sent,
+        "log": found.log,
+        "blank": found.log,
+        "appended": [],
+    }
+    for line in lines:
+        kind = line["kind"]
+        if kind == "message":
+            found.messages.setdefault((line["topic"], line["queueId"]), []).append(line)
+        elif kind == "queue":
+            found.queues[line["topic"], line["queueId"]] = (line["min"], line["max"])
+        elif kind in ("store", "result"):
+            getattr(found, kind).update(line)
+        else:
+            lists.get(kind, found.odd).append(line)
+    return found
+
+
+def write_golden(folder: Path, *, profile: str, seed: int) -> None:
+    """Let the real store write `folder`/store from a profile and a seed, with the files of expectations beside it."""
+    _checked("write-store", "--golden", folder, "--profile", profile, "--seed", str(seed))
+
+
+def record_golden(folder: Path, params: Path) -> None:
+    """Let the real store write the files of expectations beside `folder`/store, which came from elsewhere."""
+    _checked("write-store", "--record", folder, params)
+
+
+def start_broker(work: Path, *, port: int, properties: Mapping[str, str]) -> None:
+    """Start a name server on `port` and a real broker on `work`/store itself; end them by stop_broker.
+
+    It takes `port`, `port` + 8 and `port` + 10.
+    """
+    settings = [f"{name}={value}" for name, value in properties.items()]
+    _checked("broker", "start", work, str(port), *settings)
+
+
+def stop_broker(work: Path) -> None:
+    """End the broker and the name server that were started in `work`; no error when they have ended before.
+
+    The broker takes 18 s for it.
+    """
+    _checked("broker", "stop", work)
+
+
+def kill_broker(work: Path) -> None:
+    """End both at once, as the machine's OOM killer does; no error when they have ended before."""
+    for name in ("broker", "namesrv"):
+        file = work / f"{name}.pid"
+        if file.exists():
+            with suppress(ProcessLookupError):
+                os.kill(int(file.read_text()), signal.SIGKILL)
+            file.unlink()
+
+
+def talk(port: int, *actions: Sequence[str]) -> RocketAnswer:
+    """Let the real client do these things in turn: ("pull", TOPIC...), ("query", TOPIC, KEY, BEGIN, END),
+    ("send", TOPIC, COUNT). It waits until the broker that has just started is known to the name server: 10 s.
+    """
+    arguments = [word for action in actions for word in ("--", *action)][1:]
+    done = _checked("talk", f"127.0.0.1:{port}", *arguments)
+    return _sorted([json.loads(line) for line in done.stdout.splitlines()])
+
+
+def _checked(script: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    done = _run(script, *arguments)
+    if done.returncode != 0:
+        raise _failure(done)
+    return done
+
+
+def _run(script: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [str(ROCKETMQ / script), *map(str, arguments)]
+    with subprocess.Popen(
+        command,
+        env=dict(os.environ),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            out, err = process.communicate(timeout=TIMEOUT_S)
+        except subprocess.TimeoutExpired as error:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise PeerError(f"{' '.join(command)}: no end after {TIMEOUT_S:.0f} s") from error
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def _failure(done: subprocess.CompletedProcess[str]) -> PeerError:
+    said = (done.stdout[-4000:] + "\n" + done.stderr[-4000:]).strip()
+    return PeerError(f"{' '.join(done.args)}: exit status {done.returncode}\n{said}")
