@@ -10,9 +10,9 @@ queues are walked, merged by where they point to, up to a budget.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from heapq import merge
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from storage.errors import Corrupt, InvalidArgument, RecordNotFound
 from storage.model import FoundPage, StoredRecord, TopicPartition
@@ -31,11 +31,10 @@ from storage.rocketmq.format.properties import (
 from storage.rocketmq.format.queue_unit import Unit, tags_code
 from storage.rocketmq.key_index import KeyIndex
 from storage.rocketmq.key_index_file import ALWAYS, TimeRange
-from storage.rocketmq.queues import Queue
+from storage.rocketmq.queues import Queue, QueueTable
 from storage.rocketmq.reading import to_stored
 
 _CURSOR: Final = re.compile(r"(-?)log:([0-9]{1,19})")
-_MAX_OFFSET: Final = (1 << 63) - 1
 TIME_AXIS: Final = "store_timestamp"
 
 UNITS_AT_ONCE: Final = 1024
@@ -44,25 +43,43 @@ LIKELY_BYTES: Final = 2 << 10  # read for a candidate whose size is not known; m
 _INT32: Final = range(-1 << 31, 1 << 31)
 
 
-class Topic(NamedTuple):
-    """What is searched: a topic's queues, the log they point into, and its index if there is one."""
+class Searched(Protocol):
+    """What is needed of a store: its log, its queues, its index if it has one."""
 
-    name: str
-    queues: Sequence[Queue]
-    log: CommitLog
-    key_index: KeyIndex | None
+    @property
+    def log(self) -> CommitLog: ...
+
+    @property
+    def queues(self) -> QueueTable: ...
+
+    @property
+    def index(self) -> KeyIndex | None: ...
+
+    def deleted_below(self, topic: str) -> int:
+        """The physical offset below which records of this topic are gone."""
+
+    def catch_up(self, queue: Queue, end: int) -> None:
+        """On return the queue has a unit for every offset below `end`."""
 
 
 class Search(NamedTuple):
-    """What is looked for; None: not asked. `key` is a record's key or one of its lookup keys; times
-    are store times, inclusive.
+    """What is looked for (None: not asked), in which direction, and where a page ends.
+
+    `key` is a record's key or one of its lookup keys; times are store times, inclusive. `scan`: the
+    index is not asked. A page holds at most `limit` records and `max_bytes` of keys and values (but
+    for the first), and comes of at most `max_scanned` records that were looked at.
     """
 
-    key: bytes | None = None
-    unique_id: str | None = None
-    tag: str | None = None
-    from_ms: int | None = None
-    to_ms: int | None = None
+    key: bytes | None
+    unique_id: str | None
+    tag: str | None
+    from_ms: int | None
+    to_ms: int | None
+    limit: int
+    backward: bool
+    scan: bool
+    max_scanned: int
+    max_bytes: int
 
     @property
     def times(self) -> TimeRange:
@@ -106,12 +123,11 @@ class Search(NamedTuple):
         )
 
 
-class Budget(NamedTuple):
-    """Where a page ends: records in it, records looked at, bytes of what is in it."""
+class _Part(NamedTuple):
+    """Physical offsets [low, high)."""
 
-    limit: int
-    max_scanned: int
-    max_bytes: int
+    low: int
+    high: int
 
 
 class _Found(NamedTuple):
@@ -122,36 +138,26 @@ class _Found(NamedTuple):
     record: StoredRecord | None = None
 
 
-def find_records(
-    topic: Topic,
-    search: Search,
-    budget: Budget,
-    *,
-    cursor: str | None,
-    backward: bool,
-    scan: bool = False,
-) -> FoundPage:
+def find_records(store: Searched, topic: str, search: Search, cursor: str | None) -> FoundPage:
     """One page of matches in the order of the log (or exactly the other way), from the cursor on.
 
-    All that readers may see must have been dispatched before. `scan`: the index is not asked.
-    Raises InvalidArgument for a bad cursor and for limits below 1, Corrupt at a damaged record.
+    What is to be found must have been dispatched before. Raises InvalidArgument for a bad cursor
+    and for limits below 1, with which no page would end; Corrupt at a damaged record.
     """
     for field in ("limit", "max_scanned"):
-        if getattr(budget, field) < 1:
+        if getattr(search, field) < 1:
             raise InvalidArgument(f"{field} must be at least 1", field=field)
-    place = None if cursor is None else _parse(cursor, backward=backward)
-    text = None if scan else search.indexed_text
-    indexed = topic.key_index is not None and text is not None
-    walk = _indexed if indexed else _scanned
+    part = _part(store, topic, search, cursor)
+    indexed = not search.scan and store.index is not None and search.indexed_text is not None
     found: list[tuple[int, StoredRecord]] = []
     scanned = found_bytes = 0
     following = None
-    for at, partition, record in walk(topic, search, place, backward):
+    for at, partition, record in (_indexed if indexed else _scanned)(store, topic, search, part):
         if record is not None:
             found_bytes += len(record.key or b"") + len(record.value or b"")
-        full = len(found) >= budget.limit or (found and found_bytes > budget.max_bytes)
-        if full or scanned >= budget.max_scanned:
-            following = f"{'-' if backward else ''}log:{at}"
+        full = len(found) >= search.limit or (found and found_bytes > search.max_bytes)
+        if full or scanned >= search.max_scanned:
+            following = f"{'-' if search.backward else ''}log:{at}"
             break
         scanned += 1
         if record is not None:
@@ -159,59 +165,59 @@ def find_records(
     return FoundPage(found, scanned, indexed, following is None, following, TIME_AXIS)
 
 
-def _parse(cursor: str, *, backward: bool) -> int:
+def _part(store: Searched, topic: str, search: Search, cursor: str | None) -> _Part:
+    """The part of the log that is left to look at."""
+    low, high = max(store.log.start, store.deleted_below(topic)), store.log.end
+    if cursor is None:
+        return _Part(low, high)
     parts = _CURSOR.fullmatch(cursor)
-    if parts is None or (parts[1] == "-") is not backward or int(parts[2]) > _MAX_OFFSET:
+    if parts is None or (parts[1] == "-") is not search.backward:
         raise InvalidArgument(
             f"cursor {cursor[:80]!r} is none that was given for this direction", field="cursor"
         )
-    return int(parts[2])
-
-
-def _bounds(topic: Topic, place: int | None, backward: bool) -> tuple[int, int]:
-    """The part of the log that is left to look at: [low, high)."""
-    low, high = topic.log.start, topic.log.end
-    if place is not None and backward:
-        high = min(high, place + 1)
-    elif place is not None:
-        low = max(low, place)
-    return low, high
+    place = int(parts[2])
+    return _Part(low, min(high, place + 1)) if search.backward else _Part(max(low, place), high)
 
 
 # ---- by the index ----
 
 
-def _indexed(topic: Topic, search: Search, place: int | None, backward: bool) -> Iterator[_Found]:
+def _indexed(store: Searched, topic: str, search: Search, part: _Part) -> Iterator[_Found]:
     """Every record that the index has under the key or unique id, in the search's order."""
-    text, index = search.indexed_text, topic.key_index
+    text, index = search.indexed_text, store.index
     assert index is not None
     assert text is not None
-    low, high = _bounds(topic, place, backward)
-    queues = {queue.partition.partition: queue for queue in topic.queues}
-    string = index_string(topic.name, text)
-    for at in index.candidates(string, low=low, high=high, times=search.times, backward=backward):
-        message = _candidate(topic, at)
-        if message is None or message.topic != topic.name or not search.matches(message):
-            yield _Found(at)
-            continue
-        queue = queues.get(message.queue_id)
+    for at in index.candidates(
+        index_string(topic, text),
+        low=part.low,
+        high=part.high,
+        times=search.times,
+        backward=search.backward,
+    ):
+        yield _looked_at(store, topic, search, at)
+
+
+def _looked_at(store: Searched, topic: str, search: Search, at: int) -> _Found:
+    """The record that the index leads to, if it is one that is sought and that readers see."""
+    message = _candidate(store, topic, at)
+    if message is not None and message.topic == topic and search.matches(message):
+        queue = store.queues.get(topic, message.queue_id)
         offset = None if queue is None else offset_of(queue, message, at)
-        if offset is None:
-            yield _Found(at)
-        else:
-            yield _Found(at, message.queue_id, _stored(topic.log, message, offset, at))
+        if offset is not None:
+            return _Found(at, message.queue_id, _stored(store.log, message, offset, at))
+    return _Found(at)
 
 
-def _candidate(topic: Topic, at: int) -> Message | None:
+def _candidate(store: Searched, topic: str, at: int) -> Message | None:
     """The message that the index leads to; None where it leads to none.
 
     The real store does not cut its index with the log, so that an entry may point into what was
     written there later. Only where a queue has a unit for this place a record is damaged.
     """
     try:
-        return message_at(topic.log, at)
+        return message_at(store.log, at)
     except Corrupt:
-        if any(_unit_offset(queue, at) is not None for queue in topic.queues):
+        if any(_unit_offset(queue, at) is not None for queue in store.queues.of_topic(topic)):
             raise
         return None
 
@@ -230,7 +236,7 @@ def offset_of(queue: Queue, message: Message, physical_offset: int) -> int | Non
 
     It tells its own, but what counts is which unit points to it.
     """
-    start, _, end = queue.bounds()
+    start, end = _visible(queue)
     told = message.queue_offset
     if start <= told < end and queue.units.unit(told).physical_offset == physical_offset:
         return told
@@ -239,11 +245,17 @@ def offset_of(queue: Queue, message: Message, physical_offset: int) -> int | Non
 
 def _unit_offset(queue: Queue, physical_offset: int) -> int | None:
     """The offset of the unit that points to this place, among those that readers see."""
-    start, _, end = queue.bounds()
+    start, end = _visible(queue)
     offset = queue.units.first_at(physical_offset)
     if not start <= offset < end:
         return None
     return offset if queue.units.unit(offset).physical_offset == physical_offset else None
+
+
+def _visible(queue: Queue) -> tuple[int, int]:
+    """The offsets [start, end) that readers see and that have units."""
+    start, _, end = queue.bounds()
+    return start, min(end, queue.units.end)
 
 
 def _stored(log: CommitLog, message: Message, offset: int, at: int) -> StoredRecord:
@@ -256,25 +268,24 @@ def _stored(log: CommitLog, message: Message, offset: int, at: int) -> StoredRec
 # ---- by a scan ----
 
 
-def _scanned(topic: Topic, search: Search, place: int | None, backward: bool) -> Iterator[_Found]:
+def _scanned(store: Searched, topic: str, search: Search, part: _Part) -> Iterator[_Found]:
     """Every record of the topic, in the search's order; where the queue tells that the tag is
     another one the record is not read.
     """
-    low, high = _bounds(topic, place, backward)
-    walk = _units_back if backward else _units
-    window = _Window(topic.log, backward=backward)
+    walk = _units_back if search.backward else _units
+    window = _Window(store.log, backward=search.backward)
     code = None
-    if search.tag is not None and topic.name != SCHEDULE_TOPIC:
+    if search.tag is not None and topic != SCHEDULE_TOPIC:
         code = tags_code(search.tag)
-    queues = [walk(queue, low, high) for queue in topic.queues]
-    for at, partition, offset, unit in merge(*queues, reverse=backward):
+    queues = [walk(queue, part) for queue in store.queues.of_topic(topic)]
+    for at, partition, offset, unit in merge(*queues, reverse=search.backward):
         # A number that is no hash is a place in consumequeue_ext.
         if code is not None and unit.tags_code != code and unit.tags_code in _INT32:
             yield _Found(at)
             continue
         message = window.message(unit)
         if search.matches(message):
-            yield _Found(at, partition, _stored(topic.log, message, offset, at))
+            yield _Found(at, partition, _stored(store.log, message, offset, at))
         else:
             yield _Found(at)
 
@@ -282,29 +293,29 @@ def _scanned(topic: Topic, search: Search, place: int | None, backward: bool) ->
 _Step = tuple[int, int, int, Unit]  # physical offset, partition, offset, unit
 
 
-def _units(queue: Queue, low: int, high: int) -> Iterator[_Step]:
-    """The units of a queue that point to [low, high), as they stand."""
-    start, _, end = queue.bounds()
-    offset = max(start, queue.units.first_at(low))
+def _units(queue: Queue, part: _Part) -> Iterator[_Step]:
+    """The units of a queue that point into a part of the log, as they stand."""
+    start, end = _visible(queue)
+    offset = max(start, queue.units.first_at(part.low))
     while offset < end:
         units = queue.units.read(offset, min(end - offset, UNITS_AT_ONCE))
         for unit in units:
-            if unit.physical_offset >= high:
+            if unit.physical_offset >= part.high:
                 return
             if not unit.is_filler:
                 yield unit.physical_offset, queue.partition.partition, offset, unit
             offset += 1
 
 
-def _units_back(queue: Queue, low: int, high: int) -> Iterator[_Step]:
-    """The units of a queue that point to [low, high), the last one first."""
-    start, _, end = queue.bounds()
-    stop = min(end, queue.units.first_at(high))
+def _units_back(queue: Queue, part: _Part) -> Iterator[_Step]:
+    """The units of a queue that point into a part of the log, the last one first."""
+    start, end = _visible(queue)
+    stop = min(end, queue.units.first_at(part.high))
     while stop > start:
         first = max(start, stop - UNITS_AT_ONCE)
         units = queue.units.read(first, stop - first)
         for back, unit in enumerate(reversed(units), start=1):
-            if unit.physical_offset < low:
+            if unit.physical_offset < part.low:
                 return
             if not unit.is_filler:
                 yield unit.physical_offset, queue.partition.partition, stop - back, unit
@@ -342,9 +353,7 @@ class _Window:
 # ---- by id ----
 
 
-def read_by_id(
-    log: CommitLog, queue_at: Callable[[str, int], Queue | None], record_id: str
-) -> tuple[TopicPartition, StoredRecord]:
+def find_by_id(store: Searched, record_id: str) -> tuple[TopicPartition, StoredRecord]:
     """The record with this offset id: the host in it must be the one that stored the record.
 
     Raises RecordNotFound, for any other text too, and for a place where no visible record begins.
@@ -352,16 +361,17 @@ def read_by_id(
     missing = RecordNotFound(f"no record has the id {record_id[:300]!r}", id=record_id)
     try:
         host, at = decode_offset_id(record_id)
-        message = message_at(log, at)
+        message = message_at(store.log, at)
     except (InvalidArgument, Corrupt) as error:
         raise missing from error
-    queue = queue_at(message.topic, message.queue_id)
-    if message.store_host != host or queue is None:
+    queue = store.queues.get(message.topic, message.queue_id)
+    if message.store_host != host or queue is None or at < store.deleted_below(message.topic):
         raise missing
+    store.catch_up(queue, queue.bounds().end)
     offset = offset_of(queue, message, at)
     if offset is None:
         raise missing
-    return queue.partition, _stored(log, message, offset, at)
+    return queue.partition, _stored(store.log, message, offset, at)
 
 
 def _text(key: bytes) -> str | None:

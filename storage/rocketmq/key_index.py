@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
@@ -118,6 +118,26 @@ class KeyIndex:
         `max_physical_offset` on they have to be put again. Gives their number.
         """
         return self._remove(lambda file: file.header.end_physical_offset >= physical_offset)
+
+    def remove_named(self, names: Collection[str]) -> int:
+        """Remove the files with these names; what they held has to be put again. Gives their
+        number.
+        """
+        return self._remove(lambda file: file.path.name in names)
+
+    def mend_last(self, trusted: int) -> int:
+        """Make the newest file's slots anew from its entries of records before the physical offset
+        `trusted`; gives the offset from which on records have to be put again. Without files that
+        is `trusted`.
+        """
+        with self._lock:
+            if not self._run:
+                return trusted
+            *before, last = self._run
+            inherited = before[-1].header if before else IndexHeader()
+            border = last.mend(trusted, inherited, self._hasher)
+            self._table = last.open_table(self._hasher)
+            return border
 
     def delete_before(self, physical_offset: int) -> int:
         """Remove the oldest files while all their records lie before this offset; the last file

@@ -194,6 +194,10 @@ class KeyIndexTable:
             start = dirty.find(1, end)
         return runs
 
+    def mark_all(self) -> None:
+        """No slot in the file is what it is here."""
+        self.dirty_pages = bytearray(b"\1" * len(self.dirty_pages))
+
     def clean_slots(self) -> None:
         """What `dirty_slots` gave is in the file."""
         self.dirty_pages = bytearray(len(self.dirty_pages))
