@@ -22,8 +22,9 @@ from typing import Any
 from storage.coding import cursor, javahash, murmur2, varint
 from storage.errors import StorageError
 from storage.kafka.format import batch
+from storage.rocketmq.format import message, message_encoding, properties, walking
 
-GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden" / "kafka"
+GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden"
 MODULES = (
     "storage.coding.cursor",
     "storage.coding.javahash",
@@ -32,9 +33,14 @@ MODULES = (
     "storage.kafka.format.batch",
     "storage.kafka.format.batch_header",
     "storage.kafka.format.record",
+    "storage.rocketmq.format.message",
+    "storage.rocketmq.format.message_encoding",
+    "storage.rocketmq.format.properties",
+    "storage.rocketmq.format.walking",
 )
 LIMIT_BYTES = 1 << 20
 SMALL_BATCH_BYTES = 1 << 13
+SMALL_MESSAGE_BYTES = 1 << 11
 EDGES = (0, 1, 63, 64, 0x7F, 0x80, 8191, 8192, 2**31 - 1, 2**31, 2**32, 2**63 - 1, 2**63, 2**64)
 
 Call = tuple[Callable[..., object], tuple[object, ...], dict[str, object]]
@@ -44,12 +50,26 @@ Call = tuple[Callable[..., object], tuple[object, ...], dict[str, object]]
 def batches() -> list[bytes]:
     """Real record batches of every shape in the golden logs, small ones."""
     found: dict[object, bytes] = {}
-    for path in sorted(GOLDEN.glob("*/data/*/*.log")):
+    for path in sorted(GOLDEN.glob("kafka/*/data/*/*.log")):
         data = path.read_bytes()
         for position, header in batch.split_batches(data):
             shape = (header.attributes, header.count, path.parent.name)
             if header.size_bytes <= SMALL_BATCH_BYTES:
                 found.setdefault(shape, data[position : position + header.size_bytes])
+    return list(found.values())
+
+
+@cache
+def messages() -> list[bytes]:
+    """Real records of every shape in the golden commit logs, small ones."""
+    found: dict[object, bytes] = {}
+    for path in sorted(GOLDEN.glob("rocketmq/*/store/commitlog/*")):
+        data = path.read_bytes()
+        for position, size in walking.walk(data, 0, len(data), 0)[0]:
+            one = message.decode_message(data, position)
+            shape = (one.magic, one.sys_flag, one.topic)
+            if size <= SMALL_MESSAGE_BYTES:
+                found.setdefault(shape, data[position : position + size])
     return list(found.values())
 
 
@@ -176,11 +196,82 @@ def decode_call(rng: random.Random) -> Call:
     return rng.choice(calls)
 
 
+def new_message(rng: random.Random) -> message_encoding.NewMessage:
+    """A message of any shape, now and then one that does not fit its fields."""
+    hosts = (8, 8, 8, 20, 20) if rng.random() < 0.99 else (0, 7, 12)
+    return message_encoding.NewMessage(
+        some_bytes(rng) or b"",
+        rng.randbytes(rng.choice((0, 40, 2047, 2048, 32767 + (rng.random() < 0.05)))),
+        in_range(rng, 32),
+        in_range(rng, 12) & rng.choice((~0, ~message.TRANSACTION_MASK)),
+        in_range(rng, 64),
+        rng.randbytes(rng.choice(hosts)),
+        in_range(rng, 32),
+        in_range(rng, 64),
+    )
+
+
+def encode_messages_call(rng: random.Random) -> Call:
+    """A run of new messages."""
+    placement = message_encoding.Placement(
+        rng.randbytes(rng.choice((0, 1, 20, 127, 128, 200))),
+        rng.choice((message.MAGIC_V1, message.MAGIC_V2)),
+        in_range(rng, 32),
+        rng.randrange(1 << 62),
+        rng.randrange(1 << 62),
+        rng.randrange(1 << 42),
+        rng.randbytes(rng.choice((8, 8, 20))),
+    )
+    given = [new_message(rng) for _ in range(rng.choice((0, 1, 1, 2, 5, 20)))]
+    return message_encoding.encode_messages, (given, placement), {}
+
+
+def decode_message_call(rng: random.Random) -> Call:
+    """Real records, mutated, through the decoder and the walk."""
+    run = [rng.choice(messages()) for _ in range(rng.randrange(1, 6))]
+    at = rng.randrange(len(run))
+    if rng.random() < 0.8:
+        run[at] = mutated(rng, run[at])
+    run.append(rng.choice((b"", bytes(rng.randrange(12)), message.encode_padding(8), b"\1\0\0")))
+    data = b"".join(run)
+    check_crc = rng.random() < 0.5
+    if rng.random() < 0.5:
+        position = sum(len(one) for one in run[:at])
+        return message.decode_message, (data, position), {"check_crc": check_crc}
+    end = rng.choice((len(data), rng.randrange(len(data) + 2)))
+    return walking.walk, (data, 0, end, rng.randrange(1 << 40)), {"check_crc": check_crc}
+
+
+def properties_call(rng: random.Random) -> Call:
+    """Properties there and back, and the small things around a record."""
+    texts = ("KEYS", "TAGS", "", "a", "ключ", "\1", "b\2c", "\ud800" if rng.random() < 0.1 else "z")
+    given = {rng.choice(texts): rng.choice(texts) * rng.randrange(1, 9) for _ in range(4)}
+    raw = b"".join(rng.choices((b"a", b"bc", b"\1", b"\1", b"\2", b"\xed\xa0\x80", b"\xff"), k=12))
+    record = mutated(rng, rng.choice(messages()))
+    crc = properties.encode_crc_property(record)
+    calls: tuple[Call, ...] = (
+        (properties.encode_properties, (given,), {}),
+        (properties.decode_properties, (raw,), {}),
+        (properties.decode_properties, (mutated(rng, record[-60:]),), {}),
+        (properties.check_crc_property, (mutated(rng, record + crc),), {}),
+        (properties.has_crc_property, (mutated(rng, record + crc),), {}),
+        (message.peek, (record, rng.randrange(-1, len(record) + 2)), {}),
+        (message.encode_padding, (number(rng),), {}),
+        (message.magic_for, (rng.choice(texts) * rng.choice((1, 63, 64, 127, 128, 20_000)),), {}),
+    )
+    return rng.choice(calls)
+
+
+MAKERS = (
+    *(varint_call, hash_call, encode_call, decode_call, decode_call, decode_call),
+    *(encode_messages_call, decode_message_call, decode_message_call, properties_call),
+)
+
+
 def case(seed: int, index: int) -> Call:
     """What is called in this case, and with what."""
     rng = random.Random(f"{seed}:{index}")
-    makers = (varint_call, hash_call, encode_call, decode_call, decode_call, decode_call)
-    return rng.choice(makers)(rng)
+    return rng.choice(MAKERS)(rng)
 
 
 def answer(call: Call) -> tuple[str, str]:
