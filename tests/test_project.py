@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import os
 import re
 import tomllib
@@ -16,8 +17,11 @@ from api.errors import CODES, status_of
 from logserver.commands import COMMANDS
 from logserver.errors import CannotListen, SettingsError
 from storage.errors import StorageError
+from storage.kafka import settings as kafka
 from storage.kafka.format import names
 from storage.registry import BACKENDS, resolve
+from storage.rocketmq import settings as rocketmq
+from storage.rocketmq.sizes import DEFAULTS
 from tests.sources import FOREIGN, PACKAGES, ROOT, import_all, modules, text_of, tree
 
 LOCKS = ("requirements.lock", "requirements-test.lock")
@@ -100,6 +104,20 @@ def test_every_finding_is_documented() -> None:
         and re.fullmatch(r"[a-z]+(-[a-z]+)+", node.value)
     }
     assert codes - FILE_NAMES == table("findings.md").keys()
+
+
+def test_every_option_of_a_store_is_documented() -> None:
+    known = [*kafka.STORE_SETTINGS, *kafka.TOPIC_CONFIGS]
+    known += [*rocketmq.STORE_SETTINGS, *rocketmq.TOPIC_CONFIGS]
+    assert sorted(table("store-options.md")) == sorted(known)
+
+
+def test_the_defaults_of_rocketmqs_options_are_documented() -> None:
+    settings = {name: row[0].strip("`") for name, row in table("store-options.md").items()}
+    given = {name: settings[name] for name in rocketmq.STORE_SETTINGS if settings[name]}
+    told, default = rocketmq.parse_store_settings(given), rocketmq.parse_store_settings({})
+    sizes = {name: getattr(DEFAULTS, name) for name in DEFAULTS.__struct_fields__}
+    assert told == dataclasses.replace(default, **sizes)
 
 
 @pytest.mark.parametrize("package", PACKAGES)

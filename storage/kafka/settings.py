@@ -69,6 +69,9 @@ _STORE_NUMBERS: Final[dict[str, tuple[int, int, int]]] = {
     "node.id": (1, 0, INT32_MAX),
 }
 _STORE_TEXTS: Final = ("cluster.id", "directory.id")
+STORE_SETTINGS: Final = (*_STORE_NUMBERS, *_STORE_TEXTS)
+TOPIC_CONFIGS: Final = (*_NUMBERS, *_CHOICES)
+"""Those that this engine acts on."""
 _BY_SERVER_NAME: Final = {
     **{server: name for name, (server, *_) in _NUMBERS.items()},
     **{server: name for name, (server, _) in _CHOICES.items()},
