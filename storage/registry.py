@@ -44,6 +44,11 @@ BACKENDS: Final[dict[str, Backend]] = {
         detect="storage.kafka.directory:detect",
         open_inspector="storage.kafka.tools:open_inspector",
     ),
+    "rocketmq": Backend(
+        open_store="storage.rocketmq.store:open_rocketmq",
+        detect="storage.rocketmq.directory:detect",
+        open_inspector=None,
+    ),
     "memory": Backend(open_store="storage.memory:open_memory", detect=None, open_inspector=None),
 }
 

@@ -95,6 +95,9 @@ class FileSystem(Protocol):
     def sync_dir(self, path: Path) -> None:
         """On return creations, renames and removals in this directory are on disk. Raises as `File.datasync`."""
 
+    def used_percent(self, path: Path) -> int:
+        """How full the disk is that this lies on, 0 to 100; 0 in memory."""
+
     def lock(self, path: Path) -> FileLock:
         """Take the exclusive lock on this file (made if missing) or raise StoreLocked with the holder's pid."""
 

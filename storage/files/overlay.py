@@ -143,6 +143,9 @@ class OverlayFileSystem:
                 return self._base.mtime_ms(node.base_path)
             return node.mtime_ms or 0
 
+    def used_percent(self, path: Path) -> int:
+        return 0 if self._base is None else self._base.used_percent(path)
+
     def read_bytes(self, path: Path) -> bytes:
         file = self.open(path)
         try:

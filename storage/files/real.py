@@ -148,6 +148,14 @@ class RealFileSystem:
     def mtime_ms(self, path: Path) -> int:
         return _stat(path).st_mtime_ns // 1_000_000
 
+    def used_percent(self, path: Path) -> int:
+        try:
+            found = os.statvfs(path)
+        except SYSTEM_ERRORS as error:
+            raise from_system(error, path, "statvfs") from error
+        usable = found.f_blocks - found.f_bfree + found.f_bavail
+        return 100 * (found.f_blocks - found.f_bfree) // usable if usable else 0
+
     def read_bytes(self, path: Path) -> bytes:
         file = self.open(path)
         try:

@@ -1,13 +1,24 @@
 """What the commit log tells the structures built behind it: one Dispatch per record (DispatchRequest).
 
-Owns that one value; must not do IO. Made by an append from what it has at hand, and by recovery
-and rebuild from the stored record, so that all three build the same files.
+Owns that value and how it follows from a record's properties; must not do IO. Made by an append
+from what it has at hand, and by recovery and rebuild from the stored record, so that all of them
+build the same files. Source: CommitLog.checkMessageAndReturnSize of RocketMQ.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
+
+from storage.rocketmq.format.index_file import index_keys
+from storage.rocketmq.format.message import (
+    TRANSACTION_MASK,
+    TRANSACTION_ROLLBACK,
+    Message,
+    takes_queue_offset,
+)
+from storage.rocketmq.format.properties import decode_properties
+from storage.rocketmq.format.queue_unit import code_of
 
 
 class Dispatch(NamedTuple):
@@ -24,3 +35,33 @@ class Dispatch(NamedTuple):
     store_timestamp_ms: int
     sys_flag: int
     keys: Sequence[str]
+
+    @property
+    def is_queued(self) -> bool:
+        """Whether the record has a unit in its queue: not a prepared or rolled back one."""
+        return takes_queue_offset(self.sys_flag)
+
+
+def keys_of(
+    topic: str, properties: Mapping[str, str], sys_flag: int, *, with_tags: bool
+) -> Sequence[str]:
+    """The strings under which a record is indexed."""
+    if sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
+        return ()
+    return index_keys(topic, properties, with_tags=with_tags)
+
+
+def dispatch_of(message: Message, physical_offset: int, *, with_tags: bool) -> Dispatch:
+    """The dispatch of a stored record that lies at `physical_offset`."""
+    properties = decode_properties(message.properties)
+    return Dispatch(
+        message.topic,
+        message.queue_id,
+        message.queue_offset,
+        physical_offset,
+        message.size,
+        code_of(message.topic, properties, message.store_timestamp_ms),
+        message.store_timestamp_ms,
+        message.sys_flag,
+        keys_of(message.topic, properties, message.sys_flag, with_tags=with_tags),
+    )

@@ -1,7 +1,8 @@
 """A message's body, read through its compression.
 
 Owns which codec the sys flag means; must not know the record around the body. Compressing is the client's affair
-(bodies over 4,096 bytes by default): the store keeps what it is given. Sources: MessageSysFlag, CompressionType and the
+(bodies over 4,096 bytes by default), the store keeps what it is given; `compress` is for a producer on this side.
+Sources: MessageSysFlag, CompressionType and the
 Compressor classes of RocketMQ. The body is all of one stream:
 
     position  bytes  field  note
@@ -11,11 +12,15 @@ Compressor classes of RocketMQ. The body is all of one stream:
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable
 from typing import Final
 
+import lz4.frame
+import zstandard
+
 from storage.coding.decompression import read_lz4, read_zlib, read_zstd
-from storage.errors import Corrupt
+from storage.errors import Corrupt, InvalidArgument
 from storage.rocketmq.format.message import (
     COMPRESSED,
     COMPRESSION_TYPE_MASK,
@@ -36,6 +41,37 @@ _READERS: Final[dict[int, Callable[[bytes, int], bytes]]] = {
     ZSTD: read_zstd,
     ZLIB: read_zlib,
 }
+
+
+COMPRESS_FROM_BYTES: Final = 4096
+"""A client's producer compresses bodies larger than this."""
+ZLIB_LEVEL: Final = 5
+
+_WRITERS: Final[dict[str, tuple[int, Callable[[bytes], bytes]]]] = {
+    "zlib": (ZLIB, lambda body: zlib.compress(body, ZLIB_LEVEL)),
+    "lz4": (LZ4, lambda body: bytes(lz4.frame.compress(body, block_linked=False))),
+    "zstd": (ZSTD, lambda body: zstandard.ZstdCompressor().compress(body)),
+}
+COMPRESSIONS: Final = ("none", *_WRITERS)
+"""The names that `compress` takes."""
+
+
+def compress(body: bytes, compression: str | None) -> tuple[bytes, int]:
+    """(body as it is to be stored, its sys flag): as a client's producer does it, which leaves small bodies alone.
+
+    Raises InvalidArgument for a name that is none of COMPRESSIONS.
+    """
+    if compression is None or compression == "none":
+        return body, 0
+    if compression not in _WRITERS:
+        raise InvalidArgument(
+            f"compression {compression!r} is unknown here: choose one of {', '.join(COMPRESSIONS)}",
+            field="compression",
+        )
+    if len(body) <= COMPRESS_FROM_BYTES:
+        return body, 0
+    codec, write = _WRITERS[compression]
+    return write(body), COMPRESSED | codec << COMPRESSION_TYPE_SHIFT
 
 
 def codec_of(sys_flag: int) -> int | None:

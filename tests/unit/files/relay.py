@@ -49,6 +49,9 @@ class Relay:
     def mtime_ms(self, path: Path) -> int:
         return self._fs.mtime_ms(path)
 
+    def used_percent(self, path: Path) -> int:
+        return self._fs.used_percent(path)
+
     def read_bytes(self, path: Path) -> bytes:
         return self._fs.read_bytes(path)
 

@@ -1,0 +1,203 @@
+"""Putting messages behind the commit log: one at a time, all of an append or nothing.
+
+Owns the append lock, the order of its steps and what is taken back when one of them fails; must not
+flush. Sources: CommitLog.asyncPutMessage and asyncPutMessages of RocketMQ.
+
+    place (padding, roll) -> encode -> write -> dispatch -> visible
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from storage.errors import InvalidArgument, IoFailure, RecordTooLarge, StorageError
+from storage.files import Fence
+from storage.interface import Clock
+from storage.model import AppendResult, ProducerSequence
+from storage.rocketmq.commit_log import CommitLog
+from storage.rocketmq.dispatch import Dispatch, keys_of
+from storage.rocketmq.dispatcher import Dispatcher
+from storage.rocketmq.encoding import Encoded, runs
+from storage.rocketmq.format.message import (
+    HOST_SIZE_V4,
+    magic_for,
+    message_size,
+    takes_queue_offset,
+)
+from storage.rocketmq.format.message_encoding import Placement, encode_messages
+from storage.rocketmq.format.queue_unit import code_of
+from storage.rocketmq.queues import Queue
+from storage.rocketmq.reading import locator_of
+from storage.rocketmq.settings import StoreSettings
+from storage.sequencing import SequencedBatch
+
+RECORD_EXTRA_BYTES: Final = 64 << 10  # of a record beside its body (MessageExtEncoder)
+
+
+class Stamp(NamedTuple):
+    """What the store gives every record of an append."""
+
+    store_timestamp_ms: int
+    store_host: bytes
+
+
+class Appender:
+    """Appends to all queues of a store. `lock` orders appends, deletions and the end of the log."""
+
+    def __init__(
+        self,
+        log: CommitLog,
+        dispatcher: Dispatcher,
+        fence: Fence,
+        settings: StoreSettings,
+        clock: Clock,
+    ) -> None:
+        self.lock = threading.RLock()
+        self._log = log
+        self._dispatcher = dispatcher
+        self._fence = fence
+        self._clock = clock
+        self._store_host = settings.store_host
+        self._batch_bytes = min(settings.max_message_bytes + RECORD_EXTRA_BYTES, log.largest_record)
+        self._with_tags = settings.index_tags
+
+    def append(
+        self,
+        queue: Queue,
+        encoded: Sequence[Encoded],
+        *,
+        producer: ProducerSequence | None,
+        publish: bool,
+    ) -> AppendResult:
+        """Append encoded records (lock held); one that a producer repeats is answered as the first
+        time. Raises OutOfOrderSequence, FencedProducer and what `append_stamped` raises.
+        """
+        if producer is not None:
+            known = queue.producers.find_duplicate(producer, len(encoded))
+            if known is not None:
+                return self._first_answer(queue, known)
+            queue.producers.check(producer)
+        stamp = Stamp(self._clock(), self._store_host)
+        result = self.append_stamped(queue, encoded, stamp, publish=publish)
+        if producer is not None:
+            queue.producers.add(
+                producer,
+                len(encoded),
+                base_offset=result.base_offset,
+                timestamp_ms=stamp.store_timestamp_ms,
+            )
+        return result
+
+    def _first_answer(self, queue: Queue, known: SequencedBatch) -> AppendResult:
+        self._dispatcher.step()
+        first, last = known.base_offset, known.last_offset
+        start = max(first, queue.units.start)
+        host = locator_of(self._store_host, 0)
+        units = queue.units.read(start, last + 1 - start)
+        locators = [host + unit.physical_offset for unit in units]
+        return AppendResult(first, last, -1, locators, duplicate=True)
+
+    def begin_at(self, physical_offset: int) -> None:
+        """Let the log of an empty store begin at this physical offset. Raises InvalidArgument."""
+        if self._log.end or physical_offset < 0:
+            raise InvalidArgument(
+                f"start_physical_offset {physical_offset}: only the log of an empty store can begin "
+                f"elsewhere, this one ends at {self._log.end}",
+                field="start_physical_offset",
+            )
+        self._log.begin_at(physical_offset)
+
+    def append_stamped(
+        self, queue: Queue, encoded: Sequence[Encoded], stamp: Stamp, *, publish: bool
+    ) -> AppendResult:
+        """Append checked messages (lock held). On an error nothing of them stays."""
+        sizes = self._sizes(queue, encoded, stamp)
+        first_offset, log_end = queue.next_offset, self._log.end
+        dispatches: list[Dispatch] = []
+        with self._fence.guarding():
+            try:
+                for start, stop in runs(sizes, self._batch_bytes):
+                    position = self._log.reserve(sum(sizes[start:stop]))
+                    placed = self._place(queue, encoded[start:stop], stamp, position, dispatches)
+                    self._log.write(placed)
+            except StorageError:
+                self._take_back(log_end, sum(sizes))
+                raise
+        count = sum(dispatch.is_queued for dispatch in dispatches)
+        self._dispatcher.submit(dispatches, self._log.end)
+        queue.advance(count, publish=publish)
+        locator = locator_of(stamp.store_host, 0)
+        return AppendResult(
+            first_offset,
+            first_offset + count - 1,
+            -1,
+            [locator + dispatch.physical_offset for dispatch in dispatches],
+        )
+
+    def _sizes(self, queue: Queue, encoded: Sequence[Encoded], stamp: Stamp) -> Sequence[int]:
+        """The sizes of the records. Raises RecordTooLarge, InvalidTopic."""
+        topic = queue.partition.topic
+        smallest = message_size(
+            topic_bytes=len(topic.encode()),
+            body_bytes=0,
+            properties_bytes=0,
+            sys_flag=0,
+            magic=magic_for(topic),
+        )
+        limit = self._log.largest_record
+        sizes = []
+        for index, (message, _) in enumerate(encoded):
+            hosts = len(message.born_host) + len(stamp.store_host) - 2 * HOST_SIZE_V4
+            size = smallest + hosts + len(message.body) + len(message.properties)
+            if size > limit:
+                raise RecordTooLarge(
+                    f"record {index} takes {size} bytes: a commit log file holds {limit} at most",
+                    size_bytes=size,
+                    limit_bytes=limit,
+                    index=index,
+                )
+            sizes.append(size)
+        return sizes
+
+    def _place(
+        self,
+        queue: Queue,
+        encoded: Sequence[Encoded],
+        stamp: Stamp,
+        position: int,
+        dispatches: list[Dispatch],
+    ) -> bytes:
+        """The bytes of a run of records that lies at `position`; their dispatches are added."""
+        topic, queue_id = queue.partition
+        offset = queue.next_offset + sum(d.is_queued for d in dispatches)
+        placement = Placement(topic.encode(), magic_for(topic), queue_id, offset, position, *stamp)
+        records = encode_messages([message for message, _ in encoded], placement)
+        time_ms = stamp.store_timestamp_ms
+        for record, (message, properties) in zip(records, encoded, strict=True):
+            counts = takes_queue_offset(message.sys_flag)
+            size = len(record)
+            dispatches.append(
+                Dispatch(
+                    topic,
+                    queue_id,
+                    offset if counts else 0,
+                    position,
+                    size,
+                    code_of(topic, properties, time_ms),
+                    time_ms,
+                    message.sys_flag,
+                    keys_of(topic, properties, message.sys_flag, with_tags=self._with_tags),
+                )
+            )
+            position += size
+            offset += counts
+        return b"".join(records)
+
+    def _take_back(self, log_end: int, written_bytes: int) -> None:
+        """Undo what an append that failed has written; where that fails too the store is fenced."""
+        try:
+            self._log.rewind(log_end, written_bytes=written_bytes)
+        except IoFailure as error:
+            raise IoFailure(f"undoing an append: {error.message}", **error.facts()) from error

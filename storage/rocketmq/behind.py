@@ -1,0 +1,105 @@
+"""What lies behind the place where a walk of the log ended: nothing, old bytes, or records that count.
+
+Owns the question whether good records follow a bad place; must not decide what to do then, nor
+write. The real store leaves old bytes behind a cut, so a record there counts only if a unit of its
+queue points to it, or if it goes on where the log stopped: its store time is no earlier than the
+last one's and its queue offset no lower than the next of its queue.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from storage.errors import DataError
+from storage.rocketmq.file_run import FileRun
+from storage.rocketmq.format.message import FIXED_SIZE_V4, Message, decode_message
+from storage.rocketmq.queues import QueueTable
+
+SECTOR_BYTES: Final = 512
+WINDOW_BYTES: Final = 1 << 20
+_MAGIC: Final = re.compile(rb"\xda\xa3\x20[\xa7\xab]")
+_MAGIC_POSITION: Final = 4
+_ZERO_SECTOR: Final = bytes(SECTOR_BYTES)
+
+
+class LogSoFar(NamedTuple):
+    """What the walk knows when it stops: the last store time, and the next offset of a queue."""
+
+    last_store_timestamp_ms: int
+    next_offset: Callable[[str, int], int]
+
+
+def record_at(run: FileRun, physical_offset: int) -> Message | None:
+    """The whole good record that lies there and says so itself; None for anything else."""
+    if run.base_of(physical_offset) is None:
+        return None
+    head = run.read(physical_offset, 4)
+    size = int.from_bytes(head, "big", signed=True)
+    if len(head) < 4 or not FIXED_SIZE_V4 <= size <= run.file_bytes:
+        return None
+    try:
+        message = decode_message(run.read(physical_offset, size))
+    except DataError:
+        return None
+    return message if message.physical_offset == physical_offset else None
+
+
+def next_good(run: FileRun, position: int, queues: QueueTable, so_far: LogSoFar) -> int | None:
+    """The first record behind `position` that counts; None where there is none."""
+    pointed = min(_pointed_to(run, position, queues), default=None)
+    for found in _candidates(run, position, run.limit if pointed is None else pointed):
+        message = record_at(run, found)
+        if message is not None and _goes_on(message, so_far):
+            return found
+    return pointed
+
+
+def _goes_on(message: Message, so_far: LogSoFar) -> bool:
+    if message.store_timestamp_ms < so_far.last_store_timestamp_ms:
+        return False
+    if not message.in_queue:
+        return True
+    return message.queue_offset >= so_far.next_offset(message.topic, message.queue_id)
+
+
+def _pointed_to(run: FileRun, position: int, queues: QueueTable) -> Iterator[int]:
+    """For each queue its first record behind `position` that is good."""
+    for queue in queues:
+        units = queue.units
+        for offset in range(units.first_at(position + 1), units.end):
+            unit = units.unit(offset)
+            if unit.physical_offset >= run.limit:
+                break
+            message = record_at(run, unit.physical_offset)
+            if message is not None and (message.topic, message.queue_id) == queue.partition:
+                yield unit.physical_offset
+                break
+
+
+def _candidates(run: FileRun, position: int, stop: int) -> Iterator[int]:
+    """Where behind `position` a record's magic stands with its own place beside it."""
+    for base in run.bases:
+        begin, end = max(base, position + 1), min(base + run.file_bytes, stop)
+        while begin < end:
+            data = run.read(begin, min(WINDOW_BYTES, end - begin) + FIXED_SIZE_V4)
+            for match in _MAGIC.finditer(data, _MAGIC_POSITION):
+                at = match.start() - _MAGIC_POSITION
+                if begin + at < end:
+                    yield begin + at
+            begin += WINDOW_BYTES
+
+
+def has_zeroed_sector(run: FileRun, start: int, end: int) -> bool:
+    """Whether an aligned sector within [start, end) is all zeros: a write that was lost."""
+    begin = start + -start % SECTOR_BYTES
+    while begin + SECTOR_BYTES <= end:
+        if run.base_of(begin) is None:
+            return False
+        data = run.read(begin, min(WINDOW_BYTES, end - begin))
+        for at in range(0, len(data) - SECTOR_BYTES + 1, SECTOR_BYTES):
+            if data.startswith(_ZERO_SECTOR, at):
+                return True
+        begin += max(len(data) - len(data) % SECTOR_BYTES, SECTOR_BYTES)
+    return False

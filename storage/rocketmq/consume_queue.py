@@ -1,0 +1,200 @@
+"""One queue: units of 20 bytes that point into the commit log, in order of their offsets.
+
+Owns the units of one topic and queue id: appending, reading, cutting, filling what lies before the
+first one; must not know what is in a record. Source: ConsumeQueue of RocketMQ. A unit's offset is
+its position divided by 20.
+
+    position in the run   0        20       40
+    unit                  offset 0 offset 1 ...
+
+Derived from the log: nothing here needs to be durable before a checkpoint says so. One writer at a
+time (the dispatcher); readers at any time, below `end`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from storage.files import HandleCache
+from storage.rocketmq.file_run import FileRun
+from storage.rocketmq.format.queue_unit import FILLER, UNIT, UNIT_SIZE, Unit
+
+NOWHERE = -1
+
+
+class ConsumeQueue:
+    """The units of one queue. `start` and `end` are offsets; `end` moves after the units are
+    written.
+    """
+
+    def __init__(self, files: HandleCache, directory: Path, file_bytes: int) -> None:
+        self.run = FileRun(files, directory, file_bytes, kind="consumequeue")
+        self.start = 0  # the first offset whose record is there
+        self.end = 0
+        self.last_end = NOWHERE  # the physical offset behind the last unit's record
+        self._dirty_from: int | None = None  # the first position not yet synced
+        self._new_names = False
+
+    @property
+    def directory(self) -> Path:
+        """The folder consumequeue/TOPIC/QUEUEID."""
+        return self.run.directory
+
+    def use(self, start: int, end: int) -> None:
+        """What recovery found: the first offset and the next one."""
+        self.start, self.end = start, end
+        self.last_end = NOWHERE
+        if end > self.first_offset:
+            unit = self.unit(end - 1)
+            self.last_end = unit.physical_offset + unit.size
+
+    @property
+    def first_offset(self) -> int:
+        """The offset of the first unit that a file has room for."""
+        return self.run.start // UNIT_SIZE
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no unit was ever written here."""
+        return self.last_end == NOWHERE
+
+    def append(self, units: bytes, offset: int, last_end: int) -> None:
+        """Put units behind the others; `offset` is that of the first of them.
+
+        A queue that does not begin at 0 gets fillers before it, as far as its first file reaches.
+        """
+        if self.is_empty and self.end != offset:
+            self._begin_at(offset)
+        position = self.end * UNIT_SIZE
+        if self._dirty_from is None:
+            self._dirty_from = position
+        at = 0
+        while at < len(units):
+            base = position - position % self.run.file_bytes
+            if self.run.base_of(position) is None:
+                self._create(base)
+            size = min(len(units) - at, base + self.run.file_bytes - position)
+            self.run.write(position, units[at : at + size] if size < len(units) else units)
+            position += size
+            at += size
+        self.last_end = last_end
+        self.end = position // UNIT_SIZE
+
+    def _begin_at(self, offset: int) -> None:
+        position = offset * UNIT_SIZE
+        base = position - position % self.run.file_bytes
+        self.run.remove([b for b in self.run.bases if b != base])
+        if self.run.base_of(base) is None:
+            self._create(base)
+        self.run.write(base, FILLER * ((position - base) // UNIT_SIZE))
+        self._dirty_from = base
+        self.start = self.end = offset
+
+    def _create(self, base: int) -> None:
+        fs = self.run.files.fs
+        if not fs.exists(self.directory):
+            fs.make_dir(self.directory)
+        self.run.create_unsynced(base)
+        self._new_names = True
+
+    def read(self, offset: int, count: int) -> Sequence[Unit]:
+        """Units from `offset` on, at most `count` and none behind the end, as they are: one that is
+        damaged is not `is_valid`. Raises Corrupt where a file is gone.
+        """
+        count = min(count, self.end - offset)
+        units: list[Unit] = []
+        while len(units) < count:
+            position = (offset + len(units)) * UNIT_SIZE
+            data = self.run.read(position, (count - len(units)) * UNIT_SIZE)
+            if len(data) < UNIT_SIZE:
+                raise self.run.missing(position)
+            whole = memoryview(data)[: len(data) - len(data) % UNIT_SIZE]
+            units += map(Unit._make, UNIT.iter_unpack(whole))
+        return units
+
+    def unit(self, offset: int) -> Unit:
+        """One unit below the end."""
+        units = self.read(offset, 1)
+        if not units:
+            raise self.run.missing(offset * UNIT_SIZE)
+        return units[0]
+
+    def cut(self, end: int) -> None:
+        """Forget the units from `end` on: overwritten with zeros, files behind them removed."""
+        position = end * UNIT_SIZE
+        behind = [base for base in self.run.bases if base > 0 and base >= position]
+        self.run.remove(behind)
+        data_end = self.run.data_end(position)
+        if data_end > position:
+            self.run.zero(position, data_end)
+        if behind:
+            self.run.files.fs.sync_dir(self.directory)
+        self.use(min(self.start, end), end)
+
+    def sync(self) -> None:
+        """On return all units and the names of the files are on disk."""
+        start, self._dirty_from = self._dirty_from, None
+        if self._new_names:
+            fs = self.run.files.fs
+            for folder in (self.directory, self.directory.parent, self.directory.parent.parent):
+                fs.sync_dir(folder)
+            self._new_names = False
+        if start is not None:
+            self.run.sync(start, max(self.end * UNIT_SIZE, start + 1))
+
+    def drop_before(self, physical_offset: int) -> Sequence[int]:
+        """Remove the files whose last unit points before `physical_offset`; the last file stays.
+        Gives the bases of the removed ones.
+        """
+        doomed = []
+        for base in self.run.bases[:-1]:
+            last = (base + self.run.file_bytes) // UNIT_SIZE - 1
+            if last >= self.end or self.unit(last).physical_offset >= physical_offset:
+                break
+            doomed.append(base)
+        self.start = max(self.start, self.first_at(physical_offset))
+        self.run.remove(doomed)
+        return doomed
+
+    def first_at(self, physical_offset: int) -> int:
+        """The first offset whose record lies at or behind a physical offset; `end` when none does."""
+        low, high = max(self.start, self.first_offset), self.end
+        while low < high:
+            middle = (low + high) // 2
+            found = self._first_unit(middle, high)
+            if found is not None and found[1].physical_offset >= physical_offset:
+                high = middle
+            else:
+                low = middle + 1 if found is None else found[0] + 1
+        return low
+
+    def _first_unit(self, offset: int, stop: int) -> tuple[int, Unit] | None:
+        """The first unit from `offset` on that is no filler, and its offset."""
+        for at in range(offset, stop):
+            unit = self.unit(at)
+            if not unit.is_filler:
+                return at, unit
+        return None
+
+    def written_end(self) -> int:
+        """The offset behind the last unit, by a bisection of the last file that holds one: units
+        are written one after another, and the rest of a file is zeros.
+        """
+        for base in reversed(self.run.bases):
+            low, high = base // UNIT_SIZE, (base + self.run.file_bytes) // UNIT_SIZE
+            first = low
+            while low < high:
+                middle = (low + high) // 2
+                if self._raw(middle).is_valid:
+                    low = middle + 1
+                else:
+                    high = middle
+            if low > first:
+                return low
+        return self.first_offset
+
+    def _raw(self, offset: int) -> Unit:
+        """The unit's bytes as a unit, whether they are one or not, the end not looked at."""
+        data = self.run.read(offset * UNIT_SIZE, UNIT_SIZE)
+        return Unit._make(UNIT.unpack(data.ljust(UNIT_SIZE, b"\0")))

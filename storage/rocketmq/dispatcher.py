@@ -1,0 +1,175 @@
+"""Builds the queues and the index behind the commit log (ReputMessageService).
+
+Owns the order in which records are dispatched, how far that has come, and the one thread of the
+storage layer; must not read the log: whoever appends or recovers hands the dispatches over. `step`
+does in the calling thread what the background thread does, so a reader never waits for that one.
+
+    append -> submit -> [dispatches, ...] -> step: units of each queue, then the index
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from storage.errors import DiskFull, StorageError
+from storage.files import Fence
+from storage.rocketmq.dispatch import Dispatch
+from storage.rocketmq.format.queue_unit import FILLER, UNIT
+from storage.rocketmq.key_index import KeyIndex
+from storage.rocketmq.queues import Queue, QueueTable
+
+GATHER_S: Final = 0.002  # so long a wake-up waits for more, as the reference's loop sleeps
+RETRY_S: Final = 1.0  # after a disk that was full
+TOGETHER: Final = 4096  # records dispatched at once at most
+LARGEST_GAP: Final = 1_000_000  # offsets; a record that jumps further tells a damaged offset
+
+
+class Builder:
+    """Puts dispatches into the queues and the index: each record once, in the order of the log.
+
+    `deleted` tells by topic up to which physical offset its records are gone. Not thread-safe.
+    """
+
+    def __init__(
+        self, queues: QueueTable, index: KeyIndex | None, deleted: Mapping[str, int]
+    ) -> None:
+        self.queues = queues
+        self.index = index
+        self.deleted = deleted
+        self.last: Dispatch | None = None  # the last record that was built
+        self.refused: list[Dispatch] = []  # records whose queue offset cannot be
+
+    def build(self, dispatches: Sequence[Dispatch]) -> None:
+        """Queues first, then the index. What is there already is left as it is."""
+        live = self._live(dispatches)
+        self.build_queues(live)
+        self.build_index(live)
+        if dispatches:
+            self.last = dispatches[-1]
+
+    def _live(self, dispatches: Sequence[Dispatch]) -> Sequence[Dispatch]:
+        deleted = self.deleted
+        if not deleted:
+            return dispatches
+        return [d for d in dispatches if d.physical_offset >= deleted.get(d.topic, 0)]
+
+    def build_queues(self, dispatches: Sequence[Dispatch]) -> None:
+        """Append the missing units, one write for each queue."""
+        by_queue: dict[tuple[str, int], list[Dispatch]] = {}
+        for dispatch in dispatches:
+            if dispatch.is_queued:
+                by_queue.setdefault((dispatch.topic, dispatch.queue_id), []).append(dispatch)
+        for (topic, queue_id), group in by_queue.items():
+            self._append_units(self.queues.add(topic, queue_id), group)
+
+    def _append_units(self, queue: Queue, group: Sequence[Dispatch]) -> None:
+        units = queue.units
+        parts: list[bytes] = []
+        first = following = units.end
+        last_end = units.last_end
+        if units.is_empty and following <= group[0].queue_offset:
+            first = following = group[0].queue_offset
+        for dispatch in group:
+            offset = dispatch.queue_offset
+            end = dispatch.physical_offset + dispatch.size
+            if offset < following or end <= last_end:
+                continue
+            if offset > following:
+                if offset - following > LARGEST_GAP:
+                    self.refused.append(dispatch)
+                    continue
+                parts.append(FILLER * (offset - following))
+            parts.append(UNIT.pack(dispatch.physical_offset, dispatch.size, dispatch.tags_code))
+            following = offset + 1
+            last_end = end
+        if parts:
+            units.append(b"".join(parts), first, last_end)
+
+    def build_index(self, dispatches: Sequence[Dispatch]) -> None:
+        """Put the keys into the index; with the index off nothing is done."""
+        if self.index is not None:
+            self.index.put_all(dispatches)
+
+
+class Dispatcher:
+    """The queue of dispatches and the thread that works it off. `submit` is called in log order."""
+
+    def __init__(self, builder: Builder, *, position: int, fence: Fence) -> None:
+        self.builder = builder
+        self.failure: StorageError | None = None  # of the last step, None when it went well
+        self._fence = fence
+        self._position = position  # written under `_lock`, read by anyone
+        self._pending: deque[tuple[Sequence[Dispatch], int]] = deque()
+        self._lock = threading.Lock()
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def position(self) -> int:
+        """The physical offset up to which queues and index are built."""
+        return self._position
+
+    def submit(self, dispatches: Sequence[Dispatch], end: int) -> None:
+        """Hand over the records of one append, which end at the physical offset `end`."""
+        self._pending.append((dispatches, end))
+        if not self._wake.is_set():
+            self._wake.set()
+
+    def step(self) -> None:
+        """On return all that was submitted before is in the queues and the index.
+
+        Raises DiskFull (it stays pending and is tried again), StoreFenced.
+        """
+        if not self._pending:
+            return
+        with self._lock, self._fence.guarding():
+            while self._pending:
+                self._build_some()
+
+    def _build_some(self) -> None:
+        """Build a run of what is pending; it is taken off only when it is built."""
+        gathered: list[Dispatch] = []
+        taken, end = 0, self._position
+        for dispatches, stop in self._pending:
+            gathered += dispatches
+            taken, end = taken + 1, stop
+            if len(gathered) >= TOGETHER:
+                break
+        self.builder.build(gathered)
+        for _ in range(taken):
+            self._pending.popleft()
+        self._position = end
+        self.failure = None
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread = threading.Thread(target=self._run, name="dispatch", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; what is pending stays so."""
+        self._stopping.set()
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+
+    def _run(self) -> None:
+        while True:
+            self._wake.wait()
+            self._stopping.wait(GATHER_S)
+            if self._stopping.is_set():
+                return
+            self._wake.clear()
+            try:
+                self.step()
+            except DiskFull as error:
+                self.failure = error
+                self._stopping.wait(RETRY_S)
+                self._wake.set()
+            except StorageError as error:
+                self.failure = error

@@ -1,0 +1,207 @@
+"""A Record as a message: its properties, what cannot be kept, and its place in a batch.
+
+Owns the mapping from records to messages and the checks of an append; must not write. The other way
+is reading.py. A record's key is the property __SHARDINGKEY, its lookup keys are KEYS, its tag TAGS,
+its headers the user's properties.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from storage.errors import InvalidArgument, RecordTooLarge, UnrepresentableRecord
+from storage.interface import Clock
+from storage.model import ProducerSequence, RawMessage, Record
+from storage.rocketmq.format.body import compress
+from storage.rocketmq.format.message_id import UniqueIds
+from storage.rocketmq.format.properties import (
+    KEYS,
+    MAX_PROPERTIES_BYTES,
+    RESERVED,
+    SHARDING_KEY,
+    TAGS,
+    UNIQ_KEY,
+    WAIT,
+    decode_properties,
+    encode_properties,
+)
+from storage.rocketmq.settings import StoreSettings
+
+SEQUENCE_PROPERTY: Final = "__LOGSERVER_SEQ"
+_NOT_THE_USERS: Final = RESERVED | {SHARDING_KEY, SEQUENCE_PROPERTY}
+SETTABLE: Final = frozenset({UNIQ_KEY, WAIT})
+HOST_SIZES: Final = (8, 20)
+
+
+class Encoded(NamedTuple):
+    """A message to be appended, and its properties as they were encoded."""
+
+    message: RawMessage
+    properties: Mapping[str, str]
+
+
+class Encoder:
+    """Makes messages of records. Thread-safe."""
+
+    def __init__(self, settings: StoreSettings, unique_ids: UniqueIds, clock: Clock) -> None:
+        self._max_message_bytes = settings.max_message_bytes
+        self._default_host = settings.store_host
+        self._unique_ids = unique_ids
+        self._clock = clock
+
+    def encode(
+        self,
+        records: Sequence[Record],
+        *,
+        compression: str | None = None,
+        producer: ProducerSequence | None = None,
+        born_hosts: Sequence[bytes] = (),
+    ) -> Sequence[Encoded]:
+        """The messages of an append; a sequenced one is marked in its first message.
+
+        Raises UnrepresentableRecord, RecordTooLarge (both with `index`), InvalidArgument.
+        """
+        now_ms = self._clock()
+        encoded = []
+        for index, record in enumerate(records):
+            properties = properties_of(record, index)
+            if UNIQ_KEY not in properties:
+                properties[UNIQ_KEY] = self._unique_ids.next()
+            if producer is not None and not index:
+                properties[SEQUENCE_PROPERTY] = mark_text(producer, len(records))
+            body, sys_flag = compress(record.value or b"", compression)
+            self._check_body(len(record.value or b""), index)
+            message = RawMessage(
+                body,
+                _encode_properties(properties, index),
+                0,
+                sys_flag,
+                now_ms if record.timestamp_ms is None else record.timestamp_ms,
+                born_hosts[index] if born_hosts else self._default_host,
+            )
+            encoded.append(Encoded(message, properties))
+        return encoded
+
+    def _check_body(self, size_bytes: int, index: int) -> None:
+        """Raise RecordTooLarge for a body over the limit."""
+        if size_bytes > self._max_message_bytes:
+            raise RecordTooLarge(
+                f"record {index}: the value has {size_bytes} bytes, the limit maxMessageSize is "
+                f"{self._max_message_bytes}",
+                size_bytes=size_bytes,
+                limit_bytes=self._max_message_bytes,
+                index=index,
+            )
+
+    def take_raw(self, messages: Sequence[RawMessage], store_host: bytes) -> Sequence[Encoded]:
+        """Messages as they are, checked. Raises RecordTooLarge, UnrepresentableRecord or
+        InvalidArgument for what no record can hold.
+        """
+        for index, message in enumerate(messages):
+            self._check_body(len(message.body), index)
+            _check_properties_size(message.properties, index)
+            for host in (message.born_host, store_host):
+                if len(host) not in HOST_SIZES:
+                    raise InvalidArgument(
+                        f"message {index}: a host of {len(host)} bytes: it takes 8 or 20",
+                        field="born_host",
+                    )
+        return [Encoded(message, decode_properties(message.properties)) for message in messages]
+
+
+def properties_of(record: Record, index: int) -> dict[str, str]:
+    """All properties of a record but those the store adds. Raises UnrepresentableRecord."""
+    if record.value is None:
+        raise _unrepresentable("value", index, "is null, which RocketMQ does not keep")
+    properties = _user_properties(record, index)
+    for name, text in (record.properties or {}).items():
+        if name not in SETTABLE:
+            raise _unrepresentable("properties", index, f"{name!r} cannot be set")
+        properties[name] = text
+    keys = list(record.lookup_keys)
+    if any(not key or " " in key for key in keys):
+        raise _unrepresentable("lookup_keys", index, "hold an empty key or one with a space")
+    if record.key is not None:
+        key = properties[SHARDING_KEY] = _text(record.key, "key", index)
+        if " " not in key and key not in keys:
+            keys.insert(0, key)
+    if keys:
+        properties[KEYS] = " ".join(keys)
+    if record.tag is not None:
+        if not record.tag:
+            raise _unrepresentable("tag", index, "is empty, which RocketMQ does not keep")
+        properties[TAGS] = record.tag
+    return properties
+
+
+def _user_properties(record: Record, index: int) -> dict[str, str]:
+    properties: dict[str, str] = {}
+    for name, value in record.headers:
+        if name in _NOT_THE_USERS:
+            raise _unrepresentable("headers", index, f"{name!r} is a reserved name")
+        if name in properties:
+            raise _unrepresentable("headers", index, f"{name!r} comes twice")
+        properties[name] = _text(value, "headers", index)
+    return properties
+
+
+def _text(value: bytes | None, field: str, index: int) -> str:
+    if not value:
+        raise _unrepresentable(field, index, "is empty or null, which RocketMQ does not keep")
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise _unrepresentable(field, index, "is no UTF-8 text") from None
+
+
+def _encode_properties(properties: Mapping[str, str], index: int) -> bytes:
+    try:
+        data = encode_properties(properties)
+    except UnrepresentableRecord as error:
+        field = str(error.facts().get("field", "properties"))
+        shown = {SHARDING_KEY: "key", KEYS: "lookup_keys", TAGS: "tag"}.get(field, field)
+        raise UnrepresentableRecord(
+            f"record {index}: {shown}: {error.message}", field=shown, index=index
+        ) from None
+    _check_properties_size(data, index)
+    return data
+
+
+def _check_properties_size(data: bytes, index: int) -> None:
+    if len(data) > MAX_PROPERTIES_BYTES:
+        raise UnrepresentableRecord(
+            f"record {index}: properties take {len(data)} bytes, the limit is "
+            f"{MAX_PROPERTIES_BYTES}",
+            field="properties",
+            index=index,
+        )
+
+
+def _unrepresentable(field: str, index: int, problem: str) -> UnrepresentableRecord:
+    return UnrepresentableRecord(f"record {index}: {field}: {problem}", field=field, index=index)
+
+
+def mark_text(producer: ProducerSequence, count: int) -> str:
+    """What the first message of a sequenced append says: id, epoch, sequence and record count."""
+    return f"{producer.producer_id}:{producer.epoch}:{producer.sequence}:{count}"
+
+
+def parse_mark(text: str) -> tuple[ProducerSequence, int] | None:
+    """What `mark_text` wrote; None for anything else."""
+    parts = text.split(":")
+    if len(parts) != 4 or not all(p.removeprefix("-").isdecimal() and len(p) < 20 for p in parts):
+        return None
+    producer_id, epoch, sequence, count = map(int, parts)
+    return ProducerSequence(producer_id, epoch, sequence), count
+
+
+def runs(sizes: Sequence[int], limit_bytes: int) -> Iterator[tuple[int, int]]:
+    """Split an append into batches that may go whole into one file: (first, stop) of each."""
+    first = total = 0
+    for index, size in enumerate(sizes):
+        if total and total + size > limit_bytes:
+            yield first, index
+            first, total = index, 0
+        total += size
+    yield first, len(sizes)

@@ -1,0 +1,172 @@
+"""A run of files of one size that together are one long file: RocketMQ's MappedFileQueue.
+
+Owns the names and lengths of the files in one folder and the way from a position in the run to a
+file; must not know what the bytes mean. A file is named after the position of its first byte in the
+run and is made at its full length, sparsely. Writes are pwrite, so a full disk shows there.
+
+    position in the run   0 ............. size-1 | size ........ 2*size-1 | ...
+    file                  00000000000000000000   | 0000000000000000SIZE   | ...
+
+One writer at a time (its owner's lock); readers at any time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from sortedcontainers import SortedList
+
+from storage.errors import Corrupt
+from storage.files import HandleCache
+from storage.rocketmq.format.names import file_name, parse_file_name
+
+CHUNK_BYTES = 1 << 20
+
+
+class FileRun:
+    """The files of one folder, by the position of their first byte. `kind` is for messages."""
+
+    def __init__(self, files: HandleCache, directory: Path, file_bytes: int, *, kind: str) -> None:
+        self.files = files
+        self.directory = directory
+        self.file_bytes = file_bytes
+        self.kind = kind
+        self._bases: SortedList[int] = SortedList()  # changed by the writer only
+
+    def load(self) -> None:
+        """Take in the files that are there. Names that are no position are left alone."""
+        fs = self.files.fs
+        if fs.exists(self.directory):
+            found = (parse_file_name(name) for name in fs.list_dir(self.directory))
+            self._bases = SortedList(base for base in found if base is not None)
+
+    @property
+    def bases(self) -> Sequence[int]:
+        """Where the files begin, ascending: a snapshot."""
+        return list(self._bases)
+
+    @property
+    def start(self) -> int:
+        """The position of the first byte that is there; 0 without files."""
+        bases = self._bases
+        return bases[0] if bases else 0
+
+    @property
+    def limit(self) -> int:
+        """The position behind the last file; 0 without files."""
+        bases = self._bases
+        return bases[-1] + self.file_bytes if bases else 0
+
+    def base_of(self, position: int) -> int | None:
+        """The file that covers a position; None where there is none."""
+        at = self._bases.bisect_right(position) - 1
+        if at < 0 or position >= self._bases[at] + self.file_bytes:
+            return None
+        base: int = self._bases[at]
+        return base
+
+    def path(self, base: int) -> Path:
+        """The path of the file that begins there."""
+        return self.directory / file_name(base)
+
+    def file_end(self, position: int) -> int:
+        """The position behind the file that covers `position`, whether it is there or not."""
+        base = self.base_of(position)
+        if base is None:
+            base = position - position % self.file_bytes
+        return base + self.file_bytes
+
+    def read(self, position: int, size_bytes: int) -> bytes:
+        """Up to `size_bytes` from `position`, fewer at the end of that file. Raises Corrupt where
+        no file is.
+        """
+        base = self.base_of(position)
+        if base is None:
+            raise self.missing(position)
+        size_bytes = min(size_bytes, base + self.file_bytes - position)
+        with self.files.borrow(self.path(base)) as file:
+            return file.pread(size_bytes, position - base)
+
+    def missing(self, position: int) -> Corrupt:
+        """The error for a position that no file covers."""
+        return Corrupt(
+            f"{self.directory}: no file holds position {position}",
+            kind=self.kind,
+            path=str(self.directory),
+            position=position,
+            expected=f"a file from {self.start} to {self.limit}",
+            found="none",
+        )
+
+    def write(self, position: int, data: bytes) -> None:
+        """All of `data` at `position`, inside one file that is there."""
+        base = self.base_of(position)
+        if base is None:
+            raise self.missing(position)
+        with self.files.borrow(self.path(base), write=True) as file:
+            file.pwrite(data, position - base)
+
+    def create(self, base: int) -> None:
+        """Make the file that begins at `base`, at full length; its name is durable on return."""
+        self.create_unsynced(base)
+        self.files.fs.sync_dir(self.directory)
+
+    def create_unsynced(self, base: int) -> None:
+        """As `create`, for what is built anew after a crash: the name may be lost."""
+        path = self.path(base)
+        with self.files.borrow(path, write=True, create=True) as file:
+            file.truncate(self.file_bytes)
+        self._bases.add(base)
+
+    def remove(self, bases: Sequence[int]) -> None:
+        """Remove files; durable after a sync of the directory."""
+        for base in bases:
+            self._bases.remove(base)
+        for base in bases:
+            path = self.path(base)
+            self.files.fs.remove(path)
+            self.files.forget(path, sync=False)
+
+    def sync(self, start: int, end: int) -> None:
+        """On return what was written to [start, end) is on disk, in order of the files."""
+        for base in self._bases.irange(start - self.file_bytes + 1, end - 1):
+            self.files.datasync(self.path(base))
+
+    def data_end(self, position: int) -> int:
+        """The position behind the last byte that is not zero, at or behind `position`."""
+        for base in reversed(self._bases):
+            if base + self.file_bytes <= position:
+                break
+            end = self._data_end_in(base, max(base, position))
+            if end > max(base, position):
+                return end
+        return position
+
+    def _data_end_in(self, base: int, start: int) -> int:
+        end = base + self.file_bytes
+        while end > start:
+            begin = max(start, end - CHUNK_BYTES)
+            data = self.read(begin, end - begin).rstrip(b"\0")
+            if data:
+                return begin + len(data)
+            end = begin
+        return start
+
+    def zero(self, start: int, end: int) -> None:
+        """Overwrite [start, end) with zeros and sync it; files that are not there are left out."""
+        for base in self._bases.irange(start - self.file_bytes + 1, end - 1):
+            begin, stop = max(start, base), min(end, base + self.file_bytes)
+            for at in range(begin, stop, CHUNK_BYTES):
+                self.write(at, bytes(min(CHUNK_BYTES, stop - at)))
+        self.sync(start, end)
+
+    def chunks(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
+        """(position, bytes) of [start, end), in pieces that stay inside a file."""
+        position = start
+        while position < end:
+            data = self.read(position, min(CHUNK_BYTES, end - position))
+            if not data:
+                raise self.missing(position)
+            yield position, data
+            position += len(data)

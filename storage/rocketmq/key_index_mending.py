@@ -1,0 +1,107 @@
+"""Making the last file of the key index whole after a crash, from its own entries.
+
+Owns the check of that file and its repair; must not index records. The real store removes such a
+file and indexes again only what it walks of the log, which loses what lies before. Entries are
+written one after another and each tells what its slot held before, so the slots follow from them:
+
+    every entry is led to once, by its slot or by a later entry, so
+    sum of the slots + sum of the entries' `previous` = 1 + 2 + ... + number of entries
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from storage.files import HandleCache
+from storage.rocketmq.format.index_file import (
+    ENTRY,
+    ENTRY_SIZE,
+    FIRST_ENTRY,
+    HEADER_SIZE,
+    SLOT_SIZE,
+    IndexHeader,
+    encode_header,
+    entry_position,
+)
+from storage.rocketmq.key_index import KeyIndex
+from storage.rocketmq.key_index_file import KeyIndexFile
+from storage.rocketmq.key_index_table import file_order, slots_of
+
+INTS_PER_ENTRY: Final = ENTRY_SIZE // 4
+
+TimeOf = Callable[[int], int]
+"""The store time of the record at a physical offset."""
+
+
+class _Replayed(NamedTuple):
+    """The entries that hold together: how many, their slots, the first and last physical offset."""
+
+    entries: int
+    slots: array[int]
+    first: int
+    last: int
+
+
+def mend_last(files: HandleCache, index: KeyIndex, time_of: TimeOf) -> int | None:
+    """Make the last file whole, if it is not; the physical offset of its last record, None when
+    nothing of the index is left. Synced on return.
+    """
+    file = index.index_files[-1]
+    if not file.is_blank and _is_whole(files, file):
+        return file.header.end_physical_offset
+    replayed = _replay(files, file)
+    if replayed.entries:
+        _write(files, file, replayed, time_of)
+    else:
+        index.remove_named([file.path.name])
+    index.load()
+    return index.max_physical_offset if index.index_files else None
+
+
+def _is_whole(files: HandleCache, file: KeyIndexFile) -> bool:
+    count = file.header.index_count - FIRST_ENTRY
+    with files.borrow(file.path) as opened:
+        slots = slots_of(opened.pread(file.slots * SLOT_SIZE, HEADER_SIZE))
+        data = opened.pread(count * ENTRY_SIZE, entry_position(file.slots, FIRST_ENTRY))
+    entries = file_order(array("i", data))
+    if len(entries) != count * INTS_PER_ENTRY or max(slots, default=0) > count:
+        return False
+    hashes, previous = entries[0::INTS_PER_ENTRY], entries[INTS_PER_ENTRY - 1 :: INTS_PER_ENTRY]
+    led_to = sum(slots) + sum(previous)
+    return led_to == count * (count + 1) // 2 and not hashes.count(0)
+
+
+def _replay(files: HandleCache, file: KeyIndexFile) -> _Replayed:
+    """Put the entries into empty slots again, as far as each tells what its slot then holds."""
+    with files.borrow(file.path) as opened:
+        position = entry_position(file.slots, FIRST_ENTRY)
+        data = opened.pread((file.entries - FIRST_ENTRY) * ENTRY_SIZE, position)
+    slots = array("i", bytes(file.slots * SLOT_SIZE))
+    number, first, last = 0, 0, 0
+    whole = len(data) - len(data) % ENTRY_SIZE
+    for hashed, physical, time_diff_s, previous in ENTRY.iter_unpack(memoryview(data)[:whole]):
+        slot = hashed % file.slots
+        nothing = hashed == physical == time_diff_s == previous == 0 and number > 0
+        if nothing or hashed < 0 or physical < last or slots[slot] != previous:
+            break
+        number += 1
+        slots[slot] = number
+        first, last = first if number > 1 else physical, physical
+    return _Replayed(number, slots, first, last)
+
+
+def _write(files: HandleCache, file: KeyIndexFile, replayed: _Replayed, time_of: TimeOf) -> None:
+    header = IndexHeader(
+        time_of(replayed.first),
+        time_of(replayed.last),
+        replayed.first,
+        replayed.last,
+        len(replayed.slots) - replayed.slots.count(0),
+        replayed.entries + FIRST_ENTRY,
+    )
+    with files.borrow(file.path, write=True) as opened:
+        opened.pwrite(file_order(replayed.slots).tobytes(), HEADER_SIZE)
+        opened.pwrite(encode_header(header), 0)
+    files.datasync(file.path)

@@ -1,0 +1,58 @@
+"""What a start will do to a store: decided by recovery, carried out by repair.
+
+Owns the shape of that plan only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from storage.model import Finding, Loss, ProducerSequence
+from storage.rocketmq.file_run import FileRun
+from storage.rocketmq.format.message import Message
+from storage.rocketmq.queues import QueueTable
+
+
+class SequencedAppend(NamedTuple):
+    """An append of a producer that the walk met: which queue, and what its first record says."""
+
+    topic: str
+    queue_id: int
+    producer: ProducerSequence
+    records: int
+    base_offset: int
+    store_timestamp_ms: int
+
+
+class Damage(NamedTuple):
+    """A bad place of the log. `next_good`: where good records go on behind it, None where none do."""
+
+    position: int
+    next_good: int | None
+    reason: str
+
+
+@dataclass(slots=True, kw_only=True)
+class StorePlan:
+    """One start. Physical offsets; `queues` has the queues as they are before the plan is carried out."""
+
+    run: FileRun
+    queues: QueueTable
+    log_end: int
+    data_end: int  # behind the last byte that is not zero; what is from log_end on will be cut
+    accepted_from: int  # the log was read from here on
+    last_record: tuple[int, Message] | None  # (physical offset, record) of the last that was walked
+    queue_ends: Mapping[tuple[str, int], int]  # offsets, where a queue is to be cut
+    build_queues_from: int | None  # None: every record has its unit
+    build_index_from: int | None
+    index_border_again: bool  # index the record at the border once more, as the reference does
+    doomed_index_files: Sequence[str]
+    mend_index: bool  # the last index file is kept, though it may not be whole
+    sequenced: Sequence[SequencedAppend] = ()
+    damages: Sequence[Damage] = ()
+    findings: list[Finding] = field(default_factory=list)
+    losses: list[Loss] = field(default_factory=list)
+    refusal: Finding | None = None
+    bytes_scanned: int = 0

@@ -1,0 +1,112 @@
+"""All queues of a store: which offset the next record gets, and what readers may see of each.
+
+Owns the table by topic and queue id (RocketMQ's topic-queue table) and the published end of each
+queue; must not read records. A queue's units lie in consume_queue.py, behind the append: `next_offset`
+counts at once, the units follow when the record is dispatched.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from storage.errors import OffsetOutOfRange
+from storage.files import HandleCache
+from storage.model import OffsetBounds, TopicPartition
+from storage.rocketmq.consume_queue import ConsumeQueue
+from storage.sequencing import Producers
+
+
+class Queue:
+    """One queue. The fields are written under the store's append lock, but for the published end,
+    which a flush moves too: `_lock` guards that.
+    """
+
+    __slots__ = ("_guarded", "_lock", "next_offset", "partition", "producers", "published", "units")
+
+    def __init__(self, partition: TopicPartition, units: ConsumeQueue) -> None:
+        self.partition = partition
+        self.units = units
+        self.producers = Producers()
+        self.next_offset = units.end
+        self.published = units.end
+        self._guarded = 0  # the end of the last append that waits for a flush to be seen
+        self._lock = threading.Lock()
+
+    def bounds(self) -> OffsetBounds:
+        """First and next offset as readers see them now."""
+        end = self.published
+        return OffsetBounds(min(self.units.start, end), end, end)
+
+    def checked_bounds(self, offset: int) -> OffsetBounds:
+        """As `bounds`. Raises OffsetOutOfRange for an offset outside them."""
+        bounds = self.bounds()
+        if not bounds.start <= offset <= bounds.end:
+            raise OffsetOutOfRange(
+                *self.partition, offset=offset, earliest=bounds.start, latest=bounds.end
+            )
+        return bounds
+
+    def advance(self, count: int, *, publish: bool) -> None:
+        """`count` records were appended (append lock held)."""
+        with self._lock:
+            self.next_offset += count
+            if not publish:
+                self._guarded = self.next_offset
+            elif self._guarded <= self.published:
+                self.published = self.next_offset
+
+    def flushed(self, target: int) -> None:
+        """Everything below the offset `target` is on disk: readers may see it."""
+        with self._lock:
+            self.published = max(self.published, target)
+            if self._guarded <= self.published:
+                self.published = self.next_offset
+
+
+class QueueTable:
+    """Queues by topic and queue id. Queues are added and removed under the append lock."""
+
+    def __init__(self, files: HandleCache, root: Path, file_bytes: int) -> None:
+        self.files = files
+        self.root = root
+        self._file_bytes = file_bytes
+        self._queues: dict[tuple[str, int], Queue] = {}
+        self._lock = threading.Lock()  # over changes of the table and snapshots of it
+
+    def __iter__(self) -> Iterator[Queue]:
+        with self._lock:
+            queues = [queue for _, queue in sorted(self._queues.items())]
+        return iter(queues)
+
+    def __len__(self) -> int:
+        return len(self._queues)
+
+    def get(self, topic: str, queue_id: int) -> Queue | None:
+        """The queue, None where there is none."""
+        return self._queues.get((topic, queue_id))
+
+    def of_topic(self, topic: str) -> Sequence[Queue]:
+        """The queues of a topic by number."""
+        return [queue for queue in self if queue.partition.topic == topic]
+
+    def units_of(self, topic: str, queue_id: int) -> ConsumeQueue:
+        """A new ConsumeQueue at its place; no file is made."""
+        directory = self.root / topic / str(queue_id)
+        return ConsumeQueue(self.files, directory, self._file_bytes)
+
+    def add(self, topic: str, queue_id: int) -> Queue:
+        """The queue, made (without any file) where it is not there yet."""
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            queue = Queue(TopicPartition(topic, queue_id), self.units_of(topic, queue_id))
+            with self._lock:
+                self._queues[topic, queue_id] = queue
+        return queue
+
+    def remove_topic(self, topic: str) -> None:
+        """Forget the queues of a topic; their files are somebody else's affair."""
+        with self._lock:
+            for key in [key for key in self._queues if key[0] == topic]:
+                del self._queues[key]

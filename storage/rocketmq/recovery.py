@@ -1,0 +1,470 @@
+"""What a start has to do to a store: read the log's tail, compare, and make a plan.
+
+Owns every decision of a start; must not write (storage.rocketmq.repair does), so a start that is
+refused has changed nothing. Source: CommitLog.recoverNormally and recoverAbnormally of RocketMQ,
+which it follows in what counts as the end of the log, and outdoes where they lose something:
+
+- the real store starts at the last file that begins before its checkpoint or its queues' end; here
+  the walk goes back further whenever a record shows that its queue lacks units before it;
+- the real store dispatches again only what it walks; here queues and index go on where they end.
+
+    start of the walk ... good records ... end | nothing, a torn tail, or damage with good records behind
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from storage.interface import Progress
+from storage.model import Finding, Loss
+from storage.rocketmq.behind import LogSoFar, has_zeroed_sector, next_good, record_at
+from storage.rocketmq.encoding import SEQUENCE_PROPERTY, parse_mark
+from storage.rocketmq.file_run import FileRun
+from storage.rocketmq.format.checkpoint import Checkpoint
+from storage.rocketmq.format.index_file import IndexHeader
+from storage.rocketmq.format.message import Message, decode_message
+from storage.rocketmq.format.properties import decode_properties
+from storage.rocketmq.format.queue_unit import UNIT_SIZE
+from storage.rocketmq.format.walking import BAD
+from storage.rocketmq.plan import Damage, SequencedAppend, StorePlan
+from storage.rocketmq.queues import Queue, QueueTable
+from storage.rocketmq.walking import END, Stop, Stretch, walk_log
+
+_MARK: Final = SEQUENCE_PROPERTY.encode()
+
+
+class IndexFileState(NamedTuple):
+    """An index file as it is found. `is_blank`: its header is zeros though it has entries."""
+
+    name: str
+    header: IndexHeader
+    is_full: bool
+    is_blank: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryContext:
+    """A store as it was found. `ours`: the last server here was this one; `producers_position`: up
+    to where the log is in the producers' file, None without one.
+    """
+
+    run: FileRun
+    queues: QueueTable
+    index_files: Sequence[IndexFileState]
+    checkpoint: Checkpoint
+    clean: bool
+    ours: bool
+    read_only: bool
+    accept_loss: bool
+    index_enabled: bool
+    deleted: Mapping[str, int]
+    producers_position: int | None
+    progress: Progress
+
+
+def examine(context: RecoveryContext) -> StorePlan:
+    """Decide what a start does. Reads the log's tail and the queues; changes nothing."""
+    context = _measure_queues(context)
+    start = _start(context)
+    while True:
+        walk = _Walk(context, start)
+        walk.run()
+        if walk.gap_from is None or walk.gap_from >= start:
+            return _plan(context, walk)
+        start = walk.gap_from
+
+
+def _measure_queues(context: RecoveryContext) -> RecoveryContext:
+    """Find out where each queue ends; after an unclean stop the newest units are looked at too."""
+    trusted = context.checkpoint.logics_physical_offset
+    for queue in context.queues:
+        units = queue.units
+        end = units.written_end()
+        units.use(units.first_offset, end)
+        if not context.clean:
+            end = _checked_end(queue, trusted)
+        units.use(units.first_offset, end)
+        units.start = units.first_at(context.run.start)
+    return context
+
+
+def _checked_end(queue: Queue, trusted: int) -> int:
+    """The first offset whose unit is none, or points before the one in front of it; what points
+    before `trusted` was on disk at the last checkpoint and is not looked at.
+    """
+    units = queue.units
+    offset = units.first_at(trusted) if trusted > 0 else units.first_offset
+    last = -1
+    while offset < units.end:
+        found = units.read(offset, 4096)
+        for unit in found:
+            if not unit.is_valid or (not unit.is_filler and unit.physical_offset <= last):
+                return offset
+            last = max(last, unit.physical_offset)
+            offset += 1
+    return units.end
+
+
+def _start(context: RecoveryContext) -> int:
+    """Where the walk begins: a place where a record begins.
+
+    After our own stop the record that the queues (or the checkpoint) tell; else the beginning of
+    its file, as the real store does it, or of the nearest file before it whose first record is good.
+    """
+    run = context.run
+    position = _last_unit(context)
+    if not context.clean:
+        position = min(position, _checkpointed(context))
+    if context.producers_position is not None:
+        position = min(position, context.producers_position)
+    position = max(position, run.start)
+    if context.ours and record_at(run, position) is not None:
+        return position
+    for base in reversed(run.bases):
+        if base <= position and record_at(run, base) is not None:
+            return base
+    return run.start
+
+
+def _last_unit(context: RecoveryContext) -> int:
+    """The largest physical offset that any queue tells; -1 without units."""
+    last = -1
+    for queue in context.queues:
+        units = queue.units
+        if units.end > units.first_offset:
+            last = max(last, units.unit(units.end - 1).physical_offset)
+    return last
+
+
+def _checkpointed(context: RecoveryContext) -> int:
+    """Up to where queues were on disk. A store of 4.x tells only a store time."""
+    checkpoint = context.checkpoint
+    if checkpoint.logics_physical_offset > 0:
+        return checkpoint.logics_physical_offset
+    for base in reversed(context.run.bases):
+        first = record_at(context.run, base)
+        if first and first.store_timestamp_ms <= checkpoint.logics_msg_timestamp_ms:
+            return base
+    return context.run.start
+
+
+class _Walk:
+    """One walk of the log from `start` on, comparing records with units."""
+
+    def __init__(self, context: RecoveryContext, start: int) -> None:
+        self._context = context
+        self._known = _unit_positions(context.queues, start)
+        self._expected: dict[tuple[str, int], int] = {}
+        self._open_append: SequencedAppend | None = None
+        self._open_count = 0
+        self._open_position = 0
+        self.start = start
+        self.end = start
+        self.damages: list[Damage] = []
+        self.missing_from: int | None = None
+        self.gap_from: int | None = None
+        self.last_record: tuple[int, Message] | None = None
+        self.sequenced: list[SequencedAppend] = []
+        self.torn = False
+        self.bytes_scanned = 0
+
+    def run(self) -> None:
+        """Walk to the end of the log; behind damage too where that is read only."""
+        position: int | None = self.start
+        while position is not None:
+            stop = self._stretches(position)
+            self.end = stop.position
+            if self._open_append is not None:
+                self.end, self._open_append = self._open_position, None
+                self.torn = True
+            position = self._beyond(stop)
+
+    def _stretches(self, position: int) -> Stop:
+        run = self._context.run
+        last: Stretch | None = None
+        for step in walk_log(run, position, run.limit):
+            if isinstance(step, Stop):
+                if last is not None:
+                    self._note_last(last)
+                return step
+            self._compare(step)
+            self._note_sequenced(step)
+            self.bytes_scanned += sum(size for _, size in step.records)
+            last = step
+            self._context.progress("reading the commit log", step.start, run.limit)
+        return Stop(position, END)
+
+    def _note_last(self, stretch: Stretch) -> None:
+        position, _ = stretch.records[-1]
+        self.last_record = position, _message(stretch, position)
+
+    def _compare(self, stretch: Stretch) -> None:
+        """Note records without a unit, and queues that lack units before such a record."""
+        positions = [position for position, _ in stretch.records]
+        known = self._known
+        first = bisect_left(known, positions[0])
+        there = known[first : bisect_left(known, positions[-1] + 1)]
+        if there == positions:
+            return
+        for position in sorted(set(positions).difference(there)):
+            self._note_missing(_message(stretch, position), position)
+
+    def _note_missing(self, message: Message, position: int) -> None:
+        if not message.in_queue or position < self._context.deleted.get(message.topic, 0):
+            return
+        if self.missing_from is None:
+            self.missing_from = position
+        key = (message.topic, message.queue_id)
+        expected = self._expected.get(key)
+        if expected is None:
+            queue = self._context.queues.get(*key)
+            expected = 0 if queue is None else queue.units.end
+            if message.queue_offset > expected:
+                begin = self._context.run.start
+                if queue is not None and not queue.units.is_empty:
+                    begin = max(queue.units.last_end, begin)
+                self.gap_from = min(begin, self.start if self.gap_from is None else self.gap_from)
+        self._expected[key] = max(expected, message.queue_offset + 1)
+
+    def _note_sequenced(self, stretch: Stretch) -> None:
+        """Take in the marks of sequenced appends; the records of one stand one behind another."""
+        if self._open_append is None and _MARK not in stretch.data:
+            return
+        for position, size in stretch.records:
+            if self._open_append is not None:
+                self._open_count -= 1
+            elif (
+                stretch.data.find(_MARK, position - stretch.start, position - stretch.start + size)
+                >= 0
+            ):
+                self._open(_message(stretch, position), position)
+            if self._open_append is not None and self._open_count == 0:
+                self.sequenced.append(self._open_append)
+                self._open_append = None
+
+    def _open(self, message: Message, position: int) -> None:
+        mark = parse_mark(decode_properties(message.properties).get(SEQUENCE_PROPERTY, ""))
+        if mark is None or position < self._context.deleted.get(message.topic, 0):
+            return
+        producer, count = mark
+        self._open_append = SequencedAppend(
+            message.topic,
+            message.queue_id,
+            producer,
+            count,
+            message.queue_offset,
+            message.store_timestamp_ms,
+        )
+        self._open_count = count - 1
+        self._open_position = position
+
+    def _beyond(self, stop: Stop) -> int | None:
+        """What follows the place where the walk stopped: where to go on, None for the end."""
+        context = self._context
+        if self.torn or not context.run.bases:
+            return None
+        last_ms = self.last_record[1].store_timestamp_ms if self.last_record else 0
+        so_far = LogSoFar(last_ms, self._next_offset)
+        good = next_good(context.run, stop.position, context.queues, so_far)
+        if good is None:
+            self.torn = stop.reason == BAD
+            return None
+        if not context.clean and has_zeroed_sector(context.run, stop.position, good):
+            self.torn = True
+            return None
+        self.damages.append(Damage(stop.position, good, stop.reason))
+        return good if context.read_only else None
+
+    def _next_offset(self, topic: str, queue_id: int) -> int:
+        queue = self._context.queues.get(topic, queue_id)
+        walked = self._expected.get((topic, queue_id), 0)
+        return walked if queue is None else max(walked, queue.units.first_at(self.end))
+
+
+def _message(stretch: Stretch, position: int) -> Message:
+    return decode_message(stretch.data, position - stretch.start, check_crc=False)
+
+
+def _unit_positions(queues: QueueTable, start: int) -> Sequence[int]:
+    """The physical offsets from `start` on that units point to, ascending."""
+    return sorted(position for queue in queues for position in _positions_of(queue, start))
+
+
+def _positions_of(queue: Queue, start: int) -> Iterator[int]:
+    units = queue.units
+    offset = units.first_at(start)
+    while offset < units.end:
+        found = units.read(offset, units.run.file_bytes // UNIT_SIZE)
+        for unit in found:
+            if not unit.is_filler:
+                yield unit.physical_offset
+        offset += len(found)
+
+
+def _plan(context: RecoveryContext, walk: _Walk) -> StorePlan:
+    run, end = context.run, walk.end
+    index = _plan_index(context, walk)
+    plan = StorePlan(
+        run=run,
+        queues=context.queues,
+        log_end=end,
+        data_end=end if context.clean and not walk.damages else run.data_end(end),
+        accepted_from=walk.start,
+        last_record=walk.last_record,
+        queue_ends=_queue_cuts(context.queues, end),
+        build_queues_from=walk.missing_from,
+        build_index_from=index.build_from,
+        index_border_again=index.border_again,
+        doomed_index_files=index.doomed,
+        mend_index=index.mend,
+        sequenced=walk.sequenced,
+        damages=walk.damages,
+        bytes_scanned=walk.bytes_scanned,
+    )
+    _report(context, walk, plan)
+    return plan
+
+
+def _queue_cuts(queues: QueueTable, log_end: int) -> Mapping[tuple[str, int], int]:
+    """Queues with units that point behind the end of the log, and where those begin."""
+    cuts = {}
+    for queue in queues:
+        units = queue.units
+        if units.last_end > log_end:
+            cut = units.first_at(log_end)
+            if cut > units.first_offset:
+                before = units.unit(cut - 1)
+                if not before.is_filler and before.physical_offset + before.size > log_end:
+                    cut -= 1
+            cuts[queue.partition.topic, queue.partition.partition] = cut
+    return cuts
+
+
+class _IndexPlan(NamedTuple):
+    """The part of a plan that is about the index; see StorePlan."""
+
+    doomed: Sequence[str] = ()
+    mend: bool = False
+    build_from: int | None = None
+    border_again: bool = True
+
+
+def _plan_index(context: RecoveryContext, walk: _Walk) -> _IndexPlan:
+    """After an unclean stop the real store removes every file that is newer than the checkpoint and
+    indexes again what it walks. That is followed where it loses nothing; where it would, the files
+    are kept and the last one is mended.
+    """
+    files = context.index_files
+    if not context.index_enabled:
+        return _IndexPlan()
+    if not files:
+        return _IndexPlan(build_from=walk.start if walk.last_record is not None else None)
+    last = files[-1]
+    if last.is_blank:
+        return _IndexPlan(mend=True)
+    if context.clean:
+        end = last.header.end_physical_offset
+        border = max(end, walk.start) if context.ours else end
+        return _IndexPlan(build_from=_index_start(walk, border), border_again=border != end)
+    doomed = [file for file in files if _is_doubtful(file, context.checkpoint)]
+    kept = files[: len(files) - len(doomed)]
+    border = kept[-1].header.end_physical_offset if kept else context.run.start
+    if not doomed:
+        return _IndexPlan(build_from=_index_start(walk, border))
+    walked_file = context.run.base_of(walk.start) or context.run.start
+    if walked_file <= border and not context.ours:
+        return _IndexPlan(doomed=[file.name for file in doomed], build_from=border)
+    return _IndexPlan(mend=True)
+
+
+def _index_start(walk: _Walk, border: int) -> int | None:
+    """Where indexing goes on; None when the last record is not behind the border."""
+    if walk.last_record is None or walk.last_record[0] < border:
+        return None
+    return border
+
+
+def _is_doubtful(file: IndexFileState, checkpoint: Checkpoint) -> bool:
+    """Whether an index file may hold what was not on disk at the checkpoint."""
+    header, time_ms = file.header, checkpoint.index_msg_timestamp_ms
+    if header.end_timestamp_ms != time_ms:
+        return header.end_timestamp_ms > time_ms
+    return not file.is_full and header.end_physical_offset > checkpoint.logics_physical_offset
+
+
+def _report(context: RecoveryContext, walk: _Walk, plan: StorePlan) -> None:
+    for damage in walk.damages:
+        plan.findings.append(_damage_finding(context.run, damage))
+    if walk.damages and not context.accept_loss:
+        plan.refusal = plan.findings[0]
+    if context.read_only and walk.damages:
+        return
+    reason = "damaged" if walk.damages else "torn"
+    losses = _queue_losses(context, plan, reason)
+    if not losses and plan.data_end > plan.log_end and (walk.torn or walk.damages):
+        losses = [_loss(context.run, plan, reason)]
+    plan.losses += losses
+    if losses and not walk.damages:
+        plan.findings.append(_tail_finding(context, plan))
+
+
+def _queue_losses(context: RecoveryContext, plan: StorePlan, reason: str) -> list[Loss]:
+    """What readers of each queue lose: the offsets whose units are cut."""
+    return [
+        _loss(context.run, plan, reason, queue=queue, first_offset=cut)
+        for (topic, queue_id), cut in plan.queue_ends.items()
+        if (queue := context.queues.get(topic, queue_id)) is not None
+    ]
+
+
+def _loss(
+    run: FileRun,
+    plan: StorePlan,
+    reason: str,
+    *,
+    queue: Queue | None = None,
+    first_offset: int = -1,
+) -> Loss:
+    base = run.base_of(plan.log_end)
+    path = run.directory if base is None else run.path(base)
+    return Loss(
+        topic="" if queue is None else queue.partition.topic,
+        partition=-1 if queue is None else queue.partition.partition,
+        path=str(path),
+        position=plan.log_end - (base or 0),
+        size_bytes=max(plan.data_end - plan.log_end, 0),
+        first_offset=first_offset,
+        next_offset=None if queue is None else queue.units.end,
+        reason=reason,
+    )
+
+
+def _damage_finding(run: FileRun, damage: Damage) -> Finding:
+    base = run.base_of(damage.position)
+    path = run.directory if base is None else run.path(base)
+    return Finding(
+        code="damaged-record",
+        severity="error",
+        path=str(path),
+        position=damage.position - (base or 0),
+        expected="a record",
+        found=damage.reason,
+        message=f"no good record at physical offset {damage.position}, and a good one behind it at "
+        f"{damage.next_good}",
+    )
+
+
+def _tail_finding(context: RecoveryContext, plan: StorePlan) -> Finding:
+    loss = plan.losses[0]
+    lost = context.clean and bool(plan.queue_ends)
+    return Finding(
+        code="log-ends-early" if lost else "torn-tail",
+        severity="error" if lost else "warning",
+        path=loss.path,
+        position=loss.position,
+        message=f"the log ends at physical offset {plan.log_end}; "
+        f"{len(plan.queue_ends)} queues have units that point behind it",
+    )

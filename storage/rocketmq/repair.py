@@ -1,0 +1,150 @@
+"""Making a store what its recovery plan says: the only part of a start that writes.
+
+Owns cutting the log, its queues and its index, building again what is missing, and keeping a copy
+of what is cut; must not decide anything (storage.rocketmq.recovery does). On an overlay the same
+steps make the read-only view of a store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from storage.files import HandleCache, copy_range
+from storage.interface import Progress
+from storage.rocketmq.behind import record_at
+from storage.rocketmq.dispatch import Dispatch, dispatch_of
+from storage.rocketmq.dispatcher import Builder
+from storage.rocketmq.file_run import FileRun
+from storage.rocketmq.format.message import decode_message
+from storage.rocketmq.format.names import file_name
+from storage.rocketmq.key_index import KeyIndex
+from storage.rocketmq.key_index_mending import mend_last
+from storage.rocketmq.plan import StorePlan
+from storage.rocketmq.walking import Stop, walk_log
+
+_EVERYTHING: Final = 1 << 62
+
+
+def keep_aside(plan: StorePlan, kept_dir: Path) -> None:
+    """Copy what the plan cuts off the log to `kept_dir`/commitlog/NAME.from-POSITION, durably, and
+    note it in the losses.
+    """
+    if plan.data_end <= plan.log_end:
+        return
+    run, fs = plan.run, plan.run.files.fs
+    folder = kept_dir / run.directory.name
+    fs.make_dir(folder)
+    kept: Path | None = None
+    for base in run.bases:
+        start = max(plan.log_end - base, 0)
+        end = min(plan.data_end - base, run.file_bytes)
+        if start < end:
+            target = folder / f"{file_name(base)}.from-{start}"
+            copy_range(fs, run.path(base), target, start=start, end=end)
+            kept = kept or target
+    fs.sync_dir(folder)
+    plan.losses = [replace(loss, kept_at=str(kept)) for loss in plan.losses]
+
+
+def apply_log(plan: StorePlan) -> None:
+    """Cut the log where the plan says; what it keeps is on disk on return.
+
+    What lies behind the end is overwritten with zeros: records there would come to life again once
+    the log has grown up to one of them.
+    """
+    run = plan.run
+    behind = [base for base in run.bases if base >= plan.log_end and base > 0]
+    if behind:
+        run.remove(behind)
+        run.files.fs.sync_dir(run.directory)
+    if plan.data_end > plan.log_end:
+        run.zero(plan.log_end, min(plan.data_end, run.limit))
+    for base in run.bases:
+        if base + run.file_bytes > plan.accepted_from:
+            with run.files.borrow(run.path(base), write=True):
+                """Marks it as perhaps written by whoever ran before, so that the sync is one."""
+    run.sync(plan.accepted_from, max(plan.log_end, plan.accepted_from))
+
+
+def apply_queues(plan: StorePlan) -> None:
+    """Cut the units that point behind the end of the log."""
+    for queue in plan.queues:
+        key = (queue.partition.topic, queue.partition.partition)
+        cut = plan.queue_ends.get(key)
+        if cut is not None:
+            queue.units.cut(cut)
+
+
+def apply_index(plan: StorePlan, index: KeyIndex) -> int | None:
+    """Remove the doomed index files, mend the last one where it is in doubt; from where to index
+    again, None for nowhere.
+    """
+    index.remove_named(plan.doomed_index_files)
+    if not plan.mend_index:
+        return plan.build_index_from
+    run = plan.run
+
+    def time_of(physical_offset: int) -> int:
+        message = record_at(run, physical_offset)
+        return 0 if message is None else message.store_timestamp_ms
+
+    last = mend_last(run.files, index, time_of)
+    return run.start if last is None else last
+
+
+def build_missing(
+    plan: StorePlan,
+    builder: Builder,
+    index_from: int | None,
+    *,
+    with_tags: bool,
+    progress: Progress,
+) -> None:
+    """Dispatch again what queues or index lack."""
+    queues_from = _EVERYTHING if plan.build_queues_from is None else plan.build_queues_from
+    first_indexed = _EVERYTHING if index_from is None else index_from
+    if index_from is not None and not plan.index_border_again:
+        first_indexed += 1
+    start = min(queues_from, _EVERYTHING if index_from is None else index_from)
+    stops = [damage.next_good for damage in plan.damages]
+    while start < plan.log_end:
+        following = plan.log_end
+        for batch in dispatches(plan.run, start, plan.log_end, with_tags=with_tags):
+            if isinstance(batch, Stop):
+                following = batch.position
+                break
+            builder.build_queues([d for d in batch if d.physical_offset >= queues_from])
+            builder.build_index([d for d in batch if d.physical_offset >= first_indexed])
+            progress("building queues and index", batch[-1].physical_offset, plan.log_end)
+        start = min((s for s in stops if s is not None and s > following), default=plan.log_end)
+
+
+def dispatches(
+    run: FileRun, start: int, end: int, *, with_tags: bool
+) -> Iterator[Sequence[Dispatch] | Stop]:
+    """The dispatches of the records of the log in [start, end), some at a time; last comes the
+    Stop where the walk ended.
+    """
+    for step in walk_log(run, start, end, check_crc=False):
+        if isinstance(step, Stop):
+            yield step
+            return
+        yield [
+            dispatch_of(
+                decode_message(step.data, position - step.start, check_crc=False),
+                position,
+                with_tags=with_tags,
+            )
+            for position, _ in step.records
+        ]
+
+
+def forget_missing_files(files: HandleCache, run: FileRun) -> None:
+    """Remove a last log file of no bytes, which a crash leaves; the real store does so too."""
+    bases = run.bases
+    if bases and files.fs.size(run.path(bases[-1])) == 0:
+        run.remove([bases[-1]])
+        files.fs.sync_dir(run.directory)

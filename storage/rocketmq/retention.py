@@ -1,0 +1,59 @@
+"""Which files at the head of the log may go, and taking them away (CleanCommitLogService).
+
+Owns that decision and the order of a deletion; nothing goes unless a setting says so. Queues and
+index follow the log by physical offset.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from storage.rocketmq.commit_log import CommitLog
+from storage.rocketmq.key_index import KeyIndex
+from storage.rocketmq.queues import QueueTable
+from storage.rocketmq.settings import StoreSettings
+
+
+def given_up(log: CommitLog, settings: StoreSettings, *, now_ms: int) -> Sequence[int]:
+    """The bases of the files to delete, oldest first; the last file stays.
+
+    By age: all that were last written `fileReservedTime` ago, up to the first that was not, within
+    the hours of `deleteWhen`. By disk use above `diskMaxUsedSpaceRatio`: the oldest file, whatever
+    its age; the next pass looks again.
+    """
+    fs, run = log.run.files.fs, log.run
+    older = [base for base in run.bases[:-1] if base + run.file_bytes <= log.flushed]
+    doomed: list[int] = []
+    if settings.file_reserved_ms is not None and _is_hour(settings, now_ms):
+        for base in older:
+            if fs.mtime_ms(run.path(base)) + settings.file_reserved_ms > now_ms:
+                break
+            doomed.append(base)
+    limit = settings.disk_max_used_percent
+    if not doomed and limit is not None and older and fs.used_percent(run.directory) > limit:
+        doomed.append(older[0])
+    return doomed
+
+
+def delete_head(
+    log: CommitLog, doomed: Sequence[int], queues: QueueTable, index: KeyIndex | None
+) -> None:
+    """Take the first files of the log away, then what only they needed (append lock held, all
+    records dispatched). Readers see the new start first; durable on return.
+    """
+    run = log.run
+    start = doomed[-1] + run.file_bytes
+    for queue in queues:
+        queue.units.start = queue.units.first_at(start)
+    run.remove(doomed)
+    run.files.fs.sync_dir(run.directory)
+    for queue in queues:
+        queue.units.drop_before(start)
+    if index is not None:
+        index.delete_before(start)
+
+
+def _is_hour(settings: StoreSettings, now_ms: int) -> bool:
+    hours = settings.delete_hours
+    return not hours or time.localtime(now_ms // 1000).tm_hour in hours

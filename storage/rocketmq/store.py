@@ -1,0 +1,530 @@
+"""A RocketMQ store as a LogStore: one log, queues and an index over it, one owner, a clean stop.
+
+Owns the store's life (lock, open, checkpoint, close) and its topics; must not know records or
+units: appending, reading and finding do. Thread-safe: the append lock orders appends, topics,
+deletions and checkpoints; reads take no lock.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+
+from storage.errors import (
+    DataError,
+    InvalidArgument,
+    IoFailure,
+    NotOffered,
+    StoreClosed,
+    StoreReadOnly,
+    UnknownPartition,
+    UnknownTopic,
+)
+from storage.files import (
+    Fence,
+    FileLock,
+    FileSystem,
+    HandleCache,
+    OverlayFileSystem,
+    make_root,
+)
+from storage.interface import (
+    DEFAULT_FOUND_BYTES,
+    DEFAULT_MAX_BYTES,
+    DEFAULT_MAX_RECORDS,
+    Clock,
+    LogStore,
+    StoreOptions,
+)
+from storage.model import (
+    AppendResult,
+    Bound,
+    Capabilities,
+    FoundPage,
+    Isolation,
+    OffsetBounds,
+    Page,
+    ProducerSequence,
+    RawMessage,
+    Record,
+    RetentionReport,
+    StoredRecord,
+    StoreStats,
+    TimedOffset,
+    TopicInfo,
+    TopicPartition,
+)
+from storage.rocketmq.appending import Appender, Stamp
+from storage.rocketmq.checkpoints import Checkpointer
+from storage.rocketmq.directory import (
+    StoreDirectory,
+    StoreFile,
+    is_empty,
+    refuse_other_format,
+    take_lock,
+)
+from storage.rocketmq.dispatcher import Dispatcher
+from storage.rocketmq.encoding import Encoder
+from storage.rocketmq.finding import Search, find_by_id, find_records
+from storage.rocketmq.format import message
+from storage.rocketmq.format.message_id import UniqueIds
+from storage.rocketmq.opening import OpenedStore, Opening, open_parts
+from storage.rocketmq.queues import Queue
+from storage.rocketmq.reading import Limits, QueueReader, locator_text
+from storage.rocketmq.retention import delete_head, given_up
+from storage.rocketmq.settings import StoreSettings, parse_store_settings
+from storage.rocketmq.sizes import resolve_sizes
+from storage.rocketmq.time_lookup import offset_by_time, store_time
+from storage.rocketmq.topic_files import (
+    TopicFiles,
+    check_changes,
+    check_folder_name,
+    check_new_topic,
+    check_same_shape,
+)
+from storage.sequencing import ProducerIds, highest_id
+
+CAPABILITIES = Capabilities(
+    backend="rocketmq",
+    indexed_keys=True,
+    batch_bytes=False,
+    truncate=False,
+    time_axis="store_timestamp",
+    leader_epochs=False,
+    messages=True,
+)
+
+
+def open_rocketmq(
+    path: Path, options: StoreOptions, *, fs: FileSystem, clock: Clock, read_only: bool
+) -> RocketMQStore:
+    """Open the store at `path`; a missing or empty one is made, unless `read_only`. See
+    storage.open_store.
+    """
+    settings = parse_store_settings(options.settings)
+    refuse_other_format(fs, path)
+    if read_only:
+        if not fs.exists(path):
+            raise IoFailure(f"{path} does not exist", path=str(path), operation="open", errno=2)
+        view = OverlayFileSystem(fs, clock=clock)
+        return RocketMQStore(view, path, options, settings, clock=clock, lock=None)
+    make_root(fs, path)
+    lock = take_lock(fs, path)
+    try:
+        return RocketMQStore(fs, path, options, settings, clock=clock, lock=lock)
+    except BaseException:
+        lock.release()
+        raise
+
+
+class RocketMQStore(LogStore):
+    """An opened store. Made by `open_rocketmq`."""
+
+    def __init__(
+        self,
+        fs: FileSystem,
+        path: Path,
+        options: StoreOptions,
+        settings: StoreSettings,
+        *,
+        clock: Clock,
+        lock: FileLock | None,
+    ) -> None:
+        self.capabilities = CAPABILITIES
+        self.read_only = lock is None
+        self.path = path
+        self.fs = fs
+        self._file_lock = lock
+        self._settings = settings
+        self._clock = clock
+        self._closed = False
+        self._fence = Fence(path)
+        self._files = HandleCache(fs, options.open_files)
+        self._directory = StoreDirectory(fs, path)
+        try:
+            self._open(options)
+        except BaseException:
+            self._files.close(sync=False)
+            raise
+
+    def _open(self, options: StoreOptions) -> None:
+        directory = self._directory
+        stored = directory.store_file()
+        facts = stored or StoreFile(created=is_empty(self.fs, self.path))
+        facts.sizes = resolve_sizes(self.fs, self.path, self._settings, facts.sizes)
+        self._topic_files = TopicFiles(directory, read_only=self.read_only)
+        parts = open_parts(
+            Opening(
+                directory=directory,
+                files=self._files,
+                options=options,
+                settings=self._settings,
+                sizes=facts.sizes,
+                stored=stored,
+                topics=self._topic_files,
+                clock=self._clock,
+                read_only=self.read_only,
+            )
+        )
+        self.recovery = parts.report
+        self._topics = dict(self._topic_files.infos())
+        self._use(parts)
+        self._producer_ids = ProducerIds(
+            facts.next_producer_id,
+            lambda next_id: directory.write_next_producer_id(facts, next_id),
+        )
+        if self.read_only:
+            return
+        if not is_empty(self.fs, self.path) or stored is None:
+            directory.write_store_file(facts)
+        self._topic_files.finish_deletions(self._clock())
+        if self.recovery.losses or not self.recovery.clean_shutdown:
+            self.checkpoint()
+        self._dispatcher.start()
+
+    def _use(self, parts: OpenedStore) -> None:
+        """Put the parts together."""
+        self.log = parts.log
+        self.queues = parts.queues
+        self.index = parts.index
+        self._dispatcher = Dispatcher(parts.builder, position=parts.log.end, fence=self._fence)
+        self._appender = Appender(
+            parts.log, self._dispatcher, self._fence, self._settings, self._clock
+        )
+        self._lock = self._appender.lock
+        self._checkpointer = Checkpointer(self._directory, parts, self._dispatcher)
+        ids = UniqueIds(
+            self._settings.store_host,
+            pid=os.getpid(),
+            loader_hash=secrets.randbits(32),
+            clock=self._clock,
+        )
+        self._encoder = Encoder(self._settings, ids, self._clock)
+
+    # ---- topics ----
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosed(f"{self.path} is closed", path=str(self.path))
+
+    def _check_writable(self) -> None:
+        self._check_open()
+        if self.read_only:
+            raise StoreReadOnly(f"{self.path} is open read-only", path=str(self.path))
+        self._fence.check()
+
+    def queue(self, partition: TopicPartition) -> Queue:
+        """The queue at an address. Raises UnknownTopic, UnknownPartition."""
+        self._check_open()
+        queue = self.queues.get(*partition)
+        if queue is None:
+            info = self._topics.get(partition.topic)
+            if info is None:
+                raise UnknownTopic(partition.topic)
+            raise UnknownPartition(*partition, partitions=len(info.partitions))
+        return queue
+
+    def topics(self) -> Mapping[str, TopicInfo]:
+        self._check_open()
+        with self._lock:
+            return MappingProxyType({name: self._topics[name] for name in sorted(self._topics)})
+
+    def create_topic(
+        self, topic: str, partitions: int | None = None, configs: Mapping[str, str] | None = None
+    ) -> TopicInfo:
+        self._check_writable()
+        count = self._settings.default_topic_queues if partitions is None else partitions
+        with self._lock:
+            if topic in self._topics:
+                check_same_shape(self._topics[topic], partitions, configs)
+                return self._topics[topic]
+            check_new_topic(topic, count, configs or {})
+            with self._fence.guarding():
+                info = self._topic_files.create(topic, count, configs or {}, now_ms=self._clock())
+            self._adopt(info)
+            return info
+
+    def _adopt(self, info: TopicInfo) -> None:
+        for queue_id in info.partitions:
+            self.queues.add(info.name, queue_id)
+        self._topics[info.name] = info
+
+    def preview_topic(self, topic: str, records: Sequence[Record] | bytes = ()) -> TopicInfo:
+        self._check_writable()
+        if topic in self._topics:
+            return self._topics[topic]
+        count = self._settings.default_topic_queues
+        check_new_topic(topic, count, {})
+        if isinstance(records, bytes):
+            raise NotOffered("the RocketMQ backend takes no record batches", feature="batches")
+        self._encoder.encode(records)
+        return TopicInfo(name=topic, partitions=range(count))
+
+    def alter_topic(self, topic: str, configs: Mapping[str, str | None]) -> TopicInfo:
+        self._check_writable()
+        check_changes(configs)
+        with self._lock:
+            info = self._topics.get(topic)
+            if info is None:
+                raise UnknownTopic(topic)
+            with self._fence.guarding():
+                info = self._topic_files.alter(info, configs, now_ms=self._clock())
+            self._adopt(info)
+            return info
+
+    def delete_topic(self, topic: str) -> None:
+        self._check_writable()
+        with self._lock:
+            if topic not in self._topics:
+                raise UnknownTopic(topic)
+            with self._fence.guarding():
+                self._dispatcher.step()
+                self._producer_ids.remember(self._highest_producer_id())
+                self._topic_files.delete(topic, physical_offset=self.log.end, now_ms=self._clock())
+                self._dispatcher.builder.deleted = self._topic_files.deleted
+                self._files.forget_tree(self._directory.consume_queue / topic, sync=False)
+                self.queues.remove_topic(topic)
+                del self._topics[topic]
+
+    # ---- records ----
+
+    def append(
+        self,
+        partition: TopicPartition,
+        records: Sequence[Record],
+        *,
+        compression: str | None = None,
+        producer: ProducerSequence | None = None,
+        born_hosts: Sequence[bytes] = (),
+        publish: bool = True,
+    ) -> AppendResult:
+        if not records:
+            raise InvalidArgument("records must hold at least one record", field="records")
+        self.queue(partition)
+        self._check_writable()
+        encoded = self._encoder.encode(
+            records, compression=compression, producer=producer, born_hosts=born_hosts
+        )
+        with self._lock:
+            self._check_writable()
+            queue = self.queue(partition)
+            return self._appender.append(queue, encoded, producer=producer, publish=publish)
+
+    def append_messages(
+        self,
+        partition: TopicPartition,
+        messages: Sequence[RawMessage],
+        *,
+        store_timestamp_ms: int | None = None,
+        store_host: bytes | None = None,
+        start_physical_offset: int | None = None,
+        publish: bool = True,
+    ) -> AppendResult:
+        """See SupportsRawMessages.append_messages. A queue that is not there yet is made, by any
+        name that can be a folder's, as in the real store.
+        """
+        if not messages:
+            raise InvalidArgument("messages must hold at least one message", field="messages")
+        self._check_writable()
+        host = self._settings.store_host if store_host is None else store_host
+        encoded = self._encoder.take_raw(messages, host)
+        with self._lock:
+            self._check_writable()
+            queue = self.queues.get(*partition) or self._new_queue(partition)
+            if start_physical_offset is not None:
+                self._appender.begin_at(start_physical_offset)
+            now_ms = self._clock() if store_timestamp_ms is None else store_timestamp_ms
+            return self._appender.append_stamped(
+                queue, encoded, Stamp(now_ms, host), publish=publish
+            )
+
+    def _new_queue(self, partition: TopicPartition) -> Queue:
+        topic, queue_id = partition
+        known = self._topics.get(topic)
+        check_folder_name(topic)
+        self._adopt(self._topic_files.info(topic, {*(known.partitions if known else ()), queue_id}))
+        return self.queues.add(topic, queue_id)
+
+    def catch_up(self, queue: Queue, end: int) -> None:
+        """On return the queue has a unit for every offset below `end`."""
+        if queue.units.end < end:
+            self._dispatcher.step()
+
+    def read(
+        self,
+        partition: TopicPartition,
+        offset: int,
+        *,
+        max_records: int = DEFAULT_MAX_RECORDS,
+        max_bytes: int = DEFAULT_MAX_BYTES,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    ) -> Page:
+        """`isolation` changes nothing: a prepared message is in no queue that consumers read."""
+        queue = self.queue(partition)
+        bounds = queue.checked_bounds(offset)
+        self.catch_up(queue, bounds.end)
+        reader = QueueReader(self.log, queue.units, partition)
+        try:
+            limits = Limits(max_records, max_bytes)
+            records, next_offset = reader.read(offset, bounds.end, limits)
+        except (DataError, IoFailure):
+            self.queue(partition).checked_bounds(offset)  # else its files were deleted meanwhile
+            raise
+        return Page(records, next_offset, bounds)
+
+    def bounds(self, partition: TopicPartition) -> OffsetBounds:
+        return self.queue(partition).bounds()
+
+    def offset_for_time(
+        self, partition: TopicPartition, timestamp_ms: int, *, bound: Bound = Bound.LOWER
+    ) -> TimedOffset | None:
+        """By store time, with the answers of the real store; where that has none but the queue's
+        end (LOWER) or start (UPPER), None.
+        """
+        queue = self.queue(partition)
+        end = queue.bounds().end
+        self.catch_up(queue, end)
+        offset = offset_by_time(self.log, queue.units, timestamp_ms, end=end, bound=bound)
+        if offset >= end:
+            return None
+        time_ms = store_time(self.log, queue.units.unit(offset))
+        if bound is Bound.UPPER and time_ms > timestamp_ms:
+            return None
+        return TimedOffset(offset, time_ms)
+
+    def find(
+        self,
+        topic: str,
+        *,
+        key: str | bytes | None = None,
+        unique_id: str | None = None,
+        tag: str | None = None,
+        from_ms: int | None = None,
+        to_ms: int | None = None,
+        limit: int = 32,
+        cursor: str | None = None,
+        backward: bool = False,
+        scan: bool = False,
+        max_scanned: int = 1_000_000,
+        max_bytes: int = DEFAULT_FOUND_BYTES,
+    ) -> FoundPage:
+        self._check_open()
+        if topic not in self._topics:
+            raise UnknownTopic(topic)
+        self._dispatcher.step()
+        search = Search(
+            key=key.encode() if isinstance(key, str) else key,
+            unique_id=unique_id,
+            tag=tag,
+            from_ms=from_ms,
+            to_ms=to_ms,
+            limit=limit,
+            backward=backward,
+            scan=scan,
+            max_scanned=max_scanned,
+            max_bytes=max_bytes,
+        )
+        return find_records(self, topic, search, cursor)
+
+    def record_id(self, partition: TopicPartition, locator: int) -> str:
+        return locator_text(locator)
+
+    def find_by_id(self, record_id: str) -> tuple[TopicPartition, StoredRecord]:
+        self._check_open()
+        self._dispatcher.step()
+        return find_by_id(self, record_id)
+
+    def deleted_below(self, topic: str) -> int:
+        """The physical offset below which records of this topic are gone."""
+        return self._topic_files.deleted.get(topic, 0)
+
+    # ---- the store as a whole ----
+
+    def flush(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """One sync of the log serves all queues; those that are named become visible."""
+        self._check_open()
+        queues = list(self.queues) if partitions is None else [self.queue(p) for p in partitions]
+        targets = [(queue, queue.next_offset) for queue in queues]
+        if self.log.flushed < self.log.end:
+            with self._fence.guarding():
+                self.log.flush()
+        for queue, target in targets:
+            queue.flushed(target)
+
+    def new_producer_id(self) -> int:
+        self._check_writable()
+        with self._lock, self._fence.guarding():
+            return self._producer_ids.next_above(self._highest_producer_id())
+
+    def _highest_producer_id(self) -> int:
+        return highest_id(queue.producers.highest_id for queue in self.queues)
+
+    def checkpoint(self) -> None:
+        self._check_writable()
+        with self._lock:
+            self._dispatcher.step()
+            with self._fence.guarding():
+                self._producer_ids.remember(self._highest_producer_id())
+                self._checkpointer.write(self.queues)
+
+    def enforce_retention(self, now_ms: int) -> RetentionReport:
+        self._check_writable()
+        with self._lock, self._fence.guarding():
+            doomed = given_up(self.log, self._settings, now_ms=now_ms)
+            if not doomed:
+                return RetentionReport()
+            self._dispatcher.step()
+            delete_head(self.log, doomed, self.queues, self.index)
+            self._topic_files.forget_deleted(self.log.start)
+        return RetentionReport(
+            segments_deleted=len(doomed), bytes_deleted=len(doomed) * self.log.run.file_bytes
+        )
+
+    def stats(self) -> StoreStats:
+        self._check_open()
+        files = self.log.run.bases
+        failure = self._dispatcher.failure
+        details: dict[str, object] = {
+            "compiled": not (message.__file__ or "").endswith(".py"),
+            "min_physical_offset": self.log.start,
+            "max_physical_offset": self.log.end,
+            "flushed_physical_offset": self.log.flushed,
+            "dispatch_lag_bytes": max(self.log.end - self._dispatcher.position, 0),
+            "dispatch_failure": None if failure is None else failure.message,
+            "index_files": 0 if self.index is None else len(self.index.index_files),
+        }
+        return StoreStats(
+            topics=len(self._topics),
+            partitions=len(self.queues),
+            segments=len(files),
+            size_bytes=max(self.log.end - self.log.start, 0),
+            open_files=self._files.open_files,
+            fenced=self._fence.cause,
+            details=details,
+        )
+
+    def close(self) -> None:
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        self._dispatcher.stop()
+        with self._lock:
+            try:
+                if not self.read_only and self._fence.cause is None:
+                    self._stop_cleanly()
+            finally:
+                self._files.close(sync=False)
+                if self._file_lock is not None:
+                    self._file_lock.release()
+
+    def _stop_cleanly(self) -> None:
+        """Everything durable first, then the spare file, the mark of a running server last."""
+        self._dispatcher.step()
+        with self._fence.guarding():
+            self._checkpointer.write(self.queues)
+            self.log.remove_spare()
+            self._directory.remove_abort()

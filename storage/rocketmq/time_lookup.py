@@ -1,0 +1,132 @@
+"""From a store time to an offset, as the real store does it (ConsumeQueue.getOffsetInQueueByTime).
+
+Owns that one search; must not write. It picks a file of the queue by the times at its ends, then
+bisects inside that file: where store times go backwards the answer is that of this search, and not
+of a scan. LOWER: the first record with a time at or after the asked one; UPPER: the last with a
+time at or before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from storage.errors import DataError
+from storage.model import Bound
+from storage.rocketmq.commit_log import CommitLog
+from storage.rocketmq.consume_queue import ConsumeQueue
+from storage.rocketmq.format.message import BORN_HOST_V6, HOST_SIZE_V4, HOST_SIZE_V6
+from storage.rocketmq.format.queue_unit import UNIT_SIZE, Unit
+
+NO_TIME: Final = -1  # of a unit whose record cannot be read
+SYS_FLAG_END: Final = 40  # the sys flag's last byte is before it
+STORE_TIME_V4: Final = 56  # where the store time stands with an IPv4 born host
+
+
+class _Files(NamedTuple):
+    """The part of a queue that is searched: offsets [start, end), and how many units a file holds."""
+
+    start: int
+    end: int
+    per_file: int
+    first: int
+
+    def file_of(self, offset: int) -> tuple[int, int]:
+        """(first offset, stop) of the file that holds an offset, within the part."""
+        begin = offset - offset % self.per_file
+        return begin, min(begin + self.per_file, self.end)
+
+
+def offset_by_time(
+    log: CommitLog, units: ConsumeQueue, timestamp_ms: int, *, end: int, bound: Bound
+) -> int:
+    """The offset that the real store answers, in [start, end]: the end when all are earlier under
+    LOWER, the start when all are later under UPPER.
+    """
+    start = min(units.start, end)
+    if start == end:
+        return start
+    part = _Files(start, end, units.run.file_bytes // UNIT_SIZE, units.first_offset)
+
+    def time_at(offset: int) -> int:
+        return store_time(log, units.unit(offset))
+
+    found = _search(part, timestamp_ms, bound, time_at)
+    return min(max(found, start), end)
+
+
+def store_time(log: CommitLog, unit: Unit) -> int:
+    """The store time of the record that a unit points to; NO_TIME when it is not there."""
+    if unit.physical_offset < log.start or unit.physical_offset + unit.size > log.end:
+        return NO_TIME
+    extra = HOST_SIZE_V6 - HOST_SIZE_V4
+    try:
+        head = log.read(unit.physical_offset, STORE_TIME_V4 + extra + 8)
+    except DataError:
+        return NO_TIME
+    if len(head) < STORE_TIME_V4 + 8:
+        return NO_TIME
+    position = STORE_TIME_V4
+    if head[SYS_FLAG_END - 1] & BORN_HOST_V6:
+        position += extra
+    return int.from_bytes(head[position : position + 8], "big", signed=True)
+
+
+def _search(
+    part: _Files,
+    timestamp_ms: int,
+    bound: Bound,
+    time_at: Callable[[int], int],
+) -> int:
+    picked = _pick_file(part, timestamp_ms, bound, time_at)
+    if picked is None:
+        return part.start
+    begin, stop = picked
+    floor, ceiling = max(begin, part.start), stop - 1
+    if time_at(ceiling) < timestamp_ms:
+        return ceiling + 1 if bound is Bound.LOWER else ceiling
+    if time_at(floor) > timestamp_ms:
+        return begin if bound is Bound.LOWER else part.start
+    low, high = floor, ceiling
+    left = right = begin
+    while high >= low:
+        middle = begin + (low - begin + high - begin) // 2
+        time_ms = time_at(middle)
+        if time_ms == timestamp_ms:
+            return _last_alike(middle, floor, ceiling, bound, time_at)
+        if time_ms > timestamp_ms:
+            high, right = middle - 1, middle
+        else:
+            low, left = middle + 1, middle
+    return right if bound is Bound.LOWER else left
+
+
+def _pick_file(
+    part: _Files, timestamp_ms: int, bound: Bound, time_at: Callable[[int], int]
+) -> tuple[int, int] | None:
+    """The file to search (MappedFileQueue.getConsumeQueueMappedFileByTime): under LOWER the first
+    whose last record is not too early, under UPPER the last whose first record is not too late.
+    """
+    last = part.file_of(part.end - 1)
+    if bound is Bound.LOWER:
+        begin, stop = part.file_of(part.first)
+        while begin < last[0] and time_at(stop - 1) < timestamp_ms:
+            begin, stop = part.file_of(stop)
+        return begin, stop
+    begin, stop = last
+    while begin >= part.first:
+        if time_at(begin) <= timestamp_ms:
+            return begin, stop
+        begin, stop = part.file_of(begin - 1) if begin else (-1, -1)
+    return None
+
+
+def _last_alike(
+    offset: int, floor: int, ceiling: int, bound: Bound, time_at: Callable[[int], int]
+) -> int:
+    """The outermost of the records beside `offset` that have its time."""
+    step = -1 if bound is Bound.LOWER else 1
+    time_ms = time_at(offset)
+    while floor <= offset + step <= ceiling and time_at(offset + step) == time_ms:
+        offset += step
+    return offset

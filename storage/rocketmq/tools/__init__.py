@@ -1,0 +1,1 @@
+"""Looking into a RocketMQ store offline: inspect, dump, find, verify, rebuild."""
