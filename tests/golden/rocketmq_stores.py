@@ -250,7 +250,7 @@ def put(fs: FileSystem, path: Path, data: bytes, position: int | None = None) ->
 
 
 def put_topics(fs: FileSystem, root: Path, topics: Mapping[str, int]) -> None:
-    """Write config/topics.json: these topics with so many queues, as a broker keeps them."""
+    """A store without records: an empty commit log, and config/topics.json with so many queues of these topics."""
     table = {
         name: {
             "attributes": {},
@@ -267,6 +267,7 @@ def put_topics(fs: FileSystem, root: Path, topics: Mapping[str, int]) -> None:
     version = {"counter": len(table), "stateVersion": 0, "timestamp": MADE_AT_MS}
     document = {"dataVersion": version, "topicConfigTable": table}
     put(fs, root / "config" / "topics.json", encode_config(document))
+    fs.make_dir(root / "commitlog")
 
 
 def files_below(fs: FileSystem, root: Path, *parts: str) -> dict[str, bytes]:
