@@ -106,20 +106,20 @@ class KeyIndexFile:
     # ---- writing ----
 
     def open_table(self, hasher: KeyHasher) -> KeyIndexTable:
-        """The table that takes entries, loaded if need be. Raises Corrupt for a bad length."""
+        """The table that takes entries, loaded if need be."""
         if self._table is None:
-            with self._files.borrow(self.path, write=True) as file:
-                size_bytes = file_size(self.slots, self.entries)
-                if file.size() == 0:
-                    file.truncate(size_bytes)
-                if file.size() != size_bytes:
-                    raise self._wrong_size(file.size())
-                if self._header.index_count > FIRST_ENTRY:
-                    slots = slots_of(file.pread(self.slots * SLOT_SIZE, HEADER_SIZE))
-                else:
-                    slots = empty_slots(self.slots)
+            self._extend()
+            slots = empty_slots(self.slots)
+            if self._header.index_count > FIRST_ENTRY:
+                slots = slots_of(self._read(self.slots * SLOT_SIZE, HEADER_SIZE))
             self._table = KeyIndexTable(hasher, self._header, slots, entries=self.entries)
         return self._table
+
+    def _extend(self) -> None:
+        """Bring a file that was being made when the machine stopped to its length."""
+        if self._files.fs.size(self.path) == 0:
+            with self._files.borrow(self.path, write=True) as file:
+                file.truncate(file_size(self.slots, self.entries))
 
     def mend(self, trusted: int, inherited: IndexHeader, hasher: KeyHasher) -> int:
         """Keep the entries of records before the physical offset `trusted`, but for the last such
@@ -130,6 +130,7 @@ class KeyIndexFile:
         it is where its header was lost: without the begin time entries mean nothing. Changes memory
         only, the file at the next `write_back`.
         """
+        self._extend()
         count, border = (FIRST_ENTRY, -1) if self.is_blank else self._trusted(trusted)
         slots, header = empty_slots(self.slots), _following(inherited)
         for number, (hashed, _) in enumerate(self._hashes(count), start=FIRST_ENTRY):
