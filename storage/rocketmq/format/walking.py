@@ -1,7 +1,8 @@
 """The commit log, walked: whole good records one behind another, without making values of them.
 
 Owns the one loop that recovery and rebuild run over every byte of a log; must not know files. It takes what
-`decode_message` takes, but for the topic's encoding. The layout is drawn whole in `message`; what is looked at:
+`decode_message` takes, and a record whose topic is no UTF-8 too: the real store keeps that, and what lies behind it.
+The layout is drawn whole in `message`; what is looked at:
 
     position  bytes  field              note
     0         4      total size         0: the log ends here
@@ -147,6 +148,6 @@ def _stopped(data: bytes, position: i64, end: i64, *, check_crc: bool) -> str:
         return SHORT
     try:
         decode_message(data, position, check_crc=check_crc)
-    except Corrupt:
-        return BAD
+    except Corrupt as error:
+        return "" if error.facts().get("field") == "topic" else BAD
     return ""
