@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import aiokafka.partitioner
 import pytest
 from hypothesis import given
@@ -81,3 +83,25 @@ def test_java_hash_of_two_parts(left: str, right: str) -> None:
     units = len(right.encode("utf-16-be", "surrogatepass")) // 2
     joined = java_hash(left) * 31**units + java_hash(right)
     assert (java_hash(left + right) - joined) % 2**32 == 0
+
+
+@given(st.text(st.characters(max_codepoint=0xFF), max_size=80))
+@pytest.mark.parametrize("pad", [0, 600, 640, 5_000])
+def test_java_hash_is_horner_s_rule(pad: int, text: str) -> None:
+    """Also around the length from which the interpreter may refuse to read a number."""
+    text = "\xff" * pad + text
+    hashed = 0
+    for character in text:
+        hashed = (hashed * 31 + ord(character)) % 2**32
+    assert java_hash(text) % 2**32 == hashed
+    assert -(2**31) <= java_hash(text) < 2**31
+
+
+def test_java_hash_where_the_interpreter_reads_short_numbers_only() -> None:
+    before = sys.get_int_max_str_digits()
+    sys.set_int_max_str_digits(sys.int_info.str_digits_check_threshold)
+    try:
+        found = [java_hash("a" * size) for size in (640, 641, 5_000)]
+    finally:
+        sys.set_int_max_str_digits(before)
+    assert found == [java_hash("a" * size) for size in (640, 641, 5_000)]
