@@ -51,6 +51,6 @@ class Checkpointer:
             logics_msg_timestamp_ms=time_ms,
             index_msg_timestamp_ms=index_ms,
             master_flushed_offset=self._last.master_flushed_offset,
-            confirm_physical_offset=last.physical_offset,
+            confirm_physical_offset=self._last.confirm_physical_offset,
             logics_physical_offset=last.physical_offset,
         )

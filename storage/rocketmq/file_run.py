@@ -17,7 +17,7 @@ from pathlib import Path
 
 from sortedcontainers import SortedList
 
-from storage.errors import Corrupt
+from storage.errors import Corrupt, DiskFull
 from storage.files import HandleCache
 from storage.rocketmq.format.names import file_name, parse_file_name
 
@@ -154,12 +154,29 @@ class FileRun:
         return start
 
     def zero(self, start: int, end: int) -> None:
-        """Overwrite [start, end) with zeros and sync it; files that are not there are left out."""
+        """Make [start, end), behind which nothing counts, zeros and sync it; files that are not
+        there are left out.
+
+        Written only where something else is: a hole stays one, and needs no space. Where a disk is
+        too full even to write over what is there, the file is cut and made long again.
+        """
         for base in self._bases.irange(start - self.file_bytes + 1, end - 1):
             begin, stop = max(start, base), min(end, base + self.file_bytes)
-            for at in range(begin, stop, CHUNK_BYTES):
-                self.write(at, bytes(min(CHUNK_BYTES, stop - at)))
+            try:
+                self._zero_in(begin, stop)
+            except DiskFull:
+                with self.files.borrow(self.path(base), write=True) as file:
+                    file.truncate(begin - base)
+                    file.truncate(self.file_bytes)
         self.sync(start, end)
+
+    def _zero_in(self, start: int, end: int) -> None:
+        for at in range(start, end, CHUNK_BYTES):
+            data = self.read(at, min(CHUNK_BYTES, end - at))
+            written = len(data.rstrip(b"\0"))
+            first = written - len(data[:written].lstrip(b"\0"))
+            if first < written:
+                self.write(at + first, bytes(written - first))
 
     def chunks(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
         """(position, bytes) of [start, end), in pieces that stay inside a file."""

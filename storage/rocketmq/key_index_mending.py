@@ -44,14 +44,15 @@ class _Replayed(NamedTuple):
     last: int
 
 
-def mend_last(files: HandleCache, index: KeyIndex, time_of: TimeOf) -> int | None:
-    """Make the last file whole, if it is not; the physical offset of its last record, None when
-    nothing of the index is left. Synced on return.
+def mend_last(files: HandleCache, index: KeyIndex, log_end: int, time_of: TimeOf) -> int | None:
+    """Make the last file whole, if it is not, and without entries at or behind `log_end`; the
+    physical offset of its last record, None when nothing of the index is left. Synced on return.
     """
     file = index.index_files[-1]
-    if not file.is_blank and _is_whole(files, file):
-        return file.header.end_physical_offset
-    replayed = _replay(files, file)
+    end = file.header.end_physical_offset
+    if end < log_end and not file.is_blank and _is_whole(files, file):
+        return end
+    replayed = _replay(files, file, log_end)
     if replayed.entries:
         _write(files, file, replayed, time_of)
     else:
@@ -73,8 +74,10 @@ def _is_whole(files: HandleCache, file: KeyIndexFile) -> bool:
     return led_to == count * (count + 1) // 2 and not hashes.count(0)
 
 
-def _replay(files: HandleCache, file: KeyIndexFile) -> _Replayed:
-    """Put the entries into empty slots again, as far as each tells what its slot then holds."""
+def _replay(files: HandleCache, file: KeyIndexFile, log_end: int) -> _Replayed:
+    """Put the entries into empty slots again, as far as each tells what its slot then holds and
+    points into the log.
+    """
     with files.borrow(file.path) as opened:
         position = entry_position(file.slots, FIRST_ENTRY)
         data = opened.pread((file.entries - FIRST_ENTRY) * ENTRY_SIZE, position)
@@ -84,7 +87,8 @@ def _replay(files: HandleCache, file: KeyIndexFile) -> _Replayed:
     for hashed, physical, time_diff_s, previous in ENTRY.iter_unpack(memoryview(data)[:whole]):
         slot = hashed % file.slots
         nothing = hashed == physical == time_diff_s == previous == 0 and number > 0
-        if nothing or hashed < 0 or physical < last or slots[slot] != previous:
+        in_order = last <= physical < log_end
+        if nothing or hashed < 0 or not in_order or slots[slot] != previous:
             break
         number += 1
         slots[slot] = number

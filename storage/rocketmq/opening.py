@@ -62,7 +62,7 @@ class OpenedStore:
     queues: QueueTable
     index: KeyIndex | None
     builder: Builder
-    checkpoint: Checkpoint
+    checkpoint: Checkpoint  # as it was found, with what recovery confirmed
     report: RecoveryReport
 
 
@@ -122,9 +122,16 @@ def open_parts(opening: Opening) -> OpenedStore:
         queues=queues,
         index=index,
         builder=builder,
-        checkpoint=checkpoint,
+        checkpoint=_confirmed(checkpoint, plan),
         report=report,
     )
+
+
+def _confirmed(checkpoint: Checkpoint, plan: StorePlan) -> Checkpoint:
+    """The checkpoint with the last record that recovery walked, as CommitLog.setConfirmOffset."""
+    if plan.last_record is None:
+        return checkpoint
+    return checkpoint._replace(confirm_physical_offset=plan.last_record[0])
 
 
 def _load_log(opening: Opening) -> FileRun:

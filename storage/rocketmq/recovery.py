@@ -311,7 +311,7 @@ def _plan(context: RecoveryContext, walk: _Walk) -> StorePlan:
         run=run,
         queues=context.queues,
         log_end=end,
-        data_end=end if context.clean and not walk.damages else run.data_end(end),
+        data_end=end if context.clean and not walk.torn and not walk.damages else run.data_end(end),
         accepted_from=walk.start,
         last_record=walk.last_record,
         queue_ends=_queue_cuts(context.queues, end),
@@ -363,6 +363,10 @@ def _plan_index(context: RecoveryContext, walk: _Walk) -> _IndexPlan:
     if not files:
         return _IndexPlan(build_from=walk.start if walk.last_record is not None else None)
     last = files[-1]
+    if last.header.end_physical_offset >= max(walk.end, 1):
+        # The real store leaves such entries, and then passes over new records up to the last one.
+        behind = [f.name for f in files if f.header.begin_physical_offset >= walk.end]
+        return _IndexPlan(doomed=behind, mend=True, build_from=context.run.start)
     if last.is_blank:
         return _IndexPlan(mend=True)
     if context.clean:

@@ -83,7 +83,7 @@ def apply_index(plan: StorePlan, index: KeyIndex) -> int | None:
     again, None for nowhere.
     """
     index.remove_named(plan.doomed_index_files)
-    if not plan.mend_index:
+    if not plan.mend_index or not index.index_files:
         return plan.build_index_from
     run = plan.run
 
@@ -91,7 +91,7 @@ def apply_index(plan: StorePlan, index: KeyIndex) -> int | None:
         message = record_at(run, physical_offset)
         return 0 if message is None else message.store_timestamp_ms
 
-    last = mend_last(run.files, index, time_of)
+    last = mend_last(run.files, index, plan.log_end, time_of)
     return run.start if last is None else last
 
 

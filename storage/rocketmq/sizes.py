@@ -207,12 +207,14 @@ def _default_or_ask(files: Sequence[tuple[Path, int]]) -> tuple[int, int]:
 
 
 def _index_files(fs: FileSystem, folder: Path) -> Sequence[tuple[Path, int]]:
+    """The index files, without those of no bytes, which a crash leaves."""
     if not fs.exists(folder):
         return ()
     found = (
         folder / name for name in fs.list_dir(folder) if names.parse_index_name(name) is not None
     )
-    return [(path, fs.size(path)) for path in found]
+    sizes = [(path, fs.size(path)) for path in found]
+    return [(path, size_bytes) for path, size_bytes in sizes if size_bytes]
 
 
 def _fitting(slots: int | None, entries: int | None, size_bytes: int) -> tuple[int, int] | None:

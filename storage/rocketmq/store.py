@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -169,7 +170,8 @@ class RocketMQStore(LogStore):
                 read_only=self.read_only,
             )
         )
-        self.recovery = parts.report
+        found = [*directory.findings, *parts.report.findings]
+        self.recovery = replace(parts.report, findings=found)
         self._topics = dict(self._topic_files.infos())
         self._use(parts)
         self._producer_ids = ProducerIds(
