@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.coding.javahash import java_hash
+from storage.coding.javahash import MASK, java_hash
 from storage.errors import Corrupt, DiskFull, IoFailure
-from storage.files import File, HandleCache, OverlayFileSystem, RealFileSystem
+from storage.files import FileSystem, HandleCache, OverlayFileSystem, RealFileSystem
 from storage.rocketmq.dispatch import Dispatch, dispatch_of
 from storage.rocketmq.format.index_file import (
     DEFAULT_ENTRIES,
@@ -29,8 +29,9 @@ from storage.rocketmq.format.names import index_name
 from storage.rocketmq.key_index import KeyIndex
 from storage.rocketmq.key_index_file import TimeRange
 from storage.rocketmq.key_index_sizes import infer_sizes
-from storage.rocketmq.key_index_table import MASK, KeyHasher
+from storage.rocketmq.key_index_table import KeyHasher
 from tests.golden.rocketmq_stores import CLEAN, GoldenStore, all_stores, by_id, golden, put
+from tests.unit.kafka.faults import FaultyFileSystem, at_change, disk_full
 
 FOLDER = Path("/store/index")
 MS = 1_700_000_000_000
@@ -38,28 +39,22 @@ stores = pytest.mark.parametrize("store", all_stores(), ids=by_id)
 
 
 def open_index(
-    fs: OverlayFileSystem,
-    *,
-    slots: int = 16,
-    entries: int = 11,
-    directory: Path = FOLDER,
+    fs: FileSystem, slots: int = 16, entries: int = 11, *, directory: Path = FOLDER
 ) -> KeyIndex:
     index = KeyIndex(HandleCache(fs), directory, slots=slots, entries=entries, clock=lambda: MS)
     index.load()
     return index
 
 
-def index_like(store: GoldenStore, fs: OverlayFileSystem) -> KeyIndex:
+def index_like(store: GoldenStore, fs: FileSystem) -> KeyIndex:
     """An empty index with the sizes of a golden store's."""
-    return open_index(fs, **sizes_of(store))
+    return open_index(fs, *sizes_of(store))
 
 
-def sizes_of(store: GoldenStore) -> dict[str, int]:
+def sizes_of(store: GoldenStore) -> tuple[int, int]:
+    """(slots, entries) of a golden store's index files."""
     settings = store.settings
-    return {
-        "slots": int(settings["maxHashSlotNum"]),
-        "entries": int(settings["maxIndexNum"]),
-    }
+    return int(settings["maxHashSlotNum"]), int(settings["maxIndexNum"])
 
 
 @cache
@@ -89,10 +84,10 @@ def contents(fs: OverlayFileSystem) -> list[bytes]:
     return [fs.read_bytes(FOLDER / name) for name in fs.list_dir(FOLDER)]
 
 
-def made_of(dispatches: Sequence[Dispatch], **sizes: int) -> list[bytes]:
+def made_of(dispatches: Sequence[Dispatch], *, slots: int = 16, entries: int = 11) -> list[bytes]:
     """The files that these records make when put in one go."""
     fs = OverlayFileSystem()
-    index = open_index(fs, **sizes)
+    index = open_index(fs, slots, entries)
     index.put_all(dispatches)
     index.sync()
     return contents(fs)
@@ -110,7 +105,7 @@ def test_the_real_files_are_made_again(name: str) -> None:
     index.sync()
     real = [path.read_bytes() for path in sorted((store.root / "index").iterdir())]
     assert contents(fs) == real
-    full = [h for _, h in index.headers() if h.index_count >= sizes_of(store)["entries"]]
+    full = [h for _, h in index.headers() if h.index_count >= sizes_of(store)[1]]
     assert index.full_timestamp_ms == (full[-1].end_timestamp_ms if full else 0)
 
 
@@ -126,9 +121,10 @@ def test_in_pieces_with_reopening_between(name: str, seed: int) -> None:
         count = chance.randrange(1, 60)
         index.put_all(waiting[:count])
         del waiting[:count]
-        step = chance.choice([index.write_back, index.sync, lambda: None])
-        step()
-        if chance.random() < 0.3:
+        choice = chance.randrange(4)
+        if choice == 0:
+            index.write_back()
+        elif choice == 1:
             index.sync()
             index = index_like(store, fs)
     index.sync()
@@ -156,7 +152,7 @@ def test_the_real_answers_from_the_real_files(name: str) -> None:
 
 def real_index(store: GoldenStore) -> KeyIndex:
     fs = OverlayFileSystem(RealFileSystem())
-    index = open_index(fs, directory=store.root / "index", **sizes_of(store))
+    index = open_index(fs, *sizes_of(store), directory=store.root / "index")
     assert index.findings == []
     return index
 
@@ -180,18 +176,15 @@ def assert_real_answers(store: GoldenStore, index: KeyIndex) -> None:
 
 @stores
 def test_sizes_are_told_by_the_files(store: GoldenStore) -> None:
-    sizes = sizes_of(store)
-    found = infer_sizes(RealFileSystem(), store.root / "index")
-    assert found == (sizes["slots"], sizes["entries"])
+    assert infer_sizes(RealFileSystem(), store.root / "index") == sizes_of(store)
 
 
 @stores
-def test_sizes_are_told_by_any_one_file(store: GoldenStore, tmp_path: Path) -> None:
-    sizes = sizes_of(store)
+def test_sizes_are_told_by_any_one_file(store: GoldenStore) -> None:
     for path in (store.root / "index").iterdir():
         fs = OverlayFileSystem()
         put(fs, FOLDER / path.name, path.read_bytes())
-        assert infer_sizes(fs, FOLDER) == (sizes["slots"], sizes["entries"])
+        assert infer_sizes(fs, FOLDER) == sizes_of(store)
 
 
 # ---- what goes where -------------------------------------------------------------------------------------------------
@@ -597,48 +590,15 @@ def test_damaged_files_end_every_walk(seed: int) -> None:
 # ---- errors on the way -----------------------------------------------------------------------------------------------
 
 
-class FailingFile:
-    """A file that refuses a write or two, as a full disk does."""
-
-    def __init__(self, file: File, failing: FailingFileSystem) -> None:
-        self._file = file
-        self._failing = failing
-        self.path = file.path
-        self.size, self.pread, self.close = file.size, file.pread, file.close
-        self.datasync = file.datasync
-
-    def pwrite(self, data: bytes, position: int) -> None:
-        self._failing.step()
-        self._file.pwrite(data, position)
-
-    def truncate(self, size_bytes: int) -> None:
-        self._failing.step()
-        self._file.truncate(size_bytes)
-
-
-class FailingFileSystem(OverlayFileSystem):
-    """Raises DiskFull at the n-th write, once."""
-
-    def __init__(self, fail_at: int) -> None:
-        super().__init__()
-        self.left = fail_at
-
-    def step(self) -> None:
-        self.left -= 1
-        if self.left == 0:
-            raise DiskFull("full", path="x", operation="pwrite", errno=28)
-
-    def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
-        return FailingFile(super().open(path, write=write, create=create), self)
-
-
 @pytest.mark.parametrize("fail_at", range(1, 40))
 def test_after_a_full_disk_the_same_records_are_put_once(
     fail_at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The dispatcher hands the same records in again: the files are as if nothing had happened."""
     monkeypatch.setattr("storage.rocketmq.key_index.TAIL_BYTES", 60)
-    fs = FailingFileSystem(fail_at)
+    disk = OverlayFileSystem()
+    fs = FaultyFileSystem(disk)
+    fs.fault = at_change(fs, fail_at, disk_full)
     index = open_index(fs)
     for batch in (records(7, keys=3), records(9, keys=3, start=7), records(2, keys=3, start=16)):
         try:
@@ -649,7 +609,7 @@ def test_after_a_full_disk_the_same_records_are_put_once(
         index.sync()
     except DiskFull:
         index.sync()
-    assert contents(fs) == made_of(records(18, keys=3))
+    assert contents(disk) == made_of(records(18, keys=3))
 
 
 def test_other_failures_come_through() -> None:
