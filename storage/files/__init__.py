@@ -1,7 +1,7 @@
 """Files for storage: the one layer between every backend and the disk. Knows no format.
 
     fs        the protocols: FileSystem, File, FileLock;  failures: from errno to the error tree
-    real      RealFileSystem: system calls;  lock: POSIX record locks
+    real      RealFileSystem: system calls;  lock: POSIX record locks, process_id
     overlay   OverlayFileSystem: changes in memory over a read-only base, or over nothing
               tree: its names;  pages: its bytes;  changes: what differs from the base
     handles   HandleCache: an LRU of open files that knows which are dirty
@@ -17,6 +17,7 @@ from storage.files.failures import is_missing
 from storage.files.fence import Fence
 from storage.files.fs import File, FileLock, FileSystem
 from storage.files.handles import HandleCache
+from storage.files.lock import process_id
 from storage.files.overlay import OverlayFileSystem
 from storage.files.real import RealFileSystem
 from storage.files.roots import STORE_FILE, UNFINISHED_STORE_FILE, make_root, stored_backend
@@ -35,6 +36,7 @@ __all__ = [
     "copy_range",
     "is_missing",
     "make_root",
+    "process_id",
     "remove_if_present",
     "stored_backend",
     "write_durably",

@@ -38,7 +38,7 @@ class PosixLock:
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path = path
-        self.pid = os.getpid()
+        self.pid = process_id()
         self.descriptors = [descriptor]  # under `_guard`; empty when released
 
     def release(self) -> None:
@@ -48,6 +48,11 @@ class PosixLock:
                 del _held[key]
             while self.descriptors:
                 os.close(self.descriptors.pop())
+
+
+def process_id() -> int:
+    """This process's id, as others are told it."""
+    return os.getpid()
 
 
 def acquire(path: Path) -> PosixLock:

@@ -10,7 +10,6 @@ never written.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
@@ -24,6 +23,7 @@ from storage.files import (
     FileLock,
     FileSystem,
     atomic_write,
+    process_id,
     remove_if_present,
     stored_backend,
     write_durably,
@@ -263,7 +263,7 @@ class StoreDirectory:
 
     def write_abort(self) -> None:
         """The marker that a server runs: before the first change."""
-        write_durably(self.fs, self.path / names.ABORT, str(os.getpid()).encode())
+        write_durably(self.fs, self.path / names.ABORT, str(process_id()).encode())
         self.fs.sync_dir(self.path)
 
     def remove_abort(self) -> None:

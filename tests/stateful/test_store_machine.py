@@ -57,6 +57,7 @@ records = st.builds(
     timestamp_ms=times_ms,
     tag=st.sampled_from([None, "red"]),
     lookup_keys=st.lists(st.sampled_from(["k1", "k3"]), unique=True, max_size=2),
+    properties=st.none(),
 )
 bursts = st.lists(st.lists(records, min_size=1, max_size=6), min_size=1, max_size=5)
 configs = st.fixed_dictionaries(
