@@ -1,9 +1,8 @@
-"""A message's body, read through its compression.
+"""A message's body and its compression.
 
-Owns which codec the sys flag means; must not know the record around the body. Compressing is the client's affair
-(bodies over 4,096 bytes by default), the store keeps what it is given; `compress` is for a producer on this side.
-Sources: MessageSysFlag, CompressionType and the
-Compressor classes of RocketMQ. The body is all of one stream:
+Owns which codec the sys flag means; must not know the record around the body. Compressing is the client's affair, the
+store keeps what it is given: `compress` is for a producer on this side. Sources: MessageSysFlag, CompressionType and
+the Compressor classes of RocketMQ. The body is all of one stream:
 
     position  bytes  field  note
     0         n      body   sys flag 0x01 not set: as it is; set, by the bits 0x700:
@@ -34,26 +33,13 @@ ZLIB_UNNAMED: Final = 0
 
 CODECS: Final = {ZLIB_UNNAMED: "zlib", LZ4: "lz4", ZSTD: "zstd", ZLIB: "zlib"}
 """The codecs' names by their bits in the sys flag."""
-
-_READERS: Final[dict[int, Callable[[bytes, int], bytes]]] = {
-    ZLIB_UNNAMED: read_zlib,
-    LZ4: read_lz4,
-    ZSTD: read_zstd,
-    ZLIB: read_zlib,
-}
-
+COMPRESSIONS: Final = ("none", "zlib", "lz4", "zstd")
+"""The names that `compress` takes."""
 
 COMPRESS_FROM_BYTES: Final = 4096
 """A client's producer compresses bodies larger than this."""
-ZLIB_LEVEL: Final = 5
-
-_WRITERS: Final[dict[str, tuple[int, Callable[[bytes], bytes]]]] = {
-    "zlib": (ZLIB, lambda body: zlib.compress(body, ZLIB_LEVEL)),
-    "lz4": (LZ4, lambda body: bytes(lz4.frame.compress(body, block_linked=False))),
-    "zstd": (ZSTD, lambda body: zstandard.ZstdCompressor().compress(body)),
-}
-COMPRESSIONS: Final = ("none", *_WRITERS)
-"""The names that `compress` takes."""
+LEVEL: Final = 5
+"""The client's, of zlib and zstd."""
 
 
 def compress(body: bytes, compression: str | None) -> tuple[bytes, int]:
@@ -63,15 +49,15 @@ def compress(body: bytes, compression: str | None) -> tuple[bytes, int]:
     """
     if compression is None or compression == "none":
         return body, 0
-    if compression not in _WRITERS:
+    if compression not in COMPRESSIONS:
         raise InvalidArgument(
             f"compression {compression!r} is unknown here: choose one of {', '.join(COMPRESSIONS)}",
             field="compression",
         )
     if len(body) <= COMPRESS_FROM_BYTES:
         return body, 0
-    codec, write = _WRITERS[compression]
-    return write(body), COMPRESSED | codec << COMPRESSION_TYPE_SHIFT
+    codec, writer = _WRITERS[compression]
+    return writer(body), COMPRESSED | codec << COMPRESSION_TYPE_SHIFT
 
 
 def codec_of(sys_flag: int) -> int | None:
@@ -99,3 +85,29 @@ def decompress(body: bytes, sys_flag: int, limit_bytes: int) -> bytes:
             found=f"{codec}",
         )
     return reader(body, limit_bytes)
+
+
+def _write_zlib(body: bytes) -> bytes:
+    return zlib.compress(body, LEVEL)
+
+
+def _write_lz4(body: bytes) -> bytes:
+    frame: bytes = lz4.frame.compress(body, block_linked=False)  # Java reads no linked blocks
+    return frame
+
+
+def _write_zstd(body: bytes) -> bytes:
+    return zstandard.ZstdCompressor(level=LEVEL).compress(body)
+
+
+_WRITERS: Final[dict[str, tuple[int, Callable[[bytes], bytes]]]] = {
+    "zlib": (ZLIB, _write_zlib),
+    "lz4": (LZ4, _write_lz4),
+    "zstd": (ZSTD, _write_zstd),
+}
+_READERS: Final[dict[int, Callable[[bytes, int], bytes]]] = {
+    ZLIB_UNNAMED: read_zlib,
+    LZ4: read_lz4,
+    ZSTD: read_zstd,
+    ZLIB: read_zlib,
+}

@@ -10,8 +10,15 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.errors import Corrupt
-from storage.rocketmq.format.body import CODECS, codec_of, decompress
+from storage.errors import Corrupt, InvalidArgument
+from storage.rocketmq.format.body import (
+    CODECS,
+    COMPRESS_FROM_BYTES,
+    COMPRESSIONS,
+    codec_of,
+    compress,
+    decompress,
+)
 from storage.rocketmq.format.message import COMPRESSED, COMPRESSION_TYPE_MASK, MULTI_TAGS
 
 TEXT = b"the same again and again, " * 400
@@ -84,3 +91,33 @@ def test_another_codec_s_stream(flag: int) -> None:
         if CODECS[codec_of(other) or 0] != CODECS[codec_of(flag) or 0]:
             with pytest.raises(Corrupt):
                 decompress(STREAMS[flag], other, LIMIT_BYTES)
+
+
+@pytest.mark.parametrize(("name", "flag"), [("zlib", ZLIB), ("lz4", LZ4), ("zstd", ZSTD)])
+def test_compressing_as_a_client_does(name: str, flag: int) -> None:
+    body, sys_flag = compress(TEXT, name)
+    assert sys_flag == flag
+    assert len(body) < len(TEXT) // 10
+    assert decompress(body, sys_flag, LIMIT_BYTES) == TEXT
+    small = TEXT[:COMPRESS_FROM_BYTES]
+    assert compress(small, name) == (small, 0)
+    assert compress(small + b"x", name)[1] == flag
+
+
+def test_lz4_blocks_are_independent() -> None:
+    body, _ = compress(TEXT * 100, "lz4")
+    assert not lz4.frame.get_frame_info(body)["block_linked"]
+
+
+def test_no_compression() -> None:
+    assert compress(TEXT, None) == (TEXT, 0)
+    assert compress(TEXT, "none") == (TEXT, 0)
+
+
+@pytest.mark.parametrize("name", ["", "gzip", "snappy", "ZLIB"])
+def test_names_that_are_no_compression(name: str) -> None:
+    assert name not in COMPRESSIONS
+    for body in (b"", TEXT):
+        with pytest.raises(InvalidArgument, match="choose one of none, zlib, lz4, zstd") as caught:
+            compress(body, name)
+        assert caught.value.facts() == {"field": "compression"}
