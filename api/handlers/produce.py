@@ -29,6 +29,7 @@ ACKS: Final[Mapping[str, Acks]] = {
     "0": Acks.NONE,
 }
 COMPRESSIONS: Final = {name: name for name in ("none", "gzip", "snappy", "lz4", "zstd")}
+MESSAGE_COMPRESSIONS: Final = {name: name for name in ("none", "zlib", "lz4", "zstd")}
 _BODY_TYPES: Final = (*RECORD_FORMATS, RECORD_BATCH)
 _SEQUENCE: Final = ("producer_id", "producer_epoch", "sequence")
 
@@ -58,7 +59,9 @@ async def new_producer(call: Call) -> web.Response:
 async def _produce_records(call: Call, hold: Hold, body_format: Format) -> web.Response:
     params = call.params("acks", "timeout", "compression", "format", *_SEQUENCE)
     acks = params.choice("acks", ACKS, Acks.ALL)
-    compression = params.choice("compression", COMPRESSIONS, None)
+    store = call.service.store
+    compressions = MESSAGE_COMPRESSIONS if store.capabilities.messages else COMPRESSIONS
+    compression = params.choice("compression", compressions, None)
     timeout_ms = params.integer("timeout", None, low=1, high=call.settings.max_wait_ms)
     producer = _sequence(params)
     body_format = params.choice("format", FORMATS, body_format)
@@ -70,7 +73,6 @@ async def _produce_records(call: Call, hold: Hold, body_format: Format) -> web.R
     all_or_nothing = producer is not None or acks is Acks.NONE
     if not decoded.records or (all_or_nothing and decoded.failed):
         return _answer(call, decoded, [])
-    store = call.service.store
     runs = await call.service.produce(
         Produce(
             topic=call.topic,

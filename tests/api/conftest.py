@@ -1,4 +1,4 @@
-"""Fixtures of the API suite: the same tests over the model and over the real backend."""
+"""Fixtures of the API suite: the same tests over the model and over the real backends."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.api.harness import Api, opener, serving, settings
+from tests.api.harness import ONE_PARTITION, Api, opener, serving, settings
 
-BACKENDS = ("memory", "kafka")
+BACKENDS = ("memory", "kafka", "rocketmq")
 
 
 @pytest.fixture(params=BACKENDS)
@@ -21,6 +21,6 @@ def backend(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 async def api(backend: str, tmp_path: Path) -> AsyncIterator[Api]:
     """A server with an empty store of the backend."""
-    chosen = settings(tmp_path / "store")
+    chosen = settings(tmp_path / "store", set=ONE_PARTITION.get(backend, {}))
     async with serving(chosen, opener(backend, chosen)) as running:
         yield running

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import io
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any
 
 import aiohttp
 import msgspec
+import pytest
 from yarl import URL
 
 import storage
@@ -31,6 +32,9 @@ JSON = "application/vnd.kafka.json.v2+json"
 V2 = "application/vnd.kafka.v2+json"
 BATCH = "application/vnd.kafka.recordbatch.v2"
 PROBLEM = "application/problem+json"
+
+# The options of a store whose new topics have one partition, where that is not the default.
+ONE_PARTITION: Mapping[str, Mapping[str, str]] = {"rocketmq": {"defaultTopicQueueNums": "1"}}
 
 
 @dataclass(frozen=True)
@@ -117,6 +121,16 @@ class Api:
         while self.server.connections != count:  # noqa: ASYNC110  # as above
             await asyncio.sleep(0.001)
 
+    @property
+    def backend(self) -> str:
+        """The name of the store's backend."""
+        return self.service.store.capabilities.backend
+
+    @property
+    def keeps_messages(self) -> bool:
+        """Whether records are RocketMQ's messages, with all that these have and have not."""
+        return self.service.store.capabilities.messages
+
     async def values(self, topic: str, partition: int = 0) -> list[Any]:
         """Every value of a partition, as JSON."""
         answer = await self.get(f"/topics/{topic}/partitions/{partition}/records", accept=JSON)
@@ -127,6 +141,17 @@ class Api:
 def records(*values: object, **common: object) -> dict[str, object]:
     """A produce body with these values."""
     return {"records": [{"value": value, **common} for value in values]}
+
+
+def without_ids(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of a produce answer as a store gives them that tells no ids."""
+    return [{name: value for name, value in row.items() if name != "message_id"} for row in rows]
+
+
+def for_any_bytes(api: Api) -> None:
+    """Skip where records are messages, which cannot keep what the test is about."""
+    if api.keeps_messages:
+        pytest.skip("a message keeps no null value, nor an empty or binary key or header")
 
 
 def b64(data: bytes) -> str:

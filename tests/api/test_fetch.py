@@ -7,13 +7,14 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from api.handlers import fetch
-from api.rendering import encode_page
+from api.rendering import encode_page, encode_rows
 from storage.coding.checksum import crc32c
 from tests.api.harness import (
     BATCH,
@@ -23,6 +24,7 @@ from tests.api.harness import (
     V2,
     Api,
     b64,
+    for_any_bytes,
     opener,
     records,
     serving,
@@ -30,6 +32,9 @@ from tests.api.harness import (
 )
 
 PATH = "/topics/t/partitions/0/records"
+
+# Many for their bytes, few enough for the properties of a message.
+HEADERS = [{"key": f"{number:x}", "value": b64(b"v")} for number in range(1000)]
 
 
 async def offsets(api: Api, query: str) -> list[int]:
@@ -42,10 +47,16 @@ async def test_a_row_has_these_members_in_this_order(api: Api) -> None:
     await api.post("/topics/t", {"records": [{"key": "k", "value": {"n": 1}, "timestamp": 5}]})
     answer = await api.get(PATH, accept=JSON)
     assert answer.headers["Content-Type"] == JSON
-    assert answer.body == (
+    members = (
         b'[{"topic":"t","partition":0,"offset":0,"timestamp":5,"key":"k","value":{"n":1},'
-        b'"headers":[]}]'
+        b'"headers":[]'
     )
+    if api.keeps_messages:
+        assert answer.body.startswith(members + b',"properties":{')
+        following = ["properties", "message_id", "store_timestamp"]
+        assert list(answer.json[0])[-3:] == following
+    else:
+        assert answer.body == members + b"}]"
 
 
 async def test_the_answers_headers_tell_where_to_go_on(api: Api) -> None:
@@ -116,6 +127,7 @@ async def test_bytes_that_are_no_json_never_fail_a_page(api: Api) -> None:
 
 
 async def test_bytes_that_are_no_text_never_fail_a_page(api: Api) -> None:
+    for_any_bytes(api)
     headers = [{"key": "h", "value": b64(b"\xff")}, {"key": "i", "value": None}]
     body = {"records": [{"value": b64(b"\xff"), "headers": headers}, {"value": b64(b"ok")}]}
     await api.post("/topics/t", body, content_type=BINARY)
@@ -150,6 +162,8 @@ async def test_bytes_that_are_no_text_never_fail_a_page(api: Api) -> None:
     ],
 )
 async def test_where_a_fetch_begins_and_ends(api: Api, start: str, expected: list[int]) -> None:
+    if "=@" in start.replace("%40", "@") and start != "offset=@0" and api.keeps_messages:
+        pytest.skip("the axis is the store's own time")
     times = [1000, 2000, 3000, 4000]
     for time_ms in times:
         body = {"records": [{"value": "x" * 100, "timestamp": time_ms}]}
@@ -238,21 +252,26 @@ async def test_a_large_page_is_rendered_beside_the_loop(
     count: int,
     is_large: bool,
 ) -> None:
+    if "headers" in record:
+        for_any_bytes(api)
     rendered_in = []
 
-    def watched(*args: Any) -> bytes:
-        rendered_in.append(threading.current_thread())
-        return encode_page(*args)
+    def watched(encode: Callable[..., bytes]) -> Callable[..., bytes]:
+        def watched_encode(*args: Any) -> bytes:
+            rendered_in.append(threading.current_thread())
+            return encode(*args)
 
-    monkeypatch.setattr(fetch, "encode_page", watched)
+        return watched_encode
+
+    monkeypatch.setattr(fetch, "encode_page", watched(encode_page))
+    monkeypatch.setattr(fetch, "encode_rows", watched(encode_rows))
     await api.post("/topics/t", {"records": [record] * count})
     assert len((await api.get(f"{PATH}?max_records=1000")).json) == count
     assert (rendered_in != [threading.main_thread()]) is is_large
 
 
 async def test_many_headers_count_for_the_size_of_a_page(api: Api) -> None:
-    headers = [{"key": ""}] * 1000
-    await api.post("/topics/t", {"records": [{"headers": headers}] * 10})
+    await api.post("/topics/t", {"records": [{"value": "", "headers": HEADERS}] * 10})
     assert await offsets(api, "max_bytes=100000") == [0, 1, 2]
     answer = await api.get(f"{PATH}?max_bytes=100000")
     assert answer.headers["X-Next-Offset"] == "3"

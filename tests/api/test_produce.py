@@ -7,9 +7,10 @@ import asyncio
 import pytest
 
 from storage import partition_for_key
-from tests.api.harness import BINARY, JSON, V2, Api, b64, records
+from tests.api.harness import BINARY, JSON, V2, Api, b64, for_any_bytes, records, without_ids
 
 OK = {"error_code": None, "error": None}
+TOO_LARGE_BYTES = 5_000_000  # for every backend
 BODY_TAIL = {"key_schema_id": None, "value_schema_id": None}
 
 
@@ -24,15 +25,25 @@ async def test_the_answer_has_the_proxys_shape(api: Api) -> None:
     answer = await api.post("/topics/t", records(b64(b"a"), b64(b"b")), content_type=BINARY)
     assert answer.status == 200
     rows = [{"partition": 0, "offset": offset} | OK for offset in (0, 1)]
-    assert answer.json == {"offsets": rows} | BODY_TAIL
+    assert list(answer.json) == ["offsets", *BODY_TAIL]
+    assert answer.json | {"offsets": without_ids(answer.json["offsets"])} == (
+        {"offsets": rows} | BODY_TAIL
+    )
 
 
 @pytest.mark.parametrize("content_type", [BINARY, V2, "application/json", BINARY.upper()])
 async def test_plain_json_means_base64(api: Api, content_type: str) -> None:
-    body = {"records": [{"key": b64(b"\x00\xff"), "value": b64(b"v")}]}
+    body = {"records": [{"key": b64(b"k\x00"), "value": b64(b"\x00\xff")}]}
     assert (await api.post("/topics/t", body, content_type=content_type)).status == 200
     (row,) = await fetched(api)
-    assert (row["key"], row["value"]) == (b64(b"\x00\xff"), b64(b"v"))
+    assert (row["key"], row["value"]) == (b64(b"k\x00"), b64(b"\x00\xff"))
+
+
+async def test_keys_are_bytes(api: Api) -> None:
+    for_any_bytes(api)
+    await api.post("/topics/t", records(b64(b"v"), key=b64(b"\x00\xff")), content_type=V2)
+    (row,) = await fetched(api)
+    assert row["key"] == b64(b"\x00\xff")
 
 
 async def test_a_charset_of_utf8_is_taken(api: Api) -> None:
@@ -79,6 +90,8 @@ JSON_VALUES = [
 
 @pytest.mark.parametrize("value", JSON_VALUES)
 async def test_json_is_kept_verbatim(api: Api, value: bytes) -> None:
+    if value == b"null":
+        for_any_bytes(api)
     body = b'{"records":[{"key":' + value + b',"value":' + value + b"}]}"
     assert (await api.post("/topics/t", body)).status == 200
     answer = await api.get("/topics/t/partitions/0/records", accept=JSON)
@@ -88,12 +101,14 @@ async def test_json_is_kept_verbatim(api: Api, value: bytes) -> None:
 
 
 async def test_null_empty_zero_and_false_stay_apart(api: Api) -> None:
+    for_any_bytes(api)
     await api.post("/topics/t", records(None, "", 0, False))
     stored = [row["value"] for row in await fetched(api)]
     assert stored == [None, b64(b'""'), b64(b"0"), b64(b"false")]
 
 
 async def test_base64_keeps_null_and_empty_apart(api: Api) -> None:
+    for_any_bytes(api)
     body = {"records": [{"key": "", "value": None}, {"key": None, "value": ""}, {}]}
     assert (await api.post("/topics/t", body, content_type=BINARY)).status == 200
     stored = [(row["key"], row["value"]) for row in await fetched(api)]
@@ -110,6 +125,7 @@ async def test_text_is_taken_and_given(api: Api) -> None:
 
 
 async def test_headers_keep_order_repeats_and_null(api: Api) -> None:
+    for_any_bytes(api)
     headers = [
         {"key": "a", "value": b64(b"\x00")},
         {"key": "a", "value": None},
@@ -183,7 +199,7 @@ async def test_a_partition_that_is_not_there_fails_alone(api: Api) -> None:
     assert answer.status == 200
     failed, stored = answer.json["offsets"]
     assert (failed["partition"], failed["offset"], failed["error_code"]) == (5, None, 40402)
-    assert stored == {"partition": 1, "offset": 0} | OK
+    assert without_ids([stored]) == [{"partition": 1, "offset": 0} | OK]
 
 
 async def test_the_paths_partition_holds_for_all(api: Api) -> None:
@@ -336,7 +352,7 @@ async def test_the_deepest_json_is_taken(api: Api) -> None:
 
 
 async def test_a_record_that_is_too_large_fails_alone(api: Api) -> None:
-    large = b64(bytes(2_000_000))
+    large = b64(bytes(TOO_LARGE_BYTES))
     body = records(b64(b"a"), large, b64(b"b"))
     answer = await api.post("/topics/t", body, content_type=BINARY)
     assert answer.status == 200
@@ -344,7 +360,7 @@ async def test_a_record_that_is_too_large_fails_alone(api: Api) -> None:
     alone = await api.post("/topics/t", records(large), content_type=BINARY)
     assert alone.code == 41302
     assert alone.json["limit_bytes"] > 1_000_000
-    assert alone.json["size_bytes"] >= 2_000_000
+    assert alone.json["size_bytes"] >= TOO_LARGE_BYTES
     assert [row["value"] for row in await fetched(api)] == [b64(b"a"), b64(b"b")]
 
 
@@ -356,8 +372,16 @@ async def test_a_request_larger_than_a_batch_is_split(api: Api) -> None:
     assert [row["value"] for row in rows] == values
 
 
-@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "zlib", "lz4", "zstd"])
 async def test_a_codec_may_be_asked_for(api: Api, codec: str) -> None:
+    """One of the backend's own: the others' are refused by name, and make no topic."""
+    others = {"gzip", "snappy"} if api.keeps_messages else {"zlib"}
+    if codec in others:
+        refused = await api.post(f"/topics/t?compression={codec}", records("x"))
+        assert refused.code == 40000
+        assert "compression" in refused.json["message"]
+        assert (await api.get("/topics")).json == []
+        return
     answer = await api.post(f"/topics/t?compression={codec}", records("x" * 1000))
     assert answer.status == 200
     assert await api.values("t") == ["x" * 1000]
@@ -453,7 +477,7 @@ async def test_a_sequenced_request_is_all_or_nothing(api: Api) -> None:
     query = f"?producer_id={await producer(api)}&producer_epoch=0&sequence=0"
     bad = await api.post(f"/topics/t{query}", records(b64(b"a"), "***"), content_type=BINARY)
     assert bad.code == 42202
-    large = records(b64(b"a"), b64(bytes(2_000_000)))
+    large = records(b64(b"a"), b64(bytes(TOO_LARGE_BYTES)))
     await api.create("t")
     assert (await api.post(f"/topics/t{query}", large, content_type=BINARY)).code == 41302
     assert await fetched(api) == []
@@ -476,15 +500,15 @@ async def test_acks_0_is_accepted_after_validation(api: Api) -> None:
 @pytest.mark.parametrize("acks", ["1", "all", "-1"])
 async def test_other_acks_tell_the_offsets(api: Api, acks: str) -> None:
     answer = await api.post(f"/topics/t?acks={acks}&timeout=10000", records(1))
-    assert answer.json["offsets"] == [{"partition": 0, "offset": 0} | OK]
+    assert without_ids(answer.json["offsets"]) == [{"partition": 0, "offset": 0} | OK]
     assert await api.values("t") == [1]
 
 
 NOTHING_TO_STORE: dict[str, tuple[dict[str, object] | bytes, int]] = {
     "bad base64": (records("***"), 42202),
     "no such partition": (records(b64(b"x"), partition=7), 40402),
-    "too large": (records("A" * 2_000_000), 41302),
-    "one bad of each kind": ({"records": [{"value": "*"}, {"value": "A" * 2_000_000}]}, 42202),
+    "too large": (records("A" * 8_000_000), 41302),
+    "one bad of each kind": ({"records": [{"value": "*"}, {"value": "A" * 8_000_000}]}, 42202),
 }
 
 

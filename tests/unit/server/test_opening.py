@@ -19,18 +19,25 @@ def settings(data: Path, **changed: Any) -> Settings:
     return Settings(data=data, **changed)
 
 
+@pytest.fixture(params=["kafka", "rocketmq"])
+def backend(request: pytest.FixtureRequest) -> str:
+    """Each backend that keeps what it is given."""
+    return str(request.param)
+
+
 @pytest.fixture
-def foreign(tmp_path: Path, golden_dir: Path) -> Path:
+def foreign(tmp_path: Path, repo_root: Path, backend: str) -> Path:
     """A directory that a real broker made."""
     copy = tmp_path / "foreign"
-    shutil.copytree(golden_dir / "codecs" / "data", copy)
+    made = {"kafka": "kafka/codecs/data", "rocketmq": "rocketmq/broker/store"}[backend]
+    shutil.copytree(repo_root / "tests" / "golden" / made, copy)
     return copy
 
 
 @pytest.fixture
-def ours(tmp_path: Path) -> Path:
+def ours(tmp_path: Path, backend: str) -> Path:
     """A directory that we made."""
-    plan_store(settings(tmp_path / "ours")).open(no_progress).close()
+    plan_store(settings(tmp_path / "ours", backend=backend)).open(no_progress).close()
     return tmp_path / "ours"
 
 
@@ -44,15 +51,22 @@ def test_a_new_directory_becomes_a_kafka_store(tmp_path: Path, make: bool) -> No
     assert plan_store(settings(data, write=True)).read_only is False
 
 
-def test_our_own_store_is_writable(ours: Path) -> None:
+def test_a_new_directory_takes_the_backend_that_is_asked_for(tmp_path: Path, backend: str) -> None:
+    plan = plan_store(settings(tmp_path / "new", backend=backend))
+    assert (plan.backend, plan.read_only, plan.notice) == (backend, False, None)
+
+
+def test_our_own_store_is_writable(ours: Path, backend: str) -> None:
     plan = plan_store(settings(ours))
-    assert (plan.backend, plan.read_only, plan.notice) == ("kafka", False, None)
+    assert (plan.backend, plan.read_only, plan.notice) == (backend, False, None)
     assert plan_store(settings(ours, read_only=True)).read_only is True
 
 
-def test_a_real_brokers_directory_is_read_only_until_it_is_taken_over(foreign: Path) -> None:
+def test_a_real_brokers_directory_is_read_only_until_it_is_taken_over(
+    foreign: Path, backend: str
+) -> None:
     plan = plan_store(settings(foreign))
-    assert plan.read_only is True
+    assert (plan.backend, plan.read_only) == (backend, True)
     assert plan.notice is not None
     assert "--write" in plan.notice
     assert plan_store(settings(foreign, read_only=True)).notice is None
@@ -60,9 +74,11 @@ def test_a_real_brokers_directory_is_read_only_until_it_is_taken_over(foreign: P
     assert (taken.read_only, taken.notice) == (False, None)
 
 
-def test_a_store_of_another_backend_is_refused(ours: Path) -> None:
-    with pytest.raises(SettingsError, match=r"backend.*memory.*kafka store"):
-        plan_store(settings(ours, backend="memory"))
+def test_a_store_of_another_backend_is_refused(ours: Path, backend: str) -> None:
+    other = {"kafka": "rocketmq", "rocketmq": "kafka"}[backend]
+    for asked in (other, "memory"):
+        with pytest.raises(SettingsError, match=rf"backend.*{asked}.*{backend} store"):
+            plan_store(settings(ours, backend=asked))
 
 
 def test_memory_keeps_nothing_and_must_be_told_so(tmp_path: Path) -> None:
@@ -73,7 +89,7 @@ def test_memory_keeps_nothing_and_must_be_told_so(tmp_path: Path) -> None:
 
 
 def test_an_unknown_backend_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="choose one of kafka, memory"):
+    with pytest.raises(SettingsError, match="choose one of kafka, rocketmq, memory"):
         plan_store(settings(tmp_path / "new", backend="pulsar"))
 
 
@@ -91,9 +107,10 @@ def test_something_else_is_refused(tmp_path: Path) -> None:
         plan_store(settings(tmp_path / "notes.txt"))
 
 
-def test_the_options_reach_the_store(tmp_path: Path) -> None:
+def test_the_options_reach_the_store(tmp_path: Path, backend: str) -> None:
+    name = {"kafka": "num.partitions", "rocketmq": "defaultTopicQueueNums"}[backend]
     chosen = settings(
-        tmp_path / "new", set={"num.partitions": "3"}, accept_loss=True, open_files=77
+        tmp_path / "new", backend=backend, set={name: "3"}, accept_loss=True, open_files=77
     )
     plan = plan_store(chosen)
     assert (plan.options.accept_loss, plan.options.open_files) == (True, 77)
