@@ -46,10 +46,16 @@ def record_at(run: FileRun, physical_offset: int) -> Message | None:
     return message if message.physical_offset == physical_offset else None
 
 
-def next_good(run: FileRun, position: int, queues: QueueTable, so_far: LogSoFar) -> int | None:
-    """The first record behind `position` that counts; None where there is none."""
+def next_good(
+    run: FileRun, position: int, queues: QueueTable, so_far: LogSoFar, *, looking: bool
+) -> int | None:
+    """The first record behind `position` that counts; None where there is none. `looking` False:
+    only units are asked, and what is behind is not read.
+    """
     pointed = min(_pointed_to(run, position, queues), default=None)
-    for found in _candidates(run, position, run.limit if pointed is None else pointed):
+    if not looking:
+        return pointed
+    for found in _candidates(run, position, run.data_end(position) if pointed is None else pointed):
         message = record_at(run, found)
         if message is not None and _goes_on(message, so_far):
             return found

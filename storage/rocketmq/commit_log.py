@@ -104,9 +104,10 @@ class CommitLog:
         It is overwritten with zeros: records behind the end would come to life again when a record
         that ends before one of them is all that a crash leaves.
         """
-        self.run.zero(end, min(self.end + written_bytes, self.run.limit))
-        self.end = end
-        self._flushed = min(self._flushed, end)
+        with self._flush_lock:  # a sync that runs now must not count what is taken back
+            self.run.zero(end, min(self.end + written_bytes, self.run.limit))
+            self.end = end
+            self._flushed = min(self._flushed, end)
 
     def flush(self) -> int:
         """On return everything below the result is on disk. Many callers share one sync."""

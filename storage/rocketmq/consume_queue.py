@@ -45,9 +45,11 @@ class ConsumeQueue:
         """What recovery found: the first offset and the next one."""
         self.start, self.end = start, end
         self.last_end = NOWHERE
-        if end > self.first_offset:
-            unit = self.unit(end - 1)
-            self.last_end = unit.physical_offset + unit.size
+        for offset in range(end - 1, self.first_offset - 1, -1):
+            unit = self.unit(offset)
+            if not unit.is_filler:
+                self.last_end = unit.physical_offset + unit.size
+                break
 
     @property
     def first_offset(self) -> int:
@@ -137,7 +139,7 @@ class ConsumeQueue:
         start, self._dirty_from = self._dirty_from, None
         if self._new_names:
             fs = self.run.files.fs
-            for folder in (self.directory, self.directory.parent, self.directory.parent.parent):
+            for folder in (self.directory, *self.directory.parents[:3]):  # up to the store's root
                 fs.sync_dir(folder)
             self._new_names = False
         if start is not None:

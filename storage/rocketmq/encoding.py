@@ -32,6 +32,13 @@ SEQUENCE_PROPERTY: Final = "__LOGSERVER_SEQ"
 _NOT_THE_USERS: Final = RESERVED | {SHARDING_KEY, SEQUENCE_PROPERTY}
 SETTABLE: Final = frozenset({UNIQ_KEY, WAIT})
 HOST_SIZES: Final = (8, 20)
+_FIELDS: Final = {
+    SHARDING_KEY: "key",
+    KEYS: "lookup_keys",
+    TAGS: "tag",
+    **dict.fromkeys(SETTABLE, "properties"),
+}
+_TIMES: Final = range(-1 << 63, 1 << 63)
 
 
 class Encoded(NamedTuple):
@@ -112,6 +119,8 @@ class Encoder:
 
 def properties_of(record: Record, index: int) -> dict[str, str]:
     """All properties of a record but those the store adds. Raises UnrepresentableRecord."""
+    if record.timestamp_ms is not None and record.timestamp_ms not in _TIMES:
+        raise _unrepresentable("timestamp", index, "does not fit 64 bits")
     if record.value is None:
         raise _unrepresentable("value", index, "is null, which RocketMQ does not keep")
     properties = _user_properties(record, index)
@@ -159,13 +168,22 @@ def _encode_properties(properties: Mapping[str, str], index: int) -> bytes:
     try:
         data = encode_properties(properties)
     except UnrepresentableRecord as error:
-        field = str(error.facts().get("field", "properties"))
-        shown = {SHARDING_KEY: "key", KEYS: "lookup_keys", TAGS: "tag"}.get(field, field)
+        field = _culprit(properties)
         raise UnrepresentableRecord(
-            f"record {index}: {shown}: {error.message}", field=shown, index=index
+            f"record {index}: {field}: {error.message}", field=field, index=index
         ) from None
     _check_properties_size(data, index)
     return data
+
+
+def _culprit(properties: Mapping[str, str]) -> str:
+    """The field whose property cannot be encoded; all of them where each by itself can."""
+    for name, value in properties.items():
+        try:
+            encode_properties({name: value})
+        except UnrepresentableRecord:
+            return _FIELDS.get(name, "headers")
+    return "properties"
 
 
 def _check_properties_size(data: bytes, index: int) -> None:

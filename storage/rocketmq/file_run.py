@@ -12,16 +12,16 @@ One writer at a time (its owner's lock); readers at any time.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-
-from sortedcontainers import SortedList
 
 from storage.errors import Corrupt, DiskFull
 from storage.files import HandleCache
 from storage.rocketmq.format.names import file_name, parse_file_name
 
 CHUNK_BYTES = 1 << 20
+_ZEROS = memoryview(bytes(CHUNK_BYTES))
 
 
 class FileRun:
@@ -32,19 +32,20 @@ class FileRun:
         self.directory = directory
         self.file_bytes = file_bytes
         self.kind = kind
-        self._bases: SortedList[int] = SortedList()  # changed by the writer only
+        # Replaced as a whole by the one writer, so that a reader's copy stays what it is.
+        self._bases: tuple[int, ...] = ()
 
     def load(self) -> None:
         """Take in the files that are there. Names that are no position are left alone."""
         fs = self.files.fs
         if fs.exists(self.directory):
             found = (parse_file_name(name) for name in fs.list_dir(self.directory))
-            self._bases = SortedList(base for base in found if base is not None)
+            self._bases = tuple(sorted(base for base in found if base is not None))
 
     @property
     def bases(self) -> Sequence[int]:
         """Where the files begin, ascending: a snapshot."""
-        return list(self._bases)
+        return self._bases
 
     @property
     def start(self) -> int:
@@ -60,11 +61,17 @@ class FileRun:
 
     def base_of(self, position: int) -> int | None:
         """The file that covers a position; None where there is none."""
-        at = self._bases.bisect_right(position) - 1
-        if at < 0 or position >= self._bases[at] + self.file_bytes:
+        bases = self._bases
+        at = bisect_right(bases, position) - 1
+        if at < 0 or position >= bases[at] + self.file_bytes:
             return None
-        base: int = self._bases[at]
-        return base
+        return bases[at]
+
+    def _between(self, start: int, end: int) -> Sequence[int]:
+        """The files that hold a part of [start, end)."""
+        bases = self._bases
+        first = bisect_left(bases, start - self.file_bytes + 1)
+        return bases[first : bisect_left(bases, end)]
 
     def path(self, base: int) -> Path:
         """The path of the file that begins there."""
@@ -117,12 +124,11 @@ class FileRun:
         path = self.path(base)
         with self.files.borrow(path, write=True, create=True) as file:
             file.truncate(self.file_bytes)
-        self._bases.add(base)
+        self._bases = tuple(sorted({*self._bases, base}))
 
     def remove(self, bases: Sequence[int]) -> None:
         """Remove files; durable after a sync of the directory."""
-        for base in bases:
-            self._bases.remove(base)
+        self._bases = tuple(base for base in self._bases if base not in bases)
         for base in bases:
             path = self.path(base)
             self.files.fs.remove(path)
@@ -130,7 +136,7 @@ class FileRun:
 
     def sync(self, start: int, end: int) -> None:
         """On return what was written to [start, end) is on disk, in order of the files."""
-        for base in self._bases.irange(start - self.file_bytes + 1, end - 1):
+        for base in self._between(start, end):
             self.files.datasync(self.path(base))
 
     def data_end(self, position: int) -> int:
@@ -147,9 +153,9 @@ class FileRun:
         end = base + self.file_bytes
         while end > start:
             begin = max(start, end - CHUNK_BYTES)
-            data = self.read(begin, end - begin).rstrip(b"\0")
-            if data:
-                return begin + len(data)
+            data = self.read(begin, end - begin)
+            if data != _ZEROS[: len(data)]:
+                return begin + len(data.rstrip(b"\0"))
             end = begin
         return start
 
@@ -160,7 +166,7 @@ class FileRun:
         Written only where something else is: a hole stays one, and needs no space. Where a disk is
         too full even to write over what is there, the file is cut and made long again.
         """
-        for base in self._bases.irange(start - self.file_bytes + 1, end - 1):
+        for base in self._between(start, end):
             begin, stop = max(start, base), min(end, base + self.file_bytes)
             try:
                 self._zero_in(begin, stop)

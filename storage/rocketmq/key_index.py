@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from array import array
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
@@ -46,8 +46,6 @@ class KeyIndex:
         self.slots = slots
         self.entries = entries
         self.findings: Sequence[Finding] = ()
-        # End time of the newest file that was filled and is on disk; belongs into the checkpoint.
-        self.full_timestamp_ms = 0
         self._files = files
         self._clock = clock
         self._hasher = KeyHasher()
@@ -64,7 +62,8 @@ class KeyIndex:
     # ---- the run ----
 
     def load(self) -> None:
-        """Take in the files that are there; reads their headers only.
+        """Take in the files that are there; reads their headers only. What was put and not synced
+        is forgotten.
 
         Unknown names are left alone, and files of another length are not read; both are told in
         `findings`. Where the newest file has another length `put_all` raises Corrupt.
@@ -84,7 +83,9 @@ class KeyIndex:
             except Corrupt as error:
                 misfits.append(path)
                 findings.append(_misfit(path, error))
-        self._run, self._misfits, self.findings = tuple(run), misfits, findings
+        with self._lock:
+            self._run, self._misfits, self.findings = tuple(run), misfits, findings
+            self._table = self._resume = None
 
     @property
     def index_files(self) -> Sequence[KeyIndexFile]:
@@ -107,37 +108,12 @@ class KeyIndex:
         """(name, header) of every file, oldest first."""
         return [(file.path.name, file.header) for file in self._run]
 
-    def remove_newer_than(self, timestamp_ms: int) -> int:
-        """Remove files that end after this time, as the real store does after a crash with the
-        checkpoint's index time; what is missing then has to be put again. Gives their number.
-        """
-        return self._remove(lambda file: file.header.end_timestamp_ms > timestamp_ms)
-
-    def remove_beyond(self, physical_offset: int) -> int:
-        """Remove files with records at or behind this offset, where the log now ends: from
-        `max_physical_offset` on they have to be put again. Gives their number.
-        """
-        return self._remove(lambda file: file.header.end_physical_offset >= physical_offset)
-
     def remove_named(self, names: Collection[str]) -> int:
         """Remove the files with these names; what they held has to be put again. Gives their
         number.
         """
-        return self._remove(lambda file: file.path.name in names)
-
-    def mend_last(self, trusted: int) -> int:
-        """Make the newest file's slots anew from its entries of records before the physical offset
-        `trusted`; gives the offset from which on records have to be put again. Without files that
-        is `trusted`.
-        """
         with self._lock:
-            if not self._run:
-                return trusted
-            *before, last = self._run
-            inherited = before[-1].header if before else IndexHeader()
-            border = last.mend(trusted, inherited, self._hasher)
-            self._table = last.open_table(self._hasher)
-            return border
+            return self._drop([file for file in self._run if file.path.name in names])
 
     def delete_before(self, physical_offset: int) -> int:
         """Remove the oldest files while all their records lie before this offset; the last file
@@ -150,10 +126,6 @@ class KeyIndex:
                     break
                 doomed.append(file)
             return self._drop(doomed)
-
-    def _remove(self, is_doomed: Callable[[KeyIndexFile], bool]) -> int:
-        with self._lock:
-            return self._drop([file for file in self._run if is_doomed(file)])
 
     def _drop(self, doomed: Sequence[KeyIndexFile]) -> int:
         """Take files out of the run, then from the disk; durable on return."""
@@ -180,7 +152,7 @@ class KeyIndex:
         there already and is passed over. One without strings (rolled back ones have none) counts too:
         it may make a file.
 
-        Makes the next file when one is full, which then is on disk (`full_timestamp_ms`). Raises
+        Makes the next file when one is full, which then is on disk. Raises
         Corrupt, DiskFull, IoFailure; handed in again after an error, nothing is put twice.
         """
         with self._lock:
@@ -242,7 +214,6 @@ class KeyIndex:
         file.write_back()
         file.sync()
         file.close_table()
-        self.full_timestamp_ms = file.header.end_timestamp_ms
 
     def _create(self, run: Sequence[KeyIndexFile]) -> KeyIndexFile:
         """The file behind those of the run; its name is durable on return."""
@@ -267,14 +238,12 @@ class KeyIndex:
                 self._run[-1].write_back()
 
     def sync(self) -> None:
-        """On return all that was put is on disk, and a full last file told in `full_timestamp_ms`."""
+        """On return all that was put is on disk."""
         with self._lock:
             if self._run:
                 last = self._run[-1]
                 last.write_back()
                 last.sync()
-                if last.is_full:
-                    self.full_timestamp_ms = last.header.end_timestamp_ms
 
     # ---- queries ----
 

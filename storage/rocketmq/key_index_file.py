@@ -9,7 +9,6 @@ One writer (the index's lock); readers at any time.
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -26,8 +25,6 @@ from storage.rocketmq.format.index_file import (
     SLOT_SIZE,
     IndexEntry,
     IndexHeader,
-    decode_entries,
-    decode_entry,
     decode_header,
     encode_header,
     entry_position,
@@ -36,7 +33,6 @@ from storage.rocketmq.format.index_file import (
 )
 from storage.rocketmq.key_index_table import KeyHasher, KeyIndexTable, empty_slots, slots_of
 
-BULK_ENTRIES: Final = 1 << 15  # read at once when all are read
 BLOCK_BYTES: Final = 4096  # read at once along a chain: a hot key's entries lie close together
 
 
@@ -120,54 +116,6 @@ class KeyIndexFile:
         if self._files.fs.size(self.path) == 0:
             with self._files.borrow(self.path, write=True) as file:
                 file.truncate(file_size(self.slots, self.entries))
-
-    def mend(self, trusted: int, inherited: IndexHeader, hasher: KeyHasher) -> int:
-        """Keep the entries of records before the physical offset `trusted`, but for the last such
-        record (its strings may not all be there), with slots made anew from them; gives the offset
-        from which on records have to be put again.
-
-        `inherited` is the header of the file before. Where nothing is kept the file is as new; so
-        it is where its header was lost: without the begin time entries mean nothing. Changes memory
-        only, the file at the next `write_back`.
-        """
-        self._extend()
-        count, border = (FIRST_ENTRY, -1) if self.is_blank else self._trusted(trusted)
-        slots, header = empty_slots(self.slots), _following(inherited)
-        for number, (hashed, _) in enumerate(self._hashes(count), start=FIRST_ENTRY):
-            slots[hashed % self.slots] = number
-        if count > FIRST_ENTRY:
-            last = decode_entry(self._read(ENTRY_SIZE, entry_position(self.slots, count - 1)))
-            seconds = last.time_diff_s if count - 1 > FIRST_ENTRY else 0
-            header = self._header._replace(
-                end_timestamp_ms=self._header.begin_timestamp_ms + seconds * 1000,
-                end_physical_offset=last.physical_offset,
-                hash_slot_count=self.slots - array("i", slots).count(0),
-                index_count=count,
-            )
-        self._table = KeyIndexTable(hasher, header, slots, entries=self.entries)
-        self._table.mark_all()
-        return border if count > FIRST_ENTRY else header.end_physical_offset
-
-    def _trusted(self, trusted: int) -> tuple[int, int]:
-        """(number of the first entry, physical offset) of the last record before `trusted` that has
-        good entries before it.
-        """
-        count, border = FIRST_ENTRY, -1
-        hashes = self._hashes(self._header.index_count)
-        for number, (hashed, offset) in enumerate(hashes, start=FIRST_ENTRY):
-            if hashed < 0 or not border <= offset < trusted:
-                break
-            if offset != border:
-                count, border = number, offset
-        return count, border
-
-    def _hashes(self, stop: int) -> Iterator[tuple[int, int]]:
-        """(key hash, physical offset) of the entries before number `stop`, oldest first."""
-        for first in range(FIRST_ENTRY, min(stop, self.entries), BULK_ENTRIES):
-            count = min(stop - first, BULK_ENTRIES)
-            data = self._read(count * ENTRY_SIZE, entry_position(self.slots, first))
-            for entry in decode_entries(data):
-                yield entry.key_hash, entry.physical_offset
 
     def close_table(self) -> None:
         """Let go of the memory, after `write_back`: the file takes no more entries for now."""

@@ -21,9 +21,9 @@ from storage.rocketmq.format.index_file import (
     ENTRY,
     ENTRY_SIZE,
     FIRST_ENTRY,
-    MAX_SECONDS,
     SLOT_SIZE,
     IndexHeader,
+    time_diff_s,
 )
 
 PAGE_SHIFT: Final = 10
@@ -145,7 +145,7 @@ class KeyIndexTable:
         prefixes, suffixes = self._hasher.prefixes, self._hasher.suffixes
         slots, dirty_pages, slot_count = self.slots, self.dirty_pages, len(self.slots)
         cut = -SUFFIX
-        time_diff_s = self._time_diff_s(store_timestamp_ms)
+        seconds = time_diff_s(store_timestamp_ms, self.begin_timestamp_ms)
         if number <= FIRST_ENTRY:
             self.begin_timestamp_ms = store_timestamp_ms
             self.begin_physical_offset = physical_offset
@@ -162,22 +162,15 @@ class KeyIndexTable:
             if not 0 < previous <= number:
                 previous = 0
                 self.hash_slot_count += 1
-            tail += pack_entry(hashed, physical_offset, time_diff_s, previous)
+            tail += pack_entry(hashed, physical_offset, seconds, previous)
             slots[slot] = number
             dirty_pages[slot >> PAGE_SHIFT] = 1
             number += 1
             if number == 2:  # the first entry may have its time from an inherited begin
-                time_diff_s = self._time_diff_s(store_timestamp_ms)
+                seconds = time_diff_s(store_timestamp_ms, self.begin_timestamp_ms)
         self.end_timestamp_ms = store_timestamp_ms
         self.end_physical_offset = physical_offset
         return stop
-
-    def _time_diff_s(self, store_timestamp_ms: int) -> int:
-        """As `time_diff_s` of the format, which the first entry takes from an inherited begin."""
-        diff_ms = store_timestamp_ms - self.begin_timestamp_ms
-        if diff_ms < 1000 or self.begin_timestamp_ms <= 0:
-            return 0
-        return min(diff_ms // 1000, MAX_SECONDS)
 
     def dirty_slots(self) -> list[tuple[int, bytes]]:
         """(number of the first slot, bytes for the file) of every run of changed pages; the marks
@@ -193,10 +186,6 @@ class KeyIndexTable:
             runs.append((start * PAGE_SLOTS, file_order(slots).tobytes()))
             start = dirty.find(1, end)
         return runs
-
-    def mark_all(self) -> None:
-        """No slot in the file is what it is here."""
-        self.dirty_pages = bytearray(b"\1" * len(self.dirty_pages))
 
     def clean_slots(self) -> None:
         """What `dirty_slots` gave is in the file."""

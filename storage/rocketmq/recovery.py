@@ -268,7 +268,8 @@ class _Walk:
             return None
         last_ms = self.last_record[1].store_timestamp_ms if self.last_record else 0
         so_far = LogSoFar(last_ms, self._next_offset)
-        good = next_good(context.run, stop.position, context.queues, so_far)
+        looking = not context.clean or stop.reason == BAD
+        good = next_good(context.run, stop.position, context.queues, so_far, looking=looking)
         if good is None:
             self.torn = stop.reason == BAD
             return None

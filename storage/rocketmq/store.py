@@ -525,6 +525,8 @@ class RocketMQStore(LogStore):
 
     def _stop_cleanly(self) -> None:
         """Everything durable first, then the spare file, the mark of a running server last."""
+        with self._fence.guarding():
+            self.log.flush()
         self._dispatcher.step()
         with self._fence.guarding():
             self._checkpointer.write(self.queues)

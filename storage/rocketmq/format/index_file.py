@@ -153,12 +153,8 @@ def key_hash(text: str) -> int:
     """The hash that an entry keeps: Java's without its sign; of the one int that has no positive
     counterpart, 0.
     """
-    return unsigned(java_hash(text))
-
-
-def unsigned(java_int: int) -> int:
-    """Java's Math.abs of an int, 0 where that stays negative."""
-    return abs(java_int) if java_int != -1 << 31 else 0
+    hashed = java_hash(text)
+    return abs(hashed) if hashed != -1 << 31 else 0
 
 
 def time_diff_s(store_timestamp_ms: int, begin_timestamp_ms: int) -> int:
