@@ -105,8 +105,6 @@ def test_the_real_files_are_made_again(name: str) -> None:
     index.sync()
     real = [path.read_bytes() for path in sorted((store.root / "index").iterdir())]
     assert contents(fs) == real
-    full = [h for _, h in index.headers() if h.index_count >= sizes_of(store)[1]]
-    assert index.full_timestamp_ms == (full[-1].end_timestamp_ms if full else 0)
 
 
 @pytest.mark.parametrize("name", [name for name in CLEAN if name != "deleted-head"])
@@ -214,7 +212,7 @@ def test_a_roll_between_two_keys_of_one_record() -> None:
     assert (old.index_count, new.index_count) == (11, 3)
     assert old.end_physical_offset == new.begin_physical_offset == new.end_physical_offset == 80
     assert new.begin_timestamp_ms == MS + 8000
-    assert index.full_timestamp_ms == old.end_timestamp_ms == MS + 8000
+    assert old.end_timestamp_ms == MS + 8000
     assert index.query_raw("b", "", max_count=9, begin_ms=0, end_ms=2**62) == []
     for key in ("b0", "b1", "b2", "b3"):
         assert list(index.candidates(key)) == [80]
@@ -224,9 +222,7 @@ def test_a_new_file_inherits_the_end_and_its_first_entry_counts_from_there() -> 
     fs = OverlayFileSystem()
     index = open_index(fs)
     index.put_all([record(n, f"a{n}") for n in range(0, 100, 10)])
-    assert index.full_timestamp_ms == 0
     index.put(record(100, time_ms=MS + 60_000))
-    assert index.full_timestamp_ms == MS + 9000
     (_, old), (_, new) = index.headers()
     assert new == IndexHeader(MS + 9000, MS + 9000, 90, 90, 0, 1)
     index.put(record(110, "x", "y", time_ms=MS + 60_999))
@@ -428,40 +424,21 @@ def test_files_before_the_log_go_but_not_the_last(
     assert list(index.candidates("later")) == [230]
 
 
-def test_files_newer_than_the_checkpoint_go_and_are_made_again(
-    five_files: tuple[OverlayFileSystem, KeyIndex],
-) -> None:
+def test_removed_files_are_made_again(five_files: tuple[OverlayFileSystem, KeyIndex]) -> None:
     fs, index = five_files
     whole = contents(fs)
-    assert index.remove_newer_than(index.full_timestamp_ms) == 1
-    assert index.max_physical_offset == 190
-    index.put_all([d for d in records(23) if d.physical_offset > 190])
+    names = fs.list_dir(FOLDER)
+    assert index.remove_named(names[3:]) == 2
+    assert fs.list_dir(FOLDER) == names[:3]
+    assert index.max_physical_offset == 140
+    index.put_all([d for d in records(23) if d.physical_offset > 140])
     index.sync()
     assert contents(fs) == whole
-    assert index.remove_newer_than(-1) == 5
+    assert index.remove_named(fs.list_dir(FOLDER)) == 5
     assert index.max_physical_offset == -1
     index.put_all(records(23))
     index.sync()
     assert contents(fs) == whole
-
-
-@pytest.mark.parametrize(
-    ("end", "left"),
-    [(0, []), (41, [40]), (90, [40]), (91, [40, 90]), (221, [40, 90, 140, 190, 220])],
-)
-def test_files_beyond_the_log_go(
-    five_files: tuple[OverlayFileSystem, KeyIndex], end: int, left: list[int]
-) -> None:
-    _, index = five_files
-    index.remove_beyond(end)
-    assert [header.end_physical_offset for _, header in index.headers()] == left
-
-
-def test_files_by_name(five_files: tuple[OverlayFileSystem, KeyIndex]) -> None:
-    fs, index = five_files
-    names = fs.list_dir(FOLDER)
-    assert index.remove_named(names[3:]) == 2
-    assert fs.list_dir(FOLDER) == names[:3]
 
 
 def test_who_walks_in_a_file_that_goes_comes_to_an_end(
@@ -476,49 +453,12 @@ def test_who_walks_in_a_file_that_goes_comes_to_an_end(
     assert set(hot) <= {offset * 20 for offset in range(12)}
 
 
-# ---- mending ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("trusted", [0, 1, 205, 210, 211, 10_000])
-@pytest.mark.parametrize("fault", ["slots", "header behind", "none"])
-def test_the_last_file_is_made_anew_from_its_entries(trusted: int, fault: str) -> None:
-    """Slots may be anything after a power cut, and entries behind what is trusted."""
-    fs = OverlayFileSystem()
-    index = open_index(fs, entries=50)
-    index.put_all(records(40))
-    index.sync()
-    whole = contents(fs)
-    path = FOLDER / fs.list_dir(FOLDER)[-1]
-    if fault == "slots":
-        put(fs, path, bytes(range(256))[:64], HEADER_SIZE)
-    index = open_index(fs, entries=50)
-    begin = index.headers()[-1][1].begin_physical_offset
-    border = index.mend_last(trusted)
-    assert border <= max(trusted, begin)
-    index.put_all([d for d in records(40) if d.physical_offset >= border])
-    index.sync()
-    for number in range(40):
-        assert list(index.candidates(f"own {number}")) == [number * 10]
-    if border > begin:
-        assert contents(fs) == whole
-
-
-def test_a_lost_header_begins_the_file_anew(
-    five_files: tuple[OverlayFileSystem, KeyIndex],
-) -> None:
+def test_a_lost_header_shows(five_files: tuple[OverlayFileSystem, KeyIndex]) -> None:
     fs, _ = five_files
     path = FOLDER / fs.list_dir(FOLDER)[-1]
     put(fs, path, bytes(HEADER_SIZE), 0)
     index = open_index(fs)
     assert [file.is_blank for file in index.index_files] == [False] * 4 + [True]
-    assert index.mend_last(0) == 190
-    index.put_all([d for d in records(23) if d.physical_offset >= 190])
-    for number in range(23):
-        assert list(index.candidates(f"own {number}")) == [number * 10]
-
-
-def test_nothing_to_mend() -> None:
-    assert open_index(OverlayFileSystem()).mend_last(123) == 123
 
 
 # ---- files that do not fit -------------------------------------------------------------------------------------------
