@@ -34,7 +34,7 @@ SETTABLE: Final = frozenset({UNIQ_KEY, WAIT})
 HOST_SIZES: Final = (8, 20)
 _FIELDS: Final = {
     SHARDING_KEY: "key",
-    KEYS: "lookup_keys",
+    KEYS: "keys",
     TAGS: "tag",
     **dict.fromkeys(SETTABLE, "properties"),
 }
@@ -72,6 +72,8 @@ class Encoder:
         now_ms = self._clock()
         encoded = []
         for index, record in enumerate(records):
+            if record.timestamp_ms is not None and record.timestamp_ms not in _TIMES:
+                raise _unrepresentable("timestamp", index, "does not fit 64 bits")
             properties = properties_of(record, index)
             if UNIQ_KEY not in properties:
                 properties[UNIQ_KEY] = self._unique_ids.next()
@@ -119,8 +121,6 @@ class Encoder:
 
 def properties_of(record: Record, index: int) -> dict[str, str]:
     """All properties of a record but those the store adds. Raises UnrepresentableRecord."""
-    if record.timestamp_ms is not None and record.timestamp_ms not in _TIMES:
-        raise _unrepresentable("timestamp", index, "does not fit 64 bits")
     if record.value is None:
         raise _unrepresentable("value", index, "is null, which RocketMQ does not keep")
     properties = _user_properties(record, index)
@@ -130,7 +130,7 @@ def properties_of(record: Record, index: int) -> dict[str, str]:
         properties[name] = text
     keys = list(record.lookup_keys)
     if any(not key or " " in key for key in keys):
-        raise _unrepresentable("lookup_keys", index, "hold an empty key or one with a space")
+        raise _unrepresentable("keys", index, "hold an empty key or one with a space")
     if record.key is not None:
         key = properties[SHARDING_KEY] = _text(record.key, "key", index)
         if " " not in key and key not in keys:
