@@ -1,4 +1,4 @@
-"""Fixtures of the contract suites: each test runs once for each backend."""
+"""Fixtures of the contract suites: each test runs once for each flavour of a backend."""
 
 from __future__ import annotations
 
@@ -10,29 +10,28 @@ import pytest
 from storage.files import OverlayFileSystem, RealFileSystem
 from storage.interface import LogStore
 from storage.model import TopicPartition
+from tests.contract.flavours import FLAVOURS, Flavour
 from tests.contract.harness import StoreFactory
 
-BACKENDS = ("memory", "kafka")
 
-
-@pytest.fixture(params=BACKENDS)
-def backend(request: pytest.FixtureRequest) -> str:
-    """The backend under test."""
-    return str(request.param)
+@pytest.fixture(params=FLAVOURS)
+def flavour(request: pytest.FixtureRequest) -> Flavour:
+    """The backend under test, with its own ways."""
+    return FLAVOURS[request.param]
 
 
 @pytest.fixture
-def store_factory(backend: str) -> Iterator[StoreFactory]:
+def store_factory(flavour: Flavour) -> Iterator[StoreFactory]:
     """Opens stores in a file system in memory, where a sync costs nothing."""
-    factory = StoreFactory(backend, Path("/store"), OverlayFileSystem())
+    factory = StoreFactory(flavour, Path("/store"), OverlayFileSystem())
     yield factory
     factory.close_all()
 
 
 @pytest.fixture
-def disk_factory(backend: str, tmp_path: Path) -> Iterator[StoreFactory]:
+def disk_factory(flavour: Flavour, tmp_path: Path) -> Iterator[StoreFactory]:
     """Opens stores on the real disk, in a directory that is not there yet."""
-    factory = StoreFactory(backend, tmp_path / "store", RealFileSystem())
+    factory = StoreFactory(flavour, tmp_path / "store", RealFileSystem())
     yield factory
     factory.close_all()
 
@@ -40,8 +39,8 @@ def disk_factory(backend: str, tmp_path: Path) -> Iterator[StoreFactory]:
 @pytest.fixture
 def durable_factory(disk_factory: StoreFactory) -> StoreFactory:
     """As `disk_factory`, for what only a backend that outlives its process can show."""
-    if not disk_factory.durable:
-        pytest.skip(f"{disk_factory.backend} forgets everything at close")
+    if not disk_factory.flavour.durable:
+        pytest.skip(f"{disk_factory.flavour.backend} forgets everything at close")
     return disk_factory
 
 

@@ -1,14 +1,15 @@
 """What the contract suites share: opening stores of one backend in one place, and small makers.
 
 Owns how a test gets a store (always by the package door `storage.open_store`) and a clock it can
-turn; must not know a backend's inside. What a backend is let off is told by its capabilities, or
-by `durable` here: the model forgets everything at close.
+turn; must not know a backend's inside. Where backends differ by design is told by the store's
+capabilities and by tests.contract.flavours.
 """
 
 from __future__ import annotations
 
 import errno
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 
 import storage
@@ -16,8 +17,8 @@ from storage.errors import IoFailure
 from storage.files import FileSystem
 from storage.interface import LogStore, StoreOptions
 from storage.model import AppendResult, Page, Record, StoredRecord, TopicPartition
+from tests.contract.flavours import FLAVOURS, Flavour
 
-NOT_DURABLE = frozenset({"memory"})
 START_MS = 1_700_000_000_000
 
 
@@ -32,18 +33,14 @@ class ManualClock:
 
 
 class StoreFactory:
-    """Opens stores of one backend, by default again and again in the same place."""
+    """Opens stores of one flavour, by default again and again in the same place."""
 
-    def __init__(self, backend: str, path: Path, fs: FileSystem) -> None:
-        self.backend = backend
+    def __init__(self, flavour: Flavour, path: Path, fs: FileSystem) -> None:
+        self.flavour = flavour
         self.path = path
         self.fs = fs
         self.clock = ManualClock()
         self._opened: list[LogStore] = []
-
-    @property
-    def durable(self) -> bool:
-        return self.backend not in NOT_DURABLE
 
     def open(
         self,
@@ -54,9 +51,9 @@ class StoreFactory:
     ) -> LogStore:
         """Open (or make) the store; it is closed after the test at the latest."""
         store = storage.open_store(
-            self.backend,
+            self.flavour.backend,
             self.path if path is None else path,
-            StoreOptions(settings=settings or {}),
+            StoreOptions(settings={**self.flavour.settings, **(settings or {})}),
             fs=self.fs,
             clock=self.clock,
             read_only=read_only,
@@ -74,6 +71,37 @@ class StoreFactory:
         copy = self.path.with_name("after-kill")
         copy_tree(self.fs, self.path, self.fs, copy)
         return self.open(path=copy)
+
+    def put(
+        self,
+        store: LogStore,
+        partition: TopicPartition,
+        records: Sequence[Record],
+        *,
+        per_append: int = 1 << 30,
+    ) -> list[AppendResult]:
+        """Append records, `per_append` at once, so that each has its time on the store's time axis.
+
+        Where that is the time of the append the clock is turned for it, and only records of one time go together.
+        """
+        runs = [records[at : at + per_append] for at in range(0, len(records), per_append)]
+        if store.capabilities.time_axis == "timestamp":
+            return [store.append(partition, run) for run in runs]
+        before_ms = self.clock.now_ms
+        results = list[AppendResult]()
+        for time_ms, run in ((t, list(r)) for part in runs for t, r in groupby(part, time_of)):
+            self.clock.now_ms = time_ms
+            results.append(store.append(partition, run))
+        self.clock.now_ms = before_ms
+        return results
+
+    def open_limited(self, limit_bytes: int) -> tuple[LogStore, TopicPartition]:
+        """A store and a partition in it that takes no larger record."""
+        limit = {self.flavour.limit: str(limit_bytes)}
+        topics = self.flavour.limit_is_topics
+        store = self.open(settings={} if topics else limit)
+        store.create_topic("limited", 1, limit if topics else {})
+        return store, TopicPartition("limited", 0)
 
     def close_all(self) -> None:
         for store in self._opened:
@@ -100,6 +128,17 @@ def copy_tree(source: FileSystem, path: Path, target: FileSystem, copy: Path) ->
         file.pwrite(data.rstrip(b"\0"), 0)
         file.truncate(len(data))
         file.close()
+
+
+def flavour_of(store: LogStore) -> Flavour:
+    """The table of the store's backend."""
+    return FLAVOURS[store.capabilities.backend]
+
+
+def time_of(record: Record) -> int:
+    """The time of a record that has one."""
+    assert record.timestamp_ms is not None
+    return record.timestamp_ms
 
 
 def texts(*values: str) -> list[Record]:

@@ -9,7 +9,14 @@ import pytest
 from storage.errors import InvalidConfig, StoreClosed, StoreReadOnly
 from storage.interface import LogStore
 from storage.model import OffsetBounds, ProducerSequence, Record, StoredRecord, TopicPartition
-from tests.contract.harness import StoreFactory, append_each, read_all, texts, values
+from tests.contract.harness import (
+    StoreFactory,
+    append_each,
+    flavour_of,
+    read_all,
+    texts,
+    values,
+)
 
 PARTITION = TopicPartition("events", 0)
 
@@ -17,7 +24,7 @@ WRITES: Mapping[str, Callable[[LogStore], object]] = {
     "create_topic": lambda store: store.create_topic("new", 1),
     "create_topic (same again)": lambda store: store.create_topic("events", 2),
     "create_topic (bad name)": lambda store: store.create_topic("..", 1),
-    "alter_topic": lambda store: store.alter_topic("events", {"retention.ms": "5"}),
+    "alter_topic": lambda store: store.alter_topic("events", config_of(store)),
     "delete_topic": lambda store: store.delete_topic("events"),
     "append": lambda store: store.append(PARTITION, texts("a")),
     "append (held)": lambda store: store.append(PARTITION, texts("a"), publish=False),
@@ -35,7 +42,7 @@ READS: Mapping[str, Callable[[LogStore], object]] = {
     "bounds": lambda store: store.bounds(PARTITION),
     "offset_for_time": lambda store: store.offset_for_time(PARTITION, 0),
     "find": lambda store: store.find("events", key="k"),
-    "find_by_id": lambda store: store.find_by_id("events:0:0"),
+    "find_by_id": lambda store: store.find_by_id(flavour_of(store).first_id),
     "flush": lambda store: store.flush(),
     "flush (named)": lambda store: store.flush([PARTITION]),
     "stats": lambda store: store.stats(),
@@ -43,11 +50,17 @@ READS: Mapping[str, Callable[[LogStore], object]] = {
 }
 
 
+def config_of(store: LogStore) -> dict[str, str]:
+    """A topic config of the store's backend."""
+    config = flavour_of(store).config
+    return {config.name: config.value}
+
+
 def fill(store: LogStore) -> list[StoredRecord]:
     """Two partitions with some of everything, flushed; what events-0 holds."""
-    store.create_topic("events", 2, {"retention.ms": "86400000"})
+    store.create_topic("events", 2, config_of(store))
     append_each(store, PARTITION, [Record(b"k", b"%d" % i, (), 1000 + i) for i in range(5)])
-    store.append(PARTITION, [Record(None, b"", [("h", None)], tag="red", lookup_keys=["x"])] * 3)
+    store.append(PARTITION, [Record(None, b"", [("h", b"1")], tag="red", lookup_keys=["x"])] * 3)
     store.append(TopicPartition("events", 1), texts("other"))
     store.flush()
     return read_all(store, PARTITION)
@@ -114,9 +127,10 @@ def test_read_only_changes_no_byte(durable_factory: StoreFactory) -> None:
 @pytest.mark.parametrize("value", ["many", "", "0", "1.5"])
 def test_bad_setting(store_factory: StoreFactory, value: str) -> None:
     """A setting is checked when the store is opened; a store that does not open leaves nothing."""
+    name = store_factory.flavour.partitions_setting
     with pytest.raises(InvalidConfig) as refused:
-        store_factory.open(settings={"num.partitions": value})
-    assert refused.value.facts()["name"] == "num.partitions"
+        store_factory.open(settings={name: value})
+    assert refused.value.facts()["name"] == name
     assert not store_factory.fs.exists(store_factory.path)
     store_factory.open()
 
@@ -142,7 +156,8 @@ def test_reopen(durable_factory: StoreFactory, stop: str) -> None:
     assert read_all(store, PARTITION) == records
     assert store.bounds(PARTITION) == OffsetBounds(0, 8, 8)
     assert len(store.find("events", key="x").records) == 3
-    assert store.find_by_id("events:0:4") == (PARTITION, records[4])
+    record_id = store.record_id(PARTITION, records[4].locator)
+    assert store.find_by_id(record_id) == (PARTITION, records[4])
     assert store.append(PARTITION, texts("next")).base_offset == 8
     assert values(read_all(store, PARTITION))[-1] == b"next"
 

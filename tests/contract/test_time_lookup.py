@@ -1,4 +1,8 @@
-"""offset_for_time: the first record at or after a time, whatever the order of the times."""
+"""offset_for_time: the first record at or after a time, on the backend's own axis.
+
+Where that is the record's time the order of the times does not matter; where it is the store's own clock the
+tests turn that clock, which does not go back.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,7 @@ import pytest
 
 from storage.interface import LogStore
 from storage.model import Bound, TopicPartition
-from tests.contract.harness import StoreFactory, append_each, at_times, texts
+from tests.contract.harness import StoreFactory, at_times, texts
 
 
 def lookup(
@@ -28,6 +32,13 @@ def by_hand(times_ms: list[int], time_ms: int, bound: Bound) -> tuple[int, int] 
     return hits[-1] if hits else None
 
 
+def some_times(store: LogStore, *, seed: int, low: int, high: int, count: int) -> list[int]:
+    """Times in any order where records bring them, in order where the store's clock gives them."""
+    dice = random.Random(seed)
+    times_ms = [dice.randrange(low, high) for _ in range(count)]
+    return times_ms if store.capabilities.time_axis == "timestamp" else sorted(times_ms)
+
+
 @pytest.mark.parametrize("together", [True, False], ids=["one append", "each its own"])
 @pytest.mark.parametrize(
     ("time_ms", "expected"),
@@ -44,6 +55,7 @@ def by_hand(times_ms: list[int], time_ms: int, bound: Bound) -> tuple[int, int] 
     ],
 )
 def test_times_in_order(
+    store_factory: StoreFactory,
     store: LogStore,
     partition: TopicPartition,
     together: bool,
@@ -51,10 +63,8 @@ def test_times_in_order(
     expected: tuple[int, int] | None,
 ) -> None:
     """The first record with a time at or after the asked one; None when all are earlier."""
-    if together:
-        store.append(partition, at_times(100, 200, 200, 300))
-    else:
-        append_each(store, partition, at_times(100, 200, 200, 300))
+    records = at_times(100, 200, 200, 300)
+    store_factory.put(store, partition, records, per_append=4 if together else 1)
     assert lookup(store, partition, time_ms) == expected
 
 
@@ -76,42 +86,48 @@ def test_empty(store: LogStore, partition: TopicPartition, bound: Bound) -> None
     ],
 )
 def test_upper_bound(
-    store: LogStore, partition: TopicPartition, time_ms: int, expected: tuple[int, int] | None
+    store_factory: StoreFactory,
+    store: LogStore,
+    partition: TopicPartition,
+    time_ms: int,
+    expected: tuple[int, int] | None,
 ) -> None:
     """UPPER: the last record in offset order with a time at or before the asked one."""
-    append_each(store, partition, at_times(100, 200, 200, 300))
+    store_factory.put(store, partition, at_times(100, 200, 200, 300), per_append=1)
     assert lookup(store, partition, time_ms, Bound.UPPER) == expected
 
 
 @pytest.mark.parametrize("per_append", [1, 7])
-def test_times_in_any_order(store: LogStore, per_append: int) -> None:
+def test_times_in_any_order(store_factory: StoreFactory, per_append: int) -> None:
     """Out of order it is still the first by offset, though later records may be nearer in time."""
-    store.create_topic("mixed", 1, {"index.interval.bytes": "200"})
+    store = store_factory.open()
+    store.create_topic("mixed", 1, store_factory.flavour.dense_index)
     partition = TopicPartition("mixed", 0)
-    times_ms = [random.Random(7).randrange(1000, 1400) for _ in range(210)]
-    records = at_times(*times_ms)
-    for start in range(0, len(records), per_append):
-        store.append(partition, records[start : start + per_append])
+    times_ms = some_times(store, seed=7, low=1000, high=1400, count=210)
+    store_factory.put(store, partition, at_times(*times_ms), per_append=per_append)
     for bound in Bound:
         for time_ms in (0, *range(999, 1402, 3), 5000):
             expected = by_hand(times_ms, time_ms, bound)
             assert lookup(store, partition, time_ms, bound) == expected, (bound, time_ms)
 
 
-def test_rising_times_over_many_appends(store: LogStore) -> None:
+def test_rising_times_over_many_appends(store_factory: StoreFactory) -> None:
     """Each record is found by its own time and by the millisecond before it."""
-    store.create_topic("rising", 1, {"index.interval.bytes": "100"})
+    store = store_factory.open()
+    store.create_topic("rising", 1, store_factory.flavour.dense_index)
     partition = TopicPartition("rising", 0)
-    append_each(store, partition, at_times(*range(0, 3000, 10)))
+    store_factory.put(store, partition, at_times(*range(0, 3000, 10)), per_append=1)
     for offset in range(300):
         assert lookup(store, partition, offset * 10) == (offset, offset * 10)
         assert lookup(store, partition, offset * 10 - 1) == (offset, offset * 10)
 
 
 def test_append_time_is_looked_up(store_factory: StoreFactory) -> None:
-    """Under LogAppendTime the time of the append counts: the first record of the append is found."""
+    """Under LogAppendTime, or by a store's own clock, the time of the append counts, not that of the
+    records: the first record of the append is found.
+    """
     store = store_factory.open()
-    store.create_topic("a", 1, {"message.timestamp.type": "LogAppendTime"})
+    store.create_topic("a", 1, store_factory.flavour.append_time or {})
     partition = TopicPartition("a", 0)
     for now_ms in (1000, 2000):
         store_factory.clock.now_ms = now_ms
@@ -125,10 +141,10 @@ def test_append_time_is_looked_up(store_factory: StoreFactory) -> None:
 def test_same_after_a_restart(durable_factory: StoreFactory, stop: str) -> None:
     """The answers do not change by a stop, clean or not."""
     store = durable_factory.open()
-    store.create_topic("a", 1, {"index.interval.bytes": "100"})
+    store.create_topic("a", 1, durable_factory.flavour.dense_index)
     partition = TopicPartition("a", 0)
-    times_ms = [random.Random(3).randrange(0, 500) for _ in range(150)]
-    append_each(store, partition, at_times(*times_ms))
+    times_ms = some_times(store, seed=3, low=0, high=500, count=150)
+    durable_factory.put(store, partition, at_times(*times_ms), per_append=1)
     store.flush()
     store = durable_factory.reopen(store) if stop == "close" else durable_factory.after_kill()
     for time_ms in range(0, 505, 5):

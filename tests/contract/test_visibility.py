@@ -9,7 +9,7 @@ import pytest
 from storage.errors import OffsetOutOfRange, RecordNotFound
 from storage.interface import LogStore
 from storage.model import OffsetBounds, ProducerSequence, Record, TopicPartition
-from tests.contract.harness import texts, values
+from tests.contract.harness import StoreFactory, texts, values
 
 STEPS = ("publish", "hold", "flush")
 
@@ -64,8 +64,11 @@ def test_offset_behind_the_published_end(store: LogStore, partition: TopicPartit
     assert refused.value.latest == 0
 
 
-def test_held_record_cannot_be_found(store: LogStore, partition: TopicPartition) -> None:
+def test_held_record_cannot_be_found(
+    store_factory: StoreFactory, store: LogStore, partition: TopicPartition
+) -> None:
     """Neither by time, key, id nor scan is a held record seen; after the flush by each of them."""
+    store_factory.clock.now_ms = 1000
     held = Record(b"k", b"v", (), 1000)
     result = store.append(partition, [held], publish=False)
     record_id = store.record_id(partition, result.locators[0])
