@@ -131,7 +131,7 @@ ROCKETMQ = Flavour(
         "large header": "headers",
         "large headers": "properties",
         "separator in the tag": "tag",
-        "separator in a lookup key": "lookup_keys",
+        "separator in a lookup key": "keys",
     },
     limit="maxMessageSize",
     default_limit=(4 << 20, (4 << 20) + 1),

@@ -132,8 +132,8 @@ CANNOT_BE_KEPT: dict[str, tuple[Record, str]] = {
     "a null header": (Record(None, b"v", [("a", None)]), "headers"),
     "a binary header": (Record(None, b"v", [("a", b"\xff")]), "headers"),
     "a separator in the tag": (Record(None, b"v", tag="a\x01"), "tag"),
-    "a separator in a lookup key": (Record(None, b"v", lookup_keys=["a\x02"]), "lookup_keys"),
-    "a space in a lookup key": (Record(None, b"v", lookup_keys=["a b"]), "lookup_keys"),
+    "a separator in a lookup key": (Record(None, b"v", lookup_keys=["a\x02"]), "keys"),
+    "a space in a lookup key": (Record(None, b"v", lookup_keys=["a b"]), "keys"),
     "properties that are too long": (Record(None, b"v", TOO_LONG), "headers"),
 }
 
