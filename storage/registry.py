@@ -47,7 +47,7 @@ BACKENDS: Final[dict[str, Backend]] = {
     "rocketmq": Backend(
         open_store="storage.rocketmq.store:open_rocketmq",
         detect="storage.rocketmq.directory:detect",
-        open_inspector=None,
+        open_inspector="storage.rocketmq.tools:open_inspector",
     ),
     "memory": Backend(open_store="storage.memory:open_memory", detect=None, open_inspector=None),
 }

@@ -1,0 +1,188 @@
+"""What a RocketMQ store holds, as runs of rows: its records, its log, its queues, its index, small files.
+
+Owns the order of the rows and what is left out; must not know the shape of a row.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from storage.errors import DataError, InvalidArgument
+from storage.files import FileSystem, HandleCache
+from storage.model import Finding, TopicPartition
+from storage.rocketmq.format import names
+from storage.rocketmq.format.index_file import (
+    ENTRY_SIZE,
+    HEADER_SIZE,
+    SLOT_SIZE,
+    IndexEntry,
+    decode_entries,
+    decode_header,
+    entry_position,
+)
+from storage.rocketmq.key_index_table import file_order
+from storage.rocketmq.queues import Queue
+from storage.rocketmq.tools.log_walk import LogWalk, Padding
+from storage.rocketmq.tools.notes import Notes
+from storage.rocketmq.tools.rows import (
+    Row,
+    blank_row,
+    checkpoint_entry,
+    config_entry,
+    file_row,
+    index_row,
+    log_row,
+    queued_row,
+    unit_row,
+)
+from storage.rocketmq.tools.view import UNITS_AT_ONCE, View
+
+RECORDS: Final = "records"
+COMMIT_LOG: Final = "commitlog"
+CONSUME_QUEUE: Final = "consumequeue"
+INDEX_FILE: Final = "indexfile"
+CHECKPOINTS: Final = "checkpoints"
+KINDS: Final = (RECORDS, COMMIT_LOG, CONSUME_QUEUE, INDEX_FILE, CHECKPOINTS)
+
+RUN_BYTES: Final = 1 << 18
+"""About so much of a log goes into one run of rows."""
+RUN_ROWS: Final = 1000
+
+Runs: TypeAlias = Iterator[list[Row]]
+
+
+def check_kind(what: str, kinds: Sequence[str]) -> None:
+    """Raise InvalidArgument unless this kind of dump is offered here."""
+    if what not in kinds:
+        raise InvalidArgument(
+            f"dump: {what!r} is not offered here, choose one of {', '.join(kinds)}", field="what"
+        )
+
+
+def rows_of(view: View, what: str, addresses: Sequence[TopicPartition]) -> Runs:
+    """The rows of one kind of the store, of these queues where it is kept by queue."""
+    if what == RECORDS:
+        return record_runs(view, addresses)
+    if what == COMMIT_LOG:
+        everything = len(addresses) == len(view.addresses) and view.is_whole
+        return log_runs(view.walk("reading"), None if everything else addresses)
+    if what == CONSUME_QUEUE:
+        queues = (view.store.queue(address) for address in addresses)
+        return (run for queue in queues for run in unit_runs(queue))
+    if what == INDEX_FILE:
+        return index_runs(view)
+    return small_file_runs(view.store.fs, view.root, view.notes)
+
+
+def in_runs(rows: Iterable[tuple[Row, int]]) -> Runs:
+    """Rows put together to runs; with each comes how many bytes it stands for."""
+    run: list[Row] = []
+    size_bytes = 0
+    for row, row_bytes in rows:
+        run.append(row)
+        size_bytes += row_bytes
+        if size_bytes >= RUN_BYTES or len(run) >= RUN_ROWS:
+            yield run
+            run, size_bytes = [], 0
+    if run:
+        yield run
+
+
+def record_runs(view: View, addresses: Sequence[TopicPartition]) -> Runs:
+    """What readers of these queues see, queue by queue."""
+    queues = map(view.store.queue, addresses)
+    return in_runs(
+        (queued_row(message, unit, offset), message.size)
+        for queue in queues
+        for offset, unit, message in view.messages(queue)
+    )
+
+
+def log_runs(walk: LogWalk, addresses: Sequence[TopicPartition] | None = None) -> Runs:
+    """The log in order; of some queues alone without the paddings."""
+    wanted = None if addresses is None else set(addresses)
+    return in_runs(_log_rows(walk, wanted))
+
+
+def _log_rows(walk: LogWalk, wanted: set[TopicPartition] | None) -> Iterator[tuple[Row, int]]:
+    for item in walk.items():
+        if isinstance(item, Padding):
+            if wanted is None:
+                yield blank_row(*item), 0
+        elif wanted is None or (item.message.topic, item.message.queue_id) in wanted:
+            yield log_row(item.message, item.physical_offset), 0
+
+
+def unit_runs(queue: Queue) -> Runs:
+    """Every unit of a queue, those of records that are gone too."""
+    units = queue.units
+    offset = units.first_offset
+    while offset < units.end:
+        found = units.read(offset, UNITS_AT_ONCE)
+        yield [unit_row(*queue.partition, at, unit) for at, unit in enumerate(found, start=offset)]
+        offset += len(found)
+
+
+def index_runs(view: View) -> Runs:
+    """One row for each index file, the oldest first."""
+    index = view.store.index
+    files = HandleCache(view.store.fs, 1)
+    for file in () if index is None else index.index_files:
+        yield [index_file_row(files, file.path, file.slots, file.entries)]
+
+
+def index_file_row(files: HandleCache, path: Path, slots: int, entries: int) -> Row:
+    """All of an index file of so many slots and room for so many entries."""
+    with files.borrow(path) as file:
+        header = decode_header(file.pread(HEADER_SIZE, 0))
+        values = file_order(array("i", file.pread(slots * SLOT_SIZE, HEADER_SIZE)))
+        count = max(min(header.index_count, entries), 0)
+        data = file.pread(count * ENTRY_SIZE, entry_position(slots, 0))
+        found: list[IndexEntry] = decode_entries(data[: len(data) - len(data) % ENTRY_SIZE])
+        used = ((slot, value) for slot, value in enumerate(values) if value)
+        return index_row(path.name, file.size(), header, used, found)
+
+
+# ---- small files ---------------------------------------------------------------------------------
+
+
+def small_file_runs(fs: FileSystem, root: Path, notes: Notes) -> Runs:
+    """The checkpoint and the broker's config files."""
+    for path in small_files(fs, root):
+        yield [small_file_row(fs, path, notes, root=root)]
+
+
+def small_files(fs: FileSystem, root: Path) -> Iterator[Path]:
+    """The checkpoint, then config/*.json and what was there before (`.bak`)."""
+    if fs.exists(root / names.CHECKPOINT):
+        yield root / names.CHECKPOINT
+    config = root / names.CONFIG
+    for name in fs.list_dir(config) if fs.exists(config) else ():
+        if is_config_name(name) and not fs.is_dir(config / name):
+            yield config / name
+
+
+def is_config_name(name: str) -> bool:
+    """Whether this is one of the broker's JSON files, or the backup of one."""
+    return name.removesuffix(names.BACKUP).endswith(".json")
+
+
+def small_file_row(fs: FileSystem, path: Path, notes: Notes, *, root: Path | None = None) -> Row:
+    """A small file with what is in it; nothing, and a note, where it is damaged."""
+    name = path.name if root is None else str(path.relative_to(root))
+    try:
+        data = fs.read_bytes(path)
+        decode = checkpoint_entry if path.name == names.CHECKPOINT else config_entry
+        return file_row(name, [decode(data)] if data else [])
+    except DataError as error:
+        notes.add(bad_small_file(path, error))
+        return file_row(name, [])
+
+
+def bad_small_file(path: Path, error: DataError) -> Finding:
+    """A small file that cannot be understood."""
+    code = "bad-root-file" if path.name == names.CHECKPOINT else "bad-config-file"
+    return Finding(code=code, severity="warning", path=str(path), message=error.message)

@@ -1,0 +1,169 @@
+"""The commit log from one end to the other, over everything that is wrong with it.
+
+Owns the walk that all tools share: records, paddings, and a finding for every bad place that good
+records follow; must not write, and must not know what a record is looked at for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from storage.errors import Corrupt, DataError
+from storage.model import Finding
+from storage.rocketmq.behind import LogSoFar, next_good
+from storage.rocketmq.file_run import FileRun
+from storage.rocketmq.format.message import PADDING_SIZE, Message, decode_message, peek
+from storage.rocketmq.format.walking import BAD, BLANK
+from storage.rocketmq.queues import QueueTable
+from storage.rocketmq.tools.notes import Meter, Notes
+from storage.rocketmq.walking import Stop, Stretch, walk_log
+
+MAX_SHOWN_BYTES: Final = 16 << 20
+"""Read of a bad place at most, to say what is wrong with it."""
+
+
+class Padding(NamedTuple):
+    """The rest of a file that was left out."""
+
+    physical_offset: int
+    size: int
+
+
+class Placed(NamedTuple):
+    """A good record, where it lies, and its bytes: `data[position : position + message.size]`."""
+
+    physical_offset: int
+    message: Message
+    data: bytes
+    position: int
+
+
+class LogWalk:
+    """One walk over the log below `end`. `queues` (perhaps empty) help to tell records from old bytes."""
+
+    def __init__(
+        self,
+        run: FileRun,
+        queues: QueueTable,
+        notes: Notes,
+        *,
+        end: int,
+        meter: Meter | None = None,
+    ) -> None:
+        self.run = run
+        self.notes = notes
+        self.position = run.start  # behind the last thing that was good
+        self.last_store_timestamp_ms = 0
+        self._queues = queues
+        self._end = end
+        self._clean = clean
+        self._meter = meter or Meter()
+        self._next_offsets: dict[tuple[str, int], int] = {}
+
+    def records(self) -> Iterator[Placed]:
+        """The good records, in order."""
+        return (item for item in self.items() if isinstance(item, Placed))
+
+    def items(self) -> Iterator[Placed | Padding]:
+        """The good records and the paddings, in order."""
+        for item in self.stretches():
+            if isinstance(item, Padding):
+                yield item
+            else:
+                yield from self.placed(item)
+
+    def stretches(self) -> Iterator[Stretch | Padding]:
+        """The same, records that lie side by side together."""
+        position: int | None = self.run.start
+        while position is not None and position < self._end:
+            self.position = position
+            for step in walk_log(self.run, position, self._end):
+                if isinstance(step, Stop):
+                    yield from self._paddings(min(step.position, self._end))
+                    position = self._beyond(step)
+                    break
+                yield from self._paddings(step.start)
+                last, size = step.records[-1]
+                self.position = last + size
+                yield step
+                self._meter.reach(self.position - self.run.start)
+
+    def _paddings(self, position: int) -> Iterator[Padding]:
+        """What the walk stepped over to come to `position`."""
+        while self.position < position:
+            head = self.run.read(self.position, PADDING_SIZE)
+            yield Padding(self.position, peek(head, 0)[0])
+            self.position = self.run.file_end(self.position)
+
+    def placed(self, stretch: Stretch) -> Iterator[Placed]:
+        """The records of a stretch, or of a part of one, as values; what is no record is noted."""
+        for at, _ in stretch.records:
+            position = at - stretch.start
+            try:
+                message = decode_message(stretch.data, position, check_crc=False)
+            except Corrupt as error:
+                self.notes.add(self.finding("undecodable-record", "error", at, error.message))
+                continue
+            self.last_store_timestamp_ms = message.store_timestamp_ms
+            if message.in_queue:
+                key = message.topic, message.queue_id
+                self._next_offsets[key] = message.queue_offset + 1
+            yield Placed(at, message, stretch.data, position)
+
+    def _beyond(self, stop: Stop) -> int | None:
+        """Where good records go on behind the place where the walk stopped; None for the end."""
+        if stop.position >= self._end:
+            return None
+        so_far = LogSoFar(self.last_store_timestamp_ms, lambda *key: self._next_offsets.get(key, 0))
+        looking = not self._clean or stop.reason != BLANK
+        following = next_good(self.run, stop.position, self._queues, so_far, looking=looking)
+        if following is None or following >= self._end:
+            return None
+        self.notes.add(self._damage(stop, following))
+        return following
+
+    def _damage(self, stop: Stop, following: int) -> Finding:
+        if self.run.base_of(stop.position) is None:
+            what = f"{following - stop.position} bytes of the log have no file"
+            return self.finding("missing-file", "error", stop.position, what)
+        if stop.reason == BLANK:
+            found = "zeros"
+        elif stop.reason == BAD:
+            found = self._why(stop.position)
+        else:
+            found = stop.reason
+        return self.finding(
+            "damaged-record",
+            "error",
+            stop.position,
+            f"no good record at physical offset {stop.position}, and a good one behind it at {following}",
+            expected="a record",
+            found=found,
+        )
+
+    def _why(self, physical_offset: int) -> str:
+        """What is wrong with the record at a place."""
+        data = self.run.read(physical_offset, PADDING_SIZE)
+        try:
+            size, _ = peek(data, 0)
+            size = min(max(size, PADDING_SIZE), MAX_SHOWN_BYTES)
+            decode_message(self.run.read(physical_offset, size))
+        except DataError as error:
+            return error.message
+        return BAD
+
+    def finding(
+        self, code: str, severity: str, physical_offset: int, message: str, **facts: object
+    ) -> Finding:
+        """A finding at a place of the log, told by file and position in it."""
+        base = self.run.base_of(physical_offset)
+        path = self.run.directory if base is None else self.run.path(base)
+        return Finding(
+            code=code,
+            severity=severity,
+            path=str(path),
+            position=physical_offset - (base or 0),
+            message=message,
+            **facts,  # type: ignore[arg-type]  # named by the callers
+        )

@@ -1,0 +1,61 @@
+"""What the tools meet on their way, and how far they have come: findings, each place once, and a meter.
+
+Owns those two; must not know files or formats.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from storage.interface import Progress, no_progress
+from storage.model import Finding
+
+_STEP_BYTES: Final = 16 << 20
+_BAD_PLACES: Final = frozenset({"damaged-record", "torn-tail", "log-ends-early"})
+
+
+class Notes:
+    """Findings in the order in which they were met, each place once."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[object, ...], Finding] = {}
+        self._taken = 0
+
+    def add(self, *findings: Finding) -> None:
+        """Take them in, unless something is known of the same place."""
+        for finding in findings:
+            self._found.setdefault(_place(finding), finding)
+
+    def all(self) -> Sequence[Finding]:
+        """What was found so far."""
+        return list(self._found.values())
+
+    def take(self) -> Sequence[Finding]:
+        """What was found since the last call."""
+        fresh = self.all()[self._taken :]
+        self._taken += len(fresh)
+        return fresh
+
+
+def _place(finding: Finding) -> tuple[object, ...]:
+    """Recovery and a later reading may both meet a bad place, under other names."""
+    if finding.code in _BAD_PLACES:
+        return (finding.path, finding.position)
+    return (finding.path, finding.position, finding.code, finding.offset, finding.message)
+
+
+class Meter:
+    """How much of what is to be read has been read; told every few megabytes."""
+
+    def __init__(self, progress: Progress = no_progress, what: str = "", total: int = 0) -> None:
+        self._progress = progress
+        self._what = what
+        self._total = total
+        self._told = 0
+
+    def reach(self, done: int) -> None:
+        """So many bytes have been read by now."""
+        if done - self._told >= _STEP_BYTES:
+            self._told = done
+            self._progress(self._what, done, self._total)

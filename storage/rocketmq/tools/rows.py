@@ -1,0 +1,170 @@
+"""The rows that `dump` and `find` give of a RocketMQ store, as plain values.
+
+Owns names and order of the fields, which are those that a program over the real store prints (camel
+case; what is missing is None); must not touch a file. Bytes stay bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, TypeAlias
+
+from storage.errors import DataError
+from storage.rocketmq.format.body import decompress
+from storage.rocketmq.format.checkpoint import decode_checkpoint
+from storage.rocketmq.format.config_json import decode_config
+from storage.rocketmq.format.index_file import IndexEntry, IndexHeader
+from storage.rocketmq.format.message import COMPRESSED, Message
+from storage.rocketmq.format.message_id import host_text, offset_id
+from storage.rocketmq.format.properties import KEYS, TAGS, decode_properties
+from storage.rocketmq.format.queue_unit import Unit
+from storage.rocketmq.reading import MAX_BODY_BYTES
+
+Row: TypeAlias = dict[str, Any]
+
+UINT32: Final = 0xFFFFFFFF
+
+
+def message_row(message: Message, unit: Unit | None = None) -> Row:
+    """One record; `unit` is that of its queue, None for one that is in none."""
+    properties = decode_properties(message.properties)
+    return {
+        "kind": "message",
+        "topic": message.topic,
+        "queueId": message.queue_id,
+        "queueOffset": message.queue_offset,
+        "physicalOffset": message.physical_offset,
+        "size": message.size,
+        "magic": f"{message.magic & UINT32:08x}",
+        "storeTimestamp": message.store_timestamp_ms,
+        "bornTimestamp": message.born_timestamp_ms,
+        "sysFlag": message.sys_flag,
+        "flag": message.flag,
+        "tags": properties.get(TAGS),
+        "keys": properties.get(KEYS),
+        "tagsCode": None if unit is None else unit.tags_code,
+        "properties": properties,
+        "bodyLength": len(message.body),
+        "body": message.body,
+        **_plain(message),
+        "bodyCRC": message.body_crc,
+        "msgId": offset_id(message.store_host, max(message.physical_offset, 0)),
+        "reconsumeTimes": message.reconsume_times,
+        "preparedTransactionOffset": message.prepared_transaction_offset,
+        "bornHost": host_text(message.born_host),
+        "storeHost": host_text(message.store_host),
+    }
+
+
+def _plain(message: Message) -> Row:
+    """What a compressed body holds, or why that cannot be told."""
+    if not message.sys_flag & COMPRESSED:
+        return {}
+    try:
+        plain = decompress(message.body, message.sys_flag, MAX_BODY_BYTES)
+    except DataError as error:
+        return {"plainError": error.message}
+    return {"plainLength": len(plain), "plainSha256": hashlib.sha256(plain).hexdigest()}
+
+
+def queued_row(message: Message, unit: Unit, offset: int) -> Row:
+    """The record that a unit leads to. Where it tells another place, the unit's stands beside it."""
+    row = message_row(message, unit)
+    if (message.queue_offset, message.physical_offset) != (offset, unit.physical_offset):
+        row |= {"cqOffset": offset, "cqPhysicalOffset": unit.physical_offset}
+    return row
+
+
+def gone_row(physical_offset: int) -> Row:
+    """A place that the index tells and where no record is (any more)."""
+    return {"kind": "gone", "physicalOffset": physical_offset}
+
+
+def log_row(message: Message, physical_offset: int) -> Row:
+    """One record as a part of the log."""
+    return {
+        "kind": "log",
+        "physicalOffset": physical_offset,
+        "size": message.size,
+        "magic": f"{message.magic & UINT32:08x}",
+        "topic": message.topic,
+        "queueId": message.queue_id,
+        "queueOffset": message.queue_offset,
+        "sysFlag": message.sys_flag,
+        "storeTimestamp": message.store_timestamp_ms,
+        "bodyLength": len(message.body),
+        "bodyCRC": message.body_crc,
+    }
+
+
+def blank_row(physical_offset: int, size: int) -> Row:
+    """A padding."""
+    return {"kind": "blank", "physicalOffset": physical_offset, "size": size}
+
+
+def unit_row(topic: str | None, queue_id: int | None, offset: int, unit: Unit) -> Row:
+    """One unit of a queue; a filler stands for a record that is gone."""
+    return {
+        "kind": "filler" if unit.is_filler else "unit",
+        "topic": topic,
+        "queueId": queue_id,
+        "queueOffset": offset,
+        "physicalOffset": unit.physical_offset,
+        "size": unit.size,
+        "tagsCode": unit.tags_code,
+    }
+
+
+def index_row(
+    name: str,
+    size_bytes: int,
+    header: IndexHeader,
+    slots: Iterable[tuple[int, int]],
+    entries: Iterable[IndexEntry],
+) -> Row:
+    """One index file: its header, (slot, value) of the slots in use, its entries with number 0."""
+    used = [list(slot) for slot in slots]
+    return {
+        "file": name,
+        "size": size_bytes,
+        "beginTimestamp": header.begin_timestamp_ms,
+        "endTimestamp": header.end_timestamp_ms,
+        "beginPhyOffset": header.begin_physical_offset,
+        "endPhyOffset": header.end_physical_offset,
+        "hashSlotCount": header.hash_slot_count,
+        "indexCount": header.index_count,
+        "slotsUsed": len(used),
+        "slots": used,
+        "entries": [list(entry) for entry in entries],
+    }
+
+
+def checkpoint_entry(data: bytes) -> Row:
+    """The numbers of the checkpoint file. Raises Truncated."""
+    checkpoint = decode_checkpoint(data)
+    return {
+        "size": len(data),
+        "physicMsgTimestamp": checkpoint.physic_msg_timestamp_ms,
+        "logicsMsgTimestamp": checkpoint.logics_msg_timestamp_ms,
+        "indexMsgTimestamp": checkpoint.index_msg_timestamp_ms,
+        "masterFlushedOffset": checkpoint.master_flushed_offset,
+        "confirmPhyOffset": checkpoint.confirm_physical_offset,
+        "logicsPhysicalOffset": checkpoint.logics_physical_offset,
+    }
+
+
+def config_entry(data: bytes) -> Any:
+    """The value of a config file, number keys as text. Raises Corrupt."""
+    return _text_keys(decode_config(data))
+
+
+def _text_keys(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _text_keys(item) for key, item in value.items()}
+    return [_text_keys(item) for item in value] if isinstance(value, list) else value
+
+
+def file_row(name: str, entries: list[Any]) -> Row:
+    """One small file with what is in it."""
+    return {"topic": None, "partition": None, "file": name, "entries": entries}

@@ -1,0 +1,261 @@
+"""Finding records of a RocketMQ store offline: by key, tag, id, text or time; and the index's own answers.
+
+Owns what has to be looked at so that nothing is missed: the index where it covers the log, the log
+itself elsewhere. What matches is said by the engine's Search. Also records that are in no queue are
+found (prepared ones); rolled back ones are not, as in the real store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from heapq import merge
+from itertools import chain, islice
+from typing import NamedTuple
+
+from storage.errors import Corrupt, DataError, InvalidArgument
+from storage.interface import FindQuery
+from storage.rocketmq.finding import Search, message_at, offset_of
+from storage.rocketmq.format.body import decompress
+from storage.rocketmq.format.index_file import TAG_TYPE, index_string
+from storage.rocketmq.format.message import (
+    TRANSACTION_MASK,
+    TRANSACTION_ROLLBACK,
+    Message,
+)
+from storage.rocketmq.format.message_id import decode_offset_id
+from storage.rocketmq.format.properties import KEYS, SHARDING_KEY, decode_properties
+from storage.rocketmq.key_index_file import ALWAYS
+from storage.rocketmq.reading import MAX_BODY_BYTES
+from storage.rocketmq.tools.log_walk import LogWalk, Padding
+from storage.rocketmq.tools.rows import Row, gone_row, message_row, queued_row
+from storage.rocketmq.tools.view import View
+from storage.rocketmq.walking import Stretch
+
+_CRITERIA = ("key", "record_id", "unique_id", "tag", "grep")
+_REPLACEMENT = "\ufffd"
+
+
+class Wanted(NamedTuple):
+    """A query, ready to be matched. `needle` stands in the bytes of every match."""
+
+    search: Search
+    topic: str | None
+    grep: bytes | None
+    needle: bytes
+
+    def matches(self, message: Message) -> bool:
+        """Whether this record is wanted."""
+        if self.topic not in (None, message.topic):
+            return False
+        if message.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
+            return False
+        if self.grep is not None and not _contains(message, self.grep):
+            return False
+        return self.search.matches(message)
+
+
+def _contains(message: Message, text: bytes) -> bool:
+    """Whether a text stands in the (decompressed) body, the key or the lookup keys."""
+    try:
+        body = decompress(message.body, message.sys_flag, MAX_BODY_BYTES)
+    except DataError:
+        body = message.body
+    if text in body:
+        return True
+    properties = decode_properties(message.properties)
+    return any(text in properties.get(name, "").encode() for name in (SHARDING_KEY, KEYS))
+
+
+def parse(query: FindQuery) -> Wanted:
+    """What a query means. Raises InvalidArgument."""
+    given = [name for name in _CRITERIA if getattr(query, name) is not None]
+    if len(given) > 1:
+        raise InvalidArgument(f"{' and '.join(given)} exclude each other", field=given[1])
+    if not given and query.from_ms is None and query.to_ms is None:
+        raise InvalidArgument(
+            f"nothing to look for: give one of {', '.join(_CRITERIA)}, or a time", field="key"
+        )
+    if query.limit < 1:
+        raise InvalidArgument(f"limit must be at least 1, not {query.limit}", field="limit")
+    search = Search(
+        key=None if query.key is None else query.key.encode(),
+        unique_id=query.unique_id,
+        tag=query.tag,
+        from_ms=query.from_ms,
+        to_ms=query.to_ms,
+        limit=query.limit,
+        backward=False,
+        scan=False,
+        max_scanned=query.limit,
+        max_bytes=query.limit,
+    )
+    text = query.key or query.unique_id or query.tag or ""
+    # What is no UTF-8 is read with replacement characters, which do not stand in the bytes.
+    needle = b"" if _REPLACEMENT in text else text.encode()
+    grep = None if query.grep is None else query.grep.encode()
+    return Wanted(search, query.topic, grep, needle)
+
+
+def in_view(view: View, query: FindQuery) -> Iterator[Row]:
+    """The matching records, in the order of the log."""
+    wanted = parse(query)
+    if query.raw:
+        return _raw(view, query)
+    if query.record_id is not None:
+        return _by_id(view, wanted, query.record_id)
+    topics = _topics(view, query.topic)
+    if wanted.search.indexed_text is not None and view.store.index is not None:
+        found = _indexed(view, wanted, topics)
+    else:
+        found = in_log(view.walk("searching"), wanted)
+    rows = (_row(view, at, message) for at, message in found if _is_seen(view, message, at))
+    return islice(rows, query.limit)
+
+
+def _topics(view: View, topic: str | None) -> Sequence[str]:
+    """The topics to look at. Raises UnknownTopic."""
+    return list(dict.fromkeys(address.topic for address in view.select(topic, None)))
+
+
+def _is_seen(view: View, message: Message, at: int) -> bool:
+    """Whether a record belongs to what is looked at, and was not deleted with its topic."""
+    if view.topic not in (None, message.topic) or view.queue_id not in (None, message.queue_id):
+        return False
+    return at >= view.store.deleted_below(message.topic)
+
+
+def _row(view: View, at: int, message: Message) -> Row:
+    """The record's row, with its unit where it has one."""
+    queue = view.store.queues.get(message.topic, message.queue_id)
+    offset = None if queue is None else offset_of(queue, message, at)
+    if queue is None or offset is None:
+        return message_row(message)
+    return queued_row(message, queue.units.unit(offset), offset)
+
+
+# ---- by the index --------------------------------------------------------------------------------
+
+
+def _indexed(view: View, wanted: Wanted, topics: Sequence[str]) -> Iterator[tuple[int, Message]]:
+    """Matches by the index; what lies before its first record is looked at itself."""
+    store = view.store
+    index, text = store.index, wanted.search.indexed_text
+    assert index is not None
+    assert text is not None
+    headers = index.headers()
+    begin = headers[0][1].begin_physical_offset if headers else store.log.end
+    begin = min(max(begin, store.log.start), store.log.end)
+    places = merge(
+        *(
+            index.candidates(
+                index_string(topic, text),
+                low=begin,
+                high=store.log.end,
+                times=wanted.search.times,
+            )
+            for topic in topics
+        )
+    )
+    return chain(
+        in_log(view.walk("searching"), wanted, end=begin), _looked_at(view, wanted, places)
+    )
+
+
+def _looked_at(view: View, wanted: Wanted, places: Iterator[int]) -> Iterator[tuple[int, Message]]:
+    last = -1
+    for at in places:
+        if at == last:
+            continue
+        last = at
+        message = _message(view, at)
+        if message is not None and wanted.matches(message):
+            yield at, message
+
+
+def _message(view: View, at: int) -> Message | None:
+    """The record at a place; None where none is."""
+    log = view.store.log
+    if not log.start <= at < log.end:
+        return None
+    try:
+        return message_at(log, at)
+    except Corrupt:
+        return None
+
+
+def _raw(view: View, query: FindQuery) -> Iterator[Row]:
+    """What the index itself answers, as the real store's does: keys are not compared.
+
+    Raises InvalidArgument where there is nothing to ask it for.
+    """
+    key = query.key or query.unique_id or query.tag
+    if query.topic is None or not key:
+        raise InvalidArgument(
+            "raw needs a topic, and a key, unique_id or tag", field="topic" if key else "key"
+        )
+    view.select(query.topic, None)
+    index = view.store.index
+    if index is None:
+        raise InvalidArgument("raw: the index is switched off by messageIndexEnable", field="raw")
+    found = index.query_raw(
+        query.topic,
+        key,
+        max_count=query.limit,
+        begin_ms=0 if query.from_ms is None else query.from_ms,
+        end_ms=ALWAYS.end_ms if query.to_ms is None else query.to_ms,
+        index_type=None if query.tag is None else TAG_TYPE,
+    )
+    return (_raw_row(view, at) for at in found)
+
+
+def _raw_row(view: View, at: int) -> Row:
+    message = _message(view, at)
+    return gone_row(at) if message is None else _row(view, at, message)
+
+
+def _by_id(view: View, wanted: Wanted, record_id: str) -> Iterator[Row]:
+    """The record with this offset id: its host must be the one that stored it. Raises
+    InvalidArgument for what is no such id.
+    """
+    host, at = decode_offset_id(record_id)
+    message = _message(view, at)
+    if (
+        message is not None
+        and message.store_host == host
+        and wanted.topic in (None, message.topic)
+        and wanted.search.matches(message)
+        and _is_seen(view, message, at)
+    ):
+        yield _row(view, at, message)
+
+
+# ---- by the log ----------------------------------------------------------------------------------
+
+
+def in_log(
+    walk: LogWalk, wanted: Wanted, *, end: int | None = None
+) -> Iterator[tuple[int, Message]]:
+    """Matches by walking the log, up to `end`."""
+    for stretch in walk.stretches():
+        if isinstance(stretch, Padding):
+            continue
+        if end is not None and stretch.start >= end:
+            return
+        if wanted.needle in stretch.data:
+            yield from _in_stretch(walk, stretch, wanted, end)
+
+
+def _in_stretch(
+    walk: LogWalk, stretch: Stretch, wanted: Wanted, end: int | None
+) -> Iterator[tuple[int, Message]]:
+    needle, data, start = wanted.needle, stretch.data, stretch.start
+    records = [
+        (at, size)
+        for at, size in stretch.records
+        if data.find(needle, at - start, at - start + size) >= 0
+    ]
+    for placed in walk.placed(Stretch(records, data, start)):
+        if end is not None and placed.physical_offset >= end:
+            return
+        if wanted.matches(placed.message):
+            yield placed.physical_offset, placed.message

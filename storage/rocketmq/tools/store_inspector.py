@@ -1,0 +1,90 @@
+"""A store, or some of its queues, as SupportsInspect.
+
+Owns the dispatch from the contract to the tools beside it, and the checks of what is asked for; must
+not know bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from storage.interface import FindQuery, Progress, no_progress
+from storage.model import (
+    Bound,
+    Finding,
+    Isolation,
+    OffsetBounds,
+    RebuildReport,
+    TimedOffset,
+    TopicPartition,
+)
+from storage.rocketmq.tools import dump, search, summary
+from storage.rocketmq.tools.view import View
+
+
+class StoreInspector:
+    """Looks at a store; see SupportsInspect."""
+
+    backend = summary.BACKEND
+
+    def __init__(self, make_view: Callable[[Progress], View], *, adopted: bool | None) -> None:
+        """`make_view` gives a fresh view: verify and rebuild look at files that nobody repaired."""
+        self._make_view = make_view
+        self._view = make_view(no_progress)
+        self._adopted = adopted
+
+    def summary(self) -> Mapping[str, object]:
+        """See SupportsInspect."""
+        return summary.of_view(self._view, adopted=self._adopted)
+
+    def dump(
+        self,
+        what: str,
+        *,
+        topic: str | None = None,
+        partition: int | None = None,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    ) -> Iterator[Sequence[Mapping[str, object]]]:
+        """See SupportsInspect. Raises also UnknownTopic, UnknownPartition. `isolation` changes
+        nothing: what is not committed is in no queue that consumers read.
+        """
+        dump.check_kind(what, dump.KINDS)
+        return dump.rows_of(self._view, what, self._view.select(topic, partition))
+
+    def dump_kinds(self) -> Sequence[str]:
+        """See SupportsInspect."""
+        return dump.KINDS
+
+    def partitions(self) -> Sequence[TopicPartition]:
+        """See SupportsInspect."""
+        return self._view.addresses
+
+    def bounds(self, partition: TopicPartition) -> OffsetBounds:
+        """See SupportsInspect."""
+        return self._view.store.bounds(partition)
+
+    def offset_for_time(self, partition: TopicPartition, timestamp_ms: int) -> TimedOffset | None:
+        """See SupportsInspect: by store time, with the real store's answers."""
+        return self._view.store.offset_for_time(partition, timestamp_ms, bound=Bound.LOWER)
+
+    def find(self, query: FindQuery) -> Iterator[Mapping[str, object]]:
+        """See SupportsInspect."""
+        return search.in_view(self._view, query)
+
+    def verify(self, progress: Progress = no_progress) -> Iterator[Finding]:
+        """See SupportsInspect."""
+        return iter(())
+
+    def rebuild(
+        self, what: str, *, write: bool = False, progress: Progress = no_progress
+    ) -> RebuildReport:
+        """See SupportsInspect. With `write` raises StoreLocked while a server owns the store."""
+        raise NotImplementedError
+
+    def findings(self) -> Sequence[Finding]:
+        """See SupportsInspect."""
+        return self._view.findings()
+
+    def close(self) -> None:
+        """See SupportsInspect."""
+        self._view.close()

@@ -1,0 +1,178 @@
+"""A store opened for looking: the engine's own recovery, carried out on changes in memory.
+
+Owns the opened store, which of its queues are looked at, and what was met; must not write to the
+disk and takes no lock. The store is opened at its first use: checking and rebuilding look at files
+that nobody repaired. Not thread-safe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from storage.errors import Corrupt, InvalidArgument, UnknownPartition, UnknownTopic
+from storage.files import FileSystem
+from storage.interface import Clock, StoreOptions
+from storage.model import Finding, TopicPartition
+from storage.rocketmq.format.message import Message
+from storage.rocketmq.format.queue_unit import Unit
+from storage.rocketmq.queues import Queue
+from storage.rocketmq.store import RocketMQStore, open_rocketmq
+from storage.rocketmq.tools.log_walk import LogWalk
+from storage.rocketmq.tools.notes import Meter, Notes
+
+UNITS_AT_ONCE: Final = 1024
+WINDOW_BYTES: Final = 256 << 10
+
+
+class View:
+    """One store, or some of its queues: those of `topic`, or of `queue_id` of it alone."""
+
+    def __init__(
+        self,
+        root: Path,
+        options: StoreOptions,
+        *,
+        fs: FileSystem,
+        clock: Clock,
+        topic: str | None = None,
+        queue_id: int | None = None,
+    ) -> None:
+        self.root = root
+        self.options = options
+        self.base = fs
+        self.clock = clock
+        self.topic = topic
+        self.queue_id = queue_id
+        self.notes = Notes()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of the store is looked at."""
+        return self.topic is None
+
+    @cached_property
+    def store(self) -> RocketMQStore:
+        """The store as recovery would leave it, its index files written out (in memory).
+
+        Its clock stands still: what recovery makes has the same names whenever it is looked at.
+        """
+        moment_ms = self.base.mtime_ms(self.root)
+        store = open_rocketmq(
+            self.root, self.options, fs=self.base, clock=lambda: moment_ms, read_only=True
+        )
+        if store.index is not None:
+            store.index.write_back()
+        self.notes.add(*store.recovery.findings)
+        return store
+
+    @cached_property
+    def addresses(self) -> Sequence[TopicPartition]:
+        """The queues that are looked at, by topic and number."""
+        return [
+            TopicPartition(name, queue_id)
+            for name, info in self.store.topics().items()
+            for queue_id in info.partitions
+            if self.topic in (None, name) and self.queue_id in (None, queue_id)
+        ]
+
+    def select(self, topic: str | None, partition: int | None) -> Sequence[TopicPartition]:
+        """The queues meant by a topic and a number, either of which may be left out.
+
+        Raises UnknownTopic, UnknownPartition, and InvalidArgument for a number that nothing has.
+        """
+        of_topic = [a for a in self.addresses if topic in (None, a.topic)]
+        if topic is not None and not of_topic:
+            raise UnknownTopic(topic)
+        chosen = [a for a in of_topic if partition in (None, a.partition)]
+        if partition is not None and not chosen:
+            if topic is not None:
+                raise UnknownPartition(topic, partition, len(of_topic))
+            raise InvalidArgument(f"no topic has a partition {partition}", field="partition")
+        return chosen
+
+    def walk(self, what: str) -> LogWalk:
+        """The log, to be walked over damage."""
+        log = self.store.log
+        meter = Meter(self.options.progress, what, log.end - log.start)
+        return LogWalk(log.run, self.store.queues, self.notes, end=log.end, meter=meter)
+
+    def messages(self, queue: Queue) -> Iterator[tuple[int, Unit, Message]]:
+        """(offset, unit, record) of what readers of a queue see; what is damaged is noted."""
+        bounds = queue.bounds()
+        window = _Window(self.store)
+        offset = bounds.start
+        while offset < bounds.end:
+            units = queue.units.read(offset, min(UNITS_AT_ONCE, bounds.end - offset))
+            for unit in units:
+                if not unit.is_filler:
+                    message = self._message(queue, window, unit, offset)
+                    if message is not None:
+                        yield offset, unit, message
+                offset += 1
+
+    def _message(self, queue: Queue, window: _Window, unit: Unit, offset: int) -> Message | None:
+        log = self.store.log
+        try:
+            message = window.message(unit)
+            if (message.topic, message.queue_id) != queue.partition:
+                raise log.damage(
+                    unit.physical_offset,
+                    f"the unit of {queue.partition} points to a record of another queue",
+                    expected=str(queue.partition),
+                    found=f"{message.topic}-{message.queue_id}",
+                )
+        except Corrupt as error:
+            self.notes.add(_unreadable(queue.partition, offset, error))
+            return None
+        return message
+
+    def findings(self) -> Sequence[Finding]:
+        """What opening and reading met so far."""
+        return self.notes.all()
+
+    def close(self) -> None:
+        """Let go of open files."""
+        if "store" in self.__dict__:
+            self.store.close()
+
+
+class _Window:
+    """A piece of the log in memory, moved on by the units of a queue."""
+
+    def __init__(self, store: RocketMQStore) -> None:
+        self._log = store.log
+        self._data = b""
+        self._start = 0
+
+    def message(self, unit: Unit) -> Message:
+        """The checked record of a unit. Raises Corrupt."""
+        at, size = unit.physical_offset, unit.size
+        if not unit.is_valid or size > self._log.largest_record:
+            raise self._log.damage(max(at, 0), f"a unit that leads nowhere: {size} bytes at {at}")
+        if not 0 <= at - self._start <= len(self._data) - size:
+            self._start, self._data = at, self._log.read(at, max(size, WINDOW_BYTES))
+        return self._log.checked(self._data, at - self._start, at)
+
+
+def _unreadable(partition: TopicPartition, offset: int, error: Corrupt) -> Finding:
+    facts = error.facts()
+    path, position = facts.get("path"), facts.get("position")
+    return Finding(
+        code="damaged-record",
+        severity="error",
+        path=str(path),
+        position=position if isinstance(position, int) else None,
+        topic=partition.topic,
+        partition=partition.partition,
+        offset=offset,
+        expected=_text(facts.get("expected")),
+        found=_text(facts.get("found")),
+        message=error.message.removeprefix(f"{path}: position {position}: "),
+    )
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
