@@ -50,7 +50,9 @@ class LogWalk:
         *,
         end: int,
         meter: Meter | None = None,
+        clean: bool = False,
     ) -> None:
+        """`clean`: the last stop was a clean one, so that zeros end the log unless a unit leads on."""
         self.run = run
         self.notes = notes
         self.position = run.start  # behind the last thing that was good
