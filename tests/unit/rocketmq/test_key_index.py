@@ -1,24 +1,17 @@
-"""The key index: the real store's files made again, its answers, rolls, reopening, readers beside it, damage."""
+"""The key index: what goes where, the real store's files made again, its answers, readers beside the writer."""
 
 from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable, Sequence
-from functools import cache
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.coding.javahash import MASK, java_hash
-from storage.errors import Corrupt, DiskFull, IoFailure
-from storage.files import FileSystem, HandleCache, OverlayFileSystem, RealFileSystem
-from storage.rocketmq.dispatch import Dispatch, dispatch_of
+from storage.files import OverlayFileSystem, RealFileSystem
 from storage.rocketmq.format.index_file import (
-    DEFAULT_ENTRIES,
-    DEFAULT_SLOTS,
     HEADER_SIZE,
     IndexHeader,
     decode_header,
@@ -28,72 +21,22 @@ from storage.rocketmq.format.index_file import (
 from storage.rocketmq.format.names import index_name
 from storage.rocketmq.key_index import KeyIndex
 from storage.rocketmq.key_index_file import TimeRange
-from storage.rocketmq.key_index_sizes import infer_sizes
 from storage.rocketmq.key_index_table import KeyHasher
-from tests.golden.rocketmq_stores import CLEAN, GoldenStore, all_stores, by_id, golden, put
-from tests.unit.kafka.faults import FaultyFileSystem, at_change, disk_full
+from tests.golden.rocketmq_stores import CLEAN, GoldenStore, all_stores, by_id, golden
+from tests.unit.rocketmq.indexes import (
+    FOLDER,
+    MS,
+    contents,
+    dispatches,
+    index_like,
+    made_of,
+    open_index,
+    record,
+    records,
+    sizes_of,
+)
 
-FOLDER = Path("/store/index")
-MS = 1_700_000_000_000
 stores = pytest.mark.parametrize("store", all_stores(), ids=by_id)
-
-
-def open_index(
-    fs: FileSystem, slots: int = 16, entries: int = 11, *, directory: Path = FOLDER
-) -> KeyIndex:
-    index = KeyIndex(HandleCache(fs), directory, slots=slots, entries=entries, clock=lambda: MS)
-    index.load()
-    return index
-
-
-def index_like(store: GoldenStore, fs: FileSystem) -> KeyIndex:
-    """An empty index with the sizes of a golden store's."""
-    return open_index(fs, *sizes_of(store))
-
-
-def sizes_of(store: GoldenStore) -> tuple[int, int]:
-    """(slots, entries) of a golden store's index files."""
-    settings = store.settings
-    return int(settings["maxHashSlotNum"]), int(settings["maxIndexNum"])
-
-
-@cache
-def dispatches(store: GoldenStore) -> Sequence[Dispatch]:
-    return [
-        dispatch_of(message, message.physical_offset, with_tags=True)
-        for message in store.messages()
-    ]
-
-
-def record(offset: int, *keys: str, time_ms: int | None = None) -> Dispatch:
-    """A record of 10 bytes, one a second, indexed under these strings."""
-    time_ms = MS + offset * 100 if time_ms is None else time_ms
-    return Dispatch("t", 0, offset // 10, offset, 10, 0, time_ms, 0, keys)
-
-
-def records(count: int, *, keys: int = 2, start: int = 0) -> list[Dispatch]:
-    """Records with one string of their own and others that come again."""
-    return [
-        record(n * 10, f"own {n}", *(f"shared {n % (k + 2)}" for k in range(keys - 1)))
-        for n in range(start, start + count)
-    ]
-
-
-def contents(fs: OverlayFileSystem) -> list[bytes]:
-    """The bytes of the index files, oldest first."""
-    return [fs.read_bytes(FOLDER / name) for name in fs.list_dir(FOLDER)]
-
-
-def made_of(dispatches: Sequence[Dispatch], *, slots: int = 16, entries: int = 11) -> list[bytes]:
-    """The files that these records make when put in one go."""
-    fs = OverlayFileSystem()
-    index = open_index(fs, slots, entries)
-    index.put_all(dispatches)
-    index.sync()
-    return contents(fs)
-
-
-# ---- the real store's ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", [name for name in CLEAN if name != "deleted-head"])
@@ -170,22 +113,6 @@ def assert_real_answers(store: GoldenStore, index: KeyIndex) -> None:
         assert found == query["indexOrder"], query
         assert index.end_timestamp_ms == query["indexLastUpdateTimestamp"]
         assert index.max_physical_offset == query["indexLastUpdatePhyoffset"]
-
-
-@stores
-def test_sizes_are_told_by_the_files(store: GoldenStore) -> None:
-    assert infer_sizes(RealFileSystem(), store.root / "index") == sizes_of(store)
-
-
-@stores
-def test_sizes_are_told_by_any_one_file(store: GoldenStore) -> None:
-    for path in (store.root / "index").iterdir():
-        fs = OverlayFileSystem()
-        put(fs, FOLDER / path.name, path.read_bytes())
-        assert infer_sizes(fs, FOLDER) == sizes_of(store)
-
-
-# ---- what goes where -------------------------------------------------------------------------------------------------
 
 
 def test_the_first_record_makes_a_file_even_without_keys() -> None:
@@ -330,9 +257,6 @@ def test_a_full_cache_of_hashes_begins_anew(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(hasher.suffixes) <= 10
 
 
-# ---- readers beside the writer ---------------------------------------------------------------------------------------
-
-
 def test_readers_see_what_is_not_written_back() -> None:
     fs = OverlayFileSystem()
     index = open_index(fs, entries=1000)
@@ -392,228 +316,3 @@ def test_the_tail_is_written_when_it_grows(monkeypatch: pytest.MonkeyPatch) -> N
     assert not any(content[: entry_position(16, 1)])
     index.sync()
     assert contents(fs) == made_of(records(4), entries=1000)
-
-
-# ---- removing --------------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def five_files() -> tuple[OverlayFileSystem, KeyIndex]:
-    """Ten entries in each file: records 0-4, 5-9, ... with two strings each."""
-    fs = OverlayFileSystem()
-    index = open_index(fs)
-    index.put_all(records(23))
-    index.sync()
-    return fs, index
-
-
-def test_files_before_the_log_go_but_not_the_last(
-    five_files: tuple[OverlayFileSystem, KeyIndex],
-) -> None:
-    fs, index = five_files
-    ends = [header.end_physical_offset for _, header in index.headers()]
-    assert ends == [40, 90, 140, 190, 220]
-    assert index.delete_before(40) == 0
-    assert index.delete_before(141) == 3
-    assert [header.end_physical_offset for _, header in index.headers()] == [190, 220]
-    assert len(fs.list_dir(FOLDER)) == 2
-    assert index.delete_before(10_000) == 1
-    assert list(index.candidates("own 22")) == [220]
-    assert list(index.candidates("own 19")) == []
-    index.put(record(230, "later"))
-    assert list(index.candidates("later")) == [230]
-
-
-def test_removed_files_are_made_again(five_files: tuple[OverlayFileSystem, KeyIndex]) -> None:
-    fs, index = five_files
-    whole = contents(fs)
-    names = fs.list_dir(FOLDER)
-    assert index.remove_named(names[3:]) == 2
-    assert fs.list_dir(FOLDER) == names[:3]
-    assert index.max_physical_offset == 140
-    index.put_all([d for d in records(23) if d.physical_offset > 140])
-    index.sync()
-    assert contents(fs) == whole
-    assert index.remove_named(fs.list_dir(FOLDER)) == 5
-    assert index.max_physical_offset == -1
-    index.put_all(records(23))
-    index.sync()
-    assert contents(fs) == whole
-
-
-def test_who_walks_in_a_file_that_goes_comes_to_an_end(
-    five_files: tuple[OverlayFileSystem, KeyIndex],
-) -> None:
-    _, index = five_files
-    walks = [iter(index.candidates(f"own {n}")) for n in range(23)]
-    hot = iter(index.candidates("shared 0"))
-    assert next(hot) == 0
-    index.delete_before(10_000)
-    assert [list(walk) for walk in walks] == [[]] * 20 + [[200], [210], [220]]
-    assert set(hot) <= {offset * 20 for offset in range(12)}
-
-
-def test_a_lost_header_shows(five_files: tuple[OverlayFileSystem, KeyIndex]) -> None:
-    fs, _ = five_files
-    path = FOLDER / fs.list_dir(FOLDER)[-1]
-    put(fs, path, bytes(HEADER_SIZE), 0)
-    index = open_index(fs)
-    assert [file.is_blank for file in index.index_files] == [False] * 4 + [True]
-
-
-# ---- files that do not fit -------------------------------------------------------------------------------------------
-
-
-def test_names_that_mean_nothing_are_left_alone() -> None:
-    fs = OverlayFileSystem()
-    put(fs, FOLDER / "notes.txt", b"mine")
-    fs.make_dir(FOLDER / "20261121013209211")
-    index = open_index(fs)
-    assert [finding.code for finding in index.findings] == ["unknown-file"] * 2
-    index.put(record(0, "k"))
-    assert fs.read_bytes(FOLDER / "notes.txt") == b"mine"
-
-
-def test_another_length_is_told_and_never_written_to() -> None:
-    fs = OverlayFileSystem()
-    path = FOLDER / index_name(MS)
-    put(fs, path, b"x" * 500)
-    index = open_index(fs)
-    (finding,) = index.findings
-    assert (finding.code, finding.path) == ("index-file-size", str(path))
-    assert list(index.candidates("k")) == []
-    with pytest.raises(Corrupt, match="maxHashSlotNum") as refused:
-        index.put(record(0, "k"))
-    assert refused.value.facts()["path"] == str(path)
-    assert fs.read_bytes(path) == b"x" * 500
-
-
-def test_an_older_file_of_another_length_does_not_stop_the_writer() -> None:
-    fs = OverlayFileSystem()
-    index = open_index(fs)
-    index.put(record(0, "k"))
-    index.sync()
-    put(fs, FOLDER / "20000101000000000", b"x" * 500)
-    index = open_index(fs)
-    index.put(record(10, "k"))
-    assert list(index.candidates("k")) == [0, 10]
-
-
-def test_a_file_whose_making_was_cut_short_is_used() -> None:
-    fs = OverlayFileSystem()
-    put(fs, FOLDER / index_name(MS), b"")
-    index = open_index(fs)
-    assert (list(index.candidates("k")), index.findings) == ([], [])
-    index.put(record(0, "k"))
-    index.sync()
-    assert contents(fs) == made_of([record(0, "k")])
-
-
-@pytest.mark.parametrize("seed", range(30))
-def test_damaged_files_end_every_walk(seed: int) -> None:
-    """Random bytes in slots and entries: no endless loop, no error but of our tree."""
-    chance = random.Random(seed)
-    fs = OverlayFileSystem()
-    index = open_index(fs, entries=200)
-    index.put_all(records(60))
-    index.sync()
-    path = FOLDER / fs.list_dir(FOLDER)[0]
-    for _ in range(20):
-        at = chance.randrange(file_size(16, 200) - 4)
-        put(fs, path, chance.choice([chance.randbytes(4), bytes([0, 0, 0, 9])]), at)
-    index = open_index(fs, entries=200)
-    for number in range(60):
-        list(index.candidates(f"own {number}"))
-        index.query_raw("own", str(number), max_count=64, begin_ms=0, end_ms=2**62)
-
-
-# ---- errors on the way -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("fail_at", range(1, 40))
-def test_after_a_full_disk_the_same_records_are_put_once(
-    fail_at: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The dispatcher hands the same records in again: the files are as if nothing had happened."""
-    monkeypatch.setattr("storage.rocketmq.key_index.TAIL_BYTES", 60)
-    disk = OverlayFileSystem()
-    fs = FaultyFileSystem(disk)
-    fs.fault = at_change(fs, fail_at, disk_full)
-    index = open_index(fs)
-    for batch in (records(7, keys=3), records(9, keys=3, start=7), records(2, keys=3, start=16)):
-        try:
-            index.put_all(batch)
-        except DiskFull:
-            index.put_all(batch)
-    try:
-        index.sync()
-    except DiskFull:
-        index.sync()
-    assert contents(disk) == made_of(records(18, keys=3))
-
-
-def test_other_failures_come_through() -> None:
-    fs = OverlayFileSystem()
-    index = open_index(fs)
-    index.put_all(records(3))
-    index.sync()
-    files = HandleCache(fs)
-    index = KeyIndex(files, FOLDER, slots=16, entries=11, clock=lambda: MS)
-    index.load()
-    path = FOLDER / fs.list_dir(FOLDER)[0]
-    fs.remove(path)
-    files.forget(path)
-    with pytest.raises(IoFailure):
-        list(index.candidates("own 1"))
-
-
-# ---- telling the sizes -----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("slots", "entries"), [(1, 2), (5, 100), (100, 5), (16, 11), (997, 1000)])
-@pytest.mark.parametrize("count", [1, 3, 30])
-def test_sizes_of_ours_are_told(slots: int, entries: int, count: int) -> None:
-    fs = OverlayFileSystem()
-    index = open_index(fs, slots=slots, entries=entries)
-    index.put_all(records(count))
-    index.sync()
-    assert infer_sizes(fs, FOLDER) == (slots, entries)
-
-
-def test_the_default_sizes_are_told() -> None:
-    fs = OverlayFileSystem()
-    index = open_index(fs, slots=DEFAULT_SLOTS, entries=DEFAULT_ENTRIES)
-    index.put_all(records(5))
-    index.sync()
-    assert infer_sizes(fs, FOLDER) == (DEFAULT_SLOTS, DEFAULT_ENTRIES)
-    assert list(index.candidates("own 3")) == [30]
-
-
-def no_folder(fs: OverlayFileSystem) -> None:
-    """Nothing at all."""
-
-
-def no_entries(fs: OverlayFileSystem) -> None:
-    """A file in which nothing was put."""
-    index = open_index(fs)
-    index.put(record(0))
-    index.sync()
-
-
-def two_lengths(fs: OverlayFileSystem) -> None:
-    """Files of different sizes."""
-    put(fs, FOLDER / "20000101000000000", made_of(records(3), slots=8)[0])
-    put(fs, FOLDER / "20000101000000001", made_of(records(3), slots=9)[0])
-
-
-def no_index(fs: OverlayFileSystem) -> None:
-    """A name like an index file's, and anything in it."""
-    put(fs, FOLDER / "20000101000000000", random.Random(1).randbytes(1000))
-    put(fs, FOLDER / "notes", b"mine")
-
-
-@pytest.mark.parametrize("make", [no_folder, no_entries, two_lengths, no_index])
-def test_sizes_that_cannot_be_told(make: Callable[[OverlayFileSystem], None]) -> None:
-    fs = OverlayFileSystem()
-    make(fs)
-    assert infer_sizes(fs, FOLDER) is None

@@ -1,0 +1,70 @@
+"""Key indexes for tests: small ones, ones with a golden store's sizes, records to put, the files that came of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from storage.files import FileSystem, HandleCache, OverlayFileSystem
+from storage.rocketmq.dispatch import Dispatch, dispatch_of
+from storage.rocketmq.key_index import KeyIndex
+from tests.golden.rocketmq_stores import GoldenStore
+
+FOLDER = Path("/store/index")
+MS = 1_700_000_000_000
+
+
+def open_index(
+    fs: FileSystem, slots: int = 16, entries: int = 11, *, directory: Path = FOLDER
+) -> KeyIndex:
+    index = KeyIndex(HandleCache(fs), directory, slots=slots, entries=entries, clock=lambda: MS)
+    index.load()
+    return index
+
+
+def index_like(store: GoldenStore, fs: FileSystem) -> KeyIndex:
+    """An empty index with the sizes of a golden store's."""
+    return open_index(fs, *sizes_of(store))
+
+
+def sizes_of(store: GoldenStore) -> tuple[int, int]:
+    """(slots, entries) of a golden store's index files."""
+    settings = store.settings
+    return int(settings["maxHashSlotNum"]), int(settings["maxIndexNum"])
+
+
+@cache
+def dispatches(store: GoldenStore) -> Sequence[Dispatch]:
+    return [
+        dispatch_of(message, message.physical_offset, with_tags=True)
+        for message in store.messages()
+    ]
+
+
+def record(offset: int, *keys: str, time_ms: int | None = None) -> Dispatch:
+    """A record of 10 bytes, one a second, indexed under these strings."""
+    time_ms = MS + offset * 100 if time_ms is None else time_ms
+    return Dispatch("t", 0, offset // 10, offset, 10, 0, time_ms, 0, keys)
+
+
+def records(count: int, *, keys: int = 2, start: int = 0) -> list[Dispatch]:
+    """Records with one string of their own and others that come again."""
+    return [
+        record(n * 10, f"own {n}", *(f"shared {n % (k + 2)}" for k in range(keys - 1)))
+        for n in range(start, start + count)
+    ]
+
+
+def contents(fs: OverlayFileSystem) -> list[bytes]:
+    """The bytes of the index files, oldest first."""
+    return [fs.read_bytes(FOLDER / name) for name in fs.list_dir(FOLDER)]
+
+
+def made_of(dispatches: Sequence[Dispatch], *, slots: int = 16, entries: int = 11) -> list[bytes]:
+    """The files that these records make when put in one go."""
+    fs = OverlayFileSystem()
+    index = open_index(fs, slots, entries)
+    index.put_all(dispatches)
+    index.sync()
+    return contents(fs)
