@@ -22,6 +22,7 @@ from typing import Any
 from storage.coding import cursor, javahash, murmur2, varint
 from storage.errors import StorageError
 from storage.kafka.format import batch
+from storage.model import RawMessage
 from storage.rocketmq.format import message, message_encoding, properties, walking
 
 GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden"
@@ -196,10 +197,10 @@ def decode_call(rng: random.Random) -> Call:
     return rng.choice(calls)
 
 
-def new_message(rng: random.Random) -> message_encoding.NewMessage:
+def new_message(rng: random.Random) -> RawMessage:
     """A message of any shape, now and then one that does not fit its fields."""
     hosts = (8, 8, 8, 20, 20) if rng.random() < 0.99 else (0, 7, 12)
-    return message_encoding.NewMessage(
+    return RawMessage(
         some_bytes(rng) or b"",
         rng.randbytes(rng.choice((0, 40, 2047, 2048, 32767 + (rng.random() < 0.05)))),
         in_range(rng, 32),

@@ -47,7 +47,7 @@ def record_at(run: FileRun, physical_offset: int) -> Message | None:
 
 
 def next_good(
-    run: FileRun, position: int, queues: QueueTable, so_far: LogSoFar, *, looking: bool
+    run: FileRun, position: int, queues: QueueTable, so_far: LogSoFar, *, looking: bool = True
 ) -> int | None:
     """The first record behind `position` that counts; None where there is none. `looking` False:
     only units are asked, and what is behind is not read.

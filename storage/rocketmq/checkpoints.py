@@ -7,50 +7,63 @@ index counts at every checkpoint, not only when a file of it is full.
 
 from __future__ import annotations
 
+import threading
+
 from storage.rocketmq.directory import StoreDirectory
 from storage.rocketmq.dispatcher import Dispatcher
 from storage.rocketmq.format.checkpoint import Checkpoint
 from storage.rocketmq.opening import OpenedStore
-from storage.rocketmq.queues import QueueTable
 
 
 class Checkpointer:
-    """Writes the checkpoints of one store. Called under the append lock, all records dispatched."""
+    """Writes the checkpoints of one store. `gate` is held meanwhile, and taken before the append
+    lock, which is held only while positions are noted: appends go on during the syncs.
+    """
 
     def __init__(
-        self, directory: StoreDirectory, parts: OpenedStore, dispatcher: Dispatcher
+        self,
+        directory: StoreDirectory,
+        parts: OpenedStore,
+        dispatcher: Dispatcher,
+        append_lock: threading.RLock,
     ) -> None:
+        self.gate = threading.Lock()
         self._directory = directory
-        self._log = parts.log
-        self._index = parts.index
+        self._parts = parts
         self._dispatcher = dispatcher
+        self._append_lock = append_lock
         self._last = parts.checkpoint
 
-    def write(self, queues: QueueTable) -> None:
-        """On return log, queues and index are on disk, and the checkpoint says so."""
-        end = self._log.flush()
-        for queue in queues:
-            queue.units.sync()
-        if self._index is not None:
-            self._index.sync()
-        states = {queue.partition: queue.producers.states() for queue in queues}
-        self._directory.write_producers(end, states)
-        self._last = self._next()
-        self._directory.write_checkpoint(self._last)
+    def write(self) -> None:
+        """On return all that was appended before is on disk in log, queues and index, and the
+        checkpoint says so.
+        """
+        parts = self._parts
+        with self.gate:
+            with self._append_lock:
+                self._dispatcher.step()
+                noted = self._noted()
+                end = parts.log.end
+                states = {queue.partition: queue.producers.states() for queue in parts.queues}
+            parts.log.flush()
+            for queue in parts.queues:
+                queue.units.sync()
+            if parts.index is not None:
+                parts.index.sync()
+            self._directory.write_producers(end, states)
+            self._directory.write_checkpoint(noted)
+            self._last = noted
 
-    def _next(self) -> Checkpoint:
-        last = self._dispatcher.builder.last
+    def _noted(self) -> Checkpoint:
+        last, before = self._dispatcher.builder.last, self._last
         if last is None:
-            return self._last
-        time_ms = last.store_timestamp_ms
-        index_ms = self._last.index_msg_timestamp_ms
-        if self._index is not None:
-            index_ms = max(index_ms, self._index.end_timestamp_ms)
+            return before
+        index = self._parts.index
         return Checkpoint(
-            physic_msg_timestamp_ms=time_ms,
-            logics_msg_timestamp_ms=time_ms,
-            index_msg_timestamp_ms=index_ms,
-            master_flushed_offset=self._last.master_flushed_offset,
-            confirm_physical_offset=self._last.confirm_physical_offset,
+            physic_msg_timestamp_ms=last.store_timestamp_ms,
+            logics_msg_timestamp_ms=last.store_timestamp_ms,
+            index_msg_timestamp_ms=0 if index is None else index.end_timestamp_ms,
+            master_flushed_offset=before.master_flushed_offset,
+            confirm_physical_offset=before.confirm_physical_offset,
             logics_physical_offset=last.physical_offset,
         )

@@ -33,7 +33,7 @@ class ConsumeQueue:
         self.start = 0  # the first offset whose record is there
         self.end = 0
         self.last_end = NOWHERE  # the physical offset behind the last unit's record
-        self._dirty_from: int | None = None  # the first position not yet synced
+        self._synced = 0  # the position up to which units are on disk; moved by `sync`
         self._new_names = False
 
     @property
@@ -44,6 +44,7 @@ class ConsumeQueue:
     def use(self, start: int, end: int) -> None:
         """What recovery found: the first offset and the next one."""
         self.start, self.end = start, end
+        self._synced = end * UNIT_SIZE
         self.last_end = NOWHERE
         for offset in range(end - 1, self.first_offset - 1, -1):
             unit = self.unit(offset)
@@ -69,8 +70,6 @@ class ConsumeQueue:
         if self.is_empty and self.end != offset:
             self._begin_at(offset)
         position = self.end * UNIT_SIZE
-        if self._dirty_from is None:
-            self._dirty_from = position
         at = 0
         while at < len(units):
             base = position - position % self.run.file_bytes
@@ -90,7 +89,7 @@ class ConsumeQueue:
         if self.run.base_of(base) is None:
             self._create(base)
         self.run.write(base, FILLER * ((position - base) // UNIT_SIZE))
-        self._dirty_from = base
+        self._synced = base
         self.start = self.end = offset
 
     def _create(self, base: int) -> None:
@@ -136,14 +135,25 @@ class ConsumeQueue:
 
     def sync(self) -> None:
         """On return all units and the names of the files are on disk."""
-        start, self._dirty_from = self._dirty_from, None
         if self._new_names:
+            self._new_names = False
             fs = self.run.files.fs
             for folder in (self.directory, *self.directory.parents[:3]):  # up to the store's root
                 fs.sync_dir(folder)
-            self._new_names = False
-        if start is not None:
-            self.run.sync(start, max(self.end * UNIT_SIZE, start + 1))
+        end = self.end * UNIT_SIZE
+        if self._synced < end:
+            self.run.sync(self._synced, end)
+            self._synced = end
+
+    def distrust(self, offset: int) -> None:
+        """Units from `offset` on may not be on disk, though they are there: the next `sync` is to
+        make sure. For after a crash, of which the machine's memory may still hold what was written.
+        """
+        position = min(offset, self.end) * UNIT_SIZE
+        for base in self.run.bases:
+            if base + self.run.file_bytes > position:
+                self.run.distrust(base)
+        self._synced = min(self._synced, position)
 
     def drop_before(self, physical_offset: int) -> Sequence[int]:
         """Remove the files whose last unit points before `physical_offset`; the last file stays.

@@ -7,10 +7,12 @@ its headers the user's properties.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from storage.errors import InvalidArgument, RecordTooLarge, UnrepresentableRecord
+from storage.files import process_id
 from storage.interface import Clock
 from storage.model import ProducerSequence, RawMessage, Record
 from storage.rocketmq.format.body import compress
@@ -51,11 +53,13 @@ class Encoded(NamedTuple):
 class Encoder:
     """Makes messages of records. Thread-safe."""
 
-    def __init__(self, settings: StoreSettings, unique_ids: UniqueIds, clock: Clock) -> None:
+    def __init__(self, settings: StoreSettings, clock: Clock) -> None:
         self._max_message_bytes = settings.max_message_bytes
         self._default_host = settings.store_host
-        self._unique_ids = unique_ids
         self._clock = clock
+        self._unique_ids = UniqueIds(
+            settings.store_host, pid=process_id(), loader_hash=secrets.randbits(32), clock=clock
+        )
 
     def encode(
         self,

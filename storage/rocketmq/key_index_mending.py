@@ -51,6 +51,8 @@ def mend_last(files: HandleCache, index: KeyIndex, log_end: int, time_of: TimeOf
     file = index.index_files[-1]
     end = file.header.end_physical_offset
     if end < log_end and not file.is_blank and _is_whole(files, file):
+        with files.borrow(file.path, write=True) as opened:
+            opened.datasync()  # whoever wrote it may have been killed before
         return end
     replayed = _replay(files, file, log_end)
     if replayed.entries:

@@ -44,6 +44,7 @@ class StorePlan:
     data_end: int  # behind the last byte that is not zero; what is from log_end on will be cut
     accepted_from: int  # the log was read from here on
     last_record: tuple[int, Message] | None  # (physical offset, record) of the last that was walked
+    distrusted_from: int | None  # units of records from here on may not be on disk; None: all are
     queue_ends: Mapping[tuple[str, int], int]  # offsets, where a queue is to be cut
     build_queues_from: int | None  # None: every record has its unit
     build_index_from: int | None

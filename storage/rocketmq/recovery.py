@@ -315,6 +315,7 @@ def _plan(context: RecoveryContext, walk: _Walk) -> StorePlan:
         data_end=end if context.clean and not walk.torn and not walk.damages else run.data_end(end),
         accepted_from=walk.start,
         last_record=walk.last_record,
+        distrusted_from=None if context.clean else _checkpointed(context),
         queue_ends=_queue_cuts(context.queues, end),
         build_queues_from=walk.missing_from,
         build_index_from=index.build_from,

@@ -64,18 +64,21 @@ def apply_log(plan: StorePlan) -> None:
         run.zero(plan.log_end, min(plan.data_end, run.limit))
     for base in run.bases:
         if base + run.file_bytes > plan.accepted_from:
-            with run.files.borrow(run.path(base), write=True):
-                """Marks it as perhaps written by whoever ran before, so that the sync is one."""
+            run.distrust(base)
     run.sync(plan.accepted_from, max(plan.log_end, plan.accepted_from))
 
 
 def apply_queues(plan: StorePlan) -> None:
-    """Cut the units that point behind the end of the log."""
+    """Cut the units that point behind the end of the log, and see to it that the others get to the
+    disk.
+    """
     for queue in plan.queues:
         key = (queue.partition.topic, queue.partition.partition)
         cut = plan.queue_ends.get(key)
         if cut is not None:
             queue.units.cut(cut)
+        if plan.distrusted_from is not None:
+            queue.units.distrust(queue.units.first_at(plan.distrusted_from))
 
 
 def apply_index(plan: StorePlan, index: KeyIndex) -> int | None:

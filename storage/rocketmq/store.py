@@ -7,8 +7,6 @@ deletions and checkpoints; reads take no lock.
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -43,7 +41,6 @@ from storage.interface import (
 from storage.model import (
     AppendResult,
     Bound,
-    Capabilities,
     FoundPage,
     Isolation,
     OffsetBounds,
@@ -70,11 +67,10 @@ from storage.rocketmq.directory import (
 from storage.rocketmq.dispatcher import Dispatcher
 from storage.rocketmq.encoding import Encoder
 from storage.rocketmq.finding import Search, find_by_id, find_records
-from storage.rocketmq.format import message
-from storage.rocketmq.format.message_id import UniqueIds
 from storage.rocketmq.opening import OpenedStore, Opening, open_parts
 from storage.rocketmq.queues import Queue
 from storage.rocketmq.reading import Limits, QueueReader, locator_text
+from storage.rocketmq.reporting import CAPABILITIES, stats_of
 from storage.rocketmq.retention import delete_head, given_up
 from storage.rocketmq.settings import StoreSettings, parse_store_settings
 from storage.rocketmq.sizes import resolve_sizes
@@ -87,16 +83,6 @@ from storage.rocketmq.topic_files import (
     check_same_shape,
 )
 from storage.sequencing import ProducerIds, highest_id
-
-CAPABILITIES = Capabilities(
-    backend="rocketmq",
-    indexed_keys=True,
-    batch_bytes=False,
-    truncate=False,
-    time_axis="store_timestamp",
-    leader_epochs=False,
-    messages=True,
-)
 
 
 def open_rocketmq(
@@ -155,7 +141,13 @@ class RocketMQStore(LogStore):
         directory = self._directory
         stored = directory.store_file()
         facts = stored or StoreFile(created=is_empty(self.fs, self.path))
-        facts.sizes = resolve_sizes(self.fs, self.path, self._settings, facts.sizes)
+        facts.sizes = resolve_sizes(
+            self.fs,
+            self.path,
+            self._settings,
+            facts.sizes,
+            findings=directory.findings if self.read_only else None,
+        )
         self._topic_files = TopicFiles(directory, read_only=self.read_only)
         parts = open_parts(
             Opening(
@@ -197,14 +189,8 @@ class RocketMQStore(LogStore):
             parts.log, self._dispatcher, self._fence, self._settings, self._clock
         )
         self._lock = self._appender.lock
-        self._checkpointer = Checkpointer(self._directory, parts, self._dispatcher)
-        ids = UniqueIds(
-            self._settings.store_host,
-            pid=os.getpid(),
-            loader_hash=secrets.randbits(32),
-            clock=self._clock,
-        )
-        self._encoder = Encoder(self._settings, ids, self._clock)
+        self._checkpointer = Checkpointer(self._directory, parts, self._dispatcher, self._lock)
+        self._encoder = Encoder(self._settings, self._clock)
 
     # ---- topics ----
 
@@ -246,13 +232,13 @@ class RocketMQStore(LogStore):
             check_new_topic(topic, count, configs or {})
             with self._fence.guarding():
                 info = self._topic_files.create(topic, count, configs or {}, now_ms=self._clock())
-            self._adopt(info)
-            return info
+            return self._adopt(info)
 
-    def _adopt(self, info: TopicInfo) -> None:
+    def _adopt(self, info: TopicInfo) -> TopicInfo:
         for queue_id in info.partitions:
             self.queues.add(info.name, queue_id)
         self._topics[info.name] = info
+        return info
 
     def preview_topic(self, topic: str, records: Sequence[Record] | bytes = ()) -> TopicInfo:
         self._check_writable()
@@ -274,12 +260,11 @@ class RocketMQStore(LogStore):
                 raise UnknownTopic(topic)
             with self._fence.guarding():
                 info = self._topic_files.alter(info, configs, now_ms=self._clock())
-            self._adopt(info)
-            return info
+            return self._adopt(info)
 
     def delete_topic(self, topic: str) -> None:
         self._check_writable()
-        with self._lock:
+        with self._checkpointer.gate, self._lock:
             if topic not in self._topics:
                 raise UnknownTopic(topic)
             with self._fence.guarding():
@@ -466,46 +451,31 @@ class RocketMQStore(LogStore):
 
     def checkpoint(self) -> None:
         self._check_writable()
-        with self._lock:
-            self._dispatcher.step()
-            with self._fence.guarding():
-                self._producer_ids.remember(self._highest_producer_id())
-                self._checkpointer.write(self.queues)
+        with self._fence.guarding():
+            self._checkpointer.write()
 
     def enforce_retention(self, now_ms: int) -> RetentionReport:
         self._check_writable()
         with self._lock, self._fence.guarding():
             doomed = given_up(self.log, self._settings, now_ms=now_ms)
-            if not doomed:
-                return RetentionReport()
-            self._dispatcher.step()
-            delete_head(self.log, doomed, self.queues, self.index)
-            self._topic_files.forget_deleted(self.log.start)
+            if doomed:
+                self._dispatcher.step()
+                delete_head(self.log, doomed, self.queues, self.index)
+                self._topic_files.forget_deleted(self.log.start)
+        count = len(doomed)
         return RetentionReport(
-            segments_deleted=len(doomed), bytes_deleted=len(doomed) * self.log.run.file_bytes
+            segments_deleted=count, bytes_deleted=count * self.log.run.file_bytes
         )
 
     def stats(self) -> StoreStats:
         self._check_open()
-        files = self.log.run.bases
-        failure = self._dispatcher.failure
-        details: dict[str, object] = {
-            "compiled": not (message.__file__ or "").endswith(".py"),
-            "min_physical_offset": self.log.start,
-            "max_physical_offset": self.log.end,
-            "flushed_physical_offset": self.log.flushed,
-            "dispatch_lag_bytes": max(self.log.end - self._dispatcher.position, 0),
-            "dispatch_failure": None if failure is None else failure.message,
-            "index_files": 0 if self.index is None else len(self.index.index_files),
-        }
-        return StoreStats(
+        return stats_of(
+            self.log,
+            self.queues,
+            self._dispatcher,
+            self._files,
             topics=len(self._topics),
-            partitions=len(self.queues),
-            segments=len(files),
-            size_bytes=max(self.log.end - self.log.start, 0),
-            open_files=self._files.open_files,
             fenced=self._fence.cause,
-            details=details,
         )
 
     def close(self) -> None:
@@ -514,21 +484,18 @@ class RocketMQStore(LogStore):
                 return
             self._closed = True
         self._dispatcher.stop()
-        with self._lock:
-            try:
-                if not self.read_only and self._fence.cause is None:
-                    self._stop_cleanly()
-            finally:
-                self._files.close(sync=False)
-                if self._file_lock is not None:
-                    self._file_lock.release()
+        try:
+            if not self.read_only and self._fence.cause is None:
+                self._stop_cleanly()
+        finally:
+            self._files.close(sync=False)
+            if self._file_lock is not None:
+                self._file_lock.release()
 
     def _stop_cleanly(self) -> None:
         """Everything durable first, then the spare file, the mark of a running server last."""
         with self._fence.guarding():
             self.log.flush()
-        self._dispatcher.step()
-        with self._fence.guarding():
-            self._checkpointer.write(self.queues)
+            self._checkpointer.write()
             self.log.remove_spare()
             self._directory.remove_abort()

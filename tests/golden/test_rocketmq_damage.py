@@ -335,9 +335,9 @@ def test_appending_goes_on(recipe: Recipe, mode: str) -> None:
             assert store.read(address, ours.bounds[address].end).records[0].value == b"new"
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", [WRITABLE, ACCEPT_LOSS])
 @pytest.mark.parametrize("store", stores.DAMAGED)
-def test_a_log_file_of_the_wrong_length_is_named(store: str, mode: str) -> None:
+def test_a_log_file_of_the_wrong_length_is_not_opened_for_writing(store: str, mode: str) -> None:
     """The real store does not load it."""
     recipe = stores.recipe(store, "short-log-file")
     assert recipe.refused
@@ -347,3 +347,11 @@ def test_a_log_file_of_the_wrong_length_is_named(store: str, mode: str) -> None:
         open_damaged(recipe, mode, fs)
     assert recipe.case["truncate"]["file"] in refusal.value.message
     assert {path for path in fs.changed() if path.name != "lock"} == set(before)
+
+
+@pytest.mark.parametrize("store", stores.DAMAGED)
+def test_what_is_left_of_a_log_file_of_the_wrong_length_is_shown(store: str) -> None:
+    ours = came_of(stores.recipe(store, "short-log-file"), READ_ONLY)
+    assert ours.rows == written(store), "what is missing was behind the last record"
+    assert [finding.severity for finding in ours.findings] == ["error"]
+    assert ours.findings[0].path.endswith("commitlog/" + ours.findings[0].path[-20:])

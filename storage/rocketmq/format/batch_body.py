@@ -38,7 +38,7 @@ MIN_MEMBER_SIZE: Final = _FIXED.size + _PROPERTIES_LENGTH.size
 
 
 class BatchMember(NamedTuple):
-    """One message of a batch; all else is the batch's. The head has the order of a `NewMessage`."""
+    """One message of a batch; all else is the batch's. The head has the order of a `RawMessage`."""
 
     body: bytes
     properties: bytes

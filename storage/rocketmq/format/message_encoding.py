@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from zlib import crc32
 
 from storage.errors import InvalidArgument, InvalidTopic, UnrepresentableRecord
+from storage.model import RawMessage
 from storage.rocketmq.format.message import (
     BODY_POSITION,
     BORN_HOST_V6,
@@ -50,20 +51,6 @@ LENGTH_TABLE_SIZE: Final = 1 << 11
 LENGTHS: Final[list[bytes]] = [_pack_length(size) for size in range(LENGTH_TABLE_SIZE)]
 """The lengths of nearly all properties, without a call."""
 FIXED_SIZE: Final = BODY_POSITION + _LENGTH.size
-LOCALHOST: Final = bytes([127, 0, 0, 1, 0, 0, 0, 0])
-
-
-class NewMessage(NamedTuple):
-    """What a sender gives of a record. `properties` encoded, `born_host` 8 or 20 raw bytes."""
-
-    body: bytes
-    properties: bytes
-    flag: int = 0
-    sys_flag: int = 0
-    born_timestamp_ms: int = 0
-    born_host: bytes = LOCALHOST
-    reconsume_times: int = 0
-    prepared_transaction_offset: int = 0
 
 
 class Placement(NamedTuple):
@@ -78,7 +65,7 @@ class Placement(NamedTuple):
     store_host: bytes
 
 
-def encode_messages(messages: Sequence[NewMessage], placement: Placement) -> list[bytes]:
+def encode_messages(messages: Sequence[RawMessage], placement: Placement) -> list[bytes]:
     """One record for each message, lying one behind another from `placement` on.
 
     Queue offsets count up; a prepared or rolled back message gets 0 and does not count. Raises UnrepresentableRecord
@@ -98,14 +85,16 @@ def encode_messages(messages: Sequence[NewMessage], placement: Placement) -> lis
             body, properties, flag, given_flag, born_ms, born_host, times, prepared = message
             body_size: i64 = len(body)
             properties_size: i64 = len(properties)
-            sys_flag: i64 = given_flag & ~HOSTS_V6 | store_bits
-            pack = _pack_v4
             size: i64 = FIXED_SIZE + body_size + len(topic_field) + properties_size
-            if len(born_host) != HOST_SIZE_V4 or store_bits:
-                sys_flag |= _host_bits(born_host, BORN_HOST_V6)
-                fixed = FIXED_FIELDS[sys_flag & HOSTS_V6]
+            bits: i64 = store_bits
+            if len(born_host) != HOST_SIZE_V4:
+                bits |= _host_bits(born_host, BORN_HOST_V6)
+            pack = _pack_v4
+            if bits:
+                fixed = FIXED_FIELDS[bits]
                 pack = fixed.pack
                 size += fixed.size - BODY_POSITION
+            sys_flag: i64 = given_flag & ~HOSTS_V6 | bits
             counts: i64 = sys_flag & TRANSACTION_PREPARED == 0
             # fmt: off
             head = pack(
@@ -149,7 +138,7 @@ def _host_bits(host: bytes, bit: int) -> int:
     )
 
 
-def _unrepresentable(messages: Sequence[NewMessage], index: int) -> UnrepresentableRecord:
+def _unrepresentable(messages: Sequence[RawMessage], index: int) -> UnrepresentableRecord:
     size_bytes = len(messages[index].properties)
     if size_bytes > MAX_SIGNED_SHORT:
         return UnrepresentableRecord(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from storage.model import RawMessage
 from storage.rocketmq.format.message import HOSTS_V6, MAGIC_V1, MAGIC_V2, Message
-from storage.rocketmq.format.message_encoding import NewMessage, Placement
+from storage.rocketmq.format.message_encoding import Placement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,9 +26,9 @@ class Case:
         return self.name
 
 
-def new_message(message: Message) -> NewMessage:
+def new_message(message: Message) -> RawMessage:
     """What the sender of a stored record gave."""
-    return NewMessage(
+    return RawMessage(
         body=message.body,
         properties=message.properties,
         flag=message.flag,

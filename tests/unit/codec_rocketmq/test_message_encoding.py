@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.errors import InvalidArgument, InvalidTopic, UnrepresentableRecord
+from storage.model import RawMessage
 from storage.rocketmq.format.message import (
     BORN_HOST_V6,
     HOSTS_V6,
@@ -22,7 +23,6 @@ from storage.rocketmq.format.message import (
 )
 from storage.rocketmq.format.message_encoding import (
     LENGTH_TABLE_SIZE,
-    NewMessage,
     Placement,
     encode_messages,
 )
@@ -37,13 +37,13 @@ PLACE = Placement(
     store_timestamp_ms=1_700_000_000_000,
     store_host=bytes(8),
 )
-PLAIN = NewMessage(b"body", b"a\x01b\x02")
+PLAIN = RawMessage(b"body", b"a\x01b\x02")
 
 int32 = st.integers(-(1 << 31), (1 << 31) - 1)
 int64 = st.integers(-(1 << 63), (1 << 63) - 1)
 hosts = st.binary(min_size=8, max_size=8) | st.binary(min_size=20, max_size=20)
 messages = st.builds(
-    NewMessage,
+    RawMessage,
     body=st.binary(max_size=300),
     properties=st.binary(max_size=100),
     flag=int32,
@@ -92,7 +92,7 @@ def test_a_run_counts_on() -> None:
 
 
 @given(st.lists(messages, max_size=4), hosts, st.sampled_from([MAGIC_V1, MAGIC_V2]))
-def test_any_messages_come_back(given_: list[NewMessage], host: bytes, magic: int) -> None:
+def test_any_messages_come_back(given_: list[RawMessage], host: bytes, magic: int) -> None:
     place = PLACE._replace(store_host=host, magic=magic, topic="тема".encode())
     records = encode_messages(given_, place)
     data = b"".join(records)

@@ -1,0 +1,55 @@
+"""What a store tells of itself: what it can do, sizes, positions, how far the dispatcher is behind.
+
+Owns the figures and their names; must not change anything.
+"""
+
+from __future__ import annotations
+
+from storage.files import HandleCache
+from storage.model import Capabilities, StoreStats
+from storage.rocketmq.commit_log import CommitLog
+from storage.rocketmq.dispatcher import Dispatcher
+from storage.rocketmq.format import message
+from storage.rocketmq.queues import QueueTable
+
+CAPABILITIES = Capabilities(
+    backend="rocketmq",
+    indexed_keys=True,
+    batch_bytes=False,
+    truncate=False,
+    time_axis="store_timestamp",
+    leader_epochs=False,
+    messages=True,
+)
+
+
+def stats_of(
+    log: CommitLog,
+    queues: QueueTable,
+    dispatcher: Dispatcher,
+    files: HandleCache,
+    *,
+    topics: int,
+    fenced: str | None,
+) -> StoreStats:
+    """See LogStore.stats. `dispatch_lag_bytes`: how much of the log is in no queue or index yet."""
+    index = dispatcher.builder.index
+    failure = dispatcher.failure
+    details: dict[str, object] = {
+        "compiled": not (message.__file__ or "").endswith(".py"),
+        "min_physical_offset": log.start,
+        "max_physical_offset": log.end,
+        "flushed_physical_offset": log.flushed,
+        "dispatch_lag_bytes": max(log.end - dispatcher.position, 0),
+        "dispatch_failure": None if failure is None else failure.message,
+        "index_files": 0 if index is None else len(index.index_files),
+    }
+    return StoreStats(
+        topics=topics,
+        partitions=len(queues),
+        segments=len(log.run.bases),
+        size_bytes=max(log.end - log.start, 0),
+        open_files=files.open_files,
+        fenced=fenced,
+        details=details,
+    )
