@@ -31,12 +31,26 @@ from logserver.commands.output import (
 )
 from storage import Isolation
 
-RECORDS: Final = "records"
+_BY_FILE: Final = frozenset(
+    {"batches", "index", "timeindex", "txnindex", "snapshot", "checkpoints"}
+)
 _PLACE: Final = ("topic", "partition", "file")
-_PAIRS: Final[Mapping[str, tuple[str, str]]] = {
+_PAIRS: Final[Mapping[str, Sequence[str]]] = {
     "index": ("offset", "position"),
     "timeindex": ("timestamp", "offset"),
+    "indexfile": ("keyHash", "physicalOffset", "timeDiff", "previous"),
 }
+_MESSAGE: Final = (
+    "topic",
+    "queueId",
+    "queueOffset",
+    "physicalOffset",
+    "storeTimestamp",
+    "tags",
+    "keys",
+    "body",
+)
+"""What of a RocketMQ message fits a line."""
 
 
 @click.command("dump")
@@ -44,8 +58,9 @@ _PAIRS: Final[Mapping[str, tuple[str, str]]] = {
 @click.option(
     "--what",
     metavar="KIND",
-    help="records (default), batches, index, timeindex, txnindex, snapshot or checkpoints; "
-    "the default of a file is what it holds.",
+    help="records (default) or checkpoints; of Kafka batches, index, timeindex, txnindex or "
+    "snapshot; of RocketMQ commitlog, consumequeue or indexfile. The default of a file is what it "
+    "holds.",
 )
 @topic_option
 @partition_option
@@ -68,21 +83,21 @@ def command(
     settings: Mapping[str, str],
     output: str,
 ) -> None:
-    """Print what PATH holds: a store, a partition directory or one file.
+    """Print what PATH holds: a store, a directory in it or one file.
 
-    A store left by a crash is shown as recovery would leave it; nothing is changed. Bad batches are
-    left out, told on standard error, and make the exit code 1.
+    A store left by a crash is shown as recovery would leave it; nothing is changed. What is damaged
+    is left out, told on standard error, and makes the exit code 1.
     """
     with opened(path, settings) as (inspector, _):
         kind = what or inspector.dump_kinds()[0]
         runs = inspector.dump(
             kind, topic=topic, partition=partition, isolation=Isolation(isolation)
         )
-        if output == JSON and kind != RECORDS:
+        if output == JSON and kind in _BY_FILE:
             single = len(selected(inspector, topic, partition)) < 2
             write_document(_by_file(runs, single=single), output)
         elif output == TABLE:
-            write_rows(_flat(runs, kind), output)
+            write_rows(_flat(short_messages(runs), kind), output)
         else:
             write_rows(runs, output)
         end_with(inspector.findings())
@@ -104,6 +119,12 @@ def _by_file(runs: Iterable[Sequence[Row]], *, single: bool) -> Mapping[str, Any
     return {name: entries for files in found.values() for name, entries in files.items()}
 
 
+def short_messages(runs: Iterable[Sequence[Row]]) -> Iterator[Sequence[Row]]:
+    """For a table: of RocketMQ's messages only what fits a line."""
+    for run in runs:
+        yield [{name: row.get(name) for name in _MESSAGE} if "msgId" in row else row for row in run]
+
+
 def _flat(runs: Iterable[Sequence[Row]], kind: str) -> Iterator[Sequence[Row]]:
     """A row of a table for every entry of a file."""
     for run in runs:
@@ -115,7 +136,10 @@ def _entries(row: Row, kind: str) -> Iterator[Row]:
     if not isinstance(entries, list | tuple):
         yield row
         return
-    place = {name: row[name] for name in _PLACE}
-    for entry in entries:
-        named = dict(zip(_PAIRS[kind], entry, strict=True)) if kind in _PAIRS else entry
-        yield {**place, **named} if kind in _PAIRS else {**place, "content": entry}
+    place = {name: row[name] for name in _PLACE if name in row}
+    for number, entry in enumerate(entries):
+        if kind not in _PAIRS:
+            yield {**place, "content": entry}
+            continue
+        numbered = {"number": number} if kind == "indexfile" else {}
+        yield {**place, **numbered, **dict(zip(_PAIRS[kind], entry, strict=True))}

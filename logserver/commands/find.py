@@ -10,8 +10,9 @@ from pathlib import Path
 
 import click
 
+from logserver.commands.dump import short_messages
 from logserver.commands.options import opened, path_argument, set_option, time_option, topic_option
-from logserver.commands.output import end_with, output_option, write_rows
+from logserver.commands.output import TABLE, end_with, output_option, write_rows
 from storage import FindQuery
 
 
@@ -19,7 +20,9 @@ from storage import FindQuery
 @path_argument
 @topic_option
 @click.option("--key", metavar="K", help="The record's key, or one of its lookup keys.")
-@click.option("--id", "record_id", metavar="ID", help="TOPIC:PARTITION:OFFSET.")
+@click.option(
+    "--id", "record_id", metavar="ID", help="TOPIC:PARTITION:OFFSET; of RocketMQ the offset id."
+)
 @click.option("--unique-id", metavar="U", help="The producer's own id (not in Kafka).")
 @click.option("--tag", metavar="G", help="The record's tag (Kafka: header TAGS).")
 @click.option("--grep", metavar="TEXT", help="Text in the value or key.")
@@ -32,11 +35,13 @@ from storage import FindQuery
 def command(
     path: Path, *, settings: Mapping[str, str], output: str, **wanted: str | int | None
 ) -> None:
-    """Find records in PATH: a store, a partition directory or a log file.
+    """Find records in PATH: a store, a directory in it or a log file.
 
     All records are looked at that may match, also behind damage, which is told on standard error.
+    Times are those that lookups by time go by: with RocketMQ when a message was stored.
     """
     query = FindQuery(**wanted)  # type: ignore[arg-type]  # the options above have its fields' types
     with opened(path, settings) as (inspector, _):
-        write_rows(([row] for row in inspector.find(query)), output)
+        runs = ([row] for row in inspector.find(query))
+        write_rows(short_messages(runs) if output == TABLE else runs, output)
         end_with(inspector.findings())

@@ -59,7 +59,7 @@ def _show(summary: Row) -> None:
         console.print(f"  {name:<15} {value}", markup=False)
     if summary.get("topics"):
         console.print()
-        console.print(_partitions(summary["topics"]))
+        _show_partitions(console, summary["topics"])
     console.print()
     _show_findings(console, summary)
 
@@ -72,6 +72,8 @@ def _facts(summary: Row) -> Iterator[tuple[str, str]]:
             yield "size", size_text(value)
         elif name == "maxTimestamp":
             yield name, time_text(value)
+        elif isinstance(value, Mapping):
+            yield name, ", ".join(f"{key} {_plain(key, item)}" for key, item in value.items())
         else:
             yield name, str(value).lower() if isinstance(value, bool) else str(value)
     for name, value in summary.get("identity", {}).items():
@@ -88,7 +90,27 @@ def _facts(summary: Row) -> Iterator[tuple[str, str]]:
         )
 
 
-def _partitions(topics: Sequence[Row]) -> Table:
+def _plain(name: str, value: object) -> str:
+    """A number of a summary; one that is a time as a time."""
+    if name.endswith("Timestamp") and isinstance(value, int) and value > 0:
+        return time_text(value)
+    return "-" if value is None else str(value)
+
+
+def _show_partitions(console: Console, topics: Sequence[Row]) -> None:
+    """A line for each partition; where they are many the empty ones are left out."""
+    rows = [(topic, row) for topic in topics for row in topic["partitions"]]
+    filled = rows
+    if len(rows) > MAX_PARTITIONS:
+        filled = [(topic, row) for topic, row in rows if row["latest"] > 0]
+    console.print(_partitions(filled[:MAX_PARTITIONS]))
+    if len(filled) > MAX_PARTITIONS:
+        console.print(f"... {len(filled) - MAX_PARTITIONS} more: --output json has all")
+    if len(filled) < len(rows):
+        console.print(f"{len(rows) - len(filled)} empty ones are left out: --output json has all")
+
+
+def _partitions(rows: Sequence[tuple[Row, Row]]) -> Table:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
@@ -96,8 +118,7 @@ def _partitions(topics: Sequence[Row]) -> Table:
         table.add_column(name, justify="left" if name == "partition" else "right", no_wrap=True)
     table.add_column("first time (UTC)", no_wrap=True)
     table.add_column("largest time", no_wrap=True)
-    rows = [(topic, row) for topic in topics for row in topic["partitions"]]
-    for topic, row in rows[:MAX_PARTITIONS]:
+    for topic, row in rows:
         latest = row["maxTimestamp"]
         table.add_row(
             f"{topic['topic']}-{row['partition']}",
@@ -107,8 +128,6 @@ def _partitions(topics: Sequence[Row]) -> Table:
             time_text(row["firstTimestamp"]),
             time_text(None if latest is None else latest["timestamp"]),
         )
-    if len(rows) > MAX_PARTITIONS:
-        table.add_row(f"... {len(rows) - MAX_PARTITIONS} more: --output json has all")
     return table
 
 

@@ -155,7 +155,7 @@ def _to_try(url: str, *, read_only: bool) -> tuple[str, str, str]:
             f"curl '{url}/topics/TOPIC/partitions/0/records?offset=earliest&format=text'",
         )
     return (
-        f"curl {url}/topics/hello -H 'Content-Type: {json_type}' "
+        f"curl {url}/topics/hello/partitions/0 -H 'Content-Type: {json_type}' "
         """-d '{"records":[{"key":"k","value":{"n":1}}]}'""",
         f"curl '{url}/topics/hello/partitions/0/records?format=json'",
         f"curl {url}/topics/hello",

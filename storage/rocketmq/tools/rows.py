@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 
 from storage.errors import DataError
 from storage.rocketmq.format.body import decompress
-from storage.rocketmq.format.checkpoint import decode_checkpoint
+from storage.rocketmq.format.checkpoint import Checkpoint, decode_checkpoint
 from storage.rocketmq.format.config_json import decode_config
 from storage.rocketmq.format.index_file import IndexEntry, IndexHeader
 from storage.rocketmq.format.message import COMPRESSED, Message
@@ -140,11 +140,9 @@ def index_row(
     }
 
 
-def checkpoint_entry(data: bytes) -> Row:
-    """The numbers of the checkpoint file. Raises Truncated."""
-    checkpoint = decode_checkpoint(data)
+def checkpoint_row(checkpoint: Checkpoint) -> Row:
+    """The numbers of a checkpoint."""
     return {
-        "size": len(data),
         "physicMsgTimestamp": checkpoint.physic_msg_timestamp_ms,
         "logicsMsgTimestamp": checkpoint.logics_msg_timestamp_ms,
         "indexMsgTimestamp": checkpoint.index_msg_timestamp_ms,
@@ -152,6 +150,11 @@ def checkpoint_entry(data: bytes) -> Row:
         "confirmPhyOffset": checkpoint.confirm_physical_offset,
         "logicsPhysicalOffset": checkpoint.logics_physical_offset,
     }
+
+
+def checkpoint_entry(data: bytes) -> Row:
+    """The checkpoint file. Raises Truncated."""
+    return {"size": len(data), **checkpoint_row(decode_checkpoint(data))}
 
 
 def config_entry(data: bytes) -> Any:

@@ -16,6 +16,7 @@ from storage.errors import Corrupt, InvalidArgument, UnknownPartition, UnknownTo
 from storage.files import FileSystem
 from storage.interface import Clock, StoreOptions
 from storage.model import Finding, TopicPartition
+from storage.rocketmq.format import names
 from storage.rocketmq.format.message import Message
 from storage.rocketmq.format.queue_unit import Unit
 from storage.rocketmq.queues import Queue
@@ -52,6 +53,19 @@ class View:
     def is_whole(self) -> bool:
         """Whether all of the store is looked at."""
         return self.topic is None
+
+    @property
+    def kind(self) -> str:
+        """What is looked at: a store, a topic or a queue."""
+        if self.topic is None:
+            return "store"
+        return "topic" if self.queue_id is None else "queue"
+
+    @property
+    def path(self) -> Path:
+        """The folder of what is looked at."""
+        parts = [part for part in (self.topic, self.queue_id) if part is not None]
+        return self.root.joinpath(*(names.CONSUME_QUEUE, *map(str, parts)) if parts else ())
 
     @cached_property
     def store(self) -> RocketMQStore:
