@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, TypeAlias
+from urllib.parse import quote
 
 import pytest
 
@@ -24,11 +25,12 @@ from api.server import Server
 from logserver.errors import NotReady
 from logserver.service import LogService
 from storage import LogStore, Progress
-from tests.api.harness import JSON, opener, records, serving, settings
+from tests.api.harness import JSON, ONE_PARTITION, opener, records, serving, settings
 from tests.watched_store import WatchedStore
 
 COMMAND = (sys.executable, "-P", "-m", "logserver", "serve")
 LISTEN = ("--listen", "127.0.0.1:0")
+LOG_NAMES = {"kafka": f"{0:020}.log", "rocketmq": f"{0:020}"}
 
 
 class Running:
@@ -114,13 +116,32 @@ def digests(folder: Path) -> dict[str, tuple[str, int]]:
     }
 
 
+@pytest.fixture(params=["kafka", "rocketmq"])
+def backend(request: pytest.FixtureRequest) -> str:
+    """Each backend that keeps what it is given."""
+    return str(request.param)
+
+
+def new(backend: str, data: Path) -> tuple[str | Path, ...]:
+    """The options of a server on a new store of small files, whose topics have one partition."""
+    options = dict(ONE_PARTITION.get(backend, {}))
+    if backend == "rocketmq":
+        options["mappedFileSizeCommitLog"] = "65536"
+    chosen = [part for name, value in options.items() for part in ("--set", f"{name}={value}")]
+    return ("--data", data, "--backend", backend, *chosen)
+
+
+def test_kafka_is_the_default(serve: Serve, tmp_path: Path) -> None:
+    assert serve("--data", tmp_path / "new").told["backend"] == "kafka"
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_start_and_stop(serve: Serve, tmp_path: Path, number: int) -> None:
+def test_start_and_stop(serve: Serve, tmp_path: Path, number: int, backend: str) -> None:
     data = tmp_path / "new"
-    server = serve("--data", data)
+    server = serve(*new(backend, data))
     assert server.told == {
         "url": server.told["url"],
-        "backend": "kafka",
+        "backend": backend,
         "data": str(data),
         "read_only": False,
     }
@@ -129,12 +150,15 @@ def test_start_and_stop(serve: Serve, tmp_path: Path, number: int) -> None:
     assert code == 0
     assert errors.count("curl ") == 3
     assert server.told["url"] in errors
-    assert (data / ".kafka_cleanshutdown").exists()
+    if backend == "kafka":
+        assert (data / ".kafka_cleanshutdown").exists()
+    else:
+        assert not (data / "abort").exists()
     assert serve("--data", data).values("t") == [1, 2]
 
 
-def test_the_lines_to_try_work_as_they_stand(serve: Serve, tmp_path: Path) -> None:
-    server = serve("--data", tmp_path / "new")
+def test_the_lines_to_try_work_as_they_stand(serve: Serve, tmp_path: Path, backend: str) -> None:
+    server = serve("--data", tmp_path / "new", "--backend", backend)
     assert server.process.stderr is not None
     lines = [server.process.stderr.readline() for _ in range(5)]
     for line in lines[2:]:
@@ -147,9 +171,9 @@ def test_the_lines_to_try_work_as_they_stand(serve: Serve, tmp_path: Path) -> No
         assert json.loads(tried.stdout), line
 
 
-def test_what_was_acknowledged_survives_a_kill(serve: Serve, tmp_path: Path) -> None:
+def test_what_was_acknowledged_survives_a_kill(serve: Serve, tmp_path: Path, backend: str) -> None:
     data = tmp_path / "new"
-    first = serve("--data", data)
+    first = serve(*new(backend, data))
     for number in range(5):
         assert first.call("POST", "/topics/t", records(number))[0] == 200
     first.stop(signal.SIGKILL)
@@ -231,9 +255,11 @@ def test_a_directory_that_cannot_be_made_is_told(tmp_path: Path) -> None:
     assert str(tmp_path / "file" / "store") in why
 
 
-def test_a_second_server_is_refused_with_the_firsts_pid(serve: Serve, tmp_path: Path) -> None:
+def test_a_second_server_is_refused_with_the_firsts_pid(
+    serve: Serve, tmp_path: Path, backend: str
+) -> None:
     data = tmp_path / "new"
-    first = serve("--data", data)
+    first = serve(*new(backend, data))
     code, why = refused("--data", data, *LISTEN)
     assert code == 3
     assert str(first.process.pid) in why
@@ -243,14 +269,14 @@ def test_a_second_server_is_refused_with_the_firsts_pid(serve: Serve, tmp_path: 
 
 
 def test_damage_before_good_records_is_refused_unless_accepted(
-    serve: Serve, tmp_path: Path
+    serve: Serve, tmp_path: Path, backend: str
 ) -> None:
     data = tmp_path / "new"
-    server = serve("--data", data)
+    server = serve(*new(backend, data))
     for number in range(4):
         server.call("POST", "/topics/t", records(f"value-{number}"))
     server.stop(signal.SIGKILL)
-    log = data / "t-0" / f"{0:020}.log"
+    log = data / ("t-0" if backend == "kafka" else "commitlog") / LOG_NAMES[backend]
     damaged = bytearray(log.read_bytes())
     damaged[damaged.index(b"value-1")] ^= 1
     log.write_bytes(damaged)
@@ -273,17 +299,18 @@ def test_damage_before_good_records_is_refused_unless_accepted(
 
 
 def test_a_real_brokers_directory_is_left_alone_until_taken_over(
-    serve: Serve, tmp_path: Path, golden_dir: Path
+    serve: Serve, tmp_path: Path, repo_root: Path, backend: str
 ) -> None:
     data = tmp_path / "foreign"
-    shutil.copytree(golden_dir / "codecs" / "data", data)
+    made = {"kafka": "kafka/codecs/data", "rocketmq": "rocketmq/broker/store"}[backend]
+    shutil.copytree(repo_root / "tests" / "golden" / made, data)
     before = digests(data)
     server = serve("--data", data)
     assert server.told["read_only"] is True
     status, topics = server.call("GET", "/topics")
     assert status == 200
     assert topics
-    status, told = server.call("POST", f"/topics/{topics[0]}", records(1))
+    status, told = server.call("POST", f"/topics/{quote(topics[0])}", records(1))
     assert (status, told["error_code"]) == (503, 50301)
     code, errors = server.stop()
     assert code == 0
