@@ -48,7 +48,9 @@ def inspect(golden: GoldenStore) -> SupportsInspect:
 
 def check_records(golden: GoldenStore) -> None:
     """`dump --what records` prints the lines of expected.jsonl, with the bodies whole."""
-    found = [stores.by_golden_order(stores.shown(row)) for row in dump(golden)]
+    longest = golden.longest_body
+    rows = [stores.shown(row, longest_body=longest) for row in dump(golden)]
+    found = map(stores.by_golden_order, rows)
     assert list(map(stores.in_order, found)) == list(map(stores.in_order, golden.expected()))
 
 
@@ -131,7 +133,7 @@ def check_raw_answers(golden: GoldenStore) -> None:
 
 
 def check_answers(golden: GoldenStore) -> None:
-    """`find` gives the records that have the key itself, store time in the range, newest ones when limited.
+    """`find` gives the records that have the key itself and a store time in the range.
 
     The real store keeps times of index entries in whole seconds, so that it misses some at the ends of a range and
     takes some beyond them; ours are exact. Where nothing of that plays in, the answers are the real ones.
@@ -147,6 +149,19 @@ def check_answers(golden: GoldenStore) -> None:
         assert set(in_range) <= set(exact), query
         if query["begin"] == 0 and len(query["indexOrder"]) < query["maxNum"]:
             assert exact == real, query
+    inspector.close()
+
+
+def check_limited_answers(golden: GoldenStore) -> None:
+    """Of more matches than were asked for, `find` gives the newest, in the order of the log."""
+    messages = list(golden.messages())
+    inspector = inspect(golden)
+    for query in golden.json("queries.json"):
+        exact = [m.physical_offset for m in messages if _answers(query, m)]
+        uniq = _is_unique_id(query, messages)
+        limited = inspector.find(_wanted(query, uniq=uniq, limit=query["maxNum"]))
+        found = [row["physicalOffset"] for row in limited]
+        assert found == exact[-query["maxNum"] :], query
     inspector.close()
 
 
