@@ -1,377 +1,107 @@
-"""Random operations on the Kafka backend and on the model: after each, both say the same.
-
-The store lives in a file system in memory, with segments and indexes small enough to roll often. A
-stop is clean (close) or a kill: the old store is left as it is and the next one opens what it had
-written. Either way everything written is there again and published. What may differ: page sizes in
-bytes, locators, topic ids, and how many of a producer's appends are recognised as repeats after a
-stop (the newest always).
-"""
+"""The state machine over the backends that outlive their process, each with tiny files."""
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Sequence
-from functools import partial
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+from unittest.mock import patch
 
 from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from storage import (
-    Bound,
-    LogStore,
-    ProducerSequence,
-    Record,
-    StorageError,
-    StoredRecord,
-    StoreOptions,
-    TopicPartition,
-    open_store,
-)
-from storage.files import OverlayFileSystem
-from tests.contract.harness import ManualClock, copy_tree
+from storage import LogStore, Record, TopicPartition
+from storage.errors import StorageError
+from storage.rocketmq.dispatcher import Dispatcher
+from tests.stateful.machine import StoreMachine
 
-PATH = Path("/store")
-SMALL = {
-    "internal.segment.bytes": "1400",
-    "segment.index.bytes": "120",
-    "index.interval.bytes": "90",
+
+class KafkaMachine(StoreMachine):
+    """Kafka, the model's own kind."""
+
+    backend = "kafka"
+    store_settings: ClassVar = {
+        "internal.segment.bytes": "1400",
+        "segment.index.bytes": "120",
+        "index.interval.bytes": "90",
+    }
+
+
+# Configs of the model, and what stands for them on RocketMQ; the model is not to act on them.
+STANDS_FOR = {
+    "message.timestamp.type": ("retention.ms", "topicSysFlag"),
+    "compression.type": ("retention.bytes", "perm"),
+    "retention.ms": ("segment.ms", "readQueueNums"),
 }
-TOPICS = ("a", "a-0", "b")
-CONFIGS = ("message.timestamp.type", "compression.type", "retention.ms")
-KEYS = (None, b"", b"k1", b"k2")
-REMEMBERED = 5
-FIRST = ProducerSequence(producer_id=0, epoch=3, sequence=2**31 - 4)  # soon to wrap
-
-times_ms = st.one_of(st.none(), st.integers(0, 400), st.integers(0, 1 << 41))
-records = st.builds(
-    Record,
-    key=st.sampled_from(KEYS),
-    value=st.sampled_from([b"v" * 110, b"w" * 60, None, b"", b"\0\xff"]),
-    headers=st.lists(
-        st.tuples(st.sampled_from(["h", "größe"]), st.one_of(st.none(), st.binary(max_size=8))),
-        max_size=2,
-    ),
-    timestamp_ms=times_ms,
-    tag=st.sampled_from([None, "red"]),
-    lookup_keys=st.lists(st.sampled_from(["k1", "k3"]), unique=True, max_size=2),
-    properties=st.none(),
-)
-bursts = st.lists(st.lists(records, min_size=1, max_size=6), min_size=1, max_size=5)
-configs = st.fixed_dictionaries(
-    {},
-    optional={
-        "message.timestamp.type": st.sampled_from(["CreateTime", "LogAppendTime"]),
-        "compression.type": st.sampled_from(["gzip", "lz4"]),
-    },
-)
-numbers = st.integers(0, 1000)
-codecs = st.sampled_from([None, None, "gzip", "zstd"])
-Outcome = tuple[object, ...]
+NUMBERS = {"CreateTime": "1", "LogAppendTime": "2", "gzip": "4", "lz4": "2", None: None}
 
 
-def content(record: StoredRecord) -> Outcome:
-    """What of a stored record both must agree on."""
-    headers = [tuple(h) for h in record.headers if h[0] not in ("TAGS", "KEYS")]
-    return (
-        record.offset,
-        record.timestamp_ms,
-        record.timestamp_type,
-        record.key,
-        record.value,
-        headers,
-        record.tag,
-        list(record.lookup_keys),
-    )
+class RocketMQMachine(StoreMachine):
+    """RocketMQ, on which records are text with unique headers, and times those of the append.
 
+    Its dispatcher is stepped by those who read, so that a run can be repeated, and a kill often finds records that
+    were not dispatched.
+    """
 
-def everything(partition: TopicPartition, store: LogStore) -> Sequence[Outcome]:
-    """All that can be read of a partition."""
-    return [content(record) for record in store.scan(partition)]
-
-
-def append_one(
-    partition: TopicPartition,
-    batch: list[Record],
-    codec: str | None,
-    publish: bool,
-    store: LogStore,
-) -> Outcome:
-    """Append and tell where it went."""
-    return store.append(partition, batch, compression=codec, publish=publish)[:3]
-
-
-def found_everywhere(store: LogStore, topic: str, limit: int, **what: Any) -> Sequence[Outcome]:
-    """All pages of a `find`, sorted: the order is a backend's own."""
-    found, cursor = list[Outcome](), None
-    while True:
-        page = store.find(topic, limit=limit, cursor=cursor, max_scanned=7, **what)
-        found += [(number, *content(record)) for number, record in page.records]
-        if page.complete:
-            return sorted(found, key=lambda row: row[:2])
-        cursor = page.cursor
-
-
-def outcome(call: Callable[[LogStore], object], store: LogStore) -> object:
-    """The answer, or the error's class and facts."""
-    try:
-        return call(store)
-    except StorageError as error:
-        return type(error), error.facts()
-
-
-class StoreMachine(RuleBasedStateMachine):
-    """The store under test, the model, and the appends that producers made."""
+    backend = "rocketmq"
+    store_settings: ClassVar = {
+        "mappedFileSizeCommitLog": "2400",
+        "mappedFileSizeConsumeQueue": "100",
+        "maxHashSlotNum": "7",
+        "maxIndexNum": "20",
+    }
 
     def __init__(self) -> None:
+        self.no_thread = patch.object(Dispatcher, "start")
+        self.no_thread.start()
         super().__init__()
-        self.clock = ManualClock()
-        self.fs = OverlayFileSystem(clock=self.clock)
-        self.model = open_store("memory", PATH, clock=self.clock)
-        self.store = self.open()
-        self.highest_producer_id = -1
-        self.forget_sequences()
-
-    def open(self) -> LogStore:
-        options = StoreOptions(settings=SMALL, open_files=4)
-        return open_store("kafka", PATH, options, fs=self.fs, clock=self.clock)
-
-    def forget_sequences(self) -> None:
-        """No producer has appended since the store was opened."""
-        self.since_start = defaultdict[tuple[TopicPartition, int], int](int)
-        self.sent = getattr(self, "sent", defaultdict[Any, list[tuple[Any, ...]]](list))
 
     def teardown(self) -> None:
-        self.store.close()
-        self.model.close()
+        try:
+            super().teardown()
+        finally:
+            self.no_thread.stop()
 
-    def same(self, call: Callable[[LogStore], object]) -> object:
-        """Do it to both; the outcomes must be equal."""
-        expected = outcome(call, self.model)
-        assert outcome(call, self.store) == expected
-        return expected
+    def fitting(self, records: Sequence[Record]) -> list[Record]:
+        return [fitted(record) for record in records]
 
-    def partitions(self) -> list[TopicPartition]:
-        """The partitions there are."""
-        topics = self.model.topics().values()
-        return [TopicPartition(info.name, number) for info in topics for number in info.partitions]
+    def codec(self, name: str | None) -> str | None:
+        return "lz4" if name == "gzip" else name
 
-    def pick(self, number: int) -> TopicPartition:
-        """One of the partitions there are, or (seldom) one that is not."""
-        chosen = self.partitions() * 8 + [TopicPartition("none", 0), TopicPartition("a", 7)]
-        return chosen[number % len(chosen)]
+    def given(self, store: LogStore, configs: Mapping[str, Any]) -> dict[str, Any]:
+        ours = store is self.store
+        return {STANDS_FOR[name][ours]: NUMBERS[value] for name, value in configs.items()}
 
-    @initialize()
-    def begin(self) -> None:
-        self.same(lambda store: list(store.create_topic("a", 2).partitions))
+    def shown(self, store: LogStore, configs: Mapping[str, str]) -> dict[str, str]:
+        back = {ours: models for models, ours in STANDS_FOR.values()}
+        return {back.get(name, name): value for name, value in configs.items()}
 
-    @rule(topic=st.sampled_from(TOPICS), partitions=st.integers(1, 2), configs=configs)
-    def create_topic(self, topic: str, partitions: int, configs: dict[str, str]) -> None:
-        self.same(lambda store: list(store.create_topic(topic, partitions, configs).partitions))
+    def id_of(self, store: LogStore, partition: TopicPartition, offset: int) -> str:
+        if store is self.model:
+            return super().id_of(store, partition, offset)
+        try:
+            page = store.read(partition, offset, max_records=1)
+        except StorageError:
+            return "7F00000100002A9F7000000000000000"
+        return "".join(store.record_id(partition, record.locator) for record in page.records)
 
-    @rule(topic=st.sampled_from(TOPICS), configs=configs, reset=st.sampled_from(CONFIGS))
-    def alter_topic(self, topic: str, configs: dict[str, str], reset: str) -> None:
-        self.same(lambda store: dict(store.alter_topic(topic, {**configs, reset: None}).configs))
 
-    @rule(topic=st.sampled_from(("a-0", "b", "x/y")))
-    def delete_topic(self, topic: str) -> None:
-        self.same(lambda store: store.delete_topic(topic))
-        for partition, producer_id in [key for key in self.sent if key[0].topic == topic]:
-            del self.sent[partition, producer_id]
-
-    @rule(number=numbers, batches=bursts, codec=codecs, publish=st.booleans())
-    def append(
-        self, number: int, batches: list[list[Record]], codec: str | None, publish: bool
-    ) -> None:
-        partition = self.pick(number)
-        for batch in batches:
-            self.clock.now_ms += 1
-            call = partial(append_one, partition, batch, codec, publish)
-            self.same(call)
-            publish = not publish
-
-    def append_sequenced(
-        self, partition: TopicPartition, batch: list[Record], producer: ProducerSequence
-    ) -> None:
-        """Append as a producer, and remember it if it was stored."""
-        self.clock.now_ms += 1
-
-        def call(store: LogStore) -> Outcome:
-            result = store.append(partition, batch, producer=producer)
-            return result.base_offset, result.last_offset, result.duplicate
-
-        answer = self.same(call)
-        if isinstance(answer, tuple) and answer[-1] is False:
-            self.sent[partition, producer.producer_id].append((batch, producer))
-            self.since_start[partition, producer.producer_id] += 1
-            self.highest_producer_id = max(self.highest_producer_id, producer.producer_id)
-
-    @rule(
-        number=numbers,
-        batches=bursts,
-        producer_id=st.integers(1, 2),
-        gap=st.sampled_from([0, 0, 0, 1, -1]),
-        next_epoch=st.sampled_from([0, 0, 0, 0, 1, -1]),
+def fitted(record: Record) -> Record:
+    """The record, with what RocketMQ cannot keep made something that it can."""
+    return record._replace(
+        key=record.key or None,
+        value=(record.value or b"").replace(b"\xff", b"\0\1\2"),
+        headers=list(
+            {name: (value or b"-").hex().encode() for name, value in record.headers}.items()
+        ),
+        timestamp_ms=None,
+        lookup_keys=[key for key in record.lookup_keys if key.encode() != record.key],
     )
-    def append_next(
-        self,
-        number: int,
-        batches: list[list[Record]],
-        producer_id: int,
-        gap: int,
-        next_epoch: int,
-    ) -> None:
-        """What a producer sends next; the first of it with a gap, in a new epoch or in an old one.
-
-        Its records are of now: a producer whose newest record is a day old is forgotten at a start.
-        """
-        partition = self.pick(number)
-        for batch in ([r._replace(timestamp_ms=None) for r in batch] for batch in batches):
-            sent = self.sent.get((partition, producer_id))
-            before, last = sent[-1] if sent else ([], FIRST._replace(producer_id=producer_id))
-            sequence = (last.sequence + len(before) + gap) % 2**31
-            if next_epoch:
-                sequence = max(gap, 0)
-            if gap != -1 or not self.may_be_a_repeat(partition, producer_id, sequence, len(batch)):
-                mark = ProducerSequence(producer_id, last.epoch + next_epoch, sequence)
-                self.append_sequenced(partition, batch, mark)
-            gap = next_epoch = 0
-
-    def may_be_a_repeat(
-        self, partition: TopicPartition, producer_id: int, sequence: int, count: int
-    ) -> bool:
-        """Whether this looks like an earlier append, which after a stop only some stores recognise."""
-        return any(
-            (mark.sequence, len(batch)) == (sequence, count)
-            for batch, mark in self.sent[partition, producer_id]
-        )
-
-    @precondition(lambda self: any(self.sent.values()))
-    @rule(number=numbers, back=st.integers(0, 6))
-    def append_repeated(self, number: int, back: int) -> None:
-        """Send the newest append again, or an older one where what is remembered is certain."""
-        keys = sorted(key for key, sent in self.sent.items() if sent)
-        partition, producer_id = keys[number % len(keys)]
-        sent = self.sent[partition, producer_id]
-        since_start = self.since_start[partition, producer_id]
-        if back < len(sent) and (back == 0 or back < since_start or back >= REMEMBERED):
-            self.append_sequenced(partition, *sent[-1 - back])
-
-    @rule()
-    def new_producer_id(self) -> None:
-        producer_id = self.store.new_producer_id()
-        assert producer_id > self.highest_producer_id
-        self.highest_producer_id = producer_id
-
-    @rule(number=numbers)
-    def flush_one(self, number: int) -> None:
-        partition = self.pick(number)
-        if partition in self.partitions():
-            self.same(lambda store: store.flush([partition]))
-
-    @rule()
-    def flush_all(self) -> None:
-        self.same(lambda store: store.flush())
-
-    @rule()
-    def checkpoint(self) -> None:
-        self.store.checkpoint()
-
-    def place(self, partition: TopicPartition, number: int) -> int:
-        """An offset there is, or one at or just beyond an end."""
-        known = partition in self.partitions()
-        return number % (self.model.bounds(partition).end + 4) - 1 if known else number
-
-    @rule(number=numbers, where=numbers, max_records=st.integers(1, 12))
-    def read(self, number: int, where: int, max_records: int) -> None:
-        partition = self.pick(number)
-        offset = self.place(partition, where)
-
-        def call(store: LogStore) -> Outcome:
-            page = store.read(partition, offset, max_records=max_records)
-            return [content(r) for r in page.records], page.next_offset, page.bounds
-
-        self.same(call)
-
-    @rule(
-        number=numbers,
-        time_ms=st.one_of(st.integers(0, 410), st.integers(0, 1 << 41)),
-        bound=st.sampled_from(Bound),
-    )
-    def offset_for_time(self, number: int, time_ms: int, bound: Bound) -> None:
-        partition = self.pick(number)
-
-        def call(store: LogStore) -> Outcome | None:
-            answer = store.offset_for_time(partition, time_ms, bound=bound)
-            return None if answer is None else answer[:2]
-
-        self.same(call)
-
-    @rule(
-        topic=st.sampled_from(("a", "a", "a-0")),
-        key=st.sampled_from([None, "", "k1", "k2", "k3"]),
-        tag=st.sampled_from([None, "red"]),
-        from_ms=st.one_of(st.none(), st.integers(0, 400)),
-        to_ms=st.one_of(st.none(), st.integers(0, 400)),
-        limit=st.integers(1, 5),
-    )
-    def find(self, topic: str, **what: Any) -> None:
-        self.same(lambda store: found_everywhere(store, topic, **what))
-
-    @rule(number=numbers, where=numbers)
-    def find_by_id(self, number: int, where: int) -> None:
-        partition = self.pick(number)
-        offset = self.place(partition, where)
-
-        def call(store: LogStore) -> Outcome:
-            found, record = store.find_by_id(f"{partition.topic}:{partition.partition}:{offset}")
-            return found, content(record)
-
-        self.same(call)
-
-    @rule()
-    def close_and_open(self) -> None:
-        self.store.close()
-        self.restart(clean=True)
-
-    @rule()
-    def kill_and_open(self) -> None:
-        """The killed store keeps its lock and its files; the next one works on a copy of them."""
-        killed, self.fs = self.fs, OverlayFileSystem(clock=self.clock)
-        copy_tree(killed, PATH, self.fs, PATH)
-        self.restart(clean=False)
-
-    def restart(self, *, clean: bool) -> None:
-        self.clock.now_ms += 1000
-        self.store = self.open()
-        assert self.store.recovery.clean_shutdown == clean
-        assert list(self.store.recovery.losses) == []
-        self.model.flush()
-        self.forget_sequences()
-        self.records_agree()
-
-    @rule()
-    def records_agree(self) -> None:
-        """Everything that can be read is the same."""
-        for partition in self.partitions():
-            self.same(partial(everything, partition))
-
-    @invariant()
-    def topics_and_bounds_agree(self) -> None:
-
-        def shapes(store: LogStore) -> Sequence[Outcome]:
-            topics = store.topics().values()
-            return [(t.name, list(t.partitions), dict(t.configs)) for t in topics]
-
-        self.same(shapes)
-        for partition in self.partitions():
-            assert self.store.bounds(partition) == self.model.bounds(partition)
 
 
-TestStoreMachine = StoreMachine.TestCase
 EXAMPLES = settings().max_examples  # of the profile: 100, and more with --all-suites
-TestStoreMachine.settings = settings(
+LIMITS = settings(
     max_examples=EXAMPLES if EXAMPLES > 100 else 50, stateful_step_count=40, deadline=None
 )
+TestKafkaMachine = KafkaMachine.TestCase
+TestKafkaMachine.settings = LIMITS
+TestRocketMQMachine = RocketMQMachine.TestCase
+TestRocketMQMachine.settings = LIMITS
