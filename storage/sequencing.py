@@ -21,6 +21,7 @@ KEPT_BATCHES: Final = 5  # how many of a producer's last batches are recognised 
 SEQUENCES: Final = 2**31
 MADE_UP_IDS: Final = 1 << 62
 PRODUCER_ID_BLOCK: Final = 1000
+PRODUCER_EXPIRATION_MS: Final = 86_400_000  # producer.id.expiration.ms
 
 
 class SequencedBatch(NamedTuple):

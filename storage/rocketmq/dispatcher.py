@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from storage.errors import DiskFull, StorageError
@@ -24,6 +25,7 @@ from storage.rocketmq.queues import Queue, QueueTable
 GATHER_S: Final = 0.002  # so long a wake-up waits for more, as the reference's loop sleeps
 RETRY_S: Final = 1.0  # after a disk that was full
 TOGETHER: Final = 4096  # records dispatched at once at most
+PENDING_APPENDS: Final = 1024
 LARGEST_GAP: Final = 1_000_000  # offsets; a record that jumps further tells a damaged offset
 
 
@@ -114,10 +116,15 @@ class Dispatcher:
         return self._position
 
     def submit(self, dispatches: Sequence[Dispatch], end: int) -> None:
-        """Hand over the records of one append, which end at the physical offset `end`."""
+        """Hand over the records of one append, which end at the physical offset `end`. Whoever is
+        far ahead of the thread does its work.
+        """
         self._pending.append((dispatches, end))
         if not self._wake.is_set():
             self._wake.set()
+        if len(self._pending) > PENDING_APPENDS:
+            with suppress(StorageError):  # the append itself is done; the thread tells of it
+                self.step()
 
     def step(self) -> None:
         """On return all that was submitted before is in the queues and the index.

@@ -151,6 +151,22 @@ def _checkpointed(context: RecoveryContext) -> int:
     return context.run.start
 
 
+class _OpenAppend(NamedTuple):
+    """A sequenced append in the walk: where it begins, and how many of its records are to come."""
+
+    append: SequencedAppend
+    position: int
+    left: int
+
+    def following(self, message: Message) -> _OpenAppend | None:
+        """With the next record of the log; None when that is not the append's."""
+        append = self.append
+        same = (message.topic, message.queue_id) == (append.topic, append.queue_id)
+        if not same or message.store_timestamp_ms != append.store_timestamp_ms:
+            return None
+        return self._replace(left=self.left - 1)
+
+
 class _Walk:
     """One walk of the log from `start` on, comparing records with units."""
 
@@ -158,9 +174,7 @@ class _Walk:
         self._context = context
         self._known = _unit_positions(context.queues, start)
         self._expected: dict[tuple[str, int], int] = {}
-        self._open_append: SequencedAppend | None = None
-        self._open_count = 0
-        self._open_position = 0
+        self._open: _OpenAppend | None = None
         self.start = start
         self.end = start
         self.damages: list[Damage] = []
@@ -177,9 +191,9 @@ class _Walk:
         while position is not None:
             stop = self._stretches(position)
             self.end = stop.position
-            if self._open_append is not None:
-                self.end, self._open_append = self._open_position, None
-                self.torn = True
+            if self._open is not None and self._context.ours and not self._context.clean:
+                self.end, self.torn = self._open.position, True
+            self._open = None
             position = self._beyond(stop)
 
     def _stretches(self, position: int) -> Stop:
@@ -231,26 +245,24 @@ class _Walk:
 
     def _note_sequenced(self, stretch: Stretch) -> None:
         """Take in the marks of sequenced appends; the records of one stand one behind another."""
-        if self._open_append is None and _MARK not in stretch.data:
+        if self._open is None and _MARK not in stretch.data:
             return
         for position, size in stretch.records:
-            if self._open_append is not None:
-                self._open_count -= 1
-            elif (
-                stretch.data.find(_MARK, position - stretch.start, position - stretch.start + size)
-                >= 0
-            ):
-                self._open(_message(stretch, position), position)
-            if self._open_append is not None and self._open_count == 0:
-                self.sequenced.append(self._open_append)
-                self._open_append = None
+            begin = position - stretch.start
+            if self._open is not None:
+                self._open = self._open.following(_message(stretch, position))
+            elif stretch.data.find(_MARK, begin, begin + size) >= 0:
+                self._open = self._opened(_message(stretch, position), position)
+            if self._open is not None and self._open.left == 0:
+                self.sequenced.append(self._open.append)
+                self._open = None
 
-    def _open(self, message: Message, position: int) -> None:
+    def _opened(self, message: Message, position: int) -> _OpenAppend | None:
         mark = parse_mark(decode_properties(message.properties).get(SEQUENCE_PROPERTY, ""))
         if mark is None or position < self._context.deleted.get(message.topic, 0):
-            return
+            return None
         producer, count = mark
-        self._open_append = SequencedAppend(
+        append = SequencedAppend(
             message.topic,
             message.queue_id,
             producer,
@@ -258,8 +270,7 @@ class _Walk:
             message.queue_offset,
             message.store_timestamp_ms,
         )
-        self._open_count = count - 1
-        self._open_position = position
+        return _OpenAppend(append, position, count - 1)
 
     def _beyond(self, stop: Stop) -> int | None:
         """What follows the place where the walk stopped: where to go on, None for the end."""

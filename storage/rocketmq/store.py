@@ -74,7 +74,7 @@ from storage.rocketmq.reporting import CAPABILITIES, stats_of
 from storage.rocketmq.retention import delete_head, given_up
 from storage.rocketmq.settings import StoreSettings, parse_store_settings
 from storage.rocketmq.sizes import resolve_sizes
-from storage.rocketmq.time_lookup import offset_by_time, store_time
+from storage.rocketmq.time_lookup import find_time
 from storage.rocketmq.topic_files import (
     TopicFiles,
     check_changes,
@@ -82,7 +82,7 @@ from storage.rocketmq.topic_files import (
     check_new_topic,
     check_same_shape,
 )
-from storage.sequencing import ProducerIds, highest_id
+from storage.sequencing import PRODUCER_EXPIRATION_MS, ProducerIds, highest_id
 
 
 def open_rocketmq(
@@ -374,13 +374,7 @@ class RocketMQStore(LogStore):
         queue = self.queue(partition)
         end = queue.bounds().end
         self.catch_up(queue, end)
-        offset = offset_by_time(self.log, queue.units, timestamp_ms, end=end, bound=bound)
-        if offset >= end:
-            return None
-        time_ms = store_time(self.log, queue.units.unit(offset))
-        if bound is Bound.UPPER and time_ms > timestamp_ms:
-            return None
-        return TimedOffset(offset, time_ms)
+        return find_time(self.log, queue.units, timestamp_ms, end=end, bound=bound)
 
     def find(
         self,
@@ -452,6 +446,10 @@ class RocketMQStore(LogStore):
     def checkpoint(self) -> None:
         self._check_writable()
         with self._fence.guarding():
+            with self._lock:
+                self._producer_ids.remember(self._highest_producer_id())
+                for queue in self.queues:
+                    queue.producers.expire(self._clock() - PRODUCER_EXPIRATION_MS)
             self._checkpointer.write()
 
     def enforce_retention(self, now_ms: int) -> RetentionReport:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from storage.errors import DataError
-from storage.model import Bound
+from storage.model import Bound, TimedOffset
 from storage.rocketmq.commit_log import CommitLog
 from storage.rocketmq.consume_queue import ConsumeQueue
 from storage.rocketmq.format.message import BORN_HOST_V6, HOST_SIZE_V4, HOST_SIZE_V6
@@ -35,6 +35,19 @@ class _Files(NamedTuple):
         """(first offset, stop) of the file that holds an offset, within the part."""
         begin = offset - offset % self.per_file
         return begin, min(begin + self.per_file, self.end)
+
+
+def find_time(
+    log: CommitLog, units: ConsumeQueue, timestamp_ms: int, *, end: int, bound: Bound
+) -> TimedOffset | None:
+    """As `offset_by_time`, with the store time of the record; None where there is no such record."""
+    offset = offset_by_time(log, units, timestamp_ms, end=end, bound=bound)
+    if offset >= end:
+        return None
+    time_ms = store_time(log, units.unit(offset))
+    if bound is Bound.UPPER and time_ms > timestamp_ms:
+        return None
+    return TimedOffset(offset, time_ms)
 
 
 def offset_by_time(
