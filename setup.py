@@ -21,10 +21,12 @@ COMPILED = [
     "storage/kafka/format/batch.py",
     "storage/kafka/format/batch_header.py",
     "storage/kafka/format/record.py",
+    "storage/rocketmq/format/index_file.py",
     "storage/rocketmq/format/message.py",
     "storage/rocketmq/format/message_encoding.py",
     "storage/rocketmq/format/properties.py",
     "storage/rocketmq/format/walking.py",
+    "storage/rocketmq/key_index_table.py",
 ]
 
 # Only these modules are judged here; the strict settings of pyproject.toml are for the project's own checks.

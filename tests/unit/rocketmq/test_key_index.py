@@ -21,7 +21,7 @@ from storage.rocketmq.format.index_file import (
 from storage.rocketmq.format.names import index_name
 from storage.rocketmq.key_index import KeyIndex
 from storage.rocketmq.key_index_file import TimeRange
-from storage.rocketmq.key_index_table import KeyHasher
+from storage.rocketmq.key_index_table import CACHED, KeyHasher
 from tests.golden.rocketmq_stores import CLEAN, GoldenStore, all_stores, by_id, golden
 from tests.unit.rocketmq.indexes import (
     FOLDER,
@@ -247,14 +247,14 @@ def test_hashes_of_strings_in_parts() -> None:
         assert hasher.java_hash(text) == java_hash(text) & MASK
 
 
-def test_a_full_cache_of_hashes_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.rocketmq.key_index_table.CACHED", 10)
+def test_a_full_cache_of_hashes_begins_anew() -> None:
     hasher = KeyHasher()
-    for number in range(5000, 5500):
-        text = f"topic{number % 7}#{number * 7919}"
+    for number in range(CACHED + 100):
+        text = f"{number:x}#{number:o}"
         assert hasher.java_hash(text) == java_hash(text) & MASK
-    assert len(hasher.prefixes) <= 10
-    assert len(hasher.suffixes) <= 10
+        assert len(hasher.prefixes) <= CACHED
+        assert len(hasher.suffixes) <= CACHED
+    assert len(hasher.prefixes) < 1000
 
 
 def test_readers_see_what_is_not_written_back() -> None:
