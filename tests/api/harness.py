@@ -143,6 +143,14 @@ def records(*values: object, **common: object) -> dict[str, object]:
     return {"records": [{"value": value, **common} for value in values]}
 
 
+async def fetched(api: Api, topic: str = "t", query: str = "") -> list[dict[str, object]]:
+    """The rows of a topic's first partition, keys and values in base64."""
+    answer = await api.get(f"/topics/{topic}/partitions/0/records{query}", accept=BINARY)
+    assert answer.status == 200, answer.body
+    rows: list[dict[str, object]] = answer.json
+    return rows
+
+
 def without_ids(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Rows of a produce answer as a store gives them that tells no ids."""
     return [{name: value for name, value in row.items() if name != "message_id"} for row in rows]
