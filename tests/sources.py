@@ -12,7 +12,11 @@ from typing import TypeAlias
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("logserver", "storage", "api")
-FOREIGN = (ROOT / "tests" / "golden" / "kafka", ROOT / "tests" / "interop" / "peers")
+FOREIGN = (
+    ROOT / "tests" / "golden" / "kafka",
+    ROOT / "tests" / "golden" / "rocketmq",
+    ROOT / "tests" / "interop" / "peers",
+)
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 
