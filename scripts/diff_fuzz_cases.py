@@ -23,7 +23,8 @@ from storage.coding import cursor, javahash, murmur2, varint
 from storage.errors import StorageError
 from storage.kafka.format import batch
 from storage.model import RawMessage
-from storage.rocketmq.format import message, message_encoding, properties, walking
+from storage.rocketmq import key_index_table
+from storage.rocketmq.format import index_file, message, message_encoding, properties, walking
 
 GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden"
 MODULES = (
@@ -34,10 +35,12 @@ MODULES = (
     "storage.kafka.format.batch",
     "storage.kafka.format.batch_header",
     "storage.kafka.format.record",
+    "storage.rocketmq.format.index_file",
     "storage.rocketmq.format.message",
     "storage.rocketmq.format.message_encoding",
     "storage.rocketmq.format.properties",
     "storage.rocketmq.format.walking",
+    "storage.rocketmq.key_index_table",
 )
 LIMIT_BYTES = 1 << 20
 SMALL_BATCH_BYTES = 1 << 13
@@ -263,9 +266,61 @@ def properties_call(rng: random.Random) -> Call:
     return rng.choice(calls)
 
 
+def index_call(rng: random.Random) -> Call:
+    """Strings put into an index file, whose slots may hold anything; and the codecs beside it."""
+    slots = rng.randrange(1, 3000)
+    sizes: dict[str, object] = {
+        "slots": slots,
+        "entries": rng.choice((1, 2, 10, 100)),
+        "seed": rng.randrange(1 << 30),
+    }
+    header = index_file.IndexHeader(
+        *(in_range(rng, 42), in_range(rng, 42), in_range(rng, 62), in_range(rng, 62)),
+        *(rng.randrange(100), rng.choice((0, 1, 1, 1, 50))),
+    )
+    raw = rng.randbytes(rng.randrange(90))
+    words = ("KEYS", "TAGS", "UNIQ_KEY", "", " ", "a b", "ключ\U0001f680")
+    properties_of = {rng.choice(words): rng.choice(words) * rng.randrange(1, 4) for _ in range(4)}
+    calls: tuple[Call, ...] = (
+        (index_file.decode_header, (raw, rng.randrange(50)), {}),
+        (index_file.decode_entries, (raw,), {}),
+        (index_file.encode_header, (header._replace(end_timestamp_ms=number(rng)),), {}),
+        (index_file.time_diff_s, (in_range(rng, 64), in_range(rng, 64)), {}),
+        (
+            index_file.key_hash,
+            ("".join(rng.choices("aZ\u4e16\U0001f680", k=rng.randrange(40))),),
+            {},
+        ),
+        (index_file.index_keys, (rng.choice(words), properties_of), {}),
+    )
+    return rng.choice(calls) if rng.random() < 0.5 else (put_and_look, (header,), sizes)
+
+
+def put_and_look(
+    header: index_file.IndexHeader, *, slots: int, entries: int, seed: int
+) -> list[object]:
+    """All that is in the table after some records."""
+    rng = random.Random(seed)
+    held = key_index_table.slots_of(rng.choice((bytes, rng.randbytes))(slots * 4))
+    table = key_index_table.KeyIndexTable(
+        key_index_table.KeyHasher(), header, held, entries=entries
+    )
+    done = [
+        table.put(
+            ["".join(rng.choices("t#01a\u4e16", k=rng.randrange(30))) for _ in range(4)],
+            rng.randrange(5),
+            rng.randrange(1 << 60),
+            in_range(rng, 42),
+        )
+        for _ in range(rng.randrange(20))
+    ]
+    return [done, table.header, table.tail, table.dirty_slots(), table.is_full, held.tobytes()]
+
+
 MAKERS = (
     *(varint_call, hash_call, encode_call, decode_call, decode_call, decode_call),
     *(encode_messages_call, decode_message_call, decode_message_call, properties_call),
+    index_call,
 )
 
 
