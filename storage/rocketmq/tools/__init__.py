@@ -31,4 +31,4 @@ def open_inspector(
     adopted = detect(fs, path)
     if adopted is None:
         return None
-    return StoreInspector(lambda _: View(path, options, fs=fs, clock=clock), adopted=adopted)
+    return StoreInspector(View(path, options, fs=fs, clock=clock), adopted=adopted)

@@ -57,6 +57,8 @@ class LogWalk:
         self.notes = notes
         self.position = run.start  # behind the last thing that was good
         self.last_store_timestamp_ms = 0
+        self.gaps: list[tuple[int, int]] = []  # physical offsets [start, end) of bad places
+        self.torn: Stop | None = None  # the end of the log, where bytes that are no record follow
         self._queues = queues
         self._end = end
         self._clean = clean
@@ -121,9 +123,15 @@ class LogWalk:
         looking = not self._clean or stop.reason != BLANK
         following = next_good(self.run, stop.position, self._queues, so_far, looking=looking)
         if following is None or following >= self._end:
+            self.torn = stop if stop.reason == BAD else None
             return None
+        self.gaps.append((stop.position, following))
         self.notes.add(self._damage(stop, following))
         return following
+
+    def damaged_between(self, start: int, end: int) -> bool:
+        """Whether one of the bad places that were met lies in [start, end), at least in part."""
+        return any(begin < end and start < stop for begin, stop in self.gaps)
 
     def _damage(self, stop: Stop, following: int) -> Finding:
         if self.run.base_of(stop.position) is None:
@@ -132,7 +140,7 @@ class LogWalk:
         if stop.reason == BLANK:
             found = "zeros"
         elif stop.reason == BAD:
-            found = self._why(stop.position)
+            found = self.why(stop.position)
         else:
             found = stop.reason
         return self.finding(
@@ -144,7 +152,7 @@ class LogWalk:
             found=found,
         )
 
-    def _why(self, physical_offset: int) -> str:
+    def why(self, physical_offset: int) -> str:
         """What is wrong with the record at a place."""
         data = self.run.read(physical_offset, PADDING_SIZE)
         try:

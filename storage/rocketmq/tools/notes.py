@@ -1,11 +1,13 @@
 """What the tools meet on their way, and how far they have come: findings, each place once, and a meter.
 
-Owns those two; must not know files or formats.
+Owns those; must not know files or formats.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from storage.interface import Progress, no_progress
@@ -59,3 +61,27 @@ class Meter:
         if done - self._told >= _STEP_BYTES:
             self._told = done
             self._progress(self._what, done, self._total)
+
+
+class Tallies:
+    """Findings of which a damaged file may have thousands: one for each file and code, counted."""
+
+    def __init__(self) -> None:
+        self._first: dict[tuple[str, str], Finding] = {}
+        self._counts: Counter[tuple[str, str]] = Counter()
+
+    def add(self, finding: Finding) -> None:
+        """One more; the first of a file and code is the one that is told."""
+        key = finding.path, finding.code
+        self._first.setdefault(key, finding)
+        self._counts[key] += 1
+
+    def all(self) -> Sequence[Finding]:
+        """One finding for each file and code, by file and position."""
+        found = [
+            replace(first, message=f"{first.message}; {more} more like it in this file")
+            if (more := self._counts[key] - 1)
+            else first
+            for key, first in self._first.items()
+        ]
+        return sorted(found, key=lambda finding: (finding.path, finding.position or 0))

@@ -6,7 +6,7 @@ not know bytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from storage.interface import FindQuery, Progress, no_progress
 from storage.model import (
@@ -18,7 +18,8 @@ from storage.model import (
     TimedOffset,
     TopicPartition,
 )
-from storage.rocketmq.tools import dump, search, summary
+from storage.rocketmq.tools import dump, search, summary, verify
+from storage.rocketmq.tools.raw import RawStore
 from storage.rocketmq.tools.view import View
 
 
@@ -27,10 +28,11 @@ class StoreInspector:
 
     backend = summary.BACKEND
 
-    def __init__(self, make_view: Callable[[Progress], View], *, adopted: bool | None) -> None:
-        """`make_view` gives a fresh view: verify and rebuild look at files that nobody repaired."""
-        self._make_view = make_view
-        self._view = make_view(no_progress)
+    def __init__(self, view: View, *, adopted: bool | None) -> None:
+        """`view` is not opened before it is needed: verify and rebuild look at files that nobody
+        repaired.
+        """
+        self._view = view
         self._adopted = adopted
 
     def summary(self) -> Mapping[str, object]:
@@ -72,8 +74,13 @@ class StoreInspector:
         return search.in_view(self._view, query)
 
     def verify(self, progress: Progress = no_progress) -> Iterator[Finding]:
-        """See SupportsInspect."""
-        return iter(())
+        """See SupportsInspect: the whole store is read, whichever of its queues PATH is."""
+        view = self._view
+        raw = RawStore(view.root, view.options, fs=view.base, clock=view.clock)
+        try:
+            yield from verify.check_store(raw, progress)
+        finally:
+            raw.close()
 
     def rebuild(
         self, what: str, *, write: bool = False, progress: Progress = no_progress

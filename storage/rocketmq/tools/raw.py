@@ -1,0 +1,95 @@
+"""A store's files as they lie there, for verify and rebuild: opened, but not recovered.
+
+Owns finding out sizes, runs, queues and index files without changing or deciding anything; must not
+judge what is in them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from storage.errors import Corrupt
+from storage.files import FileSystem, HandleCache
+from storage.interface import Clock, StoreOptions
+from storage.model import Finding
+from storage.rocketmq.consume_queue import ConsumeQueue
+from storage.rocketmq.directory import StoreDirectory
+from storage.rocketmq.file_run import FileRun
+from storage.rocketmq.format import names
+from storage.rocketmq.format.queue_unit import UNIT_SIZE
+from storage.rocketmq.key_index import KeyIndex
+from storage.rocketmq.queues import QueueTable
+from storage.rocketmq.settings import parse_store_settings
+from storage.rocketmq.sizes import resolve_sizes
+
+
+class RawStore:
+    """The parts of a store. Nothing is written through `files`."""
+
+    def __init__(self, root: Path, options: StoreOptions, *, fs: FileSystem, clock: Clock) -> None:
+        """Raises InvalidConfig where the sizes of index files are not known."""
+        self.root = root
+        self.fs = fs
+        self.findings: list[Finding] = []
+        self.settings = parse_store_settings(options.settings)
+        self.directory = StoreDirectory(fs, root)
+        self.clean = not self.directory.is_unclean()
+        self.checkpoint = self.directory.checkpoint()
+        stored = self.directory.store_file()
+        self.sizes = resolve_sizes(
+            fs,
+            root,
+            self.settings,
+            None if stored is None else stored.sizes,
+            findings=self.findings,
+        )
+        deleted = self.directory.deleted_topics()
+        self.deleted: Mapping[str, int] = deleted.topics
+        self.files = HandleCache(fs, options.open_files)
+        self.run = FileRun(
+            self.files,
+            self.directory.commit_log,
+            self.sizes.commit_log_bytes,
+            kind=names.COMMIT_LOG,
+        )
+        self.run.load()
+        self.queues = self._load_queues(deleted.unfinished)
+        self.index = self._load_index(clock)
+
+    def _load_queues(self, unfinished: Sequence[str]) -> QueueTable:
+        """Every queue with a folder, up to the last byte that is not zero."""
+        queue_bytes = self.sizes.consume_queue_bytes
+        queues = QueueTable(self.files, self.directory.consume_queue, queue_bytes)
+        for topic, ids in self.directory.queue_folders().items():
+            for queue_id in () if topic in unfinished else ids:
+                units = queues.units_of(topic, queue_id)
+                units.run.load()
+                self._measure(units)
+                queues.add(topic, queue_id).units = units
+        return queues
+
+    def _measure(self, units: ConsumeQueue) -> None:
+        try:
+            end = -(-units.run.data_end(units.run.start) // UNIT_SIZE)
+            units.use(units.first_offset, max(end, units.first_offset))
+        except Corrupt:  # a file that is shorter than it should be
+            units.use(units.first_offset, units.first_offset)
+
+    def _load_index(self, clock: Clock) -> KeyIndex | None:
+        if not self.settings.index_enabled:
+            return None
+        index = KeyIndex(
+            self.files,
+            self.directory.index,
+            slots=self.sizes.index_slots,
+            entries=self.sizes.index_entries,
+            clock=clock,
+        )
+        index.load()
+        self.findings += index.findings
+        return index
+
+    def close(self) -> None:
+        """Let go of open files."""
+        self.files.close(sync=False)

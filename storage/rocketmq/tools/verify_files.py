@@ -1,0 +1,80 @@
+"""Checks of names and small files of a RocketMQ store: what lies where, and whether it can be read.
+
+Owns what belongs into a store's folders; must not look into the log, the queues or the index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+from storage.errors import DataError, UnsupportedFormat
+from storage.files import FileSystem
+from storage.model import Finding
+from storage.rocketmq.file_run import FileRun
+from storage.rocketmq.format import names
+from storage.rocketmq.tools.dump import bad_small_file, small_files
+from storage.rocketmq.tools.raw import RawStore
+from storage.rocketmq.tools.rows import checkpoint_entry, config_entry
+
+OURS: Final = ".logserver."
+_IGNORED: Final = frozenset({"lost+found"})
+
+
+def check_names(raw: RawStore) -> Iterator[Finding]:
+    """Names that mean nothing where they stand, and files that are missing between others."""
+    fs, root = raw.fs, raw.root
+    for name in fs.list_dir(root):
+        if name not in names.ROOT_NAMES | _IGNORED and not name.startswith(OURS):
+            yield _unknown(root / name, "no name that a store has")
+    yield from _check_run(fs, raw.run)
+    folder = raw.directory.consume_queue
+    for topic in fs.list_dir(folder) if fs.exists(folder) else ():
+        if not fs.is_dir(folder / topic):
+            yield _unknown(folder / topic, "no topic's folder")
+            continue
+        for name in fs.list_dir(folder / topic):
+            if names.parse_queue_id(name) is None:
+                yield _unknown(folder / topic / name, "no queue's folder")
+    for queue in raw.queues:
+        yield from _check_run(fs, queue.units.run)
+
+
+def _check_run(fs: FileSystem, run: FileRun) -> Iterator[Finding]:
+    for name in fs.list_dir(run.directory) if fs.exists(run.directory) else ():
+        if names.parse_file_name(name) is None:
+            yield _unknown(run.directory / name, "no name of a file of this folder")
+    for before, after in pairwise(run.bases):
+        if before + run.file_bytes != after:
+            yield Finding(
+                code="missing-file",
+                severity="error",
+                path=str(run.directory / names.file_name(before + run.file_bytes)),
+                expected=f"a file that begins at {before + run.file_bytes}",
+                found=f"the next begins at {after}",
+                message=f"{after - before - run.file_bytes} bytes have no file",
+            )
+
+
+def _unknown(path: Path, what: str) -> Finding:
+    return Finding(code="unknown-file", severity="info", path=str(path), message=what)
+
+
+def check_small_files(raw: RawStore) -> Iterator[Finding]:
+    """The checkpoint, the broker's config files and our own."""
+    for path in small_files(raw.fs, raw.root):
+        decode = checkpoint_entry if path.name == names.CHECKPOINT else config_entry
+        data = raw.fs.read_bytes(path)
+        try:
+            if data or path.name == names.CHECKPOINT:
+                decode(data)
+        except DataError as error:
+            yield bad_small_file(path, error)
+    try:
+        raw.directory.topics(read_only=True)
+        raw.directory.producers()
+    except UnsupportedFormat as error:
+        yield bad_small_file(raw.root / names.STORE_FILE, error)
+    yield from raw.directory.findings
