@@ -94,6 +94,11 @@ class KeyIndexFile:
         return self.header.index_count >= self.entries
 
     @property
+    def has_entries(self) -> bool:
+        """Whether the header tells of any."""
+        return self.header.index_count > FIRST_ENTRY
+
+    @property
     def is_blank(self) -> bool:
         """Whether the header tells of no entries though there are some: it was lost."""
         first = self._read(ENTRY_SIZE, entry_position(self.slots, FIRST_ENTRY))

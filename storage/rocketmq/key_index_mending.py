@@ -1,6 +1,6 @@
-"""Making the last file of the key index whole after a crash, from its own entries.
+"""Making the newest files of the key index whole after a crash, from their own entries.
 
-Owns the check of that file and its repair; must not index records. The real store removes such a
+Owns the check of such a file and its repair; must not index records. The real store removes such a
 file and indexes again only what it walks of the log, which loses what lies before. Entries are
 written one after another and each tells what its slot held before, so the slots follow from them:
 
@@ -11,7 +11,7 @@ written one after another and each tells what its slot held before, so the slots
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
 from storage.files import HandleCache
@@ -44,26 +44,40 @@ class _Replayed(NamedTuple):
     last: int
 
 
-def mend_last(files: HandleCache, index: KeyIndex, log_end: int, time_of: TimeOf) -> int | None:
-    """Make the last file whole, if it is not, and without entries at or behind `log_end`; the
-    physical offset of its last record, None when nothing of the index is left. Synced on return.
+def mend(
+    files: HandleCache,
+    index: KeyIndex,
+    doubtful: Collection[str],
+    *,
+    log_end: int,
+    time_of: TimeOf,
+) -> int | None:
+    """Make the doubtful files whole, without entries at or behind `log_end`; what follows the first
+    that is not whole is removed. The physical offset of the last record that is indexed then, None
+    when there is none. Synced on return.
     """
-    file = index.index_files[-1]
-    end = file.header.end_physical_offset
-    if end < log_end and not file.is_blank and _is_whole(files, file):
-        with files.borrow(file.path, write=True) as opened:
-            opened.datasync()  # whoever wrote it may have been killed before
-        return end
-    replayed = _replay(files, file, log_end)
-    if replayed.entries:
-        _write(files, file, replayed, time_of)
-    else:
-        index.remove_named([file.path.name])
-    index.load()
-    return index.max_physical_offset if index.index_files else None
+    for number, file in enumerate(index.index_files):
+        if file.path.name not in doubtful:
+            continue
+        if file.header.end_physical_offset < log_end and _is_whole(files, file):
+            with files.borrow(file.path, write=True) as opened:
+                opened.datasync()  # whoever wrote it may have been killed before
+            continue
+        index.remove_named([later.path.name for later in index.index_files[number + 1 :]])
+        replayed = _replay(files, file, log_end)
+        if replayed.entries:
+            _write(files, file, replayed, time_of)
+        else:
+            index.remove_named([file.path.name])
+        index.load()
+        break
+    ends = [file.header.end_physical_offset for file in index.index_files if file.has_entries]
+    return max(ends, default=None)
 
 
 def _is_whole(files: HandleCache, file: KeyIndexFile) -> bool:
+    if file.is_blank:
+        return False
     count = file.header.index_count - FIRST_ENTRY
     with files.borrow(file.path) as opened:
         slots = slots_of(opened.pread(file.slots * SLOT_SIZE, HEADER_SIZE))

@@ -50,7 +50,7 @@ class StorePlan:
     build_index_from: int | None
     index_border_again: bool  # index the record at the border once more, as the reference does
     doomed_index_files: Sequence[str]
-    mend_index: bool  # the last index file is kept, though it may not be whole
+    doubtful_index_files: Sequence[str]  # kept, though they may not be whole
     sequenced: Sequence[SequencedAppend] = ()
     damages: Sequence[Damage] = ()
     findings: list[Finding] = field(default_factory=list)

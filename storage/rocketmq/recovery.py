@@ -332,7 +332,7 @@ def _plan(context: RecoveryContext, walk: _Walk) -> StorePlan:
         build_index_from=index.build_from,
         index_border_again=index.border_again,
         doomed_index_files=index.doomed,
-        mend_index=index.mend,
+        doubtful_index_files=index.doubtful,
         sequenced=walk.sequenced,
         damages=walk.damages,
         bytes_scanned=walk.bytes_scanned,
@@ -360,7 +360,7 @@ class _IndexPlan(NamedTuple):
     """The part of a plan that is about the index; see StorePlan."""
 
     doomed: Sequence[str] = ()
-    mend: bool = False
+    doubtful: Sequence[str] = ()
     build_from: int | None = None
     border_again: bool = True
 
@@ -375,26 +375,28 @@ def _plan_index(context: RecoveryContext, walk: _Walk) -> _IndexPlan:
         return _IndexPlan()
     if not files:
         return _IndexPlan(build_from=walk.start if walk.last_record is not None else None)
-    last = files[-1]
-    if last.header.end_physical_offset >= max(walk.end, 1):
-        # The real store leaves such entries, and then passes over new records up to the last one.
-        behind = [f.name for f in files if f.header.begin_physical_offset >= walk.end]
-        return _IndexPlan(doomed=behind, mend=True, build_from=context.run.start)
-    if last.is_blank:
-        return _IndexPlan(mend=True)
+    # The real store leaves entries behind a cut, and then passes over new records up to the last.
+    odd = [f.name for f in files if f.is_blank or f.header.end_physical_offset >= max(walk.end, 1)]
+    if odd:
+        return _IndexPlan(doubtful=[file.name for file in files if file.name >= min(odd)])
     if context.clean:
-        end = last.header.end_physical_offset
+        end = _index_end(files)
         border = max(end, walk.start) if context.ours else end
         return _IndexPlan(build_from=_index_start(walk, border), border_again=border != end)
     doomed = [file for file in files if _is_doubtful(file, context.checkpoint)]
     kept = files[: len(files) - len(doomed)]
-    border = kept[-1].header.end_physical_offset if kept else context.run.start
+    border = _index_end(kept) if kept else context.run.start
     if not doomed:
         return _IndexPlan(build_from=_index_start(walk, border))
     walked_file = context.run.base_of(walk.start) or context.run.start
     if walked_file <= border and not context.ours:
         return _IndexPlan(doomed=[file.name for file in doomed], build_from=border)
-    return _IndexPlan(mend=True)
+    return _IndexPlan(doubtful=[file.name for file in doomed])
+
+
+def _index_end(files: Sequence[IndexFileState]) -> int:
+    """The last record that is indexed; a file that was just made may not tell it yet."""
+    return max(file.header.end_physical_offset for file in files)
 
 
 def _index_start(walk: _Walk, border: int) -> int | None:

@@ -21,7 +21,7 @@ from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format.message import decode_message
 from storage.rocketmq.format.names import file_name
 from storage.rocketmq.key_index import KeyIndex
-from storage.rocketmq.key_index_mending import mend_last
+from storage.rocketmq.key_index_mending import mend
 from storage.rocketmq.plan import StorePlan
 from storage.rocketmq.walking import Stop, walk_log
 
@@ -82,11 +82,11 @@ def apply_queues(plan: StorePlan) -> None:
 
 
 def apply_index(plan: StorePlan, index: KeyIndex) -> int | None:
-    """Remove the doomed index files, mend the last one where it is in doubt; from where to index
-    again, None for nowhere.
+    """Remove the doomed index files, mend those in doubt; from where to index again, None for
+    nowhere.
     """
     index.remove_named(plan.doomed_index_files)
-    if not plan.mend_index or not index.index_files:
+    if not plan.doubtful_index_files:
         return plan.build_index_from
     run = plan.run
 
@@ -94,7 +94,7 @@ def apply_index(plan: StorePlan, index: KeyIndex) -> int | None:
         message = record_at(run, physical_offset)
         return 0 if message is None else message.store_timestamp_ms
 
-    last = mend_last(run.files, index, plan.log_end, time_of)
+    last = mend(run.files, index, plan.doubtful_index_files, log_end=plan.log_end, time_of=time_of)
     return run.start if last is None else last
 
 
