@@ -102,7 +102,7 @@ def _replay(files: HandleCache, file: KeyIndexFile, log_end: int) -> _Replayed:
     whole = len(data) - len(data) % ENTRY_SIZE
     for hashed, physical, time_diff_s, previous in ENTRY.iter_unpack(memoryview(data)[:whole]):
         slot = hashed % file.slots
-        nothing = hashed == physical == time_diff_s == previous == 0 and number > 0
+        nothing = hashed == physical == time_diff_s == previous == 0
         in_order = last <= physical < log_end
         if nothing or hashed < 0 or not in_order or slots[slot] != previous:
             break
