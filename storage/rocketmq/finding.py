@@ -15,7 +15,7 @@ from heapq import merge
 from typing import Final, NamedTuple, Protocol
 
 from storage.errors import Corrupt, InvalidArgument, RecordNotFound
-from storage.model import FoundPage, StoredRecord, TopicPartition
+from storage.model import FoundPage, StoredRecord, TopicPartition, weight_bytes
 from storage.rocketmq.commit_log import CommitLog
 from storage.rocketmq.format.index_file import index_string
 from storage.rocketmq.format.message import Message
@@ -148,13 +148,13 @@ def find_records(store: Searched, topic: str, search: Search, cursor: str | None
         if getattr(search, field) < 1:
             raise InvalidArgument(f"{field} must be at least 1", field=field)
     part = _part(store, topic, search, cursor)
-    indexed = not search.scan and store.index is not None and search.indexed_text is not None
+    indexed = _can_ask_index(store, search)
     found: list[tuple[int, StoredRecord]] = []
     scanned = found_bytes = 0
     following = None
     for at, partition, record in (_indexed if indexed else _scanned)(store, topic, search, part):
         if record is not None:
-            found_bytes += len(record.key or b"") + len(record.value or b"")
+            found_bytes += weight_bytes(record)
         full = len(found) >= search.limit or (found and found_bytes > search.max_bytes)
         if full or scanned >= search.max_scanned:
             following = f"{'-' if search.backward else ''}log:{at}"
@@ -163,6 +163,14 @@ def find_records(store: Searched, topic: str, search: Search, cursor: str | None
         if record is not None:
             found.append((partition, record))
     return FoundPage(found, scanned, indexed, following is None, following, TIME_AXIS)
+
+
+def _can_ask_index(store: Searched, search: Search) -> bool:
+    """Whether the index has an answer, and all of it."""
+    index = store.index
+    if search.scan or index is None or index.has_gaps:
+        return False
+    return search.indexed_text is not None
 
 
 def _part(store: Searched, topic: str, search: Search, cursor: str | None) -> _Part:
@@ -183,7 +191,23 @@ def _part(store: Searched, topic: str, search: Search, cursor: str | None) -> _P
 
 
 def _indexed(store: Searched, topic: str, search: Search, part: _Part) -> Iterator[_Found]:
-    """Every record that the index has under the key or unique id, in the search's order."""
+    """Every record that the index has under the key or unique id, in the search's order.
+
+    An index that was lost the real store makes again for the newest files of the log only, so what
+    lies before its first record is scanned.
+    """
+    assert store.index is not None
+    begin = store.index.min_physical_offset
+    head = _Part(part.low, min(part.high, begin))
+    rest = _Part(max(part.low, begin), part.high)
+    pieces = [(_scanned, head), (_by_index, rest)]
+    for walk, piece in reversed(pieces) if search.backward else pieces:
+        if piece.low < piece.high:
+            yield from walk(store, topic, search, piece)
+
+
+def _by_index(store: Searched, topic: str, search: Search, part: _Part) -> Iterator[_Found]:
+    """What the index leads to."""
     text, index = search.indexed_text, store.index
     assert index is not None
     assert text is not None

@@ -24,6 +24,7 @@ from storage.interface import Clock
 from storage.model import Finding
 from storage.rocketmq.dispatch import Dispatch
 from storage.rocketmq.format.index_file import (
+    FIRST_ENTRY,
     IndexHeader,
     index_string,
     key_hash,
@@ -65,8 +66,8 @@ class KeyIndex:
         """Take in the files that are there; reads their headers only. What was put and not synced
         is forgotten.
 
-        Unknown names are left alone, and files of another length are not read; both are told in
-        `findings`. Where the newest file has another length `put_all` raises Corrupt.
+        Unknown names are left alone, and files of another length are neither read nor written; both
+        are told in `findings`.
         """
         fs = self._files.fs
         names = fs.list_dir(self.directory) if fs.exists(self.directory) else ()
@@ -91,6 +92,19 @@ class KeyIndex:
     def index_files(self) -> Sequence[KeyIndexFile]:
         """The files, oldest first."""
         return self._run
+
+    @property
+    def has_gaps(self) -> bool:
+        """Whether there are files that cannot be read: what is indexed in them is not found."""
+        return bool(self._misfits)
+
+    @property
+    def min_physical_offset(self) -> int:
+        """Of the first record that is indexed; the largest number when none is."""
+        run = self._run
+        if not run or run[0].header.index_count <= FIRST_ENTRY:
+            return MAX_INT64
+        return run[0].header.begin_physical_offset
 
     @property
     def max_physical_offset(self) -> int:
@@ -152,8 +166,8 @@ class KeyIndex:
         there already and is passed over. One without strings (rolled back ones have none) counts too:
         it may make a file.
 
-        Makes the next file when one is full, which then is on disk. Raises
-        Corrupt, DiskFull, IoFailure; handed in again after an error, nothing is put twice.
+        Makes the next file when one is full, which then is on disk. Raises DiskFull, IoFailure;
+        handed in again after an error, nothing is put twice.
         """
         with self._lock:
             for dispatch in dispatches:
@@ -198,9 +212,6 @@ class KeyIndex:
         """The table of a file that has room: of the last one, or of the one that follows it."""
         self._table = None
         run = self._run
-        if self._misfits and (not run or self._misfits[-1] > run[-1].path):
-            path = self._misfits[-1]
-            KeyIndexFile(self._files, path, slots=self.slots, entries=self.entries)  # raises
         if not run or run[-1].is_full:
             if run:
                 self._finish(run[-1])

@@ -337,6 +337,42 @@ def test_entries_that_lead_nowhere_are_passed_over(store: LogStore) -> None:
     assert numbers(store.find("events", key="own-2", backward=True)) == [2]
 
 
+@pytest.mark.parametrize("backward", [False, True])
+def test_an_index_that_lacks_the_older_records(
+    fs: OverlayFileSystem, clock: Clock, backward: bool
+) -> None:
+    """What lies before it is scanned, in pages like the rest."""
+    with open_at(fs, clock) as store:
+        store.create_topic("events", 3)
+        store.create_topic("others", 2)
+        fill(store, 40)
+    names = fs.list_dir(PATH / "index")
+    for name in names[: len(names) // 2]:
+        fs.remove(PATH / "index" / name)
+    with open_at(fs, clock) as store:
+        for key, wanted in (("shared-3", range(3, 40, 5)), ("own-0", [0]), ("own-39", [39])):
+            for limit in (1, 3, 100):
+                found = find_all(store, key=key, limit=limit, backward=backward)
+                assert found == list(wanted)[:: -1 if backward else 1]
+        assert store.find("events", key="own-39", backward=True, limit=1).scanned == 1
+
+
+def test_an_index_file_that_cannot_be_read_is_no_reason_to_miss_records(
+    fs: OverlayFileSystem, clock: Clock
+) -> None:
+    with open_at(fs, clock) as store:
+        store.create_topic("events", 3)
+        store.create_topic("others", 2)
+        fill(store, 40)
+    name = fs.list_dir(PATH / "index")[3]
+    put(fs, PATH / "index" / name, bytes(500))
+    with open_at(fs, clock) as store:
+        page = store.find("events", key="shared-3")
+        assert (numbers(page), page.indexed) == (list(range(3, 40, 5)), False)
+        fill(store, 4)
+        assert numbers(store.find("events", key="own-3")) == [3, 3]
+
+
 def test_by_id(store: LogStore) -> None:
     fill(store, 9)
     for number, record in store.find("events").records:
