@@ -130,9 +130,13 @@ def take_the_tour(folder: Path, *, real: bool) -> None:
                 shell.run(f"{command[:-1]} > server.out 2>&1 &")
                 wait_until_ready(address)
                 printed = (folder / "server.out").read_text().replace(address, DEFAULT_ADDRESS)
+                expected = (
+                    f"...{expected}"  # before it the line for programs, where stdout is no terminal
+                )
             else:
                 printed = shell.run(command)
-            assert re.search(pattern(expected), printed, re.DOTALL), f"{command}\n{printed}"
+            shown = re.fullmatch(pattern(expected), printed.strip(), re.DOTALL)
+            assert shown, f"{command}\n{printed}"
     finally:
         shell.close()
 
@@ -154,8 +158,48 @@ def test_tour_with_the_real_scripts(tmp_path: Path) -> None:
     take_the_tour(tmp_path, real=True)
 
 
-def test_links_lead_somewhere() -> None:
-    """Every file that the README links to is there."""
-    links = re.findall(r"\]\((?!https?:)([^)#]+)\)", (ROOT / "README.md").read_text())
-    assert links
-    assert [link for link in links if not (ROOT / link).exists()] == []
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(page: Path) -> None:
+    """Every file that a page links to or shows is there, and so is the heading within it."""
+    broken = [link for link in links(page) if not leads_somewhere(page, link)]
+    assert broken == []
+
+
+def test_there_are_links() -> None:
+    assert sum(len(links(page)) for page in PAGES) > 50
+
+
+def links(page: Path) -> list[str]:
+    """The links of a page to other files of ours, code blocks left out."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    return re.findall(r"\]\((?!https?:)([^)]+)\)", text)
+
+
+def leads_somewhere(page: Path, link: str) -> bool:
+    name, _, heading = link.partition("#")
+    target = page.parent / name if name else page
+    return target.exists() and (not heading or heading in headings(target))
+
+
+def headings(page: Path) -> set[str]:
+    """The headings of a page as links name them."""
+    titles = re.findall(r"^#+ (.*)$", page.read_text(), flags=re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_every_decision_is_listed() -> None:
+    """In order, under its own title, and numbered without a gap."""
+    pages = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
+    listed = (ROOT / "docs" / "decisions" / "README.md").read_text().splitlines()[1:]
+    expected = []
+    for number, page in enumerate(pages, start=1):
+        assert page.name.startswith(f"{number:04}-")
+        title = page.read_text().splitlines()[0].removeprefix(f"# {number}. ")
+        expected.append(f"{number}. [{title}]({page.name})")
+    assert listed == expected
