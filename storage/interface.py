@@ -185,7 +185,7 @@ class LogStore(ABC):
         is a log of its own, by place in the log where one log holds them all; so within a partition
         always by offset. `backward` gives the same records in exactly the reverse order, the newest
         of a partition first. A call looks at no more than `max_scanned` records and gives at most
-        `limit` of them, and no more than `max_bytes` of keys and values but for the first; then it
+        `limit` of them, and no more than `max_bytes` by their weight but for the first; then it
         hands out a cursor, for a call with the same arguments: pages put together are the whole
         answer, each record once, and nothing is missed silently. `scan`: look at the records
         themselves even where an index could answer. Raises UnknownTopic, InvalidArgument (cursor,

@@ -44,6 +44,7 @@ from storage.model import (
     TimedOffset,
     TopicInfo,
     TopicPartition,
+    weight_bytes,
 )
 from storage.sequencing import Producers
 
@@ -262,7 +263,7 @@ class MemoryStore(LogStore):
             for number, record in self._from_cursor(info, cursor, backward=backward):
                 timely = earliest_ms <= record.timestamp_ms <= latest_ms
                 hit = timely and tag in (None, record.tag) and _has_key(record, wanted)
-                found_bytes += _size_bytes(record) if hit else 0
+                found_bytes += weight_bytes(record) if hit else 0
                 full = len(found) == limit or (found and found_bytes > max_bytes)
                 if full or scanned == max_scanned:
                     rest = f"{'-' if backward else ''}{number}:{record.offset}"

@@ -17,6 +17,8 @@ import msgspec
 
 Header: TypeAlias = tuple[str, bytes | None]
 
+NAMED_BYTES = 32  # what a header or property takes beside its own bytes, which may be none
+
 
 class TopicPartition(NamedTuple):
     """The address of one ordered log: topic and partition (RocketMQ: queue id)."""
@@ -94,6 +96,16 @@ class StoredRecord(msgspec.Struct, frozen=True, gc=False):
     locator: int = -1
     store_timestamp_ms: int | None = None
     properties: Mapping[str, str] | None = None
+
+
+def weight_bytes(record: StoredRecord) -> int:
+    """About what a record takes in memory: key, value, headers and properties, many small ones too."""
+    named = [*record.headers, *(record.properties or {}).items()]
+    return (
+        len(record.key or b"")
+        + len(record.value or b"")
+        + sum(len(name) + len(value or "") + NAMED_BYTES for name, value in named)
+    )
 
 
 class OffsetBounds(NamedTuple):

@@ -21,7 +21,7 @@ from storage.errors import (
 )
 from storage.kafka.partition import Partition
 from storage.kafka.reading import Limits
-from storage.model import FoundPage, Isolation, StoredRecord, TopicPartition
+from storage.model import FoundPage, Isolation, StoredRecord, TopicPartition, weight_bytes
 
 _RECORD_ID: Final = re.compile(r"([^:]+):([0-9]{1,10}):([0-9]{1,18})")
 _CURSOR: Final = re.compile(r"(-?)([0-9]{1,10}):([0-9]{1,19})")
@@ -84,7 +84,7 @@ def find_records(
     for index, record in _candidates(partitions, search, cursor, backward=backward):
         hit = search.matches(record)
         if hit:
-            found_bytes += _size_bytes(record)
+            found_bytes += weight_bytes(record)
         full = len(found) >= budget.limit or (found and found_bytes > budget.max_bytes)
         if full or scanned >= budget.max_scanned:
             sign = "-" if backward else ""
@@ -152,15 +152,11 @@ def _last_records(partition: Partition, low: int, stop: int) -> tuple[deque[Stor
             if record.offset >= stop:
                 break
             records.append(record)
-            size_bytes += _size_bytes(record)
-            while size_bytes - _size_bytes(records[0]) > BACKWARD_BYTES:
-                size_bytes -= _size_bytes(records.popleft())
+            size_bytes += weight_bytes(record)
+            while size_bytes - weight_bytes(records[0]) > BACKWARD_BYTES:
+                size_bytes -= weight_bytes(records.popleft())
         low = page.next_offset
     return records, size_bytes
-
-
-def _size_bytes(record: StoredRecord) -> int:
-    return len(record.key or b"") + len(record.value or b"")
 
 
 def _first_offset(partition: Partition, search: Search) -> int | None:

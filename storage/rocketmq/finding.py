@@ -66,7 +66,7 @@ class Search(NamedTuple):
     """What is looked for (None: not asked), in which direction, and where a page ends.
 
     `key` is a record's key or one of its lookup keys; times are store times, inclusive. `scan`: the
-    index is not asked. A page holds at most `limit` records and `max_bytes` of keys and values (but
+    index is not asked. A page holds at most `limit` records and `max_bytes` by their weight (but
     for the first), and comes of at most `max_scanned` records that were looked at.
     """
 

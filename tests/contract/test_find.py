@@ -245,6 +245,14 @@ def test_pages_within_bytes(store: LogStore, partition: TopicPartition, backward
     assert found == (sizes[::-1] if backward else sizes)
 
 
+def test_headers_count_for_a_page(store: LogStore, partition: TopicPartition) -> None:
+    """Many small ones take more than their bytes: a page of them is bounded too."""
+    headers = [(f"h{number}", b"v") for number in range(100)]
+    append_each(store, partition, [Record(None, b"", headers) for _ in range(5)])
+    found = [len(page.records) for page in pages(store, limit=100, max_bytes=100 * 40)]
+    assert found == [1] * 5
+
+
 @pytest.mark.parametrize("key", ["a", "x", None])
 def test_a_scan_finds_the_same(filled: LogStore, key: str | None) -> None:
     """Looking at the records themselves gives what an index gives."""
