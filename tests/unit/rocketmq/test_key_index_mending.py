@@ -16,7 +16,8 @@ from storage.rocketmq.format.index_file import (
     decode_header,
     entry_position,
 )
-from storage.rocketmq.key_index import ALWAYS, KeyIndex
+from storage.rocketmq.key_index import KeyIndex
+from storage.rocketmq.key_index_file import ALWAYS
 from storage.rocketmq.key_index_mending import mend
 
 FOLDER = Path("/store/index")
