@@ -18,7 +18,7 @@ from storage.model import (
     TimedOffset,
     TopicPartition,
 )
-from storage.rocketmq.tools import dump, search, summary, verify
+from storage.rocketmq.tools import dump, rebuild, search, summary, verify
 from storage.rocketmq.tools.raw import RawStore
 from storage.rocketmq.tools.view import View
 
@@ -86,7 +86,7 @@ class StoreInspector:
         self, what: str, *, write: bool = False, progress: Progress = no_progress
     ) -> RebuildReport:
         """See SupportsInspect. With `write` raises StoreLocked while a server owns the store."""
-        raise NotImplementedError
+        return rebuild.rebuild(self._view, what, write=write, progress=progress)
 
     def findings(self) -> Sequence[Finding]:
         """See SupportsInspect."""
