@@ -24,17 +24,15 @@ SERVED = ("basic", "unclean", "unclean-late", "broker", "deleted-head")
 def use_all_of_it(store: LogStore) -> int:
     """Read every record, look up times, ids and keys; gives the number of records."""
     store.stats()
-    count = 0
-    for address in stores.addresses(store):
-        store.offset_for_time(address, 0)
+    for topic in store.topics():
         with suppress(Corrupt):
-            store.find(address.topic, key="no such key")
-            store.find(address.topic, tag="no such tag")
-        count += _use_queue(store, address)
-    return count
+            store.find(topic, key="no such key")
+            store.find(topic, tag="no such tag")
+    return sum(_use_queue(store, address) for address in stores.addresses(store))
 
 
 def _use_queue(store: LogStore, address: TopicPartition) -> int:
+    store.offset_for_time(address, 0)
     count, at = 0, store.bounds(address).start
     while at < store.bounds(address).end:
         try:

@@ -11,8 +11,9 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -120,9 +121,36 @@ def kill_broker(work: Path) -> None:
     for name in ("broker", "namesrv"):
         file = work / f"{name}.pid"
         if file.exists():
-            with suppress(ProcessLookupError):
-                os.kill(int(file.read_text()), signal.SIGKILL)
+            _kill(int(file.read_text()))
             file.unlink()
+
+
+def _kill(pid: int) -> None:
+    """SIGKILL, and wait for the end: its locks are free then, though nobody may have asked for its status."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    deadline = time.monotonic() + 30
+    with suppress(FileNotFoundError):
+        while time.monotonic() < deadline:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+            if state in "ZX":
+                return
+            time.sleep(0.05)
+
+
+@contextmanager
+def hold(directory: Path, params: Path) -> Iterator[int]:
+    """The real store on `directory` itself for a while; gives its process id. Raises PeerError when it refuses."""
+    command = [str(ROCKETMQ / "hold"), str(directory), str(params)]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        if process.stdout.readline() != "open\n":
+            out, err = process.communicate(timeout=TIMEOUT_S)
+            raise _failure(subprocess.CompletedProcess(command, process.returncode, out, err))
+        yield process.pid
+        process.communicate(timeout=TIMEOUT_S)
 
 
 def talk(port: int, *actions: Sequence[str]) -> RocketAnswer:
