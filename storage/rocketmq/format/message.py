@@ -173,8 +173,8 @@ def decode_message(data: bytes, position: i64 = 0, *, check_crc: bool = True) ->
     """The record at `position`, which must not be negative.
 
     Raises Truncated where `data` ends before the record does; Corrupt for another magic (padding too), lengths that do
-    not add up to the total size, a topic that is no UTF-8 and, when asked for, a wrong CRC. The CRC of an empty body is
-    0 and not looked at, as in the real store.
+    not add up to the total size and, when asked for, a wrong CRC. The CRC of an empty body is 0 and not looked at, as in
+    the real store; bytes of a topic that are no UTF-8 are replaced, as there.
     """
     if len(data) - position < FIXED_SIZE_V4:
         raise broken_message(data, position)
@@ -210,10 +210,7 @@ def decode_message(data: bytes, position: i64 = 0, *, check_crc: bool = True) ->
     body = data[start:stop]
     if check_crc and body and crc32(body) & CRC_MASK != crc:
         raise _wrong_crc(position, expected=crc, found=crc32(body) & CRC_MASK)
-    try:
-        topic = data[topic_start:topic_end].decode()
-    except UnicodeDecodeError as cause:
-        raise _corrupt(position, "the topic is not UTF-8", field="topic") from cause
+    topic = data[topic_start:topic_end].decode(errors="replace")
     # fmt: off
     message: Message = _new_message(Message, (
         size, magic, crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born_ms, born_host,
