@@ -173,8 +173,8 @@ def decode_message(data: bytes, position: i64 = 0, *, check_crc: bool = True) ->
     """The record at `position`, which must not be negative.
 
     Raises Truncated where `data` ends before the record does; Corrupt for another magic (padding too), lengths that do
-    not add up to the total size and, when asked for, a wrong CRC. The CRC of an empty body is 0 and not looked at, as in
-    the real store; bytes of a topic that are no UTF-8 are replaced, as there.
+    not add up to the total size and, when asked for, a wrong CRC. As in the real store the CRC of an empty body is not
+    looked at, and bytes of a topic that are no UTF-8 are replaced.
     """
     if len(data) - position < FIXED_SIZE_V4:
         raise broken_message(data, position)
