@@ -10,7 +10,7 @@ queues are walked, merged by where they point to, up to a budget.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from heapq import merge
 from typing import Final, NamedTuple, Protocol
 
@@ -106,21 +106,25 @@ class Search(NamedTuple):
 
     def matches(self, message: Message) -> bool:
         """Whether this message is one of those looked for."""
-        times = self.times
-        if not times.begin_ms <= message.store_timestamp_ms <= times.end_ms:
+        time_ms = message.store_timestamp_ms
+        if self.from_ms is not None and time_ms < self.from_ms:
+            return False
+        if self.to_ms is not None and time_ms > self.to_ms:
             return False
         if self.key is None and self.unique_id is None and self.tag is None:
             return True
         properties = decode_properties(message.properties)
-        if self.key is not None:
-            text = _text(self.key)
-            if text != properties.get(SHARDING_KEY, "") and (
-                text not in properties.get(KEYS, "").split(" ")
-            ):
-                return False
-        return self.unique_id in (None, properties.get(UNIQ_KEY)) and (
-            self.tag in (None, properties.get(TAGS))
+        return (
+            (self.key is None or self._is_key_of(properties))
+            and self.unique_id in (None, properties.get(UNIQ_KEY))
+            and self.tag in (None, properties.get(TAGS))
         )
+
+    def _is_key_of(self, properties: Mapping[str, str]) -> bool:
+        text = _text(self.key or b"")
+        if not text:
+            return False
+        return text == properties.get(SHARDING_KEY) or text in properties.get(KEYS, "").split(" ")
 
 
 class _Part(NamedTuple):
@@ -308,6 +312,10 @@ def _scanned(store: Searched, topic: str, search: Search, part: _Part) -> Iterat
             yield _Found(at)
             continue
         message = window.message(unit)
+        if message.topic != topic or message.queue_id != partition:
+            raise store.log.damage(
+                at, "the queue's unit points to a record of another queue", expected=topic
+            )
         if search.matches(message):
             yield _Found(at, partition, _stored(store.log, message, offset, at))
         else:

@@ -14,7 +14,6 @@ import threading
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
@@ -299,25 +298,18 @@ class KeyIndex:
         times go backwards; that the record's real string is another has to be looked at.
         """
         hashed = key_hash(text)
-        walk = _falling if backward else _rising
         last = -1
         for file in reversed(self._run) if backward else self._run:
             header = file.header
-            if header.end_physical_offset >= low and header.begin_physical_offset < high:
-                for offset in walk(file.candidates(hashed, times), low):
-                    if offset < high and offset != last:
-                        last = offset
-                        yield offset
-
-
-def _falling(offsets: Iterator[int], low: int) -> Iterator[int]:
-    """Entries are put in the order of the log, so that a chain falls."""
-    return takewhile(lambda offset: offset >= low, offsets)
-
-
-def _rising(offsets: Iterator[int], low: int) -> Iterator[int]:
-    """A chain can only be walked from its newest end: 8 bytes for each that is found."""
-    return reversed(array("q", _falling(offsets, low)))
+            if header.end_physical_offset < low or header.begin_physical_offset >= high:
+                continue
+            offsets: Iterable[int] = file.candidates(hashed, times, low)
+            if not backward:  # a chain can only be walked from its newest end
+                offsets = reversed(array("q", offsets))
+            for offset in offsets:
+                if offset < high and offset != last:
+                    last = offset
+                    yield offset
 
 
 def _takes_part(header: IndexHeader, times: TimeRange) -> bool:

@@ -23,7 +23,6 @@ from storage.rocketmq.format.index_file import (
     KIND,
     MAX_SECONDS,
     SLOT_SIZE,
-    IndexEntry,
     IndexHeader,
     decode_header,
     encode_header,
@@ -33,7 +32,9 @@ from storage.rocketmq.format.index_file import (
 )
 from storage.rocketmq.key_index_table import KeyHasher, KeyIndexTable, empty_slots, slots_of
 
-BLOCK_BYTES: Final = 4096  # read at once along a chain: a hot key's entries lie close together
+BLOCK_ENTRIES: Final = 200  # read at once along a chain: a hot key's entries lie close together
+
+unpack_entry: Final = ENTRY.unpack_from
 
 
 class TimeRange(NamedTuple):
@@ -156,8 +157,9 @@ class KeyIndexFile:
 
     # ---- reading ----
 
-    def chain(self, key_hash: int) -> Iterator[tuple[int, IndexEntry]]:
-        """(number, entry) of everything in the hash's slot, newest first, other hashes too.
+    def chain(self, key_hash: int) -> Iterator[tuple[int, int, int, int]]:
+        """(number, key hash, physical offset, time difference) of everything in the hash's slot,
+        newest first, other hashes too.
 
         Ends where the real store ends: at an entry that has no previous one, at a number that
         cannot be, at a negative time. Numbers fall, so that it ends in a damaged file too.
@@ -174,26 +176,23 @@ class KeyIndexFile:
             if count <= FIRST_ENTRY:
                 return
             number = int.from_bytes(self._read(SLOT_SIZE, slot_position(slot)), "big", signed=True)
-        block, block_start = b"", 0
+        block, block_first = b"", first  # entries that were read, and the number of the first
         while 0 < number <= count:
-            if number >= first:
-                position = (number - first) * ENTRY_SIZE
-                data = bytes(tail[position : position + ENTRY_SIZE])
-            else:
-                position = entry_position(self.slots, number) - block_start
-                if position < 0 or not block:
-                    block, block_start = self._block_before(number)
-                    position = entry_position(self.slots, number) - block_start
-                data = block[position : position + ENTRY_SIZE]
-            if len(data) < ENTRY_SIZE:
+            data: bytes | bytearray = tail
+            position = (number - first) * ENTRY_SIZE
+            if position < 0:
+                if number < block_first:
+                    block, block_first = self._entries_up_to(number)
+                data, position = block, (number - block_first) * ENTRY_SIZE
+            if position + ENTRY_SIZE > len(data):
                 return
-            entry = IndexEntry._make(ENTRY.unpack(data))
-            if entry.time_diff_s < 0:
+            found_hash, offset, seconds, previous = unpack_entry(data, position)
+            if seconds < 0:
                 return
-            yield number, entry
-            if entry.previous >= number:
+            yield number, found_hash, offset, seconds
+            if previous >= number:
                 return
-            number = entry.previous
+            number = previous
 
     def select(self, key_hash: int, times: TimeRange, max_count: int) -> list[int]:
         """At most `max_count` physical offsets as the real store selects them: newest first, by the
@@ -203,24 +202,27 @@ class KeyIndexFile:
         begin_ms = self.header.begin_timestamp_ms
         if max_count <= 0:
             return found
-        for _, entry in self.chain(key_hash):
-            time_ms = begin_ms + entry.time_diff_s * 1000
-            if entry.key_hash == key_hash and times.begin_ms <= time_ms <= times.end_ms:
-                found.append(entry.physical_offset)
+        for _, found_hash, offset, seconds in self.chain(key_hash):
+            time_ms = begin_ms + seconds * 1000
+            if found_hash == key_hash and times.begin_ms <= time_ms <= times.end_ms:
+                found.append(offset)
                 if len(found) >= max_count:
                     break
             if time_ms < times.begin_ms:
                 break
         return found
 
-    def candidates(self, key_hash: int, times: TimeRange) -> Iterator[int]:
-        """Physical offsets of all entries with this hash whose records' store times MAY lie in the
-        range, newest first. One record may come several times, in a row.
+    def candidates(self, key_hash: int, times: TimeRange, low: int) -> Iterator[int]:
+        """Physical offsets, not below `low`, of all entries with this hash whose records' store
+        times MAY lie in the range, newest first: entries are put in the order of the log, so that a
+        chain falls. One record may come several times, in a row.
         """
-        begin_ms = self.header.begin_timestamp_ms
-        for number, entry in self.chain(key_hash):
-            if entry.key_hash == key_hash and _may_lie(number, entry, begin_ms, times):
-                yield entry.physical_offset
+        begin_ms, any_time = self.header.begin_timestamp_ms, times == ALWAYS
+        for number, found_hash, offset, seconds in self.chain(key_hash):
+            if offset < low:
+                return
+            if found_hash == key_hash and (any_time or _may_lie(number, seconds, begin_ms, times)):
+                yield offset
 
     def _read_header(self) -> IndexHeader:
         size_bytes = self._files.fs.size(self.path)
@@ -231,11 +233,11 @@ class KeyIndexFile:
         header = decode_header(self._read(HEADER_SIZE, 0))
         return header._replace(index_count=max(header.index_count, FIRST_ENTRY))
 
-    def _block_before(self, number: int) -> tuple[bytes, int]:
-        """(bytes, their position) of the entry and those before it, a block of the file."""
-        position = entry_position(self.slots, number)
-        start = max(entry_position(self.slots, 0), position + ENTRY_SIZE - BLOCK_BYTES)
-        return self._read(position + ENTRY_SIZE - start, start), start
+    def _entries_up_to(self, number: int) -> tuple[bytes, int]:
+        """(some entries of which this is the last, the number of their first)."""
+        first = max(0, number + 1 - BLOCK_ENTRIES)
+        size_bytes = (number + 1 - first) * ENTRY_SIZE
+        return self._read(size_bytes, entry_position(self.slots, first)), first
 
     def _read(self, size_bytes: int, position: int) -> bytes:
         try:
@@ -265,8 +267,8 @@ def _following(before: IndexHeader) -> IndexHeader:
     return IndexHeader(at_ms, at_ms, position, position)
 
 
-def _may_lie(number: int, entry: IndexEntry, begin_ms: int, times: TimeRange) -> bool:
-    """Whether the record's store time can be in the range.
+def _may_lie(number: int, seconds: int, begin_ms: int, times: TimeRange) -> bool:
+    """Whether the store time of an entry's record can be in the range.
 
     The first entry defines the begin. Others keep whole seconds behind it, but 0 also stands for
     times before it, the largest for all that is later, and without a begin nothing is known.
@@ -275,7 +277,6 @@ def _may_lie(number: int, entry: IndexEntry, begin_ms: int, times: TimeRange) ->
         return times.begin_ms <= begin_ms <= times.end_ms
     if begin_ms <= 0:
         return True
-    seconds = entry.time_diff_s
     earliest_ms = begin_ms + seconds * 1000
     return (seconds == 0 or earliest_ms <= times.end_ms) and (
         seconds == MAX_SECONDS or times.begin_ms <= earliest_ms + 999

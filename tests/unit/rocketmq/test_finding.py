@@ -200,6 +200,26 @@ def test_strings_with_one_hash_never_come_back(
 
 
 @pytest.mark.parametrize("scan", [False, True])
+def test_nothing_is_no_key(store: LogStore, scan: bool) -> None:
+    store.append(queue(0), [Record(None, b"value 1")])
+    for asked in searches({"key": ""}, {"key": b"\xff"}, {"unique_id": ""}, {"tag": ""}):
+        assert numbers(store.find("events", scan=scan, **asked)) == []
+
+
+def test_a_unit_that_points_to_another_queue_is_told(
+    fs: OverlayFileSystem, store: LogStore
+) -> None:
+    fill(store, 6)
+    assert store.find("others").complete  # by now all units are written
+    units = PATH / "consumequeue" / "events" / "0" / f"{0:020}"
+    others = PATH / "consumequeue" / "others" / "0" / f"{0:020}"
+    put(fs, units, fs.read_bytes(others)[20:40], 20)
+    with pytest.raises(Corrupt, match="another queue"):
+        store.find("events")
+    assert numbers(store.find("events", key="own-1")) == [1]
+
+
+@pytest.mark.parametrize("scan", [False, True])
 @pytest.mark.parametrize("key", ["shared-3", None])
 def test_store_times_are_compared_exactly_also_backward_ones(
     store: LogStore, clock: Clock, key: str | None, scan: bool
