@@ -1,0 +1,182 @@
+"""One directory, a real broker with a real client and our server in turn; each keeps the other out while it runs."""
+
+from __future__ import annotations
+
+import base64
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storage import LogStore, Record, TopicPartition
+from storage import open_store as open_any
+from storage.errors import StoreLocked
+from storage.rocketmq.format.config_json import decode_config
+from tests.interop import rocketmq_peers as peers
+from tests.interop import rocketmq_written as written
+from tests.interop.rocketmq_peers import RocketAnswer
+from tests.process.server import BINARY, Client, Server
+
+pytestmark = pytest.mark.java
+
+ORDERS = TopicPartition("orders", 0)
+PULLED = ("orders", "shapes", "many-at-once", "raw")
+BROKER = {**written.SIZES, "timerWheelEnable": "false", "enableCompaction": "false"}
+SENT = 6
+
+
+def three_free_ports() -> int:
+    """A port that is free now, as the ones 8 and 10 above it."""
+    while True:
+        with ExitStack() as stack:
+            first, *others = [stack.enter_context(closing(socket.socket())) for _ in range(3)]
+            first.bind(("127.0.0.1", 0))
+            port: int = first.getsockname()[1]
+            try:
+                for other, distance in zip(others, (8, 10), strict=True):
+                    other.bind(("127.0.0.1", port + distance))
+            except (OSError, OverflowError):
+                continue
+            return port
+
+
+class Broker:
+    """A real broker on `work`/store, killed after the test at the latest."""
+
+    def __init__(self, work: Path) -> None:
+        self.work = work
+        self.store = work / "store"
+        self.port = three_free_ports()
+
+    @property
+    def pid(self) -> int:
+        """The process id, while it runs."""
+        return int((self.work / "broker.pid").read_text())
+
+    def start(self) -> None:
+        peers.start_broker(self.work, port=self.port, properties=BROKER)
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Broker]:
+    """One broker with a directory of its own, not started yet."""
+    work = tmp_path / "broker"
+    work.mkdir()
+    found = Broker(work)
+    yield found
+    peers.kill_broker(work)
+
+
+def open_ours(path: Path, *, read_only: bool = False) -> LogStore:
+    return open_any("rocketmq", path, written.options(), read_only=read_only)
+
+
+def config(root: Path, name: str) -> Any:
+    return decode_config((root / "config" / name).read_bytes())
+
+
+def served(client: Client, topic: str, number: int) -> list[tuple[int, bytes]]:
+    """(offset, value) as our server gives them."""
+    rows = client.records(topic, number, kind=BINARY)
+    return [(row["offset"], base64.b64decode(row["value"])) for row in rows]
+
+
+def test_a_store_goes_from_us_to_the_broker_and_back_twice(broker: Broker) -> None:
+    written.write(broker.store)
+    the_broker_serves_our_store(broker)
+    we_serve_the_store_of_the_broker(broker)
+    the_broker_goes_on_and_is_killed(broker)
+
+
+def the_broker_serves_our_store(broker: Broker) -> None:
+    """The real client reads it all, finds by key, and sends; meanwhile we are kept out, but may look."""
+    ends = {place: len(rows) for place, rows in written.rows(broker.store).items()}
+    broker.start()
+    with pytest.raises(StoreLocked) as refusal:
+        open_ours(broker.store)
+    assert refusal.value.facts()["pid"] == broker.pid
+    answer = peers.talk(
+        broker.port,
+        ("pull", *PULLED),
+        ("query", "shapes", "Aa", "0", str(1 << 62)),
+        ("send", "orders", str(SENT)),
+        ("send", "made-by-the-broker", str(SENT)),
+    )
+    assert {place: len(rows) for place, rows in answer.messages.items()} == {
+        place: end for place, end in ends.items() if place[0] in PULLED
+    }
+    assert {base64.b64decode(row["body"]) for row in answer.found} == {b"tagged"}
+    assert len(answer.found) == 6
+    assert [row["status"] for row in answer.sent] == ["SEND_OK"] * (2 * SENT)
+    with open_ours(broker.store, read_only=True) as beside:
+        orders = [beside.bounds(TopicPartition("orders", n)).end for n in range(3)]
+    assert sum(orders) == sum(ends["orders", n] for n in range(3)) + SENT
+    peers.stop_broker(broker.work)
+    check_client_saw(answer, broker.store, ends)
+
+
+def we_serve_the_store_of_the_broker(broker: Broker) -> None:
+    """All is served, topics are made beside the broker's, and where its groups stand is left alone."""
+    topics, offsets = config(broker.store, "topics.json"), consumer_offsets(broker.store)
+    assert b"peer-talk" in offsets
+    real = peers.run_rocketmq_opens(broker.store, written.SIZES)
+    with Server(broker.store, "--write", *set_options()) as server, server.client() as client:
+        for (topic, number), rows in real.messages.items():
+            found = served(client, topic.replace("%", "%25").replace("|", "%7C"), number)
+            assert [offset for offset, _ in found] == [row["queueOffset"] for row in rows]
+        assert "made-by-the-broker" in client.call("GET", "/topics").body
+        assert client.call("PUT", "/topics/made-by-us", {"partitions": 2}).status == 201
+        for n in range(SENT):
+            answer = client.produce("/topics/made-by-us", [{"value": f"ours {n}", "tag": "t"}])
+            assert answer.status == 200
+        server.stop()
+    assert consumer_offsets(broker.store) == offsets
+    check_topics_kept(topics, config(broker.store, "topics.json"))
+
+
+def the_broker_goes_on_and_is_killed(broker: Broker) -> None:
+    """The real client gets what we appended; what a kill of the broker leaves is ours again."""
+    broker.start()
+    answer = peers.talk(broker.port, ("pull", "made-by-us"), ("send", "made-by-us", str(SENT)))
+    bodies = [base64.b64decode(row["body"]) for rows in answer.messages.values() for row in rows]
+    assert sorted(bodies) == [json.dumps(f"ours {n}").encode() for n in range(SENT)]
+    peers.kill_broker(broker.work)
+    with open_ours(broker.store) as store:
+        assert not store.recovery.clean_shutdown
+        assert store.recovery.losses == []
+        assert sum(store.bounds(TopicPartition("made-by-us", n)).end for n in range(2)) == 2 * SENT
+        assert store.append(ORDERS, [Record(None, b"after the kill")]).base_offset > 0
+    check_client_saw(answer, broker.store, {p: len(r) for p, r in answer.messages.items()})
+    last = peers.run_rocketmq_opens(broker.store, written.SIZES)
+    assert last.messages == written.rows(broker.store)
+
+
+def set_options() -> list[str]:
+    return [f"--set={name}={value}" for name, value in written.options().settings.items()]
+
+
+def consumer_offsets(root: Path) -> bytes:
+    """Where the broker's groups stand, byte for byte."""
+    return (root / "config" / "consumerOffset.json").read_bytes()
+
+
+def check_topics_kept(before: Any, after: Any) -> None:
+    """All topics of the broker with all that we know nothing of, and ours."""
+    table = dict(after["topicConfigTable"])
+    assert table.pop("made-by-us")["writeQueueNums"] == 2
+    assert table == before["topicConfigTable"]
+    assert after["dataVersion"]["counter"] > before["dataVersion"]["counter"]
+    assert set(after) == set(before)
+
+
+def check_client_saw(answer: RocketAnswer, root: Path, ends: dict[tuple[str, int], int]) -> None:
+    """What the real client got is what stands there still."""
+    with open_ours(root, read_only=True) as store:
+        for (topic, number), rows in answer.messages.items():
+            address = TopicPartition(topic, number)
+            read = [r.value for r in store.scan(address, 0, ends[topic, number])]
+            assert read == [base64.b64decode(row["body"]) for row in rows]
