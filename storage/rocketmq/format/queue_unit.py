@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from storage.coding.javahash import java_hash
-from storage.errors import Corrupt, InvalidArgument, Truncated
+from storage.errors import InvalidArgument, Truncated
 from storage.rocketmq.format.names import SCHEDULE_TOPIC
 
 KIND: Final = "consume queue"
@@ -84,46 +84,19 @@ def encode_unit(physical_offset: int, size: int, tags_code: int) -> bytes:
 
 
 def decode_units(data: bytes) -> list[Unit]:
-    """All units of a whole number of units, fillers too. The data ends where the queue does.
+    """All units of a whole number of units as they stand; `is_valid` tells free space and damage.
 
-    Raises Corrupt at the first that is not valid, free space too, and Truncated at a piece of a
-    unit; `leading_units` gives what stands before either.
+    Raises Truncated at a piece of a unit.
     """
-    units = leading_units(data)
-    position = len(units) * UNIT_SIZE
-    if len(data) - position >= UNIT_SIZE:
-        raise Corrupt(
-            f"{KIND}: the unit at position {position} is none",
-            kind=KIND,
-            position=position,
-            expected="physical offset >= 0, size > 0",
-            found=data[position : position + UNIT_SIZE].hex(),
-        )
-    if len(data) > position:
+    whole = len(data) // UNIT_SIZE * UNIT_SIZE
+    if whole < len(data):
         raise Truncated(
-            f"{KIND}: {len(data) - position} bytes at position {position}, a unit has {UNIT_SIZE}",
+            f"{KIND}: {len(data) - whole} bytes at position {whole}, a unit has {UNIT_SIZE}",
             kind=KIND,
-            position=position,
+            position=whole,
             needed=UNIT_SIZE,
         )
-    return units
-
-
-def leading_units(data: bytes) -> list[Unit]:
-    """The valid units that the data begins with: free space, odd bytes and damage end them."""
-    units: list[Unit] = []
-    whole = len(data) // UNIT_SIZE * UNIT_SIZE
-    for fields in UNIT.iter_unpack(memoryview(data)[:whole]):
-        unit = Unit._make(fields)
-        if not unit.is_valid:
-            break
-        units.append(unit)
-    return units
-
-
-def is_filler(data: bytes) -> bool:
-    """Whether these 20 bytes stand for a record that is gone."""
-    return data == FILLER
+    return list(map(Unit._make, UNIT.iter_unpack(data)))
 
 
 def tags_code(tags: str | None) -> int:

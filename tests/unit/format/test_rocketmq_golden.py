@@ -25,8 +25,8 @@ from storage.rocketmq.format.index_file import (
 from storage.rocketmq.format.queue_unit import (
     UNIT_SIZE,
     Unit,
+    decode_units,
     encode_unit,
-    leading_units,
 )
 from tests.golden.rocketmq_stores import CLEAN, GoldenStore, all_stores, by_id, golden
 
@@ -51,7 +51,7 @@ def test_queues(store: GoldenStore) -> None:
         )
         assert position is not None
         data = path.read_bytes()
-        units = leading_units(data)
+        units = [unit for unit in decode_units(data) if unit.is_valid]
         assert b"".join(encode_unit(*unit) for unit in units).ljust(len(data), b"\0") == data
         for number, unit in enumerate(units, start=position // UNIT_SIZE):
             row = expected.get((path.parent.parent.name, queue_id, number))

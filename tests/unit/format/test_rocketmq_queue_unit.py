@@ -7,18 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.coding.javahash import java_hash
-from storage.errors import Corrupt, DataError, InvalidArgument, Truncated
+from storage.errors import InvalidArgument, Truncated
 from storage.rocketmq.format.queue_unit import (
     FILLER,
     MAX_DELAY_LEVEL,
+    UNIT,
     UNIT_SIZE,
     Unit,
     code_of,
     decode_units,
     delay_code,
     encode_unit,
-    is_filler,
-    leading_units,
     tags_code,
 )
 
@@ -50,24 +49,14 @@ def encode(units: list[Unit]) -> bytes:
 def test_both_directions(units: list[Unit], text: str) -> None:
     data = bytes.fromhex(text)
     assert encode(units) == data
-    assert decode_units(data) == leading_units(data) == units
-
-
-@pytest.mark.parametrize(("units", "text"), CASES)
-@pytest.mark.parametrize("zeros", [20, 39, 1000])
-def test_free_space_ends_the_units(units: list[Unit], text: str, zeros: int) -> None:
-    data = bytes.fromhex(text) + bytes(zeros)
-    assert leading_units(data) == units
-    with pytest.raises(Corrupt) as caught:
-        decode_units(data)
-    assert caught.value.facts()["position"] == len(units) * UNIT_SIZE
+    assert decode_units(data) == units
+    assert all(unit.is_valid for unit in units)
 
 
 @pytest.mark.parametrize("cut", range(len(encode(THREE))))
 def test_cut_at_every_byte(cut: int) -> None:
     data = encode(THREE)[:cut]
     whole = cut // UNIT_SIZE
-    assert leading_units(data) == THREE[:whole]
     if cut % UNIT_SIZE:
         with pytest.raises(Truncated) as caught:
             decode_units(data)
@@ -81,19 +70,15 @@ def test_cut_at_every_byte(cut: int) -> None:
 def test_a_flipped_bit_never_passes_for_the_same(bit: int) -> None:
     data = bytearray(encode(THREE))
     data[bit // 8] ^= 1 << bit % 8
-    assert leading_units(bytes(data)) != THREE
+    assert decode_units(bytes(data)) != THREE
 
 
 @pytest.mark.parametrize("unit", [(-1, 91, 0), (0, 0, 0), (0, -1, 0)])
-def test_what_is_no_unit_is_corrupt(unit: tuple[int, int, int]) -> None:
-    offset, size, code = unit
-    data = encode(THREE[:1]) + offset.to_bytes(8, "big", signed=True)
-    data += size.to_bytes(4, "big", signed=True) + code.to_bytes(8, "big")
-    assert leading_units(data) == THREE[:1]
-    with pytest.raises(Corrupt) as caught:
-        decode_units(data)
-    assert caught.value.facts()["position"] == UNIT_SIZE
-    assert caught.value.facts()["kind"] == "consume queue"
+def test_what_is_no_unit(unit: tuple[int, int, int]) -> None:
+    """Free space and damage stand among the units and say so."""
+    data = encode(THREE[:1]) + UNIT.pack(*unit)
+    assert decode_units(data) == [THREE[0], unit]
+    assert [found.is_valid for found in decode_units(data)] == [True, False]
 
 
 @pytest.mark.parametrize(
@@ -117,29 +102,14 @@ def test_fillers_are_units_that_stand_for_nothing() -> None:
     (unit,) = decode_units(FILLER)
     assert unit.is_filler
     assert unit.is_valid
-    assert is_filler(FILLER)
-    assert not is_filler(encode(THREE[:1]))
     assert not THREE[0].is_filler
     assert not Unit(1, 0x7FFFFFFF, 0).is_filler
 
 
-def outcome(data: bytes) -> object:
-    """The units, or the error of our tree; any other error fails the test."""
-    try:
-        return decode_units(data)
-    except DataError as error:
-        return error
-
-
 @given(st.binary(max_size=100))
-def test_any_bytes_decode_or_raise_in_the_tree(data: bytes) -> None:
-    units = leading_units(data)
-    assert encode(units) == data[: len(units) * UNIT_SIZE]
-    result = outcome(data)
-    if isinstance(result, DataError):
-        assert result.facts()["position"] == len(units) * UNIT_SIZE
-    else:
-        assert result == units
+def test_any_whole_units_decode(data: bytes) -> None:
+    data = data[: len(data) // UNIT_SIZE * UNIT_SIZE]
+    assert b"".join(UNIT.pack(*unit) for unit in decode_units(data)) == data
 
 
 @pytest.mark.parametrize(
