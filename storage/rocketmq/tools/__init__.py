@@ -1,10 +1,14 @@
-"""Looking at RocketMQ's files offline: a store, some of its queues, or one file, and mending indexes.
+"""Looking at RocketMQ's files offline: a store, a part of it or one file; and mending queues and index.
 
-Owns the decision what a PATH is. The door is `open_inspector`; the parts behind it:
+The door is `open_inspector`; the parts behind it:
 
-    store_inspector             SupportsInspect for a store and for queues of it
-    view, log_walk              a store as recovery would leave it, in memory; its log, over damage
-    dump, rows                  what is in it, as rows;  search: some records of it;  summary: all on one screen
+    place                            what a PATH is
+    store_inspector, file_inspector  SupportsInspect for a store or some of its queues, and for files alone
+    view        a store as recovery would leave it, in memory;  raw: its files as they lie there
+    log_walk    the log from one end to the other, over damage
+    dump, rows  what is in it, as rows;  search: some records of it;  summary: all on one screen
+    verify      what is wrong with it (verify_files, record_check, check_queues, check_index)
+    rebuild     queues or index anew, from the log
 
 Must not write, but for `rebuild` when it is told to.
 """
@@ -16,6 +20,8 @@ from pathlib import Path
 from storage.files import FileSystem
 from storage.interface import Clock, StoreOptions, SupportsInspect
 from storage.rocketmq.directory import detect
+from storage.rocketmq.tools.file_inspector import FileInspector
+from storage.rocketmq.tools.place import Alone, place_of
 from storage.rocketmq.tools.store_inspector import StoreInspector
 from storage.rocketmq.tools.view import View
 
@@ -23,12 +29,17 @@ from storage.rocketmq.tools.view import View
 def open_inspector(
     path: Path, options: StoreOptions, *, fs: FileSystem, clock: Clock
 ) -> SupportsInspect | None:
-    """Look at PATH, or None when it is nothing of RocketMQ's. Raises InvalidConfig, IoFailure."""
+    """Look at PATH, or None when it is nothing of RocketMQ's. Raises InvalidConfig, IoFailure.
+
+    A topic's or a queue's folder below consumequeue is looked at with the store around it; the log's
+    folder, and a file, are looked at alone where there is no store around them.
+    """
     if path.name in {"", ".."}:
         path = path.resolve()
-    if not fs.is_dir(path):
+    place = place_of(fs, path)
+    if place is None:
         return None
-    adopted = detect(fs, path)
-    if adopted is None:
-        return None
-    return StoreInspector(View(path, options, fs=fs, clock=clock), adopted=adopted)
+    if isinstance(place, Alone):
+        return FileInspector(fs, place, options)
+    view = View(place.root, options, fs=fs, clock=clock, topic=place.topic, queue_id=place.queue_id)
+    return StoreInspector(view, adopted=detect(fs, place.root), part=place.part)

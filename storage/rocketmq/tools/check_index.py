@@ -9,8 +9,9 @@ entries of what was deleted; an index without tags is one of RocketMQ 4.x.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Final, NamedTuple
 
 from storage.files import HandleCache
@@ -29,7 +30,6 @@ from storage.rocketmq.format.index_file import (
     slot_position,
     time_diff_s,
 )
-from storage.rocketmq.key_index import KeyIndex
 from storage.rocketmq.key_index_file import KeyIndexFile
 from storage.rocketmq.key_index_table import file_order
 from storage.rocketmq.tools.check_queues import Surroundings
@@ -52,13 +52,16 @@ class IndexCheck:
 
     def __init__(
         self,
-        index: KeyIndex,
+        index_files: Sequence[KeyIndexFile],
         files: HandleCache,
         tallies: Tallies,
         surroundings: Surroundings,
+        *,
+        directory: Path,
     ) -> None:
-        self._index = index
+        self._index_files = index_files
         self._files = files
+        self._directory = directory
         self._tallies = tallies
         self._log_start, self._rebuilt_from, self._damaged_between = surroundings
         self._entries = self._in_order()
@@ -135,8 +138,8 @@ class IndexCheck:
             self._report(found, "wrong-index-entry", "warning", what)
 
     def _note_missing(self, at: int, *, is_tag: bool) -> None:
-        current, files = self._current, self._index.index_files
-        path = self._index.directory
+        current, files = self._current, self._index_files
+        path = self._directory
         if files:
             path = (files[-1] if current is None else current.file).path
         rebuilt = self._rebuilt_from is not None and at >= self._rebuilt_from
@@ -182,7 +185,7 @@ class IndexCheck:
     def _all(self) -> Iterator[Numbered]:
         """Every entry of every file; chains, slots and header of a file are checked on the way."""
         inherited_ms: int | None = None
-        for file in self._index.index_files:
+        for file in self._index_files:
             slots = array("i", bytes(file.slots * SLOT_SIZE))
             last: IndexEntry | None = None
             for number, entry in self._of_file(file):

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 from storage.errors import DataError, InvalidArgument
 from storage.files import FileSystem, HandleCache
 from storage.model import Finding, TopicPartition
+from storage.rocketmq.consume_queue import ConsumeQueue
 from storage.rocketmq.format import names
 from storage.rocketmq.format.index_file import (
     ENTRY_SIZE,
@@ -24,7 +25,6 @@ from storage.rocketmq.format.index_file import (
     entry_position,
 )
 from storage.rocketmq.key_index_table import file_order
-from storage.rocketmq.queues import Queue
 from storage.rocketmq.tools.log_walk import LogWalk, Padding
 from storage.rocketmq.tools.notes import Notes
 from storage.rocketmq.tools.rows import (
@@ -52,6 +52,8 @@ RUN_BYTES: Final = 1 << 18
 RUN_ROWS: Final = 1000
 
 Runs: TypeAlias = Iterator[list[Row]]
+Place: TypeAlias = tuple[str | None, int | None]
+"""A topic and a queue id, None where they are not known."""
 
 
 def check_kind(what: str, kinds: Sequence[str]) -> None:
@@ -70,8 +72,7 @@ def rows_of(view: View, what: str, addresses: Sequence[TopicPartition]) -> Runs:
         everything = len(addresses) == len(view.addresses) and view.is_whole
         return log_runs(view.walk("reading"), None if everything else addresses)
     if what == CONSUME_QUEUE:
-        queues = (view.store.queue(address) for address in addresses)
-        return (run for queue in queues for run in unit_runs(queue))
+        return (run for address in addresses for run in _queue_runs(view, address))
     if what == INDEX_FILE:
         return index_runs(view)
     return small_file_runs(view.store.fs, view.root, view.notes)
@@ -116,13 +117,17 @@ def _log_rows(walk: LogWalk, wanted: set[TopicPartition] | None) -> Iterator[tup
             yield log_row(item.message, item.physical_offset), 0
 
 
-def unit_runs(queue: Queue) -> Runs:
-    """Every unit of a queue, those of records that are gone too."""
-    units = queue.units
-    offset = units.first_offset
-    while offset < units.end:
-        found = units.read(offset, UNITS_AT_ONCE)
-        yield [unit_row(*queue.partition, at, unit) for at, unit in enumerate(found, start=offset)]
+def _queue_runs(view: View, address: TopicPartition) -> Runs:
+    units = view.store.queue(address).units
+    return unit_runs(units, units.first_offset, units.end, address)
+
+
+def unit_runs(units: ConsumeQueue, first: int, stop: int, place: Place) -> Runs:
+    """The units of offsets [first, stop), those of records that are gone too."""
+    offset = first
+    while offset < stop:
+        found = units.read(offset, min(UNITS_AT_ONCE, stop - offset))
+        yield [unit_row(*place, at, unit) for at, unit in enumerate(found, start=offset)]
         offset += len(found)
 
 

@@ -40,7 +40,9 @@ class Placed(NamedTuple):
 
 
 class LogWalk:
-    """One walk over the log below `end`. `queues` (perhaps empty) help to tell records from old bytes."""
+    """One walk over the log from `start` (None: its beginning) to `end`. `queues` (perhaps empty)
+    help to tell records from old bytes.
+    """
 
     def __init__(
         self,
@@ -48,6 +50,7 @@ class LogWalk:
         queues: QueueTable,
         notes: Notes,
         *,
+        start: int | None = None,
         end: int,
         meter: Meter | None = None,
         clean: bool = False,
@@ -55,7 +58,8 @@ class LogWalk:
         """`clean`: the last stop was a clean one, so that zeros end the log unless a unit leads on."""
         self.run = run
         self.notes = notes
-        self.position = run.start  # behind the last thing that was good
+        self._start = run.start if start is None else start
+        self.position = self._start  # behind the last thing that was good
         self.last_store_timestamp_ms = 0
         self.gaps: list[tuple[int, int]] = []  # physical offsets [start, end) of bad places
         self.torn: Stop | None = None  # the end of the log, where bytes that are no record follow
@@ -79,7 +83,7 @@ class LogWalk:
 
     def stretches(self) -> Iterator[Stretch | Padding]:
         """The same, records that lie side by side together."""
-        position: int | None = self.run.start
+        position: int | None = self._start
         while position is not None and position < self._end:
             self.position = position
             for step in walk_log(self.run, position, self._end):
@@ -91,7 +95,7 @@ class LogWalk:
                 last, size = step.records[-1]
                 self.position = last + size
                 yield step
-                self._meter.reach(self.position - self.run.start)
+                self._meter.reach(self.position - self._start)
 
     def _paddings(self, position: int) -> Iterator[Padding]:
         """What the walk stepped over to come to `position`."""

@@ -229,6 +229,12 @@ def _by_id(view: View, wanted: Wanted, record_id: str) -> Iterator[Row]:
         yield _row(view, at, message)
 
 
+def with_id(messages: Iterator[Message], record_id: str) -> Iterator[Message]:
+    """Of these records the one with this offset id. Raises InvalidArgument for what is no such id."""
+    wanted = decode_offset_id(record_id)
+    return (m for m in messages if (m.store_host, m.physical_offset) == wanted)
+
+
 # ---- by the log ----------------------------------------------------------------------------------
 
 

@@ -28,10 +28,11 @@ class StoreInspector:
 
     backend = summary.BACKEND
 
-    def __init__(self, view: View, *, adopted: bool | None) -> None:
+    def __init__(self, view: View, *, adopted: bool | None, part: str | None = None) -> None:
         """`view` is not opened before it is needed: verify and rebuild look at files that nobody
-        repaired.
+        repaired. `part`: the kind of dump that PATH stands for.
         """
+        self._part = part
         self._view = view
         self._adopted = adopted
 
@@ -55,7 +56,9 @@ class StoreInspector:
 
     def dump_kinds(self) -> Sequence[str]:
         """See SupportsInspect."""
-        return dump.KINDS
+        if self._part is None:
+            return dump.KINDS
+        return (self._part, *(kind for kind in dump.KINDS if kind != self._part))
 
     def partitions(self) -> Sequence[TopicPartition]:
         """See SupportsInspect."""

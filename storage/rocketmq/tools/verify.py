@@ -1,9 +1,9 @@
 """Verifying a store: everything that lies in it is read, and what is wrong is told.
 
-Owns the order of the checks and those of the records themselves; names and small files are checked
-by verify_files, units by check_queues, the index by check_index. Must not repair: the files are
-looked at as they lie there. One walk over the log serves all of them, in memory that does not grow
-with the store.
+Owns the order of the checks, and that of the checkpoint; names and small files are checked by
+verify_files, records by record_check, units by check_queues, the index by check_index. Must not
+repair: the files are looked at as they lie there. One walk over the log serves all of them, in
+memory that does not grow with the store.
 """
 
 from __future__ import annotations
@@ -11,20 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from storage.errors import DataError
 from storage.interface import Progress
 from storage.model import Finding
-from storage.rocketmq.dispatch import Dispatch, dispatch_of
-from storage.rocketmq.format.body import decompress
-from storage.rocketmq.format.message import COMPRESSED
-from storage.rocketmq.format.properties import check_crc_property, has_crc_property
-from storage.rocketmq.reading import MAX_BODY_BYTES
+from storage.rocketmq.dispatch import dispatch_of
 from storage.rocketmq.tools import verify_files
 from storage.rocketmq.tools.check_index import IndexCheck
 from storage.rocketmq.tools.check_queues import QueueChecks, Surroundings
 from storage.rocketmq.tools.log_walk import LogWalk, Placed
 from storage.rocketmq.tools.notes import Meter, Notes, Tallies
 from storage.rocketmq.tools.raw import RawStore
+from storage.rocketmq.tools.record_check import RecordCheck, note_tail
 
 WHAT: Final = "verifying"
 
@@ -69,84 +65,42 @@ class _LogCheck:
         self._queues = QueueChecks(raw.queues, self.tallies, surroundings)
         self._index = None
         if raw.index is not None:
-            self._index = IndexCheck(raw.index, raw.files, self.tallies, surroundings)
-        self._latest_ms = 0
+            self._index = IndexCheck(
+                raw.index.index_files,
+                raw.files,
+                self.tallies,
+                surroundings,
+                directory=raw.directory.index,
+            )
+        self._records = RecordCheck(self._walk, self.tallies)
 
     def run(self) -> Iterator[None]:
         """Check; comes back now and then, so that what was met can be told."""
         for number, placed in enumerate(self._walk.records()):
-            self._check_record(placed)
+            self._records.meet(placed)
+            self._derived(placed)
             if number % 1024 == 0:
                 yield
         end = self._walk.position
         self._queues.finish(end)
         if self._index is not None:
             self._index.finish(end)
-        self._check_tail()
+        note_tail(self._walk, self._notes)
         self._check_checkpoint(end)
 
-    def _check_record(self, placed: Placed) -> None:
+    def _derived(self, placed: Placed) -> None:
+        """Compare what follows from a record with what lies in queues and index."""
         at, message = placed.physical_offset, placed.message
-        if message.physical_offset != at:
-            self._tell(
-                "wrong-physical-offset",
-                "warning",
-                placed,
-                "the record tells another place in the log than it has",
-                expected=str(at),
-                found=str(message.physical_offset),
-            )
-        record = placed.data[placed.position : placed.position + message.size]
-        if has_crc_property(record) and not check_crc_property(record):
-            self._tell("wrong-property-crc", "error", placed, "the CRC over the record is wrong")
-        if message.sys_flag & COMPRESSED:
-            try:
-                decompress(message.body, message.sys_flag, MAX_BODY_BYTES)
-            except DataError as error:
-                what = f"the body cannot be decompressed: {error.message}"
-                self._tell("undecodable-body", "error", placed, what)
-        self._latest_ms = max(self._latest_ms, message.store_timestamp_ms)
-        if at >= self._raw.deleted.get(message.topic, 0):
-            with_tags = self._raw.settings.index_tags
-            self._compare(dispatch_of(message, at, with_tags=with_tags))
-
-    def _compare(self, dispatch: Dispatch) -> None:
+        if at < self._raw.deleted.get(message.topic, 0):
+            return
+        dispatch = dispatch_of(message, at, with_tags=self._raw.settings.index_tags)
         if dispatch.is_queued:
             self._queues.meet(dispatch)
         if self._index is not None:
             self._index.meet(dispatch)
 
-    def _tell(self, code: str, severity: str, placed: Placed, what: str, **facts: str) -> None:
-        message = placed.message
-        self.tallies.add(
-            self._walk.finding(
-                code,
-                severity,
-                placed.physical_offset,
-                what,
-                topic=message.topic,
-                partition=message.queue_id,
-                offset=message.queue_offset,
-                **facts,
-            )
-        )
-
-    def _check_tail(self) -> None:
-        torn = self._walk.torn
-        if torn is not None:
-            self._notes.add(
-                self._walk.finding(
-                    "torn-tail",
-                    "warning",
-                    torn.position,
-                    f"bytes behind the last good record, at physical offset {torn.position}",
-                    expected="a record, or zeros",
-                    found=self._walk.why(torn.position),
-                )
-            )
-
     def _check_checkpoint(self, end: int) -> None:
-        checkpoint, latest_ms = self._raw.checkpoint, self._latest_ms
+        checkpoint, latest_ms = self._raw.checkpoint, self._records.latest_ms
         facts = [
             ("logicsPhysicalOffset", checkpoint.logics_physical_offset, end, "the end of the log"),
             ("confirmPhyOffset", checkpoint.confirm_physical_offset, end + 1, "the end of the log"),

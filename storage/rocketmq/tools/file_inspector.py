@@ -1,0 +1,348 @@
+"""Files on their own as SupportsInspect: a commit log (one file or a folder), units of a queue, an
+index file, a checkpoint or config file; decoded as they lie there, with nothing around them.
+
+Owns what can be asked of each; must not look at other files. What is damaged becomes a finding, what
+is good is shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import islice
+from typing import Final
+
+from storage.errors import InvalidArgument, InvalidConfig
+from storage.files import FileSystem, HandleCache
+from storage.interface import FindQuery, Progress, StoreOptions, no_progress
+from storage.model import (
+    Finding,
+    Isolation,
+    OffsetBounds,
+    RebuildReport,
+    TimedOffset,
+    TopicPartition,
+)
+from storage.rocketmq.consume_queue import ConsumeQueue
+from storage.rocketmq.file_run import FileRun
+from storage.rocketmq.format import names
+from storage.rocketmq.format.index_file import DEFAULT_ENTRIES, DEFAULT_SLOTS, file_size
+from storage.rocketmq.format.message import Message
+from storage.rocketmq.format.queue_unit import UNIT_SIZE
+from storage.rocketmq.key_index_file import KeyIndexFile
+from storage.rocketmq.key_index_sizes import infer_sizes
+from storage.rocketmq.queues import QueueTable
+from storage.rocketmq.settings import parse_store_settings
+from storage.rocketmq.tools import dump, search, summary
+from storage.rocketmq.tools.check_index import IndexCheck
+from storage.rocketmq.tools.check_queues import Surroundings
+from storage.rocketmq.tools.dump import (
+    COMMIT_LOG,
+    CONSUME_QUEUE,
+    INDEX_FILE,
+    RECORDS,
+)
+from storage.rocketmq.tools.log_walk import LogWalk
+from storage.rocketmq.tools.notes import Meter, Notes, Tallies
+from storage.rocketmq.tools.place import Alone
+from storage.rocketmq.tools.record_check import RecordCheck, note_tail
+from storage.rocketmq.tools.rows import Row, message_row
+from storage.rocketmq.tools.view import UNITS_AT_ONCE
+
+_NOWHERE: Final = TopicPartition("", 0)
+_EVERYWHERE: Final = 1 << 62
+
+
+class FileInspector:
+    """Looks at files of one kind; see SupportsInspect."""
+
+    backend = summary.BACKEND
+
+    def __init__(self, fs: FileSystem, place: Alone, options: StoreOptions) -> None:
+        self._fs = fs
+        self._place = place
+        self._options = options
+        self._files = HandleCache(fs, options.open_files)
+        self._notes = Notes()
+
+    @property
+    def _is_log(self) -> bool:
+        return self._place.kind == COMMIT_LOG
+
+    # ---- the files -----------------------------------------------------------------------------
+
+    @cached_property
+    def _run(self) -> FileRun:
+        """The run that the files belong to; `_span` tells which part of it is meant."""
+        path, bases = self._place.path, self._place.bases
+        folder = path if self._fs.is_dir(path) else path.parent
+        settings = parse_store_settings(self._options.settings)
+        given = settings.commit_log_bytes if self._is_log else settings.consume_queue_bytes
+        file_bytes = given or self._fs.size(folder / names.file_name(bases[0]))
+        run = FileRun(self._files, folder, max(file_bytes, 1), kind=self._place.kind)
+        run.load()
+        return run
+
+    @property
+    def _span(self) -> tuple[int, int]:
+        """Positions in the run [start, end) of the files that are meant."""
+        bases = self._place.bases
+        return bases[0], bases[-1] + self._run.file_bytes
+
+    def _walk(self, what: str = "", progress: Progress = no_progress) -> LogWalk:
+        start, end = self._span
+        no_queues = QueueTable(self._files, self._place.path, UNIT_SIZE)
+        meter = Meter(progress, what, end - start)
+        return LogWalk(self._run, no_queues, self._notes, start=start, end=end, meter=meter)
+
+    @cached_property
+    def _units(self) -> tuple[ConsumeQueue, int, int]:
+        """The queue, and the offsets [first, stop) of the units of these files."""
+        run = self._run
+        units = ConsumeQueue(self._files, run.directory, run.file_bytes)
+        units.run.load()
+        start, end = self._span
+        stop = -(-min(run.data_end(start), end) // UNIT_SIZE)
+        units.use(start // UNIT_SIZE, stop)
+        return units, start // UNIT_SIZE, stop
+
+    @cached_property
+    def _index(self) -> KeyIndexFile:
+        """The index file. Raises InvalidConfig where its sizes are not known."""
+        path = self._place.path
+        settings = parse_store_settings(self._options.settings)
+        size_bytes = self._fs.size(path)
+        default = DEFAULT_SLOTS, DEFAULT_ENTRIES
+        if settings.index_slots and settings.index_entries:
+            sizes: tuple[int, int] | None = settings.index_slots, settings.index_entries
+        else:
+            sizes = infer_sizes(self._fs, path.parent)
+        if sizes is None and size_bytes == file_size(*default):
+            sizes = default
+        if sizes is None:
+            raise InvalidConfig(
+                f"{path}: {size_bytes} bytes do not tell how many slots and entries it has: set "
+                "maxHashSlotNum and maxIndexNum as they were when it was written",
+                name="maxIndexNum",
+                value=None,
+            )
+        return KeyIndexFile(self._files, path, slots=sizes[0], entries=sizes[1])
+
+    # ---- what is in it -------------------------------------------------------------------------
+
+    def summary(self) -> Mapping[str, object]:
+        """See SupportsInspect."""
+        place = self._place
+        is_dir = self._fs.is_dir(place.path)
+        row: Row = {
+            "path": str(place.path),
+            "backend": self.backend,
+            "kind": "folder" if is_dir else "file",
+            "content": place.kind,
+            "topic": place.topic,
+            "partition": place.queue_id,
+            "sizeBytes": None if is_dir else self._fs.size(place.path),
+        }
+        row |= self._content_summary()
+        return row | {"findings": summary.findings(self.findings())}
+
+    def _content_summary(self) -> Row:
+        kind = self._place.kind
+        if kind == COMMIT_LOG:
+            return self._log_summary()
+        if kind == CONSUME_QUEUE:
+            _, first, stop = self._units
+            return {"earliest": first, "latest": stop}
+        if kind == INDEX_FILE:
+            header = self._index.header
+            return {
+                "beginTimestamp": header.begin_timestamp_ms,
+                "endTimestamp": header.end_timestamp_ms,
+                "beginPhyOffset": header.begin_physical_offset,
+                "endPhyOffset": header.end_physical_offset,
+                "entries": header.index_count - 1,
+            }
+        return {"entries": len(self._small_file()["entries"])}
+
+    def _log_summary(self) -> Row:
+        walk = self._walk()
+        records = 0
+        first_ms: int | None = None
+        for placed in walk.records():
+            records += 1
+            first_ms = placed.message.store_timestamp_ms if first_ms is None else first_ms
+        return {
+            "records": records,
+            "minPhyOffset": self._span[0],
+            "maxPhyOffset": walk.position,
+            "firstTimestamp": first_ms,
+            "maxTimestamp": walk.last_store_timestamp_ms if records else None,
+        }
+
+    def _small_file(self) -> Row:
+        return dump.small_file_row(self._fs, self._place.path, self._notes)
+
+    def dump(
+        self,
+        what: str,
+        *,
+        topic: str | None = None,
+        partition: int | None = None,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    ) -> Iterator[Sequence[Mapping[str, object]]]:
+        """See SupportsInspect. Of a log `topic` and `partition` choose; else they are ignored."""
+        dump.check_kind(what, self.dump_kinds())
+        if what == RECORDS:
+            return dump.in_runs(
+                (message_row(message), message.size)
+                for _, message, *_ in self._walk().records()
+                if topic in (None, message.topic) and partition in (None, message.queue_id)
+            )
+        if what == COMMIT_LOG:
+            everything = topic is None and partition is None
+            return dump.log_runs(
+                self._walk(), None if everything else self._meant(topic, partition)
+            )
+        if what == CONSUME_QUEUE:
+            units, first, stop = self._units
+            place = self._place
+            return dump.unit_runs(units, first, stop, (place.topic, place.queue_id))
+        if what == INDEX_FILE:
+            file = self._index
+            return iter([[dump.index_file_row(self._files, file.path, file.slots, file.entries)]])
+        return iter([[self._small_file()]])
+
+    def _meant(self, topic: str | None, partition: int | None) -> Sequence[TopicPartition]:
+        return [
+            address
+            for address in self.partitions()
+            if topic in (None, address.topic) and partition in (None, address.partition)
+        ]
+
+    def dump_kinds(self) -> Sequence[str]:
+        """See SupportsInspect."""
+        return (RECORDS, COMMIT_LOG) if self._is_log else (self._place.kind,)
+
+    def find(self, query: FindQuery) -> Iterator[Mapping[str, object]]:
+        """See SupportsInspect. Raises InvalidArgument for what needs an index, or a store."""
+        self._require_log("find")
+        if query.raw:
+            raise InvalidArgument("raw needs a store: a log alone has no index", field="raw")
+        wanted = search.parse(query)
+        in_log = search.in_log(self._walk(), wanted)
+        found: Iterator[Message] = (message for _, message in in_log)
+        if query.record_id is not None:
+            found = search.with_id(found, query.record_id)
+        return islice(map(message_row, found), query.limit)
+
+    # ---- offsets -------------------------------------------------------------------------------
+
+    @cached_property
+    def _bounds(self) -> Mapping[TopicPartition, OffsetBounds]:
+        """First and next offset of every queue that the log has records of."""
+        found: dict[TopicPartition, OffsetBounds] = {}
+        for placed in self._walk().records():
+            message = placed.message
+            if message.in_queue:
+                address = TopicPartition(message.topic, message.queue_id)
+                end = message.queue_offset + 1
+                before = found.get(address)
+                start = message.queue_offset if before is None else before.start
+                found[address] = OffsetBounds(start, end, end)
+        return dict(sorted(found.items()))
+
+    def partitions(self) -> Sequence[TopicPartition]:
+        """See SupportsInspect: those that a log has records of; of a queue what its folders say."""
+        if self._is_log:
+            return tuple(self._bounds)
+        topic, queue_id = self._place.topic, self._place.queue_id
+        return (_NOWHERE if topic is None else TopicPartition(topic, queue_id or 0),)
+
+    def bounds(self, partition: TopicPartition) -> OffsetBounds:
+        """See SupportsInspect: from the first good record to the last one."""
+        if self._place.kind == CONSUME_QUEUE:
+            _, first, stop = self._units
+            return OffsetBounds(first, stop, stop)
+        self._require_log("offsets")
+        return self._bounds[partition]
+
+    def offset_for_time(self, partition: TopicPartition, timestamp_ms: int) -> TimedOffset | None:
+        """See SupportsInspect: the first record of that store time in the log."""
+        self._require_log("offsets")
+        for placed in self._walk().records():
+            message = placed.message
+            ours = (message.topic, message.queue_id) == partition and message.in_queue
+            if ours and message.store_timestamp_ms >= timestamp_ms:
+                return TimedOffset(message.queue_offset, message.store_timestamp_ms)
+        return None
+
+    # ---- checking ------------------------------------------------------------------------------
+
+    def verify(self, progress: Progress = no_progress) -> Iterator[Finding]:
+        """See SupportsInspect."""
+        tallies = Tallies()
+        kind = self._place.kind
+        if kind == COMMIT_LOG:
+            walk = self._walk("verifying", progress)
+            check = RecordCheck(walk, tallies)
+            for placed in walk.records():
+                check.meet(placed)
+            note_tail(walk, self._notes)
+        elif kind == CONSUME_QUEUE:
+            self._check_units(tallies)
+        elif kind == INDEX_FILE:
+            nothing_known = Surroundings(_EVERYWHERE, None, lambda start, end: False)
+            file = self._index
+            index = IndexCheck(
+                [file], self._files, tallies, nothing_known, directory=file.path.parent
+            )
+            index.finish(_EVERYWHERE)
+        else:
+            self._small_file()
+        yield from self._notes.all()
+        yield from tallies.all()
+
+    def _check_units(self, tallies: Tallies) -> None:
+        """Units alone: each must be one."""
+        units, offset, stop = self._units
+        while offset < stop:
+            for unit in units.read(offset, min(UNITS_AT_ONCE, stop - offset)):
+                if not unit.is_valid:
+                    found = f"{unit.size} bytes at {unit.physical_offset}"
+                    tallies.add(self._bad_unit(units, offset, found))
+                offset += 1
+
+    def _bad_unit(self, units: ConsumeQueue, offset: int, found: str) -> Finding:
+        position = offset * UNIT_SIZE
+        base = units.run.base_of(position) or 0
+        return Finding(
+            code="bad-unit",
+            severity="error",
+            path=str(units.run.path(base)),
+            position=position - base,
+            topic=self._place.topic,
+            partition=self._place.queue_id,
+            offset=offset,
+            found=found,
+            message="no unit: its place or size cannot be",
+        )
+
+    def rebuild(
+        self, what: str, *, write: bool = False, progress: Progress = no_progress
+    ) -> RebuildReport:
+        """See SupportsInspect. Raises InvalidArgument: files alone are not rebuilt."""
+        raise InvalidArgument("rebuild needs a store", field="path")
+
+    def findings(self) -> Sequence[Finding]:
+        """See SupportsInspect."""
+        return self._notes.all()
+
+    def close(self) -> None:
+        """See SupportsInspect."""
+        self._files.close(sync=False)
+
+    def _require_log(self, what: str) -> None:
+        if not self._is_log:
+            raise InvalidArgument(
+                f"{what} needs records: {self._place.path} holds none", field="path"
+            )

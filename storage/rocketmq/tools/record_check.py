@@ -1,0 +1,77 @@
+"""What can be wrong with a record that a walk over the log takes for good.
+
+Owns these checks; must not know what is derived from the log.
+"""
+
+from __future__ import annotations
+
+from storage.errors import DataError
+from storage.rocketmq.format.body import decompress
+from storage.rocketmq.format.message import COMPRESSED
+from storage.rocketmq.format.properties import check_crc_property, has_crc_property
+from storage.rocketmq.reading import MAX_BODY_BYTES
+from storage.rocketmq.tools.log_walk import LogWalk, Placed
+from storage.rocketmq.tools.notes import Notes, Tallies
+
+
+class RecordCheck:
+    """Checks the records of one walk; what is wrong goes to `tallies`."""
+
+    def __init__(self, walk: LogWalk, tallies: Tallies) -> None:
+        self.latest_ms = 0  # the largest store time
+        self._walk = walk
+        self._tallies = tallies
+
+    def meet(self, placed: Placed) -> None:
+        """A good record."""
+        at, message = placed.physical_offset, placed.message
+        if message.physical_offset != at:
+            self._tell(
+                "wrong-physical-offset",
+                "warning",
+                placed,
+                "the record tells another place in the log than it has",
+                expected=str(at),
+                found=str(message.physical_offset),
+            )
+        record = placed.data[placed.position : placed.position + message.size]
+        if has_crc_property(record) and not check_crc_property(record):
+            self._tell("wrong-property-crc", "error", placed, "the CRC over the record is wrong")
+        if message.sys_flag & COMPRESSED:
+            try:
+                decompress(message.body, message.sys_flag, MAX_BODY_BYTES)
+            except DataError as error:
+                what = f"the body cannot be decompressed: {error.message}"
+                self._tell("undecodable-body", "error", placed, what)
+        self.latest_ms = max(self.latest_ms, message.store_timestamp_ms)
+
+    def _tell(self, code: str, severity: str, placed: Placed, what: str, **facts: str) -> None:
+        message = placed.message
+        self._tallies.add(
+            self._walk.finding(
+                code,
+                severity,
+                placed.physical_offset,
+                what,
+                topic=message.topic,
+                partition=message.queue_id,
+                offset=message.queue_offset,
+                **facts,
+            )
+        )
+
+
+def note_tail(walk: LogWalk, notes: Notes) -> None:
+    """After a walk: bytes behind the last good record that are none."""
+    torn = walk.torn
+    if torn is not None:
+        notes.add(
+            walk.finding(
+                "torn-tail",
+                "warning",
+                torn.position,
+                f"bytes behind the last good record, at physical offset {torn.position}",
+                expected="a record, or zeros",
+                found=walk.why(torn.position),
+            )
+        )
