@@ -6,41 +6,62 @@ peer's turns alternate, so that a slow moment of the machine hits both.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
 import statistics
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import NamedTuple
+
+from rich.console import Console
 
 TURN_S = 0.2
 """A turn repeats its work for at least so long."""
+
+
+class Turn(NamedTuple):
+    """Work that has timed itself: how many units were done right, and how long `timed` of them took (0: all)."""
+
+    units: int
+    seconds: float
+    timed: int = 0
+
+    @property
+    def rate(self) -> float:
+        """Units a second."""
+        return (self.timed or self.units) / self.seconds
+
+
+Work = Callable[[], int | Turn]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """One comparison. `ours` and `peer` do a piece of work and give how many `unit`s it was: always `expected`.
 
-    Without a `peer` the ratio is the rate against `reference` units a second. `floor` binds plain Python, `goal`
-    compiled codecs. `count`, where there is one, is the warm-up that really counts what `ours` only lets happen.
-    `once`: one piece of work, done by another process, is a turn.
+    Without a `peer` the ratio is the rate against `reference` units a second, where one is given. `floor` binds plain
+    Python, `goal` compiled codecs; None where nothing is demanded. `count`, where there is one, is the warm-up that
+    really counts what `ours` only lets happen. `once`: one piece of work, done by another process, is a turn; so is
+    whatever gives a Turn. `latency`: told as time for a unit.
     """
 
     name: str
     unit: str
-    ours: Callable[[], int]
+    ours: Work
     expected: int
-    floor: float
-    goal: float
-    peer: Callable[[], int] | None = None
+    floor: float | None = None
+    goal: float | None = None
+    peer: Work | None = None
     peer_name: str = ""
     count: Callable[[], int] | None = None
-    reference: float = 1.0
+    reference: float | None = None
     once: bool = False
+    latency: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +87,9 @@ class Result:
     counted: int
     expected: int
     peer_name: str
+    latency: bool = False
+    floor: float | None = None
+    goal: float | None = None
     target: float | None = None
     ours: Spread | None = None
     peer: Spread | None = None
@@ -92,11 +116,13 @@ class Bench:
     quick: bool = False
     repeats: int = 5
     results: list[Result] = field(default_factory=list)
+    console: Console = field(default_factory=lambda: Console(stderr=True, highlight=False))
 
     def take(self, row: Row) -> Result:
         """Measure one row, remember and give its result."""
-        print(f"  {row.name} ...", file=sys.stderr, flush=True)
-        counted = {(row.count or row.ours)()} | ({row.peer()} if row.peer else set())  # the warm-up
+        with self.console.status(f"{row.name}: warming up"):
+            counted = {_units((row.count or row.ours)())}
+            counted |= {_units(row.peer())} if row.peer else set()
         wrong = counted - {row.expected}
         result = Result(
             name=row.name,
@@ -104,40 +130,74 @@ class Bench:
             counted=wrong.pop() if wrong else row.expected,
             expected=row.expected,
             peer_name=row.peer_name,
+            latency=row.latency,
+            floor=row.floor,
+            goal=row.goal,
         )
         if not self.quick:
             result = self._timed(row, result)
         self.results.append(result)
+        self.console.print(f"  {row.name}: {'done' if result.count_ok else 'WRONG COUNT'}")
         return result
 
     def _timed(self, row: Row, counted: Result) -> Result:
         ours: list[float] = []
         peer: list[float] = []
-        for _ in range(self.repeats):
-            peer.append(_rate(row.peer, once=row.once) if row.peer else row.reference)
-            ours.append(_rate(row.ours, once=row.once))
+        for turn in range(self.repeats):
+            with self.console.status(f"{row.name}: turn {turn + 1} of {self.repeats}"):
+                if row.peer:
+                    peer.append(_rate(row.peer, once=row.once))
+                elif row.reference:
+                    peer.append(row.reference)
+                ours.append(_rate(row.ours, once=row.once))
+        ratios = [mine / theirs for mine, theirs in zip(ours, peer, strict=False)]
         return replace(
             counted,
             target=row.goal if self.compiled else row.floor,
             ours=Spread.of(ours),
             peer=Spread.of(peer) if row.peer else None,
-            ratio=Spread.of([mine / theirs for mine, theirs in zip(ours, peer, strict=True)]),
+            ratio=Spread.of(ratios) if ratios else None,
         )
 
 
-def _rate(work: Callable[[], int], *, once: bool) -> float:
+def _units(done: int | Turn) -> int:
+    return done.units if isinstance(done, Turn) else done
+
+
+def _rate(work: Work, *, once: bool) -> float:
     """Units a second over one turn: by the clock for other processes, by this one's own time for what it does itself.
 
-    The two say the same on a machine at rest; the second suffers less from what else runs.
+    The two say the same on a machine at rest; the second suffers less from what else runs. Work that has timed itself
+    is believed.
     """
     now = time.perf_counter if once else time.process_time
     units = 0
     began = now()
     while True:
-        units += work()
+        done = work()
+        if isinstance(done, Turn):
+            return done.rate
+        units += done
         elapsed_s = now() - began
         if once or elapsed_s >= TURN_S:
             return units / elapsed_s
+
+
+def parser(description: str, java: str) -> argparse.ArgumentParser:
+    """The options that every benchmark has; `java` tells what is left out without Java."""
+    options = argparse.ArgumentParser(description=description)
+    options.add_argument("--quick", action="store_true", help="time nothing, check the counts")
+    options.add_argument("--json", action="store_true", help="the report as JSON")
+    options.add_argument("--repeats", type=_repeats, default=5, help="turns of a row, at least 3")
+    options.add_argument("--only", default="", metavar="TEXT", help="rows with TEXT in their name")
+    options.add_argument("--no-java", action="store_true", help=java)
+    return options
+
+
+def _repeats(text: str) -> int:
+    if not text.isdecimal() or int(text) < 3:
+        raise argparse.ArgumentTypeError("a number of at least 3 is needed")
+    return int(text)
 
 
 def machine() -> dict[str, str]:
@@ -171,29 +231,47 @@ def versions(*packages: str) -> dict[str, str]:
 def report_text(bench: Bench, about: dict[str, str]) -> str:
     """The table for people: a line of facts, then a line a row."""
     lines = [", ".join(f"{name} {value}" for name, value in about.items()), ""]
-    kind = "goal" if bench.compiled else "floor"
-    header = f"{'':34}{'ours min / median / max':>32}{'peer median':>14}{'ratio':>22}{kind:>8}"
-    lines.append(header if not bench.quick else f"{'':34}{'counted':>12}{'expected':>12}")
+    if bench.quick:
+        lines.append(f"{'':34}{'counted':>12}{'expected':>12}")
+    else:
+        lines.append(
+            f"{'':34}{'ours min / median / max':>34}{'peer median':>14}{'ratio':>22}{'floor':>7}{'goal':>7}"
+        )
     lines += [_line(result) for result in bench.results]
     return "\n".join(lines)
 
 
 def _line(result: Result) -> str:
-    if result.ours is None or result.ratio is None:
+    if result.ours is None:
         verdict = "" if result.count_ok else "  WRONG"
         return f"{result.name:34}{result.counted:>12,}{result.expected:>12,}{verdict}"
-    ours, ratio = result.ours, result.ratio
-    rates = " / ".join(_short(rate) for rate in (ours.minimum, ours.median, ours.maximum))
-    peer = _short(result.peer.median) if result.peer else "-"
-    ratios = f"{ratio.median:.2f} ({ratio.minimum:.2f}-{ratio.maximum:.2f})"
-    verdict = "reached" if result.reached else "NOT reached"
-    if not result.count_ok:
-        verdict = f"WRONG COUNT {result.counted} of {result.expected}"
-    unit = f"{result.unit}/s"
-    return (
-        f"{result.name:34}{rates + ' ' + unit:>32}{peer:>14}{ratios:>22}"
-        f"{result.target:>8.2f}  {verdict}"
+    rates = " / ".join(_told(result, rate) for rate in _three(result.ours))
+    if not result.latency:
+        rates += f" {result.unit}/s"
+    peer = _told(result, result.peer.median) if result.peer else "-"
+    ratio = result.ratio
+    ratios = f"{ratio.median:.2f} ({ratio.minimum:.2f}-{ratio.maximum:.2f})" if ratio else "-"
+    targets = "".join(
+        f"{'-' if target is None else f'{target:.2f}':>7}" for target in (result.floor, result.goal)
     )
+    return f"{result.name:34}{rates:>34}{peer:>14}{ratios:>22}{targets}  {_verdict(result)}"
+
+
+def _verdict(result: Result) -> str:
+    if not result.count_ok:
+        return f"WRONG COUNT {result.counted} of {result.expected}"
+    if result.reached is None:
+        return ""
+    return "reached" if result.reached else "NOT reached"
+
+
+def _three(spread: Spread) -> tuple[float, float, float]:
+    return spread.minimum, spread.median, spread.maximum
+
+
+def _told(result: Result, rate: float) -> str:
+    """A rate, or the time for a unit."""
+    return f"{1e6 / rate:.1f} us" if result.latency else _short(rate)
 
 
 def _short(rate: float) -> str:

@@ -1,0 +1,309 @@
+"""Our RocketMQ store at work: each function is one turn of a benchmark and checks what it has done.
+
+Owns what is measured, with the messages and the sizes of the real store's own benchmark (Bench.java); must not time
+the making of a store, its copying or its end, nor compare anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import uvloop
+
+import storage
+from logserver.metrics import Metrics
+from logserver.writer import Acks, Part, Writer
+from scripts._bench import Turn
+from storage import LogStore, RawMessage, Record, StoreOptions, TopicPartition
+from storage.rocketmq.format.message import MAGIC_V1, Message, decode_message
+from storage.rocketmq.format.message_encoding import Placement, encode_messages
+from storage.rocketmq.format.message_id import encode_host
+from storage.rocketmq.format.properties import decode_properties, encode_properties
+
+TOPIC: Final = "bench"
+QUEUES: Final = 4
+DIFFERENT: Final = 1000  # messages that a codec row goes round
+FLUSH_S: Final = 0.5  # RocketMQ's flushIntervalCommitLog, of the asynchronous flush
+SETTLED_S: Final = 0.001  # between looks at what is left to be dispatched
+BIG_SIZES: Final = {  # of Bench.java's makebig
+    "mappedFileSizeCommitLog": str(64 << 20),
+    "maxHashSlotNum": "500000",
+    "maxIndexNum": "3000000",
+}
+SMALL_SIZES: Final = {
+    "mappedFileSizeCommitLog": str(256 << 10),
+    "mappedFileSizeConsumeQueue": "6000",
+    "maxHashSlotNum": "500",
+    "maxIndexNum": "3000",
+}
+
+
+class Latency(NamedTuple):
+    """Of single calls: how many gave what they should, the middle one and the one of a hundred."""
+
+    good: int
+    p50_s: float
+    p99_s: float
+
+    def turn(self, *, p99: bool) -> Turn:
+        """As a benchmark takes it: the time is that of one call."""
+        return Turn(self.good, self.p99_s if p99 else self.p50_s, 1)
+
+
+def record(number: int, body: bytes) -> Record:
+    """The message that Bench.java makes of a number."""
+    return Record(
+        None,
+        body,
+        (),
+        time.time_ns() // 1_000_000,
+        tag=f"Tag{number % 4}",
+        lookup_keys=(f"key-{number}",),
+        properties={"UNIQ_KEY": f"7F00000100002A9F0000{number:012X}"},
+    )
+
+
+# ---- codecs ----
+
+
+def properties_of(number: int) -> Mapping[str, str]:
+    """Its properties, in the order in which the real one's hash map gives them."""
+    unique = f"7F00000100002A9F0000{number:012X}"
+    return {"KEYS": f"key-{number}", "UNIQ_KEY": unique, "TAGS": f"Tag{number % 4}"}
+
+
+class Codec:
+    """Encoding and decoding of `DIFFERENT` messages with bodies of one size, in runs of 100."""
+
+    def __init__(self, body_bytes: int) -> None:
+        self._body = b"x" * body_bytes
+        self._born_ms = time.time_ns() // 1_000_000
+        self._host = encode_host("127.0.0.1", 10911)
+        self._born_host = encode_host("127.0.0.1", 40000)
+        self._properties = [properties_of(number) for number in range(DIFFERENT)]
+        self._records = [record for run in self._runs() for record in run]
+
+    def _runs(self) -> Iterator[Sequence[bytes]]:
+        for start in range(0, DIFFERENT, 100):
+            place = Placement(TOPIC.encode(), MAGIC_V1, 0, start, 0, self._born_ms, self._host)
+            yield encode_messages(
+                [
+                    RawMessage(
+                        self._body, encode_properties(given), 0, 0, self._born_ms, self._born_host
+                    )
+                    for given in self._properties[start : start + 100]
+                ],
+                place,
+            )
+
+    def encode(self) -> int:
+        """Properties to bytes, CRC of the body, the record; gives how many."""
+        return sum(map(len, self._runs()))
+
+    def decode(self) -> int:
+        """A record to its fields and properties, the CRC checked; gives how many were whole."""
+        good = 0
+        for data in self._records:
+            good += len(decode_properties(decode_message(data).properties)) == 3
+        return good
+
+    def check(self) -> None:
+        """What was encoded is read as it was given."""
+        for number, data in enumerate(self._records):
+            message: Message = decode_message(data)
+            assert message.body == self._body
+            assert message.topic == TOPIC
+            assert decode_properties(message.properties) == self._properties[number]
+
+
+# ---- appending ----
+
+
+@contextmanager
+def opened(path: Path, sizes: Mapping[str, str]) -> Iterator[LogStore]:
+    """The store there, made if need be, with the topic; closed cleanly at the end."""
+    store = storage.open_store("rocketmq", path, StoreOptions(settings=sizes))
+    with store:
+        store.create_topic(TOPIC, QUEUES)
+        yield store
+
+
+@contextmanager
+def flushing(store: LogStore) -> Iterator[None]:
+    """Flushes at RocketMQ's interval, as a server does in its mode async."""
+    stopping = threading.Event()
+
+    def run() -> None:
+        while not stopping.wait(FLUSH_S):
+            store.flush()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        thread.join()
+
+
+def _settle(store: LogStore) -> None:
+    """Wait until all is dispatched."""
+    while store.stats().details["dispatch_lag_bytes"]:
+        time.sleep(SETTLED_S)
+
+
+def _stored(store: LogStore) -> int:
+    """How many records readers see; those of one key are looked up in the index too."""
+    counts = [store.bounds(TopicPartition(TOPIC, queue)) for queue in range(QUEUES)]
+    total = sum(bounds.end - bounds.start for bounds in counts)
+    for number in (0, total // 2, total - 1):
+        page = store.find(TOPIC, key=f"key-{number}")
+        if not page.indexed or len(page.records) != 1:
+            return -1
+    return total
+
+
+def append(path: Path, sizes: Mapping[str, str], count: int, body_bytes: int, run: int) -> Turn:
+    """One producer, `run` records to a queue at a time, until all is dispatched."""
+    body = b"x" * body_bytes
+    queues = [TopicPartition(TOPIC, queue) for queue in range(QUEUES)]
+    with opened(path, sizes) as store:
+        with flushing(store):
+            began = time.perf_counter()
+            for at, number in enumerate(range(0, count, run)):
+                records = [record(n, body) for n in range(number, min(number + run, count))]
+                store.append(queues[at % QUEUES], records)
+            _settle(store)
+            elapsed_s = time.perf_counter() - began
+        done = _stored(store)
+    shutil.rmtree(path)
+    return Turn(done, elapsed_s)
+
+
+def append_synced(
+    path: Path, sizes: Mapping[str, str], count: int, body_bytes: int, producers: int
+) -> Turn:
+    """Producers that wait for each record to be on disk, through the server's writer."""
+    with opened(path, sizes) as store:
+        began = time.perf_counter()
+        uvloop.run(_produce(store, count, body_bytes, producers))
+        _settle(store)
+        elapsed_s = time.perf_counter() - began
+        done = _stored(store)
+    shutil.rmtree(path)
+    return Turn(done, elapsed_s)
+
+
+async def _produce(store: LogStore, count: int, body_bytes: int, producers: int) -> None:
+    numbers = iter(range(count))
+    body = b"x" * body_bytes
+    queues = [TopicPartition(TOPIC, queue) for queue in range(QUEUES)]
+    writer = Writer(store, sync=True, metrics=Metrics(), published=lambda partition: None)
+
+    async def produce() -> None:
+        for number in numbers:
+            part = Part(queues[number % QUEUES], [record(number, body)], range(1))
+            await writer.submit([part], Acks.ALL)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(producers):
+            group.create_task(produce())
+    await writer.close()
+
+
+# ---- reading ----
+
+
+def read_all(store: LogStore) -> Turn:
+    """Every record of the queues, one after another, in pages of the default size."""
+    began = time.perf_counter()
+    done = 0
+    for queue in range(QUEUES):
+        partition = TopicPartition(TOPIC, queue)
+        offset, end = store.bounds(partition).start, store.bounds(partition).end
+        while offset < end:
+            page = store.read(partition, offset)
+            done += len(page.records)
+            offset = page.next_offset
+    return Turn(done, time.perf_counter() - began)
+
+
+def query(store: LogStore, count: int, total: int, seed: int) -> Latency:
+    """Records by their keys."""
+    chosen = random.Random(seed)
+    good = 0
+    times_s = []
+    for _ in range(count):
+        key = f"key-{chosen.randrange(total)}"
+        began = time.perf_counter()
+        page = store.find(TOPIC, key=key)
+        times_s.append(time.perf_counter() - began)
+        good += len(page.records) == 1 and page.records[0][1].lookup_keys == [key]
+    times_s.sort()
+    return Latency(good, times_s[count // 2], times_s[count * 99 // 100])
+
+
+# ---- starting ----
+
+
+def make_big(path: Path, sizes: Mapping[str, str], count: int) -> None:
+    """A closed store of so many messages with bodies of 100 B, as the real store's makebig leaves it."""
+    body = b"x" * 100
+    with opened(path, sizes) as store:
+        for number in range(count):
+            store.append(TopicPartition(TOPIC, number % QUEUES), [record(number, body)])
+    (path / "params.json").write_text(json.dumps({name: int(size) for name, size in sizes.items()}))
+
+
+def adopt(path: Path, sizes: Mapping[str, str]) -> None:
+    """Let our store take over one of the real store, and close it."""
+    with opened(path, sizes):
+        pass
+
+
+def copy(source: Path, target: Path) -> None:
+    """A copy whose holes stay holes."""
+    shutil.rmtree(target, ignore_errors=True)
+    subprocess.run(["cp", "-r", "--sparse=always", str(source), str(target)], check=True)
+
+
+def load(source: Path, path: Path, sizes: Mapping[str, str], *, drop: bool) -> Turn:
+    """A start after an abort, of a copy; `drop`: of one that has no queues, no index and no checkpoint."""
+    copy(source, path)
+    (path / "abort").touch()
+    if drop:
+        shutil.rmtree(path / "consumequeue")
+        shutil.rmtree(path / "index")
+        (path / "checkpoint").unlink()
+    began = time.perf_counter()
+    store = storage.open_store("rocketmq", path, StoreOptions(settings=sizes))
+    elapsed_s = time.perf_counter() - began
+    with store:
+        done = _stored(store)
+    shutil.rmtree(path)
+    return Turn(done, elapsed_s)
+
+
+def rebuild(source: Path, path: Path, sizes: Mapping[str, str]) -> Turn:
+    """Queues and index of a copy made anew by the offline tools."""
+    copy(source, path)
+    inspector = storage.open_inspector(path, StoreOptions(settings=sizes))
+    began = time.perf_counter()
+    for what in ("consumequeue", "indexfile"):
+        inspector.rebuild(what, write=True)
+    elapsed_s = time.perf_counter() - began
+    inspector.close()
+    with opened(path, sizes) as store:
+        done = _stored(store)
+    shutil.rmtree(path)
+    return Turn(done, elapsed_s)
