@@ -356,3 +356,22 @@ def test_what_is_left_of_a_log_file_of_the_wrong_length_is_shown(store: str) -> 
     assert ours.rows == written(store), "what is missing was behind the last record"
     path = recipe.store.root / recipe.case["truncate"]["file"]
     assert [(f.severity, f.path) for f in ours.findings] == [("error", str(path))]
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("store", stores.DAMAGED)
+def test_a_log_file_that_is_missing_in_the_middle_costs_its_own_records(
+    store: str, mode: str
+) -> None:
+    """As with the real store; each of the others is read, and each of those is an error."""
+    golden = stores.golden(store)
+    hole = range(golden.file_bytes, 2 * golden.file_bytes)
+    fs = stores.overlay()
+    fs.remove(golden.root / "commitlog" / f"{hole.start:020}")
+    with stores.open_golden(
+        golden, fs=fs, read_only=mode == READ_ONLY, accept_loss=mode == ACCEPT_LOSS
+    ) as opened:
+        rows, errors = read_around(opened)
+    gone = {at for at in written(store) if at in hole}
+    assert rows == {at: row for at, row in written(store).items() if at not in gone}
+    assert len(errors) == len(gone)
