@@ -33,6 +33,11 @@ class File(Protocol):
         `size_bytes` is allocated as asked: check lengths that were read from a disk against `size()` first.
         """
 
+    def data_end(self, start: int) -> int:
+        """A position, `start` at least, from which on the file reads as zeros: the nearest that is known without
+        reading. Where holes cannot be told from zeros it is the length.
+        """
+
     def pwrite(self, data: bytes, position: int) -> None:
         """All of `data` at `position`, or DiskFull / IoFailure (then any part of it may be there).
 

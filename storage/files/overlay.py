@@ -50,6 +50,10 @@ class OverlayFile:
         self._check("stat")
         return self._content.size_bytes
 
+    def data_end(self, start: int) -> int:
+        self._check("lseek", start)
+        return self._content.data_end(self._base, start)
+
     def pread(self, size_bytes: int, position: int) -> bytes:
         self._check("read", size_bytes, position)
         return self._content.read(self._base, size_bytes, position)

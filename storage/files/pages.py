@@ -74,6 +74,14 @@ class Content:
             buffer[low - position : high - position] = page[low - start : high - start]
         return bytes(buffer)
 
+    def data_end(self, base: File | None, start: int) -> int:
+        """As File.data_end."""
+        with self._lock:
+            written = (max(self._pages) + 1) * PAGE_SIZE if self._pages else 0
+            visible, size_bytes = self.visible_bytes, self.size_bytes
+        below = base.data_end(start) if base is not None and start < visible else start
+        return max(min(max(min(below, visible), written), size_bytes), start)
+
     def write(self, base: File | None, data: bytes, position: int) -> None:
         """As File.pwrite."""
         view = memoryview(data)

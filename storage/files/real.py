@@ -48,6 +48,20 @@ class RealFile:
         except SYSTEM_ERRORS as error:
             raise from_system(error, self.path, "stat") from error
 
+    def data_end(self, start: int) -> int:
+        end = start
+        try:
+            while True:
+                end = os.lseek(
+                    self._descriptor, os.lseek(self._descriptor, end, os.SEEK_DATA), os.SEEK_HOLE
+                )
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # no data behind `end`
+                return end
+            if error.errno == errno.EINVAL:  # a file system that does not know holes
+                return max(self.size(), start)
+            raise from_system(error, self.path, "lseek") from error
+
     def pread(self, size_bytes: int, position: int) -> bytes:
         try:
             data = os.pread(self._descriptor, size_bytes, position)

@@ -127,7 +127,7 @@ class Appender:
                 raise
         count = sum(dispatch.is_queued for dispatch in dispatches)
         self._dispatcher.submit(dispatches, self._log.end)
-        queue.advance(count, publish=publish)
+        queue.advance(count, log_end=self._log.end, publish=publish)
         locator = locator_of(stamp.store_host, 0)
         return AppendResult(
             first_offset,

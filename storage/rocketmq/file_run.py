@@ -155,7 +155,8 @@ class FileRun:
         return position
 
     def _data_end_in(self, base: int, start: int) -> int:
-        end = base + self.file_bytes
+        with self.files.borrow(self.path(base)) as file:
+            end = min(base + file.data_end(start - base), base + self.file_bytes)
         while end > start:
             begin = max(start, end - CHUNK_BYTES)
             data = self.read(begin, end - begin)

@@ -23,7 +23,16 @@ class Queue:
     which a flush moves too: `_lock` guards that.
     """
 
-    __slots__ = ("_guarded", "_lock", "next_offset", "partition", "producers", "published", "units")
+    __slots__ = (
+        "_guarded",
+        "_lock",
+        "log_end",
+        "next_offset",
+        "partition",
+        "producers",
+        "published",
+        "units",
+    )
 
     def __init__(self, partition: TopicPartition, units: ConsumeQueue) -> None:
         self.partition = partition
@@ -31,6 +40,7 @@ class Queue:
         self.producers = Producers()
         self.next_offset = units.end
         self.published = units.end
+        self.log_end = 0  # where the last record that was appended in this run ends
         self._guarded = 0  # the end of the last append that waits for a flush to be seen
         self._lock = threading.Lock()
 
@@ -48,14 +58,22 @@ class Queue:
             )
         return bounds
 
-    def advance(self, count: int, *, publish: bool) -> None:
-        """`count` records were appended (append lock held)."""
+    def advance(self, count: int, *, log_end: int, publish: bool) -> None:
+        """`count` records were appended, the last of which ends at the physical offset `log_end`
+        (append lock held).
+        """
         with self._lock:
             self.next_offset += count
+            self.log_end = log_end
             if not publish:
                 self._guarded = self.next_offset
             elif self._guarded <= self.published:
                 self.published = self.next_offset
+
+    def appended(self) -> tuple[int, int]:
+        """(next offset, physical offset at which the record before it ends), as of one moment."""
+        with self._lock:
+            return self.next_offset, self.log_end
 
     def flushed(self, target: int) -> None:
         """Everything below the offset `target` is on disk: readers may see it."""

@@ -185,6 +185,11 @@ class _Walk:
         self.torn = False
         self.bytes_scanned = 0
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether what stands behind the end is not just nothing."""
+        return self.torn or bool(self.damages)
+
     def run(self) -> None:
         """Walk to the end of the log; behind damage too where that is read only."""
         position: int | None = self.start
@@ -323,7 +328,7 @@ def _plan(context: RecoveryContext, walk: _Walk) -> StorePlan:
         run=run,
         queues=context.queues,
         log_end=end,
-        data_end=end if context.clean and not walk.torn and not walk.damages else run.data_end(end),
+        data_end=run.data_end(end) if walk.is_cut or not context.clean else end,
         accepted_from=walk.start,
         last_record=walk.last_record,
         distrusted_from=None if context.clean else _checkpointed(context),

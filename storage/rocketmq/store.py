@@ -148,6 +148,8 @@ class RocketMQStore(LogStore):
             facts.sizes,
             findings=directory.findings if self.read_only else None,
         )
+        if facts.created and stored is None and not self.read_only:
+            directory.write_store_file(facts)  # first: else an interrupted start is no store
         self._topic_files = TopicFiles(directory, read_only=self.read_only)
         parts = open_parts(
             Opening(
@@ -428,12 +430,12 @@ class RocketMQStore(LogStore):
         """One sync of the log serves all queues; those that are named become visible."""
         self._check_open()
         queues = list(self.queues) if partitions is None else [self.queue(p) for p in partitions]
-        targets = [(queue, queue.next_offset) for queue in queues]
-        if self.log.flushed < self.log.end:
+        appended = [queue.appended() for queue in queues]
+        if any(self.log.flushed < log_end for _, log_end in appended):
             with self._fence.guarding():
                 self.log.flush()
-        for queue, target in targets:
-            queue.flushed(target)
+        for queue, (next_offset, _) in zip(queues, appended, strict=True):
+            queue.flushed(next_offset)
 
     def new_producer_id(self) -> int:
         self._check_writable()

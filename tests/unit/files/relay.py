@@ -92,6 +92,9 @@ class RelayFile:
     def size(self) -> int:
         return self._file.size()
 
+    def data_end(self, start: int) -> int:
+        return self._file.data_end(start)
+
     def pread(self, size_bytes: int, position: int) -> bytes:
         return self._file.pread(size_bytes, position)
 
