@@ -6,6 +6,7 @@ Owns these checks; must not know what is derived from the log.
 from __future__ import annotations
 
 from storage.errors import DataError
+from storage.model import Finding
 from storage.rocketmq.format.body import decompress
 from storage.rocketmq.format.message import COMPRESSED
 from storage.rocketmq.format.properties import check_crc_property, has_crc_property
@@ -26,7 +27,7 @@ class RecordCheck:
         """A good record."""
         at, message = placed.physical_offset, placed.message
         if message.physical_offset != at:
-            self._tell(
+            self._note(
                 "wrong-physical-offset",
                 "warning",
                 placed,
@@ -36,29 +37,28 @@ class RecordCheck:
             )
         record = placed.data[placed.position : placed.position + message.size]
         if has_crc_property(record) and not check_crc_property(record):
-            self._tell("wrong-property-crc", "error", placed, "the CRC over the record is wrong")
+            self._note("wrong-property-crc", "error", placed, "the CRC over the record is wrong")
         if message.sys_flag & COMPRESSED:
             try:
                 decompress(message.body, message.sys_flag, MAX_BODY_BYTES)
             except DataError as error:
                 what = f"the body cannot be decompressed: {error.message}"
-                self._tell("undecodable-body", "error", placed, what)
+                self._note("undecodable-body", "error", placed, what)
         self.latest_ms = max(self.latest_ms, message.store_timestamp_ms)
 
-    def _tell(self, code: str, severity: str, placed: Placed, what: str, **facts: str) -> None:
+    def _note(self, code: str, severity: str, placed: Placed, what: str, **facts: str) -> None:
         message = placed.message
-        self._tallies.add(
-            self._walk.finding(
-                code,
-                severity,
-                placed.physical_offset,
-                what,
-                topic=message.topic,
-                partition=message.queue_id,
-                offset=message.queue_offset,
-                **facts,
-            )
+        finding: Finding = self._walk.finding(
+            code,
+            severity,
+            placed.physical_offset,
+            what,
+            topic=message.topic,
+            partition=message.queue_id,
+            offset=message.queue_offset,
+            **facts,
         )
+        self._tallies.add(finding)
 
 
 def note_tail(walk: LogWalk, notes: Notes) -> None:
