@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
-from storage.errors import DiskFull, StorageError
+from storage.errors import DiskFull, StorageError, StoreFenced
 from storage.files import Fence
 from storage.rocketmq.dispatch import Dispatch
 from storage.rocketmq.format.queue_unit import FILLER, UNIT
@@ -103,6 +103,7 @@ class Dispatcher:
         self.builder = builder
         self.failure: StorageError | None = None  # of the last step, None when it went well
         self._fence = fence
+        self._broken = False  # a write of its own has failed: under `_lock`
         self._position = position  # written under `_lock`, read by anyone
         self._pending: deque[tuple[Sequence[Dispatch], int]] = deque()
         self._lock = threading.Lock()
@@ -127,21 +128,29 @@ class Dispatcher:
                 self.step()
 
     def step(self) -> None:
-        """On return all that was submitted before is in the queues and the index.
+        """On return all that was submitted before is in the queues and the index: in a store that
+        was fenced by something else too, so that what it has taken in can be read.
 
         Raises DiskFull (it stays pending and is tried again), StoreFenced.
         """
         if not self._pending:
             return
-        with self._lock, self._fence.guarding():
-            while self._pending:
-                self._build_some()
+        with self._lock:
+            if self._broken:
+                self._fence.check()
+            try:
+                with self._fence.tripping():
+                    while self._pending:
+                        self._build_some()
+            except StoreFenced:
+                self._broken = True
+                raise
 
     def _build_some(self) -> None:
         """Build a run of what is pending; it is taken off only when it is built."""
         gathered: list[Dispatch] = []
         taken, end = 0, self._position
-        for dispatches, stop in self._pending:
+        for dispatches, stop in tuple(self._pending):  # in one step: more is submitted meanwhile
             gathered += dispatches
             taken, end = taken + 1, stop
             if len(gathered) >= TOGETHER:

@@ -1,0 +1,20 @@
+"""A workshop for each test of the RocketMQ engine."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.files.power import Power
+from tests.unit.rocketmq.workshop import Workshop
+
+
+@pytest.fixture
+def shop() -> Workshop:
+    """A place for one store, in memory."""
+    return Workshop()
+
+
+@pytest.fixture
+def power() -> Power:
+    """A disk that can lose its power, empty."""
+    return Power()

@@ -1,0 +1,297 @@
+"""The dispatcher: queues and index behind the append, by hand and by its thread, on a full disk and after a fence."""
+
+from __future__ import annotations
+
+import errno
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from storage import LogStore
+from storage.errors import DiskFull, StoreFenced
+from storage.files import Fence, OverlayFileSystem
+from storage.rocketmq.dispatch import Dispatch
+from storage.rocketmq.dispatcher import PENDING_APPENDS, Builder, Dispatcher
+from storage.rocketmq.store import RocketMQStore
+from tests.unit.kafka.faults import FaultyFileSystem, fails, no_fault
+from tests.unit.rocketmq.workshop import T0, Workshop, check_lookups, put_value, values
+
+DEADLINE_S = 30
+VALUES = [b"value-%02d" % n for n in range(14)]
+
+
+class Slow(Builder):
+    """Builds nothing, in no time."""
+
+    def __init__(self) -> None:
+        self.built = 0
+
+    def build(self, dispatches: object) -> None:
+        self.built += 1
+
+
+@pytest.fixture
+def often_switched() -> Iterator[None]:
+    """Threads take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+def wait_until(done: Callable[[], bool]) -> None:
+    """Until it is so; fails when it does not become so."""
+    end = time.monotonic() + DEADLINE_S
+    while not done():
+        assert time.monotonic() < end
+        time.sleep(0.001)
+
+
+def lag(store: LogStore) -> object:
+    """How far the queues are behind the log."""
+    return store.stats().details["dispatch_lag_bytes"]
+
+
+def test_appends_are_dispatched_by_whoever_looks(shop: Workshop) -> None:
+    store = shop.open_with_topic()
+    for value in VALUES:
+        put_value(store, value)
+    assert shop.queue_bases() == []
+    assert lag(store) == store.log.end > 0
+    assert values(store) == VALUES
+    assert lag(store) == 0
+    assert shop.queue_bases() == [0, 100, 200]
+
+
+@pytest.mark.parametrize("look", ["find", "find_by_id", "offset_for_time", "checkpoint", "close"])
+def test_every_look_dispatches_first(shop: Workshop, look: str) -> None:
+    store = shop.open_with_topic()
+    result = put_value(store, b"v")
+    if look == "find":
+        assert len(store.find("t", key="v").records) == 1
+    elif look == "find_by_id":
+        store.find_by_id(store.record_id(T0, result.locators[0]))
+    elif look == "offset_for_time":
+        assert store.offset_for_time(T0, 0) is not None
+    elif look == "checkpoint":
+        store.checkpoint()
+    else:
+        store.close()
+    assert shop.queue_bases() == [0]
+
+
+def test_the_thread_dispatches_by_itself(shop: Workshop) -> None:
+    with shop.open(thread=True) as store:
+        store.create_topic("t", 1)
+        for value in VALUES:
+            put_value(store, value)
+        wait_until(lambda: lag(store) == 0)
+        assert shop.queue_bases() == [0, 100, 200]
+        check_lookups(store)
+
+
+def test_the_thread_ends_with_the_store(shop: Workshop) -> None:
+    before = threading.active_count()
+    with shop.open(thread=True) as store:
+        store.create_topic("t", 1)
+        assert threading.active_count() == before + 1
+    assert threading.active_count() == before
+
+
+def test_read_only_starts_no_thread(shop: Workshop) -> None:
+    shop.open_with_topic().close()
+    before = threading.active_count()
+    with shop.open(thread=True, read_only=True):
+        assert threading.active_count() == before
+
+
+@pytest.mark.usefixtures("often_switched")
+def test_submitting_beside_a_step() -> None:
+    dispatcher = Dispatcher(Slow(), position=0, fence=Fence(Path("/store")))
+    done = threading.Event()
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            while not done.is_set():
+                dispatcher.step()
+        except BaseException as error:
+            errors.append(error)
+            raise
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    for end in range(50_000):
+        dispatcher.submit([], end)
+    done.set()
+    thread.join(DEADLINE_S)
+    dispatcher.step()
+    assert errors == []
+    assert dispatcher.position == 49_999
+
+
+def test_who_is_far_ahead_does_the_work() -> None:
+    builder = Slow()
+    dispatcher = Dispatcher(builder, position=0, fence=Fence(Path("/store")))
+    for end in range(PENDING_APPENDS):
+        dispatcher.submit([], end)
+    assert builder.built == 0
+    dispatcher.submit([], 4711)
+    assert (builder.built > 0, dispatcher.position) == (True, 4711)
+
+
+# ---- when the disk fails ----
+
+
+@pytest.fixture
+def faulty() -> FaultyFileSystem:
+    """A disk with bad moments."""
+    return FaultyFileSystem(OverlayFileSystem())
+
+
+def on_queues(number: int, operation: str = "write") -> Callable[[str, Path], None]:
+    """A fault of the queues' files only."""
+    fault = fails(number, operation)
+    return lambda done, path: fault(done, path) if "consumequeue" in path.parts else None
+
+
+@pytest.mark.parametrize("operation", ["create", "truncate", "write"])
+def test_a_full_disk_keeps_records_pending(faulty: FaultyFileSystem, operation: str) -> None:
+    shop = Workshop(faulty)
+    store = shop.open_with_topic()
+    put_value(store, b"first")
+    assert values(store) == [b"first"]
+    faulty.fault = on_queues(errno.ENOSPC, operation)
+    for value in VALUES:
+        put_value(store, value)
+    store.flush()
+    for _ in range(3):
+        with pytest.raises(DiskFull):
+            store.read(T0, 0)
+    assert store.stats().fenced is None
+    faulty.fault = no_fault
+    assert values(store) == [b"first", *VALUES]
+    check_lookups(store)
+    store.close()
+    with shop.open() as again:
+        assert again.recovery.clean_shutdown
+        assert values(again) == [b"first", *VALUES]
+        check_lookups(again)
+
+
+def test_the_thread_tries_again_on_a_full_disk(faulty: FaultyFileSystem) -> None:
+    shop = Workshop(faulty)
+    with shop.open(thread=True) as store:
+        store.create_topic("t", 1)
+        faulty.fault = on_queues(errno.ENOSPC)
+        put_value(store, b"v")
+        wait_until(lambda: store.stats().details["dispatch_failure"] is not None)
+        faulty.fault = no_fault
+        wait_until(lambda: lag(store) == 0)
+        assert store.stats().details["dispatch_failure"] is None
+        assert values(store) == [b"v"]
+
+
+def test_a_broken_queue_file_fences(faulty: FaultyFileSystem) -> None:
+    """What was dispatched before is still read; the rest is there after the next start."""
+    shop = Workshop(faulty)
+    store = shop.open_with_topic()
+    put_value(store, b"first")
+    assert values(store) == [b"first"]
+    faulty.fault = on_queues(errno.EIO)
+    put_value(store, b"second")
+    store.flush()
+    for _ in range(2):
+        with pytest.raises(StoreFenced):
+            store.read(T0, 1)
+    faulty.fault = no_fault
+    with pytest.raises(StoreFenced):
+        store.read(T0, 1)
+    with pytest.raises(StoreFenced):
+        put_value(store, b"third")
+    store.close()
+    with shop.open() as again:
+        assert values(again) == [b"first", b"second"]
+        check_lookups(again)
+
+
+def test_a_fence_elsewhere_hides_nothing(faulty: FaultyFileSystem) -> None:
+    """Records that were taken in before the log broke, and not yet dispatched, are served."""
+    shop = Workshop(faulty)
+    store = shop.open_with_topic()
+    for value in VALUES[:3]:
+        put_value(store, value)
+    fault = fails(errno.EIO, "write")
+    faulty.fault = lambda done, path: fault(done, path) if "commitlog" in path.parts else None
+    with pytest.raises(StoreFenced):
+        put_value(store, b"lost")
+    assert values(store) == VALUES[:3]
+    check_lookups(store)
+
+
+# ---- what is built ----
+
+
+def builder_of(store: RocketMQStore) -> Builder:
+    """A builder over the store's queues, without an index."""
+    return Builder(store.queues, None, {})
+
+
+def dispatch(offset: int, physical_offset: int, *, size: int = 100, sys_flag: int = 0) -> Dispatch:
+    """A record of t-0."""
+    return Dispatch("t", 0, offset, physical_offset, size, 0, 1, sys_flag, ())
+
+
+def test_what_is_there_is_left_as_it_is(shop: Workshop) -> None:
+    store = shop.open_with_topic()
+    builder, queue = builder_of(store), store.queue(T0)
+    builder.build([dispatch(0, 0), dispatch(1, 100)])
+    builder.build([dispatch(0, 0), dispatch(1, 100), dispatch(2, 200)])
+    builder.build([dispatch(1, 900)])
+    assert [unit.physical_offset for unit in queue.units.read(0, 9)] == [0, 100, 200]
+
+
+def test_a_queue_that_begins_later_is_filled(shop: Workshop) -> None:
+    """As the real store: its first file, and only that, holds fillers before the first unit."""
+    store = shop.open_with_topic()
+    queue = store.queue(T0)
+    builder_of(store).build([dispatch(7, 700), dispatch(8, 800)])
+    assert shop.queue_bases() == [100]
+    assert (queue.units.start, queue.units.end) == (7, 9)
+    raw = shop.fs.read_bytes(queue.units.directory / f"{100:020d}")
+    filler = (0).to_bytes(8, "big") + 0x7FFFFFFF.to_bytes(4, "big") + bytes(8)
+    assert raw[:40] == filler * 2
+
+
+def test_a_gap_is_filled_and_a_jump_refused(shop: Workshop) -> None:
+    """A record's own offset counts, so that nobody reads it under another; but not a damaged one."""
+    store = shop.open_with_topic()
+    builder, queue = builder_of(store), store.queue(T0)
+    builder.build([dispatch(0, 0), dispatch(3, 300), dispatch(1 << 40, 400), dispatch(4, 500)])
+    units = queue.units.read(0, 9)
+    assert [(unit.physical_offset, unit.is_filler) for unit in units] == [
+        (0, False),
+        (0, True),
+        (0, True),
+        (300, False),
+        (500, False),
+    ]
+    assert [refused.physical_offset for refused in builder.refused] == [400]
+
+
+@pytest.mark.parametrize("transaction", [4, 12])
+def test_prepared_and_rolled_back_records_have_no_unit(shop: Workshop, transaction: int) -> None:
+    store = shop.open_with_topic()
+    builder_of(store).build([dispatch(0, 0, sys_flag=transaction), dispatch(0, 100)])
+    assert [unit.physical_offset for unit in store.queue(T0).units.read(0, 9)] == [100]
+
+
+def test_deleted_records_are_not_built(shop: Workshop) -> None:
+    store = shop.open_with_topic()
+    builder = Builder(store.queues, None, {"t": 200})
+    builder.build([dispatch(0, 100), dispatch(0, 200)])
+    assert [unit.physical_offset for unit in store.queue(T0).units.read(0, 9)] == [200]

@@ -1,0 +1,197 @@
+"""Where the engine's tests make, kill, damage and open a store: in memory, with a clock turned by hand.
+
+The dispatcher's thread is not started unless it is asked for: whoever reads, flushes a checkpoint or closes does its
+work, so that every run takes the same steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from unittest.mock import patch
+
+from storage import AppendResult, LogStore, ProducerSequence, Record, StoredRecord, StoreOptions
+from storage.files import FileSystem, OverlayFileSystem
+from storage.model import TopicPartition
+from storage.rocketmq.dispatcher import Dispatcher
+from storage.rocketmq.format.names import file_name
+from storage.rocketmq.store import RocketMQStore, open_rocketmq
+from tests.contract.harness import ManualClock
+
+ROOT = Path("/w/store")
+T0 = TopicPartition("t", 0)
+LOG_BYTES = 1024
+SMALL = {
+    "mappedFileSizeCommitLog": str(LOG_BYTES),
+    "mappedFileSizeConsumeQueue": "100",
+    "maxHashSlotNum": "7",
+    "maxIndexNum": "12",
+}
+UNIT = 20
+
+
+@contextmanager
+def by_hand() -> Iterator[None]:
+    """Stores opened in here have no dispatcher thread."""
+    with patch.object(Dispatcher, "start"):
+        yield
+
+
+class Workshop:
+    """One directory in one file system, and the store that lives there."""
+
+    def __init__(self, fs: FileSystem | None = None, clock: ManualClock | None = None) -> None:
+        self.clock = clock or ManualClock()
+        self.fs: FileSystem = fs or OverlayFileSystem(clock=self.clock)
+        self.fs.make_dir(ROOT.parent)
+
+    # ---- stores ----
+
+    def open(
+        self,
+        settings: Mapping[str, str] | None = None,
+        *,
+        read_only: bool = False,
+        accept_loss: bool = False,
+        open_files: int = 64,
+        thread: bool = False,
+    ) -> RocketMQStore:
+        """Open the store of small files, made when missing."""
+        options = StoreOptions(
+            settings={**SMALL, **(settings or {})}, accept_loss=accept_loss, open_files=open_files
+        )
+        if thread:
+            return open_rocketmq(ROOT, options, fs=self.fs, clock=self.clock, read_only=read_only)
+        with by_hand():
+            return open_rocketmq(ROOT, options, fs=self.fs, clock=self.clock, read_only=read_only)
+
+    def open_with_topic(
+        self, settings: Mapping[str, str] | None = None, *, partitions: int = 1
+    ) -> RocketMQStore:
+        """A new store with the topic t."""
+        store = self.open(settings)
+        store.create_topic("t", partitions)
+        return store
+
+    def after_kill(self) -> Workshop:
+        """What the next process finds when the present one is killed now; this one goes on beside it."""
+        return on(OverlayFileSystem(self.fs), self)
+
+    # ---- files ----
+
+    def log_path(self, base: int = 0) -> Path:
+        """One file of the log."""
+        return ROOT / "commitlog" / file_name(base)
+
+    def names(self, folder: str) -> list[str]:
+        """The names in a folder of the store, none where it is missing."""
+        path = ROOT / folder
+        return list(self.fs.list_dir(path)) if self.fs.exists(path) else []
+
+    def log_bases(self) -> list[int]:
+        """Where the log's files begin."""
+        return [int(name) for name in self.names("commitlog")]
+
+    def queue_bases(self, of: TopicPartition = T0) -> list[int]:
+        """Where a queue's files begin."""
+        return [int(name) for name in self.names(f"consumequeue/{of.topic}/{of.partition}")]
+
+    def log_bytes(self) -> bytes:
+        """The log from its first file on."""
+        return b"".join(self.fs.read_bytes(self.log_path(base)) for base in self.log_bases())
+
+    def files(self) -> dict[str, bytes]:
+        """Every file of the store by its path below the root; a locked one cannot be read and is left out."""
+        found = {}
+        folders = [ROOT]
+        while folders:
+            folder = folders.pop()
+            for name in self.fs.list_dir(folder):
+                path = folder / name
+                if self.fs.is_dir(path):
+                    folders.append(path)
+                elif name != "lock":
+                    found[str(path.relative_to(ROOT))] = self.fs.read_bytes(path)
+        return found
+
+    def overwrite(self, path: Path, position: int, data: bytes) -> None:
+        """Damage a file: these bytes at this position."""
+        file = self.fs.open(path, write=True)
+        file.pwrite(data, position)
+        file.close()
+
+    def cut_dirs(self) -> list[str]:
+        """The folders that keep what was cut."""
+        return [name for name in self.fs.list_dir(ROOT.parent) if ".cut-" in name]
+
+
+def on(fs: FileSystem, shop: Workshop) -> Workshop:
+    """The same workshop, at the same time, on another disk."""
+    return Workshop(fs, ManualClock(shop.clock.now_ms))
+
+
+def keyed(value: bytes) -> Record:
+    """A record whose value is its key and its unique id too."""
+    return Record(value, value, properties={"UNIQ_KEY": value.decode()})
+
+
+def put_value(store: LogStore, value: bytes, address: TopicPartition = T0) -> AppendResult:
+    """Append one record, its value its key too."""
+    return store.append(address, [keyed(value)])
+
+
+def put_sequenced(
+    store: LogStore, producer_id: int, sequence: int, *, epoch: int = 0, count: int = 1
+) -> AppendResult:
+    """Append `count` records of an idempotent producer at once."""
+    records = [Record(None, f"{producer_id}/{sequence + n}".encode()) for n in range(count)]
+    return store.append(T0, records, producer=ProducerSequence(producer_id, epoch, sequence))
+
+
+def place_of(result: AppendResult) -> int:
+    """The physical offset of an append's first record."""
+    return result.locators[0] % (1 << 64)
+
+
+def put_file(fs: FileSystem, path: Path, data: bytes) -> None:
+    """Make a file of these bytes, in place of any that is there."""
+    file = fs.open(path, create=True)
+    file.truncate(0)
+    file.pwrite(data, 0)
+    file.close()
+
+
+def records_of(store: LogStore, address: TopicPartition = T0) -> Sequence[StoredRecord]:
+    """Everything that can be read of a queue."""
+    return list(store.scan(address))
+
+
+def values(store: LogStore, address: TopicPartition = T0) -> list[bytes | None]:
+    """The values of everything that can be read of a queue."""
+    return [record.value for record in records_of(store, address)]
+
+
+def check_lookups(store: LogStore, address: TopicPartition = T0) -> None:
+    """Offsets are dense; each record is found by its id, its time and its unique id, and all keys by the index as by a
+    scan.
+    """
+    records = records_of(store, address)
+    bounds = store.bounds(address)
+    assert [record.offset for record in records] == list(range(bounds.start, bounds.end))
+    for record in records:
+        assert store.find_by_id(store.record_id(address, record.locator)) == (address, record)
+        assert record.store_timestamp_ms is not None
+        timely = store.offset_for_time(address, record.store_timestamp_ms)
+        assert timely is not None
+        assert records[timely.offset - bounds.start].store_timestamp_ms == record.store_timestamp_ms
+        unique_id = (record.properties or {}).get("UNIQ_KEY")
+        if unique_id is not None:
+            found = store.find(address.topic, unique_id=unique_id)
+            assert list(found.records) == [(address.partition, record)]
+            assert found.indexed
+    for key in {record.key for record in records if record.key}:
+        asked, scanned = (
+            store.find(address.topic, key=key, limit=999, scan=s) for s in (False, True)
+        )
+        assert asked.records == scanned.records
