@@ -1,0 +1,77 @@
+"""The golden checks on stores that the real RocketMQ writes only now, from other seeds: nothing fits one store only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+
+from tests.golden import rocketmq_checks as checks
+from tests.golden import rocketmq_stores as stores
+from tests.golden.rocketmq_stores import GoldenStore
+from tests.golden.trees import picture
+from tests.interop import rocketmq_peers as peers
+
+pytestmark = pytest.mark.java
+
+SEEDS = {
+    "basic": 1002,
+    "bodies": 1003,
+    "system": 1004,
+    "batch": 1005,
+    "edges": 1007,
+    "times": 1008,
+    "unclean": 1009,
+    "unclean-late": 1010,
+    "deleted-head": 1011,
+    "small": 1012,
+    "many": 1013,
+    "propcrc": 1014,
+}
+
+
+WRITERS = 4
+"""At a time: each of them sleeps most of its time, since the real store takes three seconds to stop."""
+
+
+@pytest.fixture(scope="module")
+def written(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Mapping[str, Future[GoldenStore]]]:
+    """A new store of each profile."""
+    root = tmp_path_factory.mktemp("held-out")
+
+    def write(profile: str) -> GoldenStore:
+        peers.write_golden(root / profile, profile=profile, seed=SEEDS[profile])
+        return GoldenStore(root / profile)
+
+    with ThreadPoolExecutor(WRITERS) as pool:
+        yield {profile: pool.submit(write, profile) for profile in SEEDS}
+        pool.shutdown(cancel_futures=True)
+
+
+@pytest.fixture(params=SEEDS)
+def golden(
+    request: pytest.FixtureRequest, written: Mapping[str, Future[GoldenStore]]
+) -> Iterator[GoldenStore]:
+    """One of them; nothing of it may change."""
+    found = written[request.param].result()
+    before = picture(found.folder)
+    yield found
+    assert picture(found.folder) == before
+
+
+def test_everything_that_holds_for_the_golden_stores(golden: GoldenStore) -> None:
+    checks.check_records(golden)
+    checks.check_commit_log(golden)
+    checks.check_index_files(golden)
+    checks.check_raw_answers(golden)
+    checks.check_answers(golden)
+    with stores.open_golden(golden, read_only=True) as store:
+        checks.check_library(golden, store)
+        checks.check_ids(golden, store)
+        checks.check_times(golden, store)
+        checks.check_found_by_the_library(golden, store)
+    if golden.name in stores.REWRITTEN:
+        checks.check_rewritten(golden)
