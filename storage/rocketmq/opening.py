@@ -204,7 +204,7 @@ def _keep_losses(opening: Opening, plan: StorePlan, now_ms: int) -> None:
 
 
 def _repair(opening: Opening, plan: StorePlan, builder: Builder) -> None:
-    forget_missing_files(opening.files, plan.run)
+    forget_missing_files(plan)
     if not opening.read_only or plan.data_end > plan.log_end:
         apply_log(plan)
     apply_queues(plan)

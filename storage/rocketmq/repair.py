@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from storage.files import HandleCache, copy_range
+from storage.files import copy_range
 from storage.interface import Progress
 from storage.rocketmq.behind import record_at
 from storage.rocketmq.dispatch import Dispatch, dispatch_of
@@ -145,9 +145,13 @@ def dispatches(
         ]
 
 
-def forget_missing_files(files: HandleCache, run: FileRun) -> None:
-    """Remove a last log file of no bytes, which a crash leaves; the real store does so too."""
-    bases = run.bases
-    if bases and files.fs.size(run.path(bases[-1])) == 0:
-        run.remove([bases[-1]])
-        files.fs.sync_dir(run.directory)
+def forget_missing_files(plan: StorePlan) -> None:
+    """Remove a last file of no bytes from the log and each queue, which a crash leaves; the real
+    store does so too.
+    """
+    fs = plan.run.files.fs
+    for run in (plan.run, *(queue.units.run for queue in plan.queues)):
+        bases = run.bases
+        if bases and fs.size(run.path(bases[-1])) == 0:
+            run.remove([bases[-1]])
+            fs.sync_dir(run.directory)
