@@ -193,6 +193,13 @@ def headings(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_files_that_are_named_are_there(page: Path) -> None:
+    """Every `tests/...`, `storage/...` and the like in a page, patterns and placeholders apart."""
+    names = re.findall(r"`((?:api|logserver|scripts|storage|tests)/[\w./*-]+)`", page.read_text())
+    assert [name for name in names if not any(ROOT.glob(name.rstrip("/")))] == []
+
+
 def test_every_decision_is_listed() -> None:
     """In order, under its own title, and numbered without a gap."""
     pages = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
