@@ -75,6 +75,7 @@ class KeyIndexFile:
         try:
             with files.borrow(path, write=True, create=True) as file:
                 file.truncate(file_size(slots, entries))
+                file.datasync()  # a name that is on disk then has its length
         except DiskFull:
             remove_if_present(files.fs, path)
             files.forget(path, sync=False)
