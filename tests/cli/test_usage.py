@@ -100,18 +100,17 @@ def test_nothing_there(command: str, tmp_path: Path) -> None:
     assert line.endswith("[io-failure]")
 
 
-def rocketmq_like(root: Path) -> Path:
-    """The folders of a RocketMQ store."""
-    for name in ("commitlog", "consumequeue/orders/0", "index", "config"):
-        (root / name).mkdir(parents=True)
-    (root / "commitlog/00000000000000000000").write_bytes(bytes(100))
-    (root / "checkpoint").write_bytes(bytes(4096))
+def zookeeper_like(root: Path) -> Path:
+    """The folders of another server's data."""
+    (root / "version-2").mkdir(parents=True)
+    (root / "version-2/log.1").write_bytes(b"ZKLG" + bytes(100))
+    (root / "myid").write_text("1")
     return root
 
 
 @pytest.mark.parametrize("command", OFFLINE)
 def test_a_directory_of_something_else(command: str, tmp_path: Path) -> None:
-    line = told(run(command, rocketmq_like(tmp_path / "store")), 2)
+    line = told(run(command, zookeeper_like(tmp_path / "store")), 2)
     assert line.endswith("[unsupported-format]")
     assert str(tmp_path / "store") in line
 

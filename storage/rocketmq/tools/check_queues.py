@@ -80,7 +80,7 @@ class _QueueCheck:
         self._block_start = 0
 
     def meet(self, dispatch: Dispatch) -> bool:
-        """A record of the queue; whether a unit leads to it."""
+        """A record of the queue; whether it has a unit, right or wrong."""
         offset, at = dispatch.queue_offset, dispatch.physical_offset
         self._check_offset(dispatch)
         unit = self._unit(offset)
@@ -117,7 +117,7 @@ class _QueueCheck:
             expected=f"{dispatch.size} bytes at {at}",
             found=f"{unit.size} bytes at {unit.physical_offset}",
         )
-        return False
+        return True
 
     def _check_offset(self, dispatch: Dispatch) -> None:
         """Offsets of a queue's records follow each other."""

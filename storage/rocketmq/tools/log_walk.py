@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from storage.errors import Corrupt, DataError
+from storage.errors import DataError
 from storage.model import Finding
 from storage.rocketmq.behind import LogSoFar, next_good
 from storage.rocketmq.file_run import FileRun
@@ -105,14 +105,10 @@ class LogWalk:
             self.position = self.run.file_end(self.position)
 
     def placed(self, stretch: Stretch) -> Iterator[Placed]:
-        """The records of a stretch, or of a part of one, as values; what is no record is noted."""
+        """The records of a stretch, or of a part of one, as values."""
         for at, _ in stretch.records:
             position = at - stretch.start
-            try:
-                message = decode_message(stretch.data, position, check_crc=False)
-            except Corrupt as error:
-                self.notes.add(self.finding("undecodable-record", "error", at, error.message))
-                continue
+            message = decode_message(stretch.data, position, check_crc=False)
             self.last_store_timestamp_ms = message.store_timestamp_ms
             if message.in_queue:
                 key = message.topic, message.queue_id
