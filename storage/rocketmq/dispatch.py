@@ -8,7 +8,7 @@ build the same files. Source: CommitLog.checkMessageAndReturnSize of RocketMQ.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from storage.rocketmq.format.index_file import index_keys
 from storage.rocketmq.format.message import (
@@ -42,6 +42,10 @@ class Dispatch(NamedTuple):
         return takes_queue_offset(self.sys_flag)
 
 
+new_dispatch: Final = tuple.__new__
+"""`Dispatch._make` without its length check, in half the time."""
+
+
 def keys_of(
     topic: str, properties: Mapping[str, str], sys_flag: int, *, with_tags: bool
 ) -> Sequence[str]:
@@ -53,15 +57,12 @@ def keys_of(
 
 def dispatch_of(message: Message, physical_offset: int, *, with_tags: bool) -> Dispatch:
     """The dispatch of a stored record that lies at `physical_offset`."""
-    properties = decode_properties(message.properties)
-    return Dispatch(
-        message.topic,
-        message.queue_id,
-        message.queue_offset,
-        physical_offset,
-        message.size,
-        code_of(message.topic, properties, message.store_timestamp_ms),
-        message.store_timestamp_ms,
-        message.sys_flag,
-        keys_of(message.topic, properties, message.sys_flag, with_tags=with_tags),
-    )
+    topic, properties = message.topic, decode_properties(message.properties)
+    time_ms, sys_flag = message.store_timestamp_ms, message.sys_flag
+    # fmt: off
+    return new_dispatch(Dispatch, (
+        topic, message.queue_id, message.queue_offset, physical_offset, message.size,
+        code_of(topic, properties, time_ms), time_ms, sys_flag,
+        keys_of(topic, properties, sys_flag, with_tags=with_tags),
+    ))
+    # fmt: on

@@ -175,13 +175,15 @@ def index_keys(topic: str, properties: Mapping[str, str], *, with_tags: bool = T
     """The strings indexed for a record, in order: its unique key, each of its keys (one that
     repeats too), its tag (`with_tags`: as 5.5.0 does and 4.x does not).
     """
-    strings = []
+    strings: list[str] = []
     unique_key = properties.get("UNIQ_KEY")
     if unique_key is not None:
         strings.append(f"{topic}#{unique_key}")
     keys = properties.get("KEYS")
-    if keys:
+    if keys and " " in keys:
         strings += [f"{topic}#{key}" for key in keys.split(" ") if key]
+    elif keys:
+        strings.append(f"{topic}#{keys}")
     tags = properties.get("TAGS")
     if with_tags and tags:
         strings.append(f"{topic}#{TAG_TYPE}#{tags}")

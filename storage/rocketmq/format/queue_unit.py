@@ -19,6 +19,7 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from storage.coding.javahash import java_hash
@@ -99,6 +100,7 @@ def decode_units(data: bytes) -> list[Unit]:
     return list(map(Unit._make, UNIT.iter_unpack(data)))
 
 
+@lru_cache(maxsize=1024)  # a store's tags are few
 def tags_code(tags: str | None) -> int:
     """What the queue keeps of TAGS: Java's hash, 0 for no tag. Equal for some tags that differ."""
     return java_hash(tags) if tags else 0
