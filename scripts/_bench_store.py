@@ -25,13 +25,14 @@ from logserver.metrics import Metrics
 from logserver.writer import Acks, Part, Writer
 from scripts._bench import Turn
 from storage import LogStore, RawMessage, Record, StoreOptions, TopicPartition
-from storage.rocketmq.format.message import MAGIC_V1, Message, decode_message
+from storage.rocketmq.format.message import MAGIC_V1, decode_message
 from storage.rocketmq.format.message_encoding import Placement, encode_messages
 from storage.rocketmq.format.message_id import encode_host
 from storage.rocketmq.format.properties import decode_properties, encode_properties
 
 TOPIC: Final = "bench"
 QUEUES: Final = 4
+CODEC_RUN: Final = 100
 DIFFERENT: Final = 1000  # messages that a codec row goes round
 FLUSH_S: Final = 0.5  # RocketMQ's flushIntervalCommitLog, of the asynchronous flush
 SETTLED_S: Final = 0.001  # between looks at what is left to be dispatched
@@ -86,28 +87,25 @@ class Codec:
     """Encoding and decoding of `DIFFERENT` messages with bodies of one size, in runs of 100."""
 
     def __init__(self, body_bytes: int) -> None:
-        self._body = b"x" * body_bytes
-        self._born_ms = time.time_ns() // 1_000_000
-        self._host = encode_host("127.0.0.1", 10911)
-        self._born_host = encode_host("127.0.0.1", 40000)
-        self._properties = [properties_of(number) for number in range(DIFFERENT)]
+        body = b"x" * body_bytes
+        born_ms = time.time_ns() // 1_000_000
+        born_host = encode_host("127.0.0.1", 40000)
+        self._messages = [
+            RawMessage(body, encode_properties(properties_of(number)), 0, 0, born_ms, born_host)
+            for number in range(DIFFERENT)
+        ]
+        self._places = [
+            (start, Placement(TOPIC.encode(), MAGIC_V1, 0, start, 0, born_ms, born_host))
+            for start in range(0, DIFFERENT, CODEC_RUN)
+        ]
         self._records = [record for run in self._runs() for record in run]
 
     def _runs(self) -> Iterator[Sequence[bytes]]:
-        for start in range(0, DIFFERENT, 100):
-            place = Placement(TOPIC.encode(), MAGIC_V1, 0, start, 0, self._born_ms, self._host)
-            yield encode_messages(
-                [
-                    RawMessage(
-                        self._body, encode_properties(given), 0, 0, self._born_ms, self._born_host
-                    )
-                    for given in self._properties[start : start + 100]
-                ],
-                place,
-            )
+        for start, place in self._places:
+            yield encode_messages(self._messages[start : start + CODEC_RUN], place)
 
     def encode(self) -> int:
-        """Properties to bytes, CRC of the body, the record; gives how many."""
+        """The record, with the CRC of the body; the properties are there as text. Gives how many."""
         return sum(map(len, self._runs()))
 
     def decode(self) -> int:
@@ -119,11 +117,14 @@ class Codec:
 
     def check(self) -> None:
         """What was encoded is read as it was given."""
-        for number, data in enumerate(self._records):
-            message: Message = decode_message(data)
-            assert message.body == self._body
-            assert message.topic == TOPIC
-            assert decode_properties(message.properties) == self._properties[number]
+        for number, (data, given) in enumerate(zip(self._records, self._messages, strict=True)):
+            message = decode_message(data)
+            assert (message.topic, message.queue_offset) == (TOPIC, number)
+            assert (message.body, message.born_timestamp_ms) == (
+                given.body,
+                given.born_timestamp_ms,
+            )
+            assert decode_properties(message.properties) == properties_of(number)
 
 
 # ---- appending ----

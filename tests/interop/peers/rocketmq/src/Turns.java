@@ -12,7 +12,7 @@ import org.apache.rocketmq.store.*;
  * of this one, and the JVM is warm. A line of standard input is a turn, its words between tabs; its answer is one JSON
  * line {"units": done, "seconds": taken}; * in processor time of the thread, else by the clock.
  *
- *   encode BODY COUNT [OUT]     *  properties to text, CRC of the body, MessageExtEncoder; OUT gets the records
+ *   encode BODY COUNT [OUT]     *  MessageExtEncoder and the CRC of the body; OUT gets the records
  *   decode BODY COUNT           *  MessageDecoder with the CRC checked
  *   put DIR THREADS BODY sync|async COUNT     until all is dispatched; DIR is removed
  *   makebig DIR COUNT BODY         kept, with params.json
@@ -57,7 +57,6 @@ public class Turns {
     }
 
     static ByteBuffer encode(MessageExtEncoder encoder, MessageExtBrokerInner m) throws Exception {
-        m.setPropertiesString(MessageDecoder.messageProperties2String(m.getProperties()));
         m.setBodyCRC(UtilAll.crc32(m.getBody()));
         PutMessageResult refused = encoder.encode(m);
         if (refused != null) throw new IllegalStateException(refused.getPutMessageStatus().name());
