@@ -34,7 +34,6 @@ class ConsumeQueue:
         self.end = 0
         self.last_end = NOWHERE  # the physical offset behind the last unit's record
         self._synced = 0  # the position up to which units are on disk; moved by `sync`
-        self._new_names = False
 
     @property
     def directory(self) -> Path:
@@ -96,8 +95,9 @@ class ConsumeQueue:
         fs = self.run.files.fs
         if not fs.exists(self.directory):
             fs.make_dir(self.directory)
-        self.run.create_unsynced(base)
-        self._new_names = True
+            for folder in self.directory.parents[:3]:  # up to the store's root
+                fs.sync_dir(folder)
+        self.run.create(base)
 
     def read(self, offset: int, count: int) -> Sequence[Unit]:
         """Units from `offset` on, at most `count` and none behind the end, as they are: one that is
@@ -134,12 +134,7 @@ class ConsumeQueue:
         self.use(min(self.start, end), end)
 
     def sync(self) -> None:
-        """On return all units and the names of the files are on disk."""
-        if self._new_names:
-            self._new_names = False
-            fs = self.run.files.fs
-            for folder in (self.directory, *self.directory.parents[:3]):  # up to the store's root
-                fs.sync_dir(folder)
+        """On return all units are on disk."""
         end = self.end * UNIT_SIZE
         if self._synced < end:
             self.run.sync(self._synced, end)
@@ -170,15 +165,19 @@ class ConsumeQueue:
         return doomed
 
     def first_at(self, physical_offset: int) -> int:
-        """The first offset whose record lies at or behind a physical offset; `end` when none does."""
+        """The first offset whose record lies at or behind a physical offset; `end` when none does.
+
+        A unit that is none counts as behind it: after a power cut such units, and good ones behind
+        them, may follow those that were synced.
+        """
         low, high = max(self.start, self.first_offset), self.end
         while low < high:
             middle = (low + high) // 2
-            found = self._first_unit(middle, high)
-            if found is not None and found[1].physical_offset >= physical_offset:
+            at, unit = self._first_unit(middle, high) or (high - 1, None)
+            if unit is not None and (not unit.is_valid or unit.physical_offset >= physical_offset):
                 high = middle
             else:
-                low = middle + 1 if found is None else found[0] + 1
+                low = at + 1
         return low
 
     def _first_unit(self, offset: int, stop: int) -> tuple[int, Unit] | None:

@@ -115,16 +115,15 @@ class FileRun:
             file.pwrite(data, position - base)
 
     def create(self, base: int) -> None:
-        """Make the file that begins at `base`, at full length; its name is durable on return."""
-        self.create_unsynced(base)
-        self.files.fs.sync_dir(self.directory)
-
-    def create_unsynced(self, base: int) -> None:
-        """As `create`, for what is built anew after a crash: the name may be lost."""
+        """Make the file that begins at `base`, at full length; its name and its length are durable
+        on return, so that a power cut leaves at most the last file of a run without a length.
+        """
         path = self.path(base)
         with self.files.borrow(path, write=True, create=True) as file:
             file.truncate(self.file_bytes)
         self._bases = tuple(sorted({*self._bases, base}))
+        self.files.datasync(path)
+        self.files.fs.sync_dir(self.directory)
 
     def remove(self, bases: Sequence[int]) -> None:
         """Remove files; durable after a sync of the directory."""

@@ -1,0 +1,242 @@
+"""What a power loss leaves of a store: whatever was promised before it, at every moment, on a disk that keeps only what
+was synced, and on one that keeps any part of the rest.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from storage import LogStore, Record
+from storage.files import OverlayFileSystem
+from tests.contract.harness import ManualClock
+from tests.unit.files.power import Power
+from tests.unit.rocketmq.outage import after_cut, mixed, moments, safe_place
+from tests.unit.rocketmq.workshop import (
+    LOG_BYTES,
+    T0,
+    Workshop,
+    check_lookups,
+    keyed,
+    on,
+    put_sequenced,
+    put_value,
+    values,
+)
+
+VALUES = [b"value-%02d" % n for n in range(20)]
+HOUR_MS = 3_600_000
+SECTOR_BYTES = 512
+SEEDS = [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12))]
+
+
+class Life:
+    """A store that flushes after each append; at any step of it the power may fail."""
+
+    def __init__(self, log_bytes: int = LOG_BYTES) -> None:
+        self.settings = {"fileReservedTime": "1", "mappedFileSizeCommitLog": str(log_bytes)}
+        clock = ManualClock()
+        self.power = Power(OverlayFileSystem(clock=clock))
+        self.shop = safe_place(self.power)
+        self.shop.clock = clock
+        self.acknowledged: list[bytes] = []
+        self.written: list[bytes] = []
+        self.topics: set[str] = set()
+
+    def acts(self) -> Iterator[Callable[[LogStore], object]]:
+        """Everything that syncs."""
+        yield lambda store: store.create_topic("u", 1)
+        yield lambda store: put_value(store, b"of the other topic" * 11, T0._replace(topic="u"))
+        yield lambda store: store.create_topic("t", 1)
+        yield lambda store: self.topics.add("t")
+        yield self._age
+        for value in VALUES[:8]:
+            yield from self._produce(value)
+        yield lambda store: store.checkpoint()
+        yield lambda store: store.delete_topic("u")
+        for value in VALUES[8:14]:
+            yield from self._produce(value)
+        yield lambda store: store.enforce_retention(self.shop.clock.now_ms)
+        for value in VALUES[14:]:
+            yield from self._produce(value)
+
+    def _age(self, store: LogStore) -> None:
+        self.shop.clock.now_ms += HOUR_MS
+
+    def _produce(self, value: bytes) -> Iterator[Callable[[LogStore], object]]:
+        def append(store: LogStore) -> None:
+            self.written.append(value)
+            store.append(T0, [keyed(value)], publish=False)
+
+        yield append
+        yield lambda store: store.flush()
+        yield lambda store: self.acknowledged.append(value)
+        if VALUES.index(value) % 3 == 0:
+            yield lambda store: store.find("t", key=value)
+
+    def run(self) -> None:
+        """Live it to the end."""
+        with self.shop.open(self.settings) as store:
+            for act in self.acts():
+                self.shop.clock.now_ms += 1
+                act(store)
+
+
+def check_left(shop: Workshop, life: Life) -> None:
+    """A start finds what was acknowledged, at its offset, and nothing that was never written."""
+    with shop.open(life.settings) as store:
+        assert [f for f in store.recovery.findings if f.severity == "error"] == []
+        assert {"t"} >= set(store.topics()) - {"u"} >= life.topics
+        found = values(store) if "t" in store.topics() else []
+        assert found == life.written[: len(found)]
+        assert found[: len(life.acknowledged)] == life.acknowledged
+        if "t" in store.topics():
+            put_value(store, b"afterwards")
+    with shop.open(life.settings) as store:
+        assert store.recovery.clean_shutdown
+        assert list(store.recovery.losses) == []
+        if "t" in store.topics():
+            assert values(store) == [*found, b"afterwards"]
+            check_lookups(store)
+
+
+def test_power_lost_before_each_step() -> None:
+    life = Life()
+
+    def look(operation: object, path: object) -> None:
+        check_left(after_cut(life.power, life.shop), life)
+
+    life.power.before = look
+    life.run()
+    life.power.before = lambda operation, path: None
+    assert life.acknowledged == VALUES
+    check_left(after_cut(life.power, life.shop), life)
+
+
+@pytest.mark.parametrize("log_bytes", [1024, 4096])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_any_part_of_what_was_not_synced_may_be_there(seed: int, log_bytes: int) -> None:
+    life = Life(log_bytes)
+    dice = random.Random(seed)
+
+    def look(operation: object, path: object) -> None:
+        left = mixed(life.power.cut(), life.power, dice, SECTOR_BYTES)
+        check_left(on(left, life.shop), life)
+
+    life.power.before = look
+    life.run()
+
+
+def test_power_lost_again_in_the_recovery(power: Power) -> None:
+    shop = safe_place(power)
+    store = shop.open_with_topic()
+    for value in VALUES:
+        put_value(store, value)
+        store.flush()
+        store.find("t", key=value)
+    put_value(store, b"not acknowledged")
+    lost = mixed(power.cut(), power, random.Random(1), SECTOR_BYTES)
+    second = Power(lost)
+    for cut in moments(second, lambda: on(second, shop).open()):
+        with on(cut, shop).open() as again:
+            assert values(again)[: len(VALUES)] == VALUES
+            check_lookups(again)
+
+
+def test_what_was_served_after_a_crash_is_on_disk(power: Power) -> None:
+    """Recovery syncs what it accepts before anyone reads it."""
+    shop = safe_place(power)
+    store = shop.open_with_topic()
+    for value in VALUES:
+        put_value(store, value)
+    power.kill()
+    again = shop.open()
+    assert values(again) == VALUES
+    with after_cut(power, shop).open() as found:
+        assert values(found) == VALUES
+
+
+def test_nothing_that_waits_for_its_sync_is_shown_before_it(power: Power) -> None:
+    shop = safe_place(power)
+    store = shop.open_with_topic()
+    for value in VALUES:
+        store.append(T0, [Record(None, value)], publish=False)
+        shown = values(store)
+        with after_cut(power, shop).open() as found:
+            assert values(found)[: len(shown)] == shown
+    store.flush()
+    assert values(store) == VALUES
+
+
+def test_asynchronous_appends_lose_a_suffix(power: Power) -> None:
+    shop = safe_place(power)
+    store = shop.open_with_topic()
+    for count, value in enumerate(VALUES):
+        put_value(store, value)
+        with after_cut(power, shop).open() as found:
+            left = values(found)
+            assert left == VALUES[: len(left)]
+            assert len(left) <= count + 1
+
+
+# ---- sequenced appends ----
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_torn_sequenced_append_is_taken_back_whole(power: Power, seed: int) -> None:
+    """An append of a producer is there whole, and known again, or not at all, and may then be sent again."""
+    shop = safe_place(power)
+    store = shop.open_with_topic()
+    put_sequenced(store, 7, 0, count=3)
+    store.flush()
+    put_sequenced(store, 7, 3, count=12)
+    dice = random.Random(seed)
+    for _ in range(3):
+        found = on(mixed(power.cut(), power, dice, SECTOR_BYTES), shop)
+        with found.open() as again:
+            assert len(values(again)) in (3, 15)
+            assert put_sequenced(again, 7, 0, count=3).duplicate
+            result = put_sequenced(again, 7, 3, count=12)
+            assert result.base_offset == 3
+            assert values(again) == [b"7/%d" % n for n in range(15)]
+        with found.open() as again:
+            assert put_sequenced(again, 7, 3, count=12).duplicate
+            assert not put_sequenced(again, 7, 15).duplicate
+            check_lookups(again)
+
+
+@pytest.mark.parametrize("stop", ["kill", "power"])
+@pytest.mark.parametrize("checkpoint_at", [None, 2, 5])
+def test_producers_are_known_after_a_crash(
+    power: Power, stop: str, checkpoint_at: int | None
+) -> None:
+    shop = safe_place(power)
+    store = shop.open_with_topic()
+    for sequence in range(8):
+        put_sequenced(store, 7, sequence)
+        store.append(T0, [Record(None, b"another's")])
+        if sequence == checkpoint_at:
+            store.checkpoint()
+    store.flush()
+    found = after_cut(power, shop) if stop == "power" else shop.after_kill()
+    with found.open() as again:
+        for sequence in (3, 4, 5, 6, 7):
+            repeated = put_sequenced(again, 7, sequence)
+            assert (repeated.duplicate, repeated.base_offset) == (True, 2 * sequence)
+        assert not put_sequenced(again, 7, 8).duplicate
+
+
+def test_each_flush_holds_until_the_next(power: Power) -> None:
+    shop = safe_place(power)
+    store = shop.open_with_topic()
+    for count, value in enumerate(VALUES, 1):
+        put_value(store, value)
+        for cut in moments(power, store.flush)[:-1]:
+            with on(cut, shop).open() as found:
+                left = values(found)
+            assert left == VALUES[: len(left)]
+            assert len(left) >= count - 1
+        with after_cut(power, shop).open() as found:
+            assert values(found) == VALUES[:count]
