@@ -7,7 +7,9 @@ alibaba/rocketmq 331 (with apache/rocketmq 2398). Each test is named after what 
 from __future__ import annotations
 
 import errno
+import threading
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -17,11 +19,13 @@ from storage import open_store as open_any
 from storage.errors import DiskFull
 from storage.files import FileSystem, OverlayFileSystem
 from storage.files.failures import io_failure
+from storage.files.fs import File
 from storage.rocketmq.format.checkpoint import Checkpoint, decode_checkpoint
 from storage.rocketmq.format.properties import encode_properties
-from tests.contract.harness import ManualClock
+from tests.contract.harness import ManualClock, copy_tree
 from tests.golden.rocketmq_stores import files_below, put, walk
 from tests.unit.files.power import Power
+from tests.unit.files.relay import Relay, RelayFile
 from tests.unit.kafka.faults import Fault, FaultyFileSystem, no_fault
 
 ROOT = Path("/data/store")
@@ -36,6 +40,29 @@ SETTINGS = {
 DERIVED = ("consumequeue", "index")
 """What is built behind the commit log; with the checkpoint all that an older picture can be taken of."""
 Numbers = Sequence[int]
+
+
+class Moment(Relay):
+    """Hands everything on to `fs`. While `still` is held nothing is written, by no thread: a kill has a moment."""
+
+    def __init__(self, fs: FileSystem) -> None:
+        super().__init__(fs)
+        self.still = threading.Lock()
+
+    def wrap(self, file: File) -> File:
+        return MomentFile(self, file)
+
+
+class MomentFile(RelayFile):
+    """A file of `Moment`."""
+
+    def __init__(self, moment: Moment, file: File) -> None:
+        super().__init__(moment, file)
+        self._moment = moment
+
+    def pwrite(self, data: bytes, position: int) -> None:
+        with self._moment.still:
+            super().pwrite(data, position)
 
 
 class Shop:
@@ -66,8 +93,11 @@ class Shop:
             self.written.append(number)
 
     def after_kill(self) -> Shop:
-        """What the next start finds when the process is killed now."""
-        return self.on(OverlayFileSystem(self.fs))
+        """What the next start finds when the process is killed now, between two of its writes."""
+        copy = OverlayFileSystem()
+        with self.fs.still if isinstance(self.fs, Moment) else nullcontext():
+            copy_tree(self.fs, ROOT, copy, ROOT)
+        return self.on(copy)
 
     def on(self, fs: FileSystem) -> Shop:
         """The same on another disk."""
@@ -136,7 +166,7 @@ def in_file(places: Sequence[tuple[int, int]], file: int) -> list[int]:
 
 @pytest.fixture
 def shop() -> Shop:
-    return Shop(OverlayFileSystem())
+    return Shop(Moment(OverlayFileSystem()))
 
 
 @pytest.fixture
@@ -184,7 +214,7 @@ def test_previous_commit_log_file_not_dispatched_again(shop: Shop, files_back: i
     last_file = shop.places()[-1][0] // FILE_BYTES
     assert last_file > 3
     cut = in_file(shop.places(), last_file - files_back)[-3]
-    again = Shop(OverlayFileSystem())
+    again = Shop(Moment(OverlayFileSystem()))
     store = again.begin()
     again.append(store, range(cut))
     store.flush()
@@ -250,6 +280,7 @@ def test_checkpoint_ahead_of_the_queue_is_seen_through(shop: Shop, missing: int)
     """As a RocketMQ before 5.5 leaves it: the queues lack what the checkpoint says they have."""
     store = shop.begin()
     shop.append(store, range(40 - missing))
+    check_found(store, range(40 - missing))  # all of it is dispatched
     older = shop.derived()
     shop.append(store, range(40 - missing, 40))
     store.flush()
