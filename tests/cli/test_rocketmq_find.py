@@ -1,0 +1,253 @@
+"""`logserver find` on RocketMQ stores: the records that a look through `dump` gives, and the index's own answers."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storage import Record, StoreOptions, TopicPartition, open_store
+from storage.rocketmq.format.body import decompress
+from tests.cli.runner import fine, run, settings_options
+from tests.contract.harness import ManualClock
+from tests.golden import rocketmq_stores as stores
+from tests.golden.rocketmq_stores import GoldenStore
+
+BASIC = stores.golden("basic")
+EVERYTHING = ("--limit", 100_000)
+SETTINGS = {
+    "mappedFileSizeCommitLog": "16384",
+    "mappedFileSizeConsumeQueue": "2000",
+    "maxHashSlotNum": "10",
+    "maxIndexNum": "50",
+}
+Row = dict[str, Any]
+
+
+def dumped(golden: GoldenStore = BASIC) -> list[Row]:
+    """Every record of every queue in the order of the log."""
+    rows = fine("dump", golden.root, *settings_options(golden.settings)).rows
+    return sorted(rows, key=lambda row: int(row["physicalOffset"]))
+
+
+def found(*options: object, golden: GoldenStore = BASIC, root: Path | None = None) -> list[Row]:
+    sizes = settings_options(golden.settings)
+    return fine("find", root or golden.root, *options, *EVERYTHING, *sizes).rows
+
+
+def has_key(row: Row, key: str) -> bool:
+    return key in (row["keys"] or "").split(" ")
+
+
+def test_by_key_over_all_topics() -> None:
+    rows = dumped()
+    wanted = [row for row in rows if has_key(row, "k3")]
+    assert len({row["topic"] for row in wanted}) > 1
+    assert found("--key", "k3") == wanted
+    topic = wanted[0]["topic"]
+    of_topic = [row for row in wanted if row["topic"] == topic]
+    assert found("--key", "k3", "--topic", topic) == of_topic
+    limited = fine(
+        "find", BASIC.root, "--key", "k3", "--limit", 2, *settings_options(BASIC.settings)
+    )
+    assert limited.rows == wanted[:2]
+
+
+def test_colliding_keys_are_told_apart() -> None:
+    """Aa and BB have one hash."""
+    rows = dumped()
+    for key in ("Aa", "BB"):
+        wanted = [row for row in rows if has_key(row, key)]
+        assert wanted
+        assert found("--key", key) == wanted
+
+
+@pytest.mark.parametrize("name", ["basic", "broker", "bodies"])
+def test_by_unique_id(name: str) -> None:
+    golden = stores.golden(name)
+    rows = dumped(golden)
+    for row in rows[:: len(rows) // 7]:
+        unique_id = row["properties"].get("UNIQ_KEY")
+        if unique_id is not None:
+            wanted = [r for r in rows if r["properties"].get("UNIQ_KEY") == unique_id]
+            assert found("--unique-id", unique_id, golden=golden) == wanted
+
+
+def test_by_tag() -> None:
+    rows = dumped()
+    wanted = [row for row in rows if row["tags"] == "tag-with-dash"]
+    assert wanted
+    assert found("--tag", "tag-with-dash") == wanted
+
+
+def test_by_id() -> None:
+    row = dumped()[100]
+    assert found("--id", row["msgId"]) == [row]
+    assert found("--id", row["msgId"].lower()) == [row]
+    assert found("--id", row["msgId"], "--topic", "another") == []
+    assert found("--id", "0A" + row["msgId"][2:]) == [], "another host stored it"
+    assert found("--id", row["msgId"][:-1] + "1") == [], "no record begins there"
+    assert found("--id", row["msgId"][:-6] + "FFFFFF") == [], "behind the end"
+    ended = run("find", BASIC.root, "--id", "t:0:1", *settings_options(BASIC.settings))
+    assert ended.code == 2
+    assert "message id" in ended.err
+
+
+def test_by_text_in_every_codec() -> None:
+    golden = stores.golden("bodies")
+    rows = dumped(golden)
+    wanted = [row for row in rows if b"item-9" in plain(row)]
+    assert {row["sysFlag"] & 0x701 for row in wanted} >= {0, 0x101, 0x201, 0x301}
+    assert found("--grep", "item-9", golden=golden) == wanted
+
+
+def plain(row: Row) -> bytes:
+    return decompress(base64.b64decode(row["body"]), row["sysFlag"], 1 << 20)
+
+
+def test_by_store_time() -> None:
+    rows = dumped()
+    times = sorted(row["storeTimestamp"] for row in rows)
+    start, end = times[100], times[200]
+    wanted = [row for row in rows if start <= row["storeTimestamp"] <= end]
+    assert len(wanted) > 100
+    assert found("--from", start, "--to", end) == wanted
+    keyed = [row for row in wanted if has_key(row, wanted[3]["keys"].split()[0])]
+    key = wanted[3]["keys"].split()[0]
+    assert found("--key", key, "--from", start, "--to", end) == keyed
+
+
+@pytest.mark.parametrize("name", ["basic", "system"])
+@pytest.mark.parametrize("gone", ["index", "one", "all"])
+def test_without_an_index_nothing_is_missed(name: str, gone: str, tmp_path: Path) -> None:
+    """Where the index does not reach, the log itself is looked at: prepared messages and all."""
+    golden = stores.golden(name)
+    root = stores.copy_store(golden, tmp_path / "store")
+    if gone == "all":
+        shutil.rmtree(root / "consumequeue")
+    if gone == "one":
+        min((root / "index").iterdir()).unlink()
+    else:
+        shutil.rmtree(root / "index")
+    queries = golden.json("queries.json")
+    for query in queries[:: len(queries) // 9]:
+        by = "--tag" if query.get("indexType") == "T" else "--key"
+        wanted = [by, query["key"], "--topic", query["topic"], "--from", query["begin"]]
+        places = [row["physicalOffset"] for row in found(*wanted, golden=golden)]
+        again = [row["physicalOffset"] for row in found(*wanted, golden=golden, root=root)]
+        assert places == again
+
+
+def test_a_key_with_a_space(tmp_path: Path) -> None:
+    """No index can answer that: a key is cut at its spaces there."""
+    root = tmp_path / "store"
+    with open_store(
+        "rocketmq", root, StoreOptions(settings=SETTINGS), clock=ManualClock()
+    ) as store:
+        store.create_topic("t", 1)
+        records = [Record(b"a b", b"0"), Record(b"a", b"1"), Record(b"b", b"2")]
+        store.append(TopicPartition("t", 0), records)
+    sizes = settings_options(SETTINGS)
+    (row,) = fine("find", root, "--key", "a b", *sizes).rows
+    assert row["queueOffset"] == 0
+    (row,) = fine("find", root, "--key", "a", *sizes).rows
+    assert row["queueOffset"] == 1
+
+
+def test_records_of_a_deleted_topic_are_not_found(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with open_store(
+        "rocketmq", root, StoreOptions(settings=SETTINGS), clock=ManualClock()
+    ) as store:
+        store.create_topic("t", 1)
+        store.create_topic("other", 1)
+        store.append(TopicPartition("t", 0), [Record(b"k", b"old", tag="a")])
+        store.append(TopicPartition("other", 0), [Record(b"k", b"other", tag="a")])
+        store.delete_topic("t")
+        store.create_topic("t", 1)
+        store.append(TopicPartition("t", 0), [Record(b"k", b"new", tag="a")])
+    for query in (["--key", "k"], ["--tag", "a"], ["--from", "0"]):
+        rows = fine("find", root, *query, *settings_options(SETTINGS)).rows
+        assert [base64.b64decode(row["body"]) for row in rows] == [b"other", b"new"]
+
+
+# ---- raw -------------------------------------------------------------------------------------------------------------
+
+
+def test_raw_shows_what_is_gone() -> None:
+    golden = stores.golden("deleted-head")
+    query = next(
+        q for q in golden.json("queries.json") if q["result"] and q["indexOrder"][-1] < golden.start
+    )
+    sizes = settings_options(golden.settings)
+    options = ["--topic", query["topic"], "--limit", query["maxNum"], "--from", query["begin"]]
+    key = ["--tag" if query.get("indexType") == "T" else "--key", query["key"]]
+    rows = fine("find", golden.root, "--raw", *key, *options, "--to", query["end"], *sizes).rows
+    assert [row["physicalOffset"] for row in rows] == query["indexOrder"]
+    gone = [row for row in rows if row["physicalOffset"] < golden.start]
+    assert gone
+    assert all(row == {"kind": "gone", "physicalOffset": row["physicalOffset"]} for row in gone)
+
+
+def test_raw_does_not_compare_keys() -> None:
+    query = next(
+        q
+        for q in BASIC.json("queries.json")
+        if q["key"] == "Aa" and q["begin"] == 0 and "indexType" not in q
+    )
+    sizes = settings_options(BASIC.settings)
+    options = ("--topic", query["topic"], "--key", "Aa", "--limit", 64, "--raw")
+    rows = fine("find", BASIC.root, *options, *sizes).rows
+    assert [row["physicalOffset"] for row in rows] == query["indexOrder"]
+    assert not all(has_key(row, "Aa") for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("options", "word"),
+    [
+        (["--raw", "--key", "k"], "topic"),
+        (["--raw", "--topic", "order_paid", "--grep", "x"], "key"),
+        (["--key", "a", "--tag", "b"], "exclude"),
+        ([], "nothing to look for"),
+        (["--key", "a", "--limit", "0"], "limit"),
+    ],
+)
+def test_refusals(options: list[str], word: str) -> None:
+    ended = run("find", BASIC.root, *options, *settings_options(BASIC.settings))
+    assert ended.code == 2
+    assert word in ended.err
+
+
+def test_an_unknown_topic() -> None:
+    ended = run(
+        "find", BASIC.root, "--topic", "none", "--key", "a", *settings_options(BASIC.settings)
+    )
+    assert ended.code == 2
+    assert "[unknown-topic]" in ended.err
+
+
+# ---- tables and times ------------------------------------------------------------------------------------------------
+
+
+def test_a_table_shows_what_fits_a_line() -> None:
+    row = dumped()[100]
+    for command in (("find", BASIC.root, "--id", row["msgId"]), ("dump", BASIC.root)):
+        ended = fine(*command, "--output", "table", *settings_options(BASIC.settings))
+        head, *lines = ended.out.decode().splitlines()
+        assert head.split()[:4] == ["topic", "queueId", "queueOffset", "physicalOffset"]
+        assert any(str(row["physicalOffset"]) in line for line in lines)
+
+
+@pytest.mark.parametrize("name", ["basic", "times"])
+def test_offsets_by_time(name: str) -> None:
+    golden = stores.golden(name)
+    sizes = settings_options(golden.settings)
+    asked = golden.json("times.json")
+    for row in asked[:: len(asked) // 20]:
+        place = ("--topic", row["topic"], "--partition", row["queueId"])
+        when = ("--time", row["timestamp"]) if row["timestamp"] >= 0 else ("--time=-1",)
+        document = fine("offsets", golden.root, *place, *when, *sizes).document
+        assert document["offset"] == row["lower"]
