@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from storage.errors import InvalidArgument, IoFailure, RecordTooLarge, StorageError
@@ -17,7 +18,7 @@ from storage.files import Fence
 from storage.interface import Clock
 from storage.model import AppendResult, ProducerSequence
 from storage.rocketmq.commit_log import CommitLog
-from storage.rocketmq.dispatch import Dispatch, keys_of
+from storage.rocketmq.dispatch import Dispatch, keys_of, new_dispatch
 from storage.rocketmq.dispatcher import Dispatcher
 from storage.rocketmq.encoding import Encoded, runs
 from storage.rocketmq.format.message import (
@@ -41,6 +42,24 @@ class Stamp(NamedTuple):
 
     store_timestamp_ms: int
     store_host: bytes
+
+
+class _Form(NamedTuple):
+    """What a topic is in a record. `size_bytes`: of one with IPv4 hosts and without body and properties."""
+
+    utf8: bytes
+    magic: int
+    size_bytes: int
+
+
+@lru_cache(maxsize=1024)
+def _form_of(topic: str) -> _Form:
+    """Raises InvalidTopic."""
+    utf8, magic = topic.encode(), magic_for(topic)
+    smallest = message_size(
+        topic_bytes=len(utf8), body_bytes=0, properties_bytes=0, sys_flag=0, magic=magic
+    )
+    return _Form(utf8, magic, smallest)
 
 
 class Appender:
@@ -113,19 +132,23 @@ class Appender:
         self, queue: Queue, encoded: Sequence[Encoded], stamp: Stamp, *, publish: bool
     ) -> AppendResult:
         """Append checked messages (lock held). On an error nothing of them stays."""
-        sizes = self._sizes(queue, encoded, stamp)
-        first_offset, log_end = queue.next_offset, self._log.end
+        topic, queue_id = queue.partition
+        form = _form_of(topic)
+        sizes = self._sizes(form, encoded, stamp)
+        first_offset = following = queue.next_offset
+        log_end = self._log.end
         dispatches: list[Dispatch] = []
         with self._fence.guarding():
             try:
                 for start, stop in runs(sizes, self._batch_bytes):
                     position = self._log.reserve(sum(sizes[start:stop]))
-                    placed = self._place(queue, encoded[start:stop], stamp, position, dispatches)
-                    self._log.write(placed)
+                    place = Placement(form.utf8, form.magic, queue_id, following, position, *stamp)
+                    data, following = self._place(topic, encoded[start:stop], place, dispatches)
+                    self._log.write(data)
             except StorageError:
                 self._take_back(log_end, sum(sizes))
                 raise
-        count = sum(dispatch.is_queued for dispatch in dispatches)
+        count = following - first_offset
         self._dispatcher.submit(dispatches, self._log.end)
         queue.advance(count, log_end=self._log.end, publish=publish)
         locator = locator_of(stamp.store_host, 0)
@@ -136,64 +159,48 @@ class Appender:
             [locator + dispatch.physical_offset for dispatch in dispatches],
         )
 
-    def _sizes(self, queue: Queue, encoded: Sequence[Encoded], stamp: Stamp) -> Sequence[int]:
-        """The sizes of the records. Raises RecordTooLarge, InvalidTopic."""
-        topic = queue.partition.topic
-        smallest = message_size(
-            topic_bytes=len(topic.encode()),
-            body_bytes=0,
-            properties_bytes=0,
-            sys_flag=0,
-            magic=magic_for(topic),
-        )
+    def _sizes(self, form: _Form, encoded: Sequence[Encoded], stamp: Stamp) -> Sequence[int]:
+        """The sizes of the records. Raises RecordTooLarge."""
+        smallest = form.size_bytes + len(stamp.store_host) - 2 * HOST_SIZE_V4
         limit = self._log.largest_record
-        sizes = []
-        for index, (message, _) in enumerate(encoded):
-            hosts = len(message.born_host) + len(stamp.store_host) - 2 * HOST_SIZE_V4
-            size = smallest + hosts + len(message.body) + len(message.properties)
-            if size > limit:
-                raise RecordTooLarge(
-                    f"record {index} takes {size} bytes: a commit log file holds {limit} at most",
-                    size_bytes=size,
-                    limit_bytes=limit,
-                    index=index,
-                )
-            sizes.append(size)
+        sizes = [
+            smallest + len(message.born_host) + len(message.body) + len(message.properties)
+            for message, _ in encoded
+        ]
+        if max(sizes) > limit:
+            index = next(index for index, size in enumerate(sizes) if size > limit)
+            raise RecordTooLarge(
+                f"record {index} takes {sizes[index]} bytes: a commit log file holds {limit} at most",
+                size_bytes=sizes[index],
+                limit_bytes=limit,
+                index=index,
+            )
         return sizes
 
     def _place(
         self,
-        queue: Queue,
+        topic: str,
         encoded: Sequence[Encoded],
-        stamp: Stamp,
-        position: int,
+        place: Placement,
         dispatches: list[Dispatch],
-    ) -> bytes:
-        """The bytes of a run of records that lies at `position`; their dispatches are added."""
-        topic, queue_id = queue.partition
-        offset = queue.next_offset + sum(d.is_queued for d in dispatches)
-        placement = Placement(topic.encode(), magic_for(topic), queue_id, offset, position, *stamp)
-        records = encode_messages([message for message, _ in encoded], placement)
-        time_ms = stamp.store_timestamp_ms
+    ) -> tuple[bytes, int]:
+        """(the bytes of a run of records, the queue offset behind it); their dispatches are added."""
+        records = encode_messages([message for message, _ in encoded], place)
+        queue_id, time_ms, with_tags = place.queue_id, place.store_timestamp_ms, self._with_tags
+        offset, position = place.queue_offset, place.physical_offset
         for record, (message, properties) in zip(records, encoded, strict=True):
-            counts = takes_queue_offset(message.sys_flag)
-            size = len(record)
-            dispatches.append(
-                Dispatch(
-                    topic,
-                    queue_id,
-                    offset if counts else 0,
-                    position,
-                    size,
-                    code_of(topic, properties, time_ms),
-                    time_ms,
-                    message.sys_flag,
-                    keys_of(topic, properties, message.sys_flag, with_tags=self._with_tags),
-                )
-            )
+            sys_flag, size = message.sys_flag, len(record)
+            counts = takes_queue_offset(sys_flag)
+            # fmt: off
+            dispatches.append(new_dispatch(Dispatch, (
+                topic, queue_id, offset if counts else 0, position, size,
+                code_of(topic, properties, time_ms), time_ms, sys_flag,
+                keys_of(topic, properties, sys_flag, with_tags=with_tags),
+            )))
+            # fmt: on
             position += size
             offset += counts
-        return b"".join(records)
+        return b"".join(records), offset
 
     def _take_back(self, log_end: int, written_bytes: int) -> None:
         """Undo what an append that failed has written; where that fails too the store is fenced."""

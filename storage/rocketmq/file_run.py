@@ -32,6 +32,7 @@ class FileRun:
         self.directory = directory
         self.file_bytes = file_bytes
         self.kind = kind
+        self._paths: dict[int, Path] = {}  # to make one takes longer than to write to its file
         # Replaced as a whole by the one writer, so that a reader's copy stays what it is.
         self._bases: tuple[int, ...] = ()
 
@@ -75,7 +76,10 @@ class FileRun:
 
     def path(self, base: int) -> Path:
         """The path of the file that begins there."""
-        return self.directory / file_name(base)
+        path = self._paths.get(base)
+        if path is None:
+            path = self._paths[base] = self.directory / file_name(base)
+        return path
 
     def file_end(self, position: int) -> int:
         """The position behind the file that covers `position`, whether it is there or not."""
@@ -132,6 +136,7 @@ class FileRun:
             path = self.path(base)
             self.files.fs.remove(path)
             self.files.forget(path, sync=False)
+            self._paths.pop(base, None)
 
     def distrust(self, base: int) -> None:
         """Let the next sync of this file be one, whoever wrote to it: it counts as written."""
