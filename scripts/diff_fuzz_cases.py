@@ -24,6 +24,7 @@ from storage.errors import StorageError
 from storage.kafka.format import batch
 from storage.model import RawMessage
 from storage.rocketmq import key_index_table
+from storage.rocketmq.dispatch import Dispatch
 from storage.rocketmq.format import index_file, message, message_encoding, properties, walking
 
 GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden"
@@ -305,15 +306,15 @@ def put_and_look(
     table = key_index_table.KeyIndexTable(
         key_index_table.KeyHasher(), header, held, entries=entries
     )
-    done = [
-        table.put(
-            ["".join(rng.choices("t#01a\u4e16", k=rng.randrange(30))) for _ in range(4)],
-            rng.randrange(5),
-            rng.randrange(1 << 60),
-            in_range(rng, 42),
-        )
-        for _ in range(rng.randrange(20))
-    ]
+    offsets = sorted(rng.randrange(1 << 60) for _ in range(rng.randrange(20)))
+    dispatches = []
+    for offset in offsets:
+        keys = [
+            "".join(rng.choices("t#01a\u4e16", k=rng.randrange(30)))
+            for _ in range(rng.randrange(5))
+        ]
+        dispatches.append(Dispatch("t", 0, 0, offset, 100, 0, in_range(rng, 42), 0, keys))
+    done = table.put_run(dispatches, 0, rng.randrange(5))
     return [done, table.header, table.tail, table.dirty_slots(), table.is_full, held.tobytes()]
 
 

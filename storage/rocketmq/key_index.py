@@ -168,35 +168,32 @@ class KeyIndex:
         Makes the next file when one is full, which then is on disk. Raises DiskFull, IoFailure;
         handed in again after an error, nothing is put twice.
         """
+        dispatches = [*dispatches]
         with self._lock:
-            for dispatch in dispatches:
-                start = 0
-                if self._resume is not None:
-                    offset, strings = self._resume
-                    if dispatch.physical_offset < offset:
-                        continue
-                    start = strings if dispatch.physical_offset == offset else 0
-                    self._resume = None
-                self._put(dispatch, start)
+            done, strings = self._resumed(dispatches)
+            while done < len(dispatches):
+                table = self._table
+                if table is None or table.is_full:
+                    with self._resuming_at(dispatches[done].physical_offset, strings):
+                        table = self._open_table()
+                done, strings = table.put_run(dispatches, done, strings)
             table = self._table
             if table is not None and len(table.tail[1]) > TAIL_BYTES:
                 with self._resuming_at(table.end_physical_offset + 1, 0):
                     self._run[-1].write_entries()
 
-    def _put(self, dispatch: Dispatch, start: int) -> None:
-        """Put a record's strings from number `start` on, over a roll if need be."""
-        offset, keys = dispatch.physical_offset, dispatch.keys
-        table = self._table
-        if table is None or table.is_full:
-            with self._resuming_at(offset, start):
-                table = self._open_table()
-        if start == 0 and offset < table.end_physical_offset:
-            return
-        done = table.put(keys, start, offset, dispatch.store_timestamp_ms)
-        while done < len(keys):
-            with self._resuming_at(offset, done):
-                table = self._open_table()
-            done = table.put(keys, done, offset, dispatch.store_timestamp_ms)
+    def _resumed(self, dispatches: Sequence[Dispatch]) -> tuple[int, int]:
+        """(number of the first record to be put, of its first string): behind what was put before
+        an error.
+        """
+        if self._resume is None:
+            return 0, 0
+        offset, strings = self._resume
+        for done, dispatch in enumerate(dispatches):
+            if dispatch.physical_offset >= offset:
+                self._resume = None
+                return done, strings if dispatch.physical_offset == offset else 0
+        return len(dispatches), 0
 
     @contextmanager
     def _resuming_at(self, physical_offset: int, strings: int) -> Iterator[None]:

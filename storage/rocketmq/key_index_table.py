@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from storage.coding.javahash import MASK, SIGN, java_hash
+from storage.rocketmq.dispatch import Dispatch
 from storage.rocketmq.format.index_file import (
     ENTRY,
     ENTRY_SIZE,
@@ -87,7 +88,7 @@ def _keep(cache: dict[str, int], text: str, hashed: int) -> None:
 
 
 class KeyIndexTable:
-    """One index file that takes entries. The public fields are read by anyone, written by `put` and
+    """One index file that takes entries. The public fields are read by anyone, written by `put_run` and
     by the file's owner.
     """
 
@@ -131,46 +132,50 @@ class KeyIndexTable:
             self.index_count,
         )
 
-    def put(
-        self, keys: Sequence[str], start: int, physical_offset: int, store_timestamp_ms: int
-    ) -> int:
-        """Put a record's strings from number `start` on; gives the number of the first that had no
-        room, len(keys) when all had.
+    def put_run(self, dispatches: Sequence[Dispatch], done: int, strings: int) -> tuple[int, int]:
+        """Put records from number `done` on, of the first one the strings from number `strings` on;
+        gives what is to be put next in the same way: (len(dispatches), 0) when all had room.
+
+        A record that lies before the last one is there already and is passed over.
         """
-        first, tail = self.tail
-        number = first + len(tail) // ENTRY_SIZE
-        stop = min(len(keys), start + self.entries - number)
-        if stop <= start:
-            return start
         prefixes, suffixes = self._hasher.prefixes, self._hasher.suffixes
         slots, dirty_pages, slot_count = self.slots, self.dirty_pages, len(self.slots)
-        cut = -SUFFIX
-        seconds = time_diff_s(store_timestamp_ms, self.begin_timestamp_ms)
-        if number <= FIRST_ENTRY:
-            self.begin_timestamp_ms = store_timestamp_ms
-            self.begin_physical_offset = physical_offset
-        for key in keys[start:stop]:
-            prefix, suffix = prefixes.get(key[:cut]), suffixes.get(key[cut:])
-            if prefix is None or suffix is None:
-                hashed = self._hasher.java_hash(key)
-            else:
-                hashed = prefix * SUFFIX_POWER + suffix & MASK
-            if hashed >= SIGN:
-                hashed = 0 if hashed == SIGN else MASK + 1 - hashed
-            slot = hashed % slot_count
-            previous = slots[slot]
-            if not 0 < previous <= number:
-                previous = 0
-                self.hash_slot_count += 1
-            tail += pack_entry(hashed, physical_offset, seconds, previous)
-            slots[slot] = number
-            dirty_pages[slot >> PAGE_SHIFT] = 1
-            number += 1
-            if number == 2:  # the first entry may have its time from an inherited begin
-                seconds = time_diff_s(store_timestamp_ms, self.begin_timestamp_ms)
-        self.end_timestamp_ms = store_timestamp_ms
-        self.end_physical_offset = physical_offset
-        return stop
+        cut, entries = -SUFFIX, self.entries
+        first, tail = self.tail
+        number = first + len(tail) // ENTRY_SIZE
+        while done < len(dispatches) and number < entries:
+            _, _, _, offset, _, _, time_ms, _, keys = dispatches[done]
+            stop = min(len(keys), strings + entries - number)
+            if stop <= strings or (not strings and offset < self.end_physical_offset):
+                done, strings = done + 1, 0
+                continue
+            seconds = time_diff_s(time_ms, self.begin_timestamp_ms)
+            if number <= FIRST_ENTRY:
+                self.begin_timestamp_ms, self.begin_physical_offset = time_ms, offset
+            for key in keys[strings:stop]:
+                prefix, suffix = prefixes.get(key[:cut]), suffixes.get(key[cut:])
+                if prefix is None or suffix is None:
+                    hashed = self._hasher.java_hash(key)
+                else:
+                    hashed = prefix * SUFFIX_POWER + suffix & MASK
+                if hashed >= SIGN:
+                    hashed = 0 if hashed == SIGN else MASK + 1 - hashed
+                slot = hashed % slot_count
+                previous = slots[slot]
+                if not 0 < previous <= number:
+                    previous = 0
+                    self.hash_slot_count += 1
+                tail += pack_entry(hashed, offset, seconds, previous)
+                slots[slot] = number
+                dirty_pages[slot >> PAGE_SHIFT] = 1
+                number += 1
+                if number == 2:  # the first entry may have its time from an inherited begin
+                    seconds = time_diff_s(time_ms, self.begin_timestamp_ms)
+            self.end_timestamp_ms, self.end_physical_offset = time_ms, offset
+            if stop < len(keys):
+                return done, stop
+            done, strings = done + 1, 0
+        return done, strings
 
     def dirty_slots(self) -> list[tuple[int, bytes]]:
         """(number of the first slot, bytes for the file) of every run of changed pages; the marks
