@@ -6,13 +6,43 @@ index follow the log by physical offset.
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
+from storage.errors import DataError, IoFailure
 from storage.rocketmq.commit_log import CommitLog
 from storage.rocketmq.key_index import KeyIndex
 from storage.rocketmq.queues import QueueTable
 from storage.rocketmq.settings import StoreSettings
+
+_T = TypeVar("_T")
+
+
+class Deletions:
+    """Counts deletions, for those who look at a store without a lock. `lock` is held over each of
+    them.
+    """
+
+    def __init__(self, lock: threading.RLock) -> None:
+        self._lock = lock
+        self._count = 0
+
+    def note(self) -> None:
+        """Files are gone (lock held)."""
+        self._count += 1
+
+    def beside(self, look: Callable[[], _T]) -> _T:
+        """What `look` gives; it looks again where it has failed since files went meanwhile."""
+        while True:
+            before = self._count
+            try:
+                return look()
+            except (DataError, IoFailure):
+                with self._lock:
+                    if self._count == before:
+                        raise
 
 
 def given_up(log: CommitLog, settings: StoreSettings, *, now_ms: int) -> Sequence[int]:

@@ -13,7 +13,6 @@ from pathlib import Path
 from types import MappingProxyType
 
 from storage.errors import (
-    DataError,
     InvalidArgument,
     IoFailure,
     NotOffered,
@@ -71,7 +70,7 @@ from storage.rocketmq.opening import OpenedStore, Opening, open_parts
 from storage.rocketmq.queues import Queue
 from storage.rocketmq.reading import Limits, QueueReader, locator_text
 from storage.rocketmq.reporting import CAPABILITIES, stats_of
-from storage.rocketmq.retention import delete_head, given_up
+from storage.rocketmq.retention import Deletions, delete_head, given_up
 from storage.rocketmq.settings import StoreSettings, parse_store_settings
 from storage.rocketmq.sizes import resolve_sizes
 from storage.rocketmq.time_lookup import find_time
@@ -191,6 +190,7 @@ class RocketMQStore(LogStore):
             parts.log, self._dispatcher, self._fence, self._settings, self._clock
         )
         self._lock = self._appender.lock
+        self._deletions = Deletions(self._lock)
         self._checkpointer = Checkpointer(self._directory, parts, self._dispatcher, self._lock)
         self._encoder = Encoder(self._settings, self._clock)
 
@@ -274,6 +274,7 @@ class RocketMQStore(LogStore):
                 self._producer_ids.remember(self._highest_producer_id())
                 self._topic_files.delete(topic, physical_offset=self.log.end, now_ms=self._clock())
                 self._dispatcher.builder.deleted = self._topic_files.deleted
+                self._deletions.note()
                 self._files.forget_tree(self._directory.consume_queue / topic, sync=False)
                 self.queues.remove_topic(topic)
                 del self._topics[topic]
@@ -352,17 +353,16 @@ class RocketMQStore(LogStore):
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> Page:
         """`isolation` changes nothing: a prepared message is in no queue that consumers read."""
-        queue = self.queue(partition)
-        bounds = queue.checked_bounds(offset)
-        self.catch_up(queue, bounds.end)
-        reader = QueueReader(self.log, queue.units, partition)
-        try:
+
+        def look() -> Page:
+            queue = self.queue(partition)
+            bounds = queue.checked_bounds(offset)
+            self.catch_up(queue, bounds.end)
+            reader = QueueReader(self.log, queue.units, partition)
             limits = Limits(max_records, max_bytes)
-            records, next_offset = reader.read(offset, bounds.end, limits)
-        except (DataError, IoFailure):
-            self.queue(partition).checked_bounds(offset)  # else its files were deleted meanwhile
-            raise
-        return Page(records, next_offset, bounds)
+            return Page(*reader.read(offset, bounds.end, limits), bounds)
+
+        return self._deletions.beside(look)
 
     def bounds(self, partition: TopicPartition) -> OffsetBounds:
         return self.queue(partition).bounds()
@@ -370,13 +370,15 @@ class RocketMQStore(LogStore):
     def offset_for_time(
         self, partition: TopicPartition, timestamp_ms: int, *, bound: Bound = Bound.LOWER
     ) -> TimedOffset | None:
-        """By store time, with the answers of the real store; where that has none but the queue's
-        end (LOWER) or start (UPPER), None.
-        """
-        queue = self.queue(partition)
-        end = queue.bounds().end
-        self.catch_up(queue, end)
-        return find_time(self.log, queue.units, timestamp_ms, end=end, bound=bound)
+        """By store time, as the real store answers; None for its queue's end (or, UPPER, start)."""
+
+        def look() -> TimedOffset | None:
+            queue = self.queue(partition)
+            end = queue.bounds().end
+            self.catch_up(queue, end)
+            return find_time(self.log, queue.units, timestamp_ms, end=end, bound=bound)
+
+        return self._deletions.beside(look)
 
     def find(
         self,
@@ -394,23 +396,19 @@ class RocketMQStore(LogStore):
         max_scanned: int = 1_000_000,
         max_bytes: int = DEFAULT_FOUND_BYTES,
     ) -> FoundPage:
-        self._check_open()
-        if topic not in self._topics:
-            raise UnknownTopic(topic)
-        self._dispatcher.step()
         search = Search(
-            key=key.encode() if isinstance(key, str) else key,
-            unique_id=unique_id,
-            tag=tag,
-            from_ms=from_ms,
-            to_ms=to_ms,
-            limit=limit,
-            backward=backward,
-            scan=scan,
-            max_scanned=max_scanned,
-            max_bytes=max_bytes,
+            key.encode() if isinstance(key, str) else key,
+            *(unique_id, tag, from_ms, to_ms, limit, backward, scan, max_scanned, max_bytes),
         )
-        return find_records(self, topic, search, cursor)
+
+        def look() -> FoundPage:
+            self._check_open()
+            if topic not in self._topics:
+                raise UnknownTopic(topic)
+            self._dispatcher.step()
+            return find_records(self, topic, search, cursor)
+
+        return self._deletions.beside(look)
 
     def record_id(self, partition: TopicPartition, locator: int) -> str:
         return locator_text(locator)
@@ -461,11 +459,10 @@ class RocketMQStore(LogStore):
             if doomed:
                 self._dispatcher.step()
                 delete_head(self.log, doomed, self.queues, self.index)
+                self._deletions.note()
                 self._topic_files.forget_deleted(self.log.start)
-        count = len(doomed)
-        return RetentionReport(
-            segments_deleted=count, bytes_deleted=count * self.log.run.file_bytes
-        )
+        size_bytes = len(doomed) * self.log.run.file_bytes
+        return RetentionReport(segments_deleted=len(doomed), bytes_deleted=size_bytes)
 
     def stats(self) -> StoreStats:
         self._check_open()

@@ -1,0 +1,181 @@
+"""The log's files: where records go at the end of one, what a full one looks like, in which order a roll syncs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from storage import Record
+from storage.errors import RecordTooLarge
+from storage.model import RawMessage
+from storage.rocketmq.format.message import MAGIC_PADDING
+from storage.rocketmq.store import RocketMQStore
+from tests.unit.kafka.faults import FaultyFileSystem
+from tests.unit.rocketmq.workshop import (
+    LOG_BYTES,
+    T0,
+    Workshop,
+    check_lookups,
+    place_of,
+    put_value,
+    values,
+)
+
+FIXED = 91 + len("t")
+LARGEST = LOG_BYTES - 8
+
+
+def of_size(size: int, fill: bytes = b"x") -> RawMessage:
+    """A message whose record in t takes so many bytes."""
+    return RawMessage(fill * (size - FIXED), b"")
+
+
+def put(store: RocketMQStore, *sizes: int) -> Sequence[int]:
+    """Append records of these sizes in one batch; where they lie."""
+    messages = [of_size(size, b"%d" % (n % 10)) for n, size in enumerate(sizes)]
+    return [locator % (1 << 64) for locator in store.append_messages(T0, messages).locators]
+
+
+@pytest.mark.parametrize("left", range(60, 140))
+def test_a_record_leaves_room_for_a_padding(shop: Workshop, left: int) -> None:
+    """It goes into the file if 8 bytes are left behind it; else a padding takes all that is left."""
+    store = shop.open_with_topic()
+    put(store, LOG_BYTES - 200 - left, 200)
+    (place,) = put(store, 100)
+    fits = left >= 108
+    assert place == (LOG_BYTES - left if fits else LOG_BYTES)
+    if not fits:
+        padding = shop.log_bytes()[LOG_BYTES - left : LOG_BYTES]
+        assert padding[:4] == left.to_bytes(4, "big")
+        assert int.from_bytes(padding[4:8], "big", signed=True) == MAGIC_PADDING
+        assert padding[8:].strip(b"\0") == b""
+    store.close()
+    for clean in (True, False):
+        if not clean:
+            shop.fs.open(Path("/w/store/abort"), create=True).close()
+        with shop.open() as again:
+            assert again.recovery.clean_shutdown is clean
+            assert [len(value or b"") + FIXED for value in values(again)] == [
+                LOG_BYTES - 200 - left,
+                200,
+                100,
+            ]
+
+
+def test_the_largest_record_fills_a_file(shop: Workshop) -> None:
+    store = shop.open_with_topic()
+    assert put(store, LARGEST) == [0]
+    assert put(store, LARGEST) == [LOG_BYTES]
+    log = shop.log_bytes()
+    assert log[LARGEST:LOG_BYTES] == (8).to_bytes(4, "big") + MAGIC_PADDING.to_bytes(
+        4, "big", signed=True
+    )
+    with pytest.raises(RecordTooLarge) as refused:
+        put(store, LARGEST + 1)
+    assert refused.value.facts() == {
+        "size_bytes": LARGEST + 1,
+        "limit_bytes": LARGEST,
+        "index": 0,
+    }
+    store.close()
+    assert len(values(shop.open())) == 2
+
+
+def test_a_batch_is_not_split(shop: Workshop) -> None:
+    """It stands behind the padding as a whole, with offsets and places that follow each other."""
+    store = shop.open_with_topic()
+    put(store, 600)
+    assert put(store, 200, 200, 110) == [LOG_BYTES, LOG_BYTES + 200, LOG_BYTES + 400]
+    assert put(store, 150, 150) == [LOG_BYTES + 510, LOG_BYTES + 660]
+    assert [record.offset for record in store.scan(T0)] == list(range(6))
+
+
+def test_a_batch_longer_than_a_file_goes_in_several(shop: Workshop) -> None:
+    store = shop.open_with_topic()
+    result = store.append(T0, [Record(None, b"%02d" % n * 100) for n in range(12)])
+    assert result[:2] == (0, 11)
+    assert values(store) == [b"%02d" % n * 100 for n in range(12)]
+    assert len(shop.log_bases()) > 3
+    check_lookups(store)
+
+
+def test_a_refused_record_leaves_nothing(shop: Workshop) -> None:
+    store = shop.open_with_topic()
+    put_value(store, b"before")
+    log = shop.log_bytes()
+    with pytest.raises(RecordTooLarge) as refused:
+        put(store, 100, 100, LARGEST + 1)
+    assert refused.value.facts()["index"] == 2
+    assert shop.log_bytes() == log
+    assert store.bounds(T0).end == 1
+
+
+def test_a_spare_file_is_made_at_a_roll_and_goes_at_a_stop(shop: Workshop) -> None:
+    store = shop.open_with_topic()
+    put(store, LARGEST)
+    assert shop.log_bases() == [0]
+    put(store, 100)
+    assert shop.log_bases() == [0, LOG_BYTES, 2 * LOG_BYTES]
+    assert {len(shop.fs.read_bytes(shop.log_path(base))) for base in shop.log_bases()} == {
+        LOG_BYTES
+    }
+    store.close()
+    assert shop.log_bases() == [0, LOG_BYTES]
+    again = shop.open()
+    assert again.log.end == LOG_BYTES + 100
+    assert again.log.run.limit == 2 * LOG_BYTES
+
+
+def test_a_roll_syncs_the_old_file_first() -> None:
+    """Nothing is written to a new file before all of the old one, the padding too, is on disk."""
+    faulty = FaultyFileSystem(Workshop().fs)
+    shop = Workshop(faulty)
+    store = shop.open_with_topic()
+    put(store, LARGEST - 50)
+    done: list[tuple[str, str]] = []
+    faulty.fault = lambda operation, path: done.append((operation, path.name))
+    put(store, 100)
+    old, new, spare = (shop.log_path(n * LOG_BYTES).name for n in range(3))
+    assert done == [
+        ("create", new),
+        ("truncate", new),
+        ("datasync", new),
+        ("sync_dir", "commitlog"),
+        ("write", old),
+        ("datasync", old),
+        ("create", spare),
+        ("truncate", spare),
+        ("datasync", spare),
+        ("sync_dir", "commitlog"),
+        ("write", new),
+    ]
+
+
+def test_a_flush_that_has_nothing_to_do_syncs_nothing() -> None:
+    faulty = FaultyFileSystem(Workshop().fs)
+    store = Workshop(faulty).open_with_topic()
+    put_value(store, b"v")
+    store.flush()
+    done: list[str] = []
+    faulty.fault = lambda operation, path: done.append(operation)
+    store.flush()
+    store.flush([T0])
+    assert done == []
+    put_value(store, b"v")
+    store.flush([T0])
+    assert done == ["write", "datasync"]
+
+
+def test_a_log_may_begin_anywhere_while_it_is_empty(shop: Workshop) -> None:
+    store = shop.open_with_topic()
+    start = 5 * LOG_BYTES
+    result = store.append_messages(T0, [of_size(100)], start_physical_offset=start)
+    assert place_of(result) == start
+    assert shop.log_bases() == [start]
+    store.close()
+    with shop.open() as again:
+        assert again.stats().details["min_physical_offset"] == start
+        assert len(values(again)) == 1
+        assert put_value(again, b"next").base_offset == 1

@@ -1,0 +1,219 @@
+"""Damage in the log: what a start refuses, shows read-only, cuts when told to, and keeps aside."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from storage import LogStore
+from storage.errors import Corrupt, DamagedStore
+from tests.unit.rocketmq.workshop import (
+    LOG_BYTES,
+    ROOT,
+    T0,
+    Workshop,
+    check_lookups,
+    place_of,
+    put_value,
+    values,
+)
+
+VALUES = [b"value-%02d" % n for n in range(20)]
+PLACES: list[int] = []
+BAD = 14
+
+
+def a_store(shop: Workshop, *, clean: bool) -> None:
+    """A store of 20 records in four files, stopped or killed."""
+    store = shop.open_with_topic()
+    PLACES[:] = [place_of(put_value(store, value)) for value in VALUES]
+    store.checkpoint() if clean else store.flush()
+    check_lookups(store)
+    store.close() if clean else None
+
+
+def damage(shop: Workshop, at: int, byte: int = 90) -> Path:
+    """Flip a bit of a record: in its body, unless told otherwise."""
+    base, position = divmod(PLACES[at] + byte, LOG_BYTES)
+    path = shop.log_path(base * LOG_BYTES)
+    old = shop.fs.read_bytes(path)[position]
+    shop.overwrite(path, position, bytes([old ^ 1]))
+    return path
+
+
+def last_file_at() -> int:
+    """The first record of the last file."""
+    return next(
+        n for n, place in enumerate(PLACES) if place // LOG_BYTES == PLACES[-1] // LOG_BYTES
+    )
+
+
+def killed_with_damage(shop: Workshop) -> tuple[Workshop, Path]:
+    """A killed store with a bad record, a few good ones behind it."""
+    a_store(shop, clean=False)
+    found = shop.after_kill()
+    return found, damage(found, BAD)
+
+
+def readable(store: LogStore) -> dict[int, bytes | None]:
+    """What can be read, offset by offset."""
+    found = {}
+    bounds = store.bounds(T0)
+    for offset in range(bounds.start, bounds.end):
+        try:
+            page = store.read(T0, offset, max_records=1)
+        except Corrupt:
+            continue
+        found.update({record.offset: record.value for record in page.records})
+    return found
+
+
+def test_a_writable_start_is_refused_and_changes_nothing(shop: Workshop) -> None:
+    found, path = killed_with_damage(shop)
+    before = found.files()
+    with pytest.raises(DamagedStore) as refused:
+        found.open()
+    facts = refused.value.facts()
+    assert facts["path"] == str(path)
+    assert facts["position"] == PLACES[BAD] % LOG_BYTES
+    assert found.files() == before
+    assert found.cut_dirs() == []
+
+
+def test_read_only_serves_what_is_before_and_behind(shop: Workshop) -> None:
+    found, path = killed_with_damage(shop)
+    before = found.files()
+    bad = BAD
+    with found.open(read_only=True) as store:
+        assert readable(store) == {n: value for n, value in enumerate(VALUES) if n != bad}
+        with pytest.raises(Corrupt) as refused:
+            store.read(T0, bad)
+        facts = refused.value.facts()
+        assert (facts["path"], facts["next_good_offset"]) == (str(path), bad + 1)
+        assert [f.code for f in store.recovery.findings if f.severity == "error"] == [
+            "damaged-record"
+        ]
+    assert found.files() == before
+
+
+def test_accept_loss_cuts_there_and_keeps_it_aside(shop: Workshop) -> None:
+    found, path = killed_with_damage(shop)
+    bad = BAD
+    log = found.log_bytes()
+    with found.open(accept_loss=True) as store:
+        assert values(store) == VALUES[:bad]
+        check_lookups(store)
+        (loss,) = store.recovery.losses
+        assert (loss.topic, loss.partition, loss.first_offset, loss.next_offset) == (
+            "t",
+            0,
+            bad,
+            len(VALUES),
+        )
+        assert put_value(store, b"next").base_offset == bad
+    (kept,) = found.cut_dirs()
+    aside = ROOT.parent / kept
+    parts = found.fs.list_dir(aside / "commitlog")
+    assert parts[0] == f"{path.name}.from-{PLACES[bad] % LOG_BYTES}"
+    for name in parts:
+        base, _, position = name.partition(".from-")
+        log = log.replace(found.fs.read_bytes(aside / "commitlog" / name), b"", 1)
+        assert int(base) + int(position) >= PLACES[bad]
+    assert log[PLACES[bad] :].strip(b"\0") == b""
+    report = json.loads(found.fs.read_bytes(aside / "report.json"))
+    assert [
+        (row["topic"], row["first_offset"], row["next_offset"]) for row in report["losses"]
+    ] == [("t", bad, len(VALUES))]
+    with found.open() as again:
+        assert again.recovery.clean_shutdown
+        assert list(again.recovery.losses) == []
+        assert values(again) == [*VALUES[:bad], b"next"]
+        check_lookups(again)
+
+
+def test_what_was_cut_never_comes_back(shop: Workshop) -> None:
+    """Records of the same size that fill the cut up to an old record's place do not bring that one to life."""
+    found, _ = killed_with_damage(shop)
+    bad = BAD
+    store = found.open(accept_loss=True)
+    put_value(store, b"again-%02d" % 0)
+    store.flush()
+    with found.after_kill().open() as again:
+        assert values(again) == [*VALUES[:bad], b"again-00"]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_bad_last_record_is_a_torn_tail(shop: Workshop, clean: bool) -> None:
+    a_store(shop, clean=clean)
+    found = shop.after_kill()
+    damage(found, len(VALUES) - 1)
+    with found.open() as store:
+        assert values(store) == VALUES[:-1]
+        assert len(store.recovery.losses) == 1
+    assert len(found.cut_dirs()) == 1
+
+
+def test_a_lost_write_is_a_torn_tail(shop: Workshop) -> None:
+    """After a crash a zeroed sector tells of a write that did not happen, whatever stands behind it."""
+    a_store(shop, clean=False)
+    found = shop.after_kill()
+    base = PLACES[last_file_at()]
+    found.overwrite(found.log_path(base), 0, bytes(512))
+    with found.open() as store:
+        assert values(store) == VALUES[: last_file_at()]
+        check_lookups(store)
+    assert len(found.cut_dirs()) == 1
+
+
+@pytest.mark.parametrize("byte", [2, 7, 10, 15, 85, 90, 96, 97, 99])
+def test_a_record_that_rots_while_we_run_is_never_served(shop: Workshop, byte: int) -> None:
+    """In its size, magic, CRC, queue, lengths, body or topic; the rest has no checksum."""
+    a_store(shop, clean=True)
+    store = shop.open()
+    damage(shop, 3, byte)
+    assert readable(store) == {n: value for n, value in enumerate(VALUES) if n != 3}
+    page = store.read(T0, 0)
+    assert [record.offset for record in page.records] == [0, 1, 2]
+    assert page.next_offset == 3
+
+
+def test_old_damage_is_told_when_it_is_read(shop: Workshop) -> None:
+    """A start looks at the log's tail only, as the real store does; a read checks what it gives."""
+    a_store(shop, clean=True)
+    damage(shop, 2)
+    with shop.open() as store:
+        assert 2 not in readable(store)
+        assert len(readable(store)) == len(VALUES) - 1
+
+
+@pytest.mark.parametrize("gone", ["consumequeue", "index", "checkpoint", "all"])
+@pytest.mark.parametrize("clean", [True, False])
+def test_everything_derived_is_built_again(shop: Workshop, gone: str, clean: bool) -> None:
+    """More than the real store promises: nothing is missed, in queues and index, after any stop."""
+    a_store(shop, clean=clean)
+    found = shop.after_kill()
+    for name in ("consumequeue", "index") if gone == "all" else (gone,):
+        if name == "checkpoint":
+            found.fs.remove(ROOT / name) if found.fs.exists(ROOT / name) else None
+        else:
+            found.fs.remove_tree(ROOT / name)
+    with found.open() as store:
+        assert values(store) == VALUES
+        check_lookups(store)
+
+
+def test_one_queue_of_several_is_built_again(shop: Workshop) -> None:
+    """Other queues' units behind its own do not hide, after a crash, that its folder is gone."""
+    store = shop.open_with_topic(partitions=2)
+    other = T0._replace(partition=1)
+    for value in VALUES:
+        put_value(store, value)
+        put_value(store, value, other)
+    assert values(store) == values(store, other) == VALUES
+    found = shop.after_kill()
+    found.fs.remove_tree(ROOT / "consumequeue" / "t" / "0")
+    with found.open() as again:
+        assert values(again) == VALUES
+        assert values(again, other) == VALUES

@@ -1,0 +1,233 @@
+"""Deletion of the log's head: by age and by disk use, only when set, with queues and index behind it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+
+import pytest
+
+from storage.errors import OffsetOutOfRange, RecordNotFound
+from storage.files import OverlayFileSystem
+from storage.rocketmq.store import RocketMQStore
+from tests.contract.harness import ManualClock
+from tests.unit.files.power import Power
+from tests.unit.kafka.faults import FaultyFileSystem
+from tests.unit.rocketmq.outage import moments, safe_place
+from tests.unit.rocketmq.workshop import (
+    LOG_BYTES,
+    ROOT,
+    T0,
+    Workshop,
+    check_lookups,
+    on,
+    place_of,
+    put_value,
+    values,
+)
+
+HOUR_MS = 3_600_000
+AN_HOUR = {"fileReservedTime": "1"}
+VALUES = [b"value-%02d" % n for n in range(30)]
+PER_FILE = 6
+
+
+class Filling(OverlayFileSystem):
+    """A disk that says how full it is."""
+
+    percent = 50
+
+    def used_percent(self, path: object) -> int:
+        return self.percent
+
+
+@pytest.fixture
+def shop() -> Workshop:
+    """On a disk that knows the time of each write."""
+    clock = ManualClock()
+    return Workshop(Filling(clock=clock), clock)
+
+
+def fill(shop: Workshop, settings: Mapping[str, str]) -> RocketMQStore:
+    """A store of five log files with six records each, ten minutes between two records."""
+    store = shop.open_with_topic(settings)
+    for value in VALUES:
+        shop.clock.now_ms += HOUR_MS // 6
+        put_value(store, value)
+    store.flush()
+    assert shop.log_bases()[:5] == [n * LOG_BYTES for n in range(5)]
+    return store
+
+
+def check_start(store: RocketMQStore, shop: Workshop, start: int) -> None:
+    """The first `start` records are gone from every lookup, the others are there."""
+    assert store.bounds(T0) == (start, len(VALUES), len(VALUES))
+    assert values(store) == VALUES[start:]
+    check_lookups(store)
+    assert list(store.find("t", key=VALUES[0]).records) == (
+        [] if start else [(0, store.read(T0, 0).records[0])]
+    )
+    if start:
+        with pytest.raises(OffsetOutOfRange) as refused:
+            store.read(T0, start - 1)
+        assert refused.value.earliest == start
+        found = store.offset_for_time(T0, 0)
+        assert found is not None
+        assert found.offset == start
+
+
+def test_nothing_goes_unless_it_is_set(shop: Workshop) -> None:
+    store = fill(shop, {})
+    report = store.enforce_retention(shop.clock.now_ms + 10_000 * HOUR_MS)
+    assert (report.segments_deleted, report.bytes_deleted) == (0, 0)
+    check_start(store, shop, 0)
+
+
+def test_by_age(shop: Workshop) -> None:
+    """Files last written an hour ago or earlier go, in order; the rest of queues and index stays readable."""
+    store = fill(shop, AN_HOUR)
+    report = store.enforce_retention(shop.clock.now_ms)
+    assert (report.segments_deleted, report.bytes_deleted) == (3, 3 * LOG_BYTES)
+    assert shop.log_bases()[0] == 3 * LOG_BYTES
+    assert shop.queue_bases()[0] == 300, "a queue file goes with its last unit"
+    check_start(store, shop, 3 * PER_FILE)
+    assert store.enforce_retention(shop.clock.now_ms).segments_deleted == 0
+    store.close()
+    with shop.open(AN_HOUR) as again:
+        assert again.bounds(T0) == (18, 30, 30)
+        assert values(again) == VALUES[18:]
+        check_lookups(again)
+
+
+def test_the_last_file_stays(shop: Workshop) -> None:
+    """The last file with records, and the last of each queue and of the index."""
+    store = fill(shop, AN_HOUR)
+    store.enforce_retention(shop.clock.now_ms + 100 * HOUR_MS)
+    assert values(store)[-1:] in ([VALUES[-1]], [])
+    assert len(shop.log_bases()) >= 1
+    assert len(shop.queue_bases()) >= 1
+    assert len(shop.names("index")) >= 1
+    assert put_value(store, b"next").base_offset == len(VALUES)
+    store.close()
+    with shop.open(AN_HOUR) as again:
+        assert values(again)[-1] == b"next"
+        assert again.bounds(T0).end == len(VALUES) + 1
+
+
+def test_only_in_its_hours(shop: Workshop) -> None:
+    import time
+
+    store = fill(shop, {**AN_HOUR, "deleteWhen": "04;05"})
+    now_ms = shop.clock.now_ms + 48 * HOUR_MS
+    hours = {time.localtime((now_ms + n * HOUR_MS) // 1000).tm_hour: n for n in range(24)}
+    assert store.enforce_retention(now_ms + hours[6] * HOUR_MS).segments_deleted == 0
+    assert store.enforce_retention(now_ms + hours[3] * HOUR_MS).segments_deleted == 0
+    assert store.enforce_retention(now_ms + hours[5] * HOUR_MS).segments_deleted > 0
+
+
+def test_by_disk_use(shop: Workshop) -> None:
+    """One file a pass, whatever its age, as long as the disk is fuller than that."""
+    assert isinstance(shop.fs, Filling)
+    store = fill(shop, {"diskMaxUsedSpaceRatio": "75"})
+    shop.fs.percent = 75
+    assert store.enforce_retention(shop.clock.now_ms).segments_deleted == 0
+    shop.fs.percent = 76
+    for count in (1, 2):
+        assert store.enforce_retention(shop.clock.now_ms).segments_deleted == 1
+        check_start(store, shop, count * PER_FILE)
+
+
+def test_ids_of_deleted_records_are_unknown(shop: Workshop) -> None:
+    store = shop.open_with_topic(AN_HOUR)
+    first = put_value(store, VALUES[0])
+    for value in VALUES[1:]:
+        put_value(store, value)
+    store.flush()
+    store.enforce_retention(shop.clock.now_ms + 2 * HOUR_MS)
+    assert place_of(first) == 0
+    with pytest.raises(RecordNotFound):
+        store.find_by_id(store.record_id(T0, first.locators[0]))
+
+
+def test_a_queue_that_lost_all_its_records(shop: Workshop) -> None:
+    """It is empty, and its next offset stays what it was, over a restart too."""
+    store = shop.open_with_topic(AN_HOUR, partitions=2)
+    other = T0._replace(partition=1)
+    put_value(store, b"early", other)
+    for value in VALUES:
+        put_value(store, value)
+    store.flush()
+    store.enforce_retention(shop.clock.now_ms + 2 * HOUR_MS)
+    assert store.bounds(other) == (1, 1, 1)
+    assert list(store.read(other, 1).records) == []
+    store.close()
+    again = shop.open(AN_HOUR)
+    assert again.bounds(other) == (1, 1, 1)
+    assert list(again.read(other, 1).records) == []
+    assert put_value(again, b"late", other).base_offset == 1
+
+
+def test_files_go_from_the_first_on(shop: Workshop) -> None:
+    """First the log's names are gone for good, then those of queues and index."""
+    faulty = FaultyFileSystem(shop.fs)
+    store = fill(Workshop(faulty, shop.clock), AN_HOUR)
+    values(store)
+    store.checkpoint()
+    done: list[tuple[str, str]] = []
+    faulty.fault = lambda operation, path: done.append((operation, str(path.relative_to(ROOT))))
+    store.enforce_retention(shop.clock.now_ms)
+    log = [("remove", f"commitlog/{n * LOG_BYTES:020d}") for n in range(3)]
+    assert done[:4] == [*log, ("sync_dir", "commitlog")]
+    assert [path for operation, path in done[4:] if operation == "remove"][:3] == [
+        f"consumequeue/t/0/{n:020d}" for n in (0, 100, 200)
+    ]
+
+
+def test_power_lost_in_a_deletion() -> None:
+    clock = ManualClock()
+    power = Power(OverlayFileSystem(clock=clock))
+    shop = safe_place(power)
+    shop.clock = clock
+    store = fill(shop, AN_HOUR)
+    values(store)
+    for cut in moments(power, lambda: store.enforce_retention(clock.now_ms)):
+        with on(cut, shop).open(AN_HOUR) as again:
+            start = again.bounds(T0).start
+            assert start in (0, 6, 12, 18)
+            assert values(again) == VALUES[start:]
+            check_lookups(again)
+
+
+def test_readers_meanwhile(shop: Workshop) -> None:
+    """Who reads while files go gets records or OffsetOutOfRange, nothing else."""
+    store = fill(shop, {"diskMaxUsedSpaceRatio": "10"})
+    errors: list[BaseException] = []
+    done = threading.Event()
+
+    def work() -> None:
+        try:
+            while not done.is_set():
+                for offset in range(0, len(VALUES), 5):
+                    try:
+                        page = store.read(T0, offset, max_records=3)
+                    except OffsetOutOfRange:
+                        continue
+                    assert [r.value for r in page.records] == VALUES[offset : page.next_offset]
+                for value in VALUES[::7]:
+                    store.find("t", key=value)
+                    store.find("t", key=value, scan=True)
+                store.offset_for_time(T0, shop.clock.now_ms - HOUR_MS)
+        except BaseException as error:
+            errors.append(error)
+            raise
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for _ in range(6):
+        store.enforce_retention(shop.clock.now_ms)
+    done.set()
+    for thread in threads:
+        thread.join(30)
+    assert errors == []
+    assert values(store) == VALUES[24:]
