@@ -18,6 +18,7 @@ from typing import Final
 from storage.errors import DiskFull, StorageError, StoreFenced
 from storage.files import Fence
 from storage.rocketmq.dispatch import Dispatch
+from storage.rocketmq.format.message import takes_queue_offset
 from storage.rocketmq.format.queue_unit import FILLER, UNIT
 from storage.rocketmq.key_index import KeyIndex
 from storage.rocketmq.queues import Queue, QueueTable
@@ -62,8 +63,8 @@ class Builder:
         """Append the missing units, one write for each queue."""
         by_queue: dict[tuple[str, int], list[Dispatch]] = {}
         for dispatch in dispatches:
-            if dispatch.is_queued:
-                by_queue.setdefault((dispatch.topic, dispatch.queue_id), []).append(dispatch)
+            if takes_queue_offset(dispatch.sys_flag):
+                by_queue.setdefault(dispatch[:2], []).append(dispatch)
         for (topic, queue_id), group in by_queue.items():
             self._append_units(self.queues.add(topic, queue_id), group)
 
@@ -75,8 +76,8 @@ class Builder:
         if units.is_empty and following <= group[0].queue_offset:
             first = following = group[0].queue_offset
         for dispatch in group:
-            offset = dispatch.queue_offset
-            end = dispatch.physical_offset + dispatch.size
+            _, _, offset, position, size, tags_code, _, _, _ = dispatch
+            end = position + size
             if offset < following or end <= last_end:
                 continue
             if offset > following:
@@ -84,7 +85,7 @@ class Builder:
                     self.refused.append(dispatch)
                     continue
                 parts.append(FILLER * (offset - following))
-            parts.append(UNIT.pack(dispatch.physical_offset, dispatch.size, dispatch.tags_code))
+            parts.append(UNIT.pack(position, size, tags_code))
             following = offset + 1
             last_end = end
         if parts:

@@ -133,7 +133,7 @@ def properties_of(record: Record, index: int) -> dict[str, str]:
             raise _unrepresentable("properties", index, f"{name!r} cannot be set")
         properties[name] = text
     keys = list(record.lookup_keys)
-    if any(not key or " " in key for key in keys):
+    if "" in keys or " " in "".join(keys):
         raise _unrepresentable("keys", index, "hold an empty key or one with a space")
     if record.key is not None:
         key = properties[SHARDING_KEY] = _text(record.key, "key", index)
