@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-ROWS = 18
+ROWS = 19
 
 
 @pytest.mark.parametrize(
