@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from storage.errors import DataError
+from storage.errors import Corrupt, DataError
 from storage.model import Finding
 from storage.rocketmq.behind import LogSoFar, next_good
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format.message import PADDING_SIZE, Message, decode_message, peek
+from storage.rocketmq.format.queue_unit import UNIT_SIZE
 from storage.rocketmq.format.walking import BAD, BLANK
 from storage.rocketmq.queues import QueueTable
 from storage.rocketmq.tools.notes import Meter, Notes
@@ -64,6 +65,7 @@ class LogWalk:
         self.gaps: list[tuple[int, int]] = []  # physical offsets [start, end) of bad places
         self.torn: Stop | None = None  # the end of the log, where bytes that are no record follow
         self._queues = queues
+        self._no_queues = QueueTable(queues.files, queues.root, UNIT_SIZE)
         self._end = end
         self._clean = clean
         self._meter = meter or Meter()
@@ -121,8 +123,11 @@ class LogWalk:
             return None
         so_far = LogSoFar(self.last_store_timestamp_ms, lambda *key: self._next_offsets.get(key, 0))
         looking = not self._clean or stop.reason != BLANK
-        following = next_good(self.run, stop.position, self._queues, so_far, looking=looking)
-        if following is None or following >= self._end:
+        try:
+            following = next_good(self.run, stop.position, self._queues, so_far, looking=looking)
+        except Corrupt:  # a queue with a hole tells nothing
+            following = next_good(self.run, stop.position, self._no_queues, so_far, looking=looking)
+        if following is None or not stop.position < following < self._end:
             self.torn = stop if stop.reason == BAD else None
             return None
         self.gaps.append((stop.position, following))
