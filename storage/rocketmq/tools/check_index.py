@@ -63,7 +63,7 @@ class IndexCheck:
         self._files = files
         self._directory = directory
         self._tallies = tallies
-        self._log_start, self._rebuilt_from, self._damaged_between = surroundings
+        self._log_start, self._rebuilt_from, self._damaged_between, _ = surroundings
         self._entries = self._in_order()
         self._current = next(self._entries, None)
         self._keys_met = False

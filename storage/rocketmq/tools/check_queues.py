@@ -25,12 +25,13 @@ EXTENSION: Final = -(1 << 31)
 class Surroundings(NamedTuple):
     """What is known of the log. `rebuilt_from`: after a crash, the physical offset from which on a
     start makes what is missing; None after a clean stop. `damaged_between`: whether a bad place was
-    met in [start, end).
+    met in [start, end). `extended`: tags codes may be places in consumequeue_ext.
     """
 
     log_start: int
     rebuilt_from: int | None
     damaged_between: Callable[[int, int], bool]
+    extended: bool = False
 
 
 class QueueChecks:
@@ -71,7 +72,7 @@ class _QueueCheck:
         self._partition = queue.partition
         self._units = queue.units
         self._tallies = tallies
-        self._log_start, self._rebuilt_from, self._damaged_between = surroundings
+        self._log_start, self._rebuilt_from, self._damaged_between, self._extended = surroundings
         self._next = queue.units.first_offset  # units before it are judged
         self._following: int | None = None  # the offset after that of the last record
         self._last_at = 0
@@ -151,7 +152,9 @@ class _QueueCheck:
                 expected=f"{dispatch.size} bytes",
                 found=f"{unit.size} bytes",
             )
-        elif unit.tags_code != dispatch.tags_code and unit.tags_code >= EXTENSION:
+        elif unit.tags_code != dispatch.tags_code and not (
+            self._extended and unit.tags_code < EXTENSION
+        ):
             self._report(
                 "wrong-tags-code",
                 "warning",

@@ -14,6 +14,7 @@ from typing import Final
 from storage.interface import Progress
 from storage.model import Finding
 from storage.rocketmq.dispatch import dispatch_of
+from storage.rocketmq.format import names
 from storage.rocketmq.tools import verify_files
 from storage.rocketmq.tools.check_index import IndexCheck
 from storage.rocketmq.tools.check_queues import QueueChecks, Surroundings
@@ -61,7 +62,12 @@ class _LogCheck:
         self._notes = notes
         self._walk = LogWalk(run, raw.queues, notes, end=run.limit, meter=meter, clean=raw.clean)
         rebuilt_from = None if raw.clean else raw.checkpoint.logics_physical_offset
-        surroundings = Surroundings(run.start, rebuilt_from, self._walk.damaged_between)
+        surroundings = Surroundings(
+            run.start,
+            rebuilt_from,
+            self._walk.damaged_between,
+            extended=raw.fs.exists(raw.root / names.QUEUE_EXTENSION),
+        )
         self._queues = QueueChecks(raw.queues, self.tallies, surroundings)
         self._index = None
         if raw.index is not None:
