@@ -16,8 +16,10 @@ from storage.errors import DataError
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format.message import FIXED_SIZE_V4, Message, decode_message
 from storage.rocketmq.queues import QueueTable
+from storage.rocketmq.walking import Stretch
 
 SECTOR_BYTES: Final = 512
+SIZE_BYTES: Final = 4
 WINDOW_BYTES: Final = 1 << 20
 _MAGIC: Final = re.compile(rb"\xda\xa3\x20[\xa7\xab]")
 _MAGIC_POSITION: Final = 4
@@ -44,6 +46,28 @@ def record_at(run: FileRun, physical_offset: int) -> Message | None:
     except DataError:
         return None
     return message if message.physical_offset == physical_offset else None
+
+
+def sound_part(stretch: Stretch) -> Stretch:
+    """The records before the first that a crash has torn behind its body; all of them: the stretch
+    itself. The real store takes a torn one for good, so this is for after a crash of our own.
+    """
+    for at, (position, size) in enumerate(stretch.records):
+        if _is_torn(stretch.data, position - stretch.start, size):
+            return stretch._replace(records=stretch.records[:at])
+    return stretch
+
+
+def _is_torn(data: bytes, position: int, size: int) -> bool:
+    """Whether zeros stand at the end of a record or fill a sector of its properties: its CRC covers
+    only the body, so that nothing else tells of a write that was lost behind that.
+    """
+    end = position + size
+    if data[end - 1] and (size < SECTOR_BYTES or data.find(_ZERO_SECTOR, position, end) < 0):
+        return False
+    message = decode_message(data, position, check_crc=False)
+    tail = message.properties or message.topic.encode()
+    return tail.endswith(b"\0") or _ZERO_SECTOR in message.properties
 
 
 def next_good(
@@ -98,8 +122,13 @@ def _candidates(run: FileRun, position: int, stop: int) -> Iterator[int]:
 
 
 def has_zeroed_sector(run: FileRun, start: int, end: int) -> bool:
-    """Whether an aligned sector within [start, end) is all zeros: a write that was lost."""
+    """Whether an aligned sector within [start, end) is all zeros: a write that was lost. Of the
+    sector in which `start` lies the rest counts, unless it is so short that a size's zeros fill it.
+    """
     begin = start + -start % SECTOR_BYTES
+    rest_bytes = 0 if run.base_of(start) is None else min(begin, end) - start
+    if rest_bytes >= SIZE_BYTES and not run.read(start, rest_bytes).strip(b"\0"):
+        return True
     while begin + SECTOR_BYTES <= end:
         if run.base_of(begin) is None:
             return False

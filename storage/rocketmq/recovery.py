@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from storage.interface import Progress
 from storage.model import Finding, Loss
-from storage.rocketmq.behind import LogSoFar, has_zeroed_sector, next_good, record_at
+from storage.rocketmq.behind import LogSoFar, has_zeroed_sector, next_good, record_at, sound_part
 from storage.rocketmq.encoding import SEQUENCE_PROPERTY, parse_mark
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format.checkpoint import Checkpoint
@@ -202,23 +202,28 @@ class _Walk:
             position = self._beyond(stop)
 
     def _stretches(self, position: int) -> Stop:
-        run = self._context.run
+        context, run = self._context, self._context.run
         last: Stretch | None = None
         for step in walk_log(run, position, run.limit):
             if isinstance(step, Stop):
-                if last is not None:
-                    self._note_last(last)
+                self._note_last(last)
                 return step
-            self._compare(step)
-            self._note_sequenced(step)
-            self.bytes_scanned += sum(size for _, size in step.records)
-            last = step
-            self._context.progress("reading the commit log", step.start, run.limit)
+            sound = sound_part(step) if context.ours and not context.clean else step
+            if sound.records:
+                self._compare(sound)
+                self._note_sequenced(sound)
+                self.bytes_scanned += sum(size for _, size in sound.records)
+                last = sound
+            if sound is not step:
+                self._note_last(last)
+                return Stop(step.records[len(sound.records)][0], BAD)
+            context.progress("reading the commit log", step.start, run.limit)
         return Stop(position, END)
 
-    def _note_last(self, stretch: Stretch) -> None:
-        position, _ = stretch.records[-1]
-        self.last_record = position, _message(stretch, position)
+    def _note_last(self, stretch: Stretch | None) -> None:
+        if stretch is not None:
+            position, _ = stretch.records[-1]
+            self.last_record = position, _message(stretch, position)
 
     def _compare(self, stretch: Stretch) -> None:
         """Note records without a unit, and queues that lack units before such a record."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from storage import LogStore, Record
+from storage import LogStore, RawMessage, Record
 from storage.files import OverlayFileSystem
 from tests.contract.harness import ManualClock
 from tests.unit.files.power import Power
@@ -21,6 +21,7 @@ from tests.unit.rocketmq.workshop import (
     check_lookups,
     keyed,
     on,
+    place_of,
     put_sequenced,
     put_value,
     values,
@@ -240,3 +241,49 @@ def test_each_flush_holds_until_the_next(power: Power) -> None:
             assert len(left) >= count - 1
         with after_cut(power, shop).open() as found:
             assert values(found) == VALUES[:count]
+
+
+# ---- records that are torn ----
+
+
+@pytest.mark.parametrize("kind", ["sequenced", "plain", "without a body", "without properties"])
+def test_a_record_torn_at_any_byte_is_none(kind: str) -> None:
+    """Its CRC covers the body only: zeros in what follows it are noticed all the same."""
+    shop = Workshop()
+    store = shop.open_with_topic()
+    put_value(store, b"before")
+    if kind == "sequenced":
+        result = put_sequenced(store, 7, 0)
+    elif kind == "without properties":
+        result = store.append_messages(T0, [RawMessage(b"body", b"")])
+    else:
+        result = store.append(T0, [Record(b"k", b"" if kind == "without a body" else b"v")])
+    place, size = place_of(result), store.log.end - place_of(result)
+    whole = len(shop.log_bytes()[place : place + size].rstrip(b"\0"))
+    for kept in range(whole):
+        found = shop.after_kill()
+        found.overwrite(found.log_path(), place + kept, bytes(size - kept))
+        with found.open() as again:
+            assert values(again) == [b"before"], kept
+            assert not put_sequenced(again, 7, 0).duplicate
+
+
+@pytest.mark.parametrize("first", range(64))
+def test_a_lost_sector_is_no_damage(first: int) -> None:
+    """Records behind a sector that was not written again do not make it one, wherever in it the last flush ended."""
+    shop = Workshop()
+    settings = {"mappedFileSizeCommitLog": "4096"}
+    store = shop.open_with_topic(settings)
+    put_value(store, b"x" * (30 + first))
+    put_value(store, b"y" * 70)
+    synced = store.log.end
+    for value in VALUES[:6]:
+        put_value(store, value)
+    end = min(synced - synced % 512 + 512, store.log.end)
+    if end - synced < 4:
+        return  # so few zeros may be a size's own
+    found = shop.after_kill()
+    found.overwrite(found.log_path(), synced, bytes(end - synced))
+    with found.open(settings) as again:
+        assert len(values(again)) == 2
+        check_lookups(again)
