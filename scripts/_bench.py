@@ -187,7 +187,9 @@ def parser(description: str, java: str) -> argparse.ArgumentParser:
     """The options that every benchmark has; `java` tells what is left out without Java."""
     options = argparse.ArgumentParser(description=description)
     options.add_argument("--quick", action="store_true", help="time nothing, check the counts")
-    options.add_argument("--json", action="store_true", help="the report as JSON")
+    form = options.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="the report as JSON")
+    form.add_argument("--markdown", action="store_true", help="the table as docs/ has it")
     options.add_argument("--repeats", type=_repeats, default=5, help="turns of a row, at least 3")
     options.add_argument("--only", default="", metavar="TEXT", help="rows with TEXT in their name")
     options.add_argument("--no-java", action="store_true", help=java)
@@ -228,6 +230,15 @@ def versions(*packages: str) -> dict[str, str]:
     return found
 
 
+def report(bench: Bench, about: dict[str, str], given: argparse.Namespace) -> str:
+    """What was measured, in the form that was asked for."""
+    if given.json:
+        return report_json(bench, about)
+    if given.markdown and not bench.quick:
+        return report_markdown(bench)
+    return report_text(bench, about)
+
+
 def report_text(bench: Bench, about: dict[str, str]) -> str:
     """The table for people: a line of facts, then a line a row."""
     lines = [", ".join(f"{name} {value}" for name, value in about.items()), ""]
@@ -245,16 +256,38 @@ def _line(result: Result) -> str:
     if result.ours is None:
         verdict = "" if result.count_ok else "  WRONG"
         return f"{result.name:34}{result.counted:>12,}{result.expected:>12,}{verdict}"
-    rates = " / ".join(_told(result, rate) for rate in _three(result.ours))
+    rates, peer, ratio, floor, goal = _cells(result, result.ours)
+    return (
+        f"{result.name:34}{rates:>34}{peer:>14}{ratio:>22}{floor:>7}{goal:>7}  {_verdict(result)}"
+    )
+
+
+def report_markdown(bench: Bench) -> str:
+    """The table for docs/performance.md."""
+    lines = [
+        "| path | ours: min / median / max | yardstick's median | ratio: median (min-max) | floor | goal | |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for result in bench.results:
+        if result.ours is not None:
+            verdict = _verdict(result).replace("NOT reached", "**not reached**")
+            cells = (result.name, *_cells(result, result.ours), verdict)
+            lines.append(f"| {' | '.join(cells)} |".replace("|  |", "| |"))
+    return "\n".join(lines)
+
+
+def _cells(result: Result, ours: Spread) -> tuple[str, str, str, str, str]:
+    """Our rates, the peer's, the ratio, floor and goal."""
+    rates = " / ".join(_told(result, rate) for rate in (ours.minimum, ours.median, ours.maximum))
     if not result.latency:
         rates += f" {result.unit}/s"
     peer = _told(result, result.peer.median) if result.peer else "-"
     ratio = result.ratio
     ratios = f"{ratio.median:.2f} ({ratio.minimum:.2f}-{ratio.maximum:.2f})" if ratio else "-"
-    targets = "".join(
-        f"{'-' if target is None else f'{target:.2f}':>7}" for target in (result.floor, result.goal)
+    floor, goal = (
+        "-" if target is None else f"{target:.2f}" for target in (result.floor, result.goal)
     )
-    return f"{result.name:34}{rates:>34}{peer:>14}{ratios:>22}{targets}  {_verdict(result)}"
+    return rates, peer, ratios, floor, goal
 
 
 def _verdict(result: Result) -> str:
@@ -263,10 +296,6 @@ def _verdict(result: Result) -> str:
     if result.reached is None:
         return ""
     return "reached" if result.reached else "NOT reached"
-
-
-def _three(spread: Spread) -> tuple[float, float, float]:
-    return spread.minimum, spread.median, spread.maximum
 
 
 def _told(result: Result, rate: float) -> str:
