@@ -30,7 +30,7 @@ class Deletions:
         self._count = 0
 
     def note(self) -> None:
-        """Files are gone (lock held)."""
+        """Files are gone, and nothing leads to them any more (lock held)."""
         self._count += 1
 
     def beside(self, look: Callable[[], _T]) -> _T:

@@ -274,10 +274,10 @@ class RocketMQStore(LogStore):
                 self._producer_ids.remember(self._highest_producer_id())
                 self._topic_files.delete(topic, physical_offset=self.log.end, now_ms=self._clock())
                 self._dispatcher.builder.deleted = self._topic_files.deleted
-                self._deletions.note()
                 self._files.forget_tree(self._directory.consume_queue / topic, sync=False)
                 self.queues.remove_topic(topic)
                 del self._topics[topic]
+                self._deletions.note()
 
     # ---- records ----
 
