@@ -278,9 +278,10 @@ def report_markdown(bench: Bench) -> str:
 
 def _cells(result: Result, ours: Spread) -> tuple[str, str, str, str, str]:
     """Our rates, the peer's, the ratio, floor and goal."""
-    rates = " / ".join(_told(result, rate) for rate in (ours.minimum, ours.median, ours.maximum))
-    if not result.latency:
-        rates += f" {result.unit}/s"
+    spread = [_told(result, rate) for rate in (ours.minimum, ours.median, ours.maximum)]
+    if result.latency:
+        spread.reverse()  # the highest rate is the least time
+    rates = " / ".join(spread) + ("" if result.latency else f" {result.unit}/s")
     peer = _told(result, result.peer.median) if result.peer else "-"
     ratio = result.ratio
     ratios = f"{ratio.median:.2f} ({ratio.minimum:.2f}-{ratio.maximum:.2f})" if ratio else "-"
