@@ -102,6 +102,8 @@ def _pointed_to(run: FileRun, position: int, queues: QueueTable) -> Iterator[int
             unit = units.unit(offset)
             if unit.physical_offset >= run.limit:
                 break
+            if unit.physical_offset <= position:
+                continue  # damage: units rise
             message = record_at(run, unit.physical_offset)
             if message is not None and (message.topic, message.queue_id) == queue.partition:
                 yield unit.physical_offset

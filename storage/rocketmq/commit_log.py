@@ -75,8 +75,7 @@ class CommitLog:
         power cut loses a suffix of the log.
         """
         following = self.end + left
-        if self.run.base_of(following) is None:
-            self._open_file(following)
+        self._open_file(following)
         self.run.write(self.end, encode_padding(left))
         self.end = following
         self.flush()
@@ -86,11 +85,14 @@ class CommitLog:
             return  # then it is made when it is needed
 
     def _open_file(self, base: int) -> None:
+        """Make the file unless it is there. A real store that is started by mistake beside this one
+        removes the spare file before it finds the lock taken.
+        """
         fs = self.run.files.fs
         if not fs.exists(self.run.directory):
             fs.make_dir(self.run.directory)
             fs.sync_dir(self.run.directory.parent)
-        if self.run.base_of(base) is None:
+        if not self.run.is_there(base):
             self.run.create(base)
 
     def write(self, data: bytes) -> None:

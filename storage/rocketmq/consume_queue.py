@@ -175,7 +175,7 @@ class ConsumeQueue:
             middle = (low + high) // 2
             at, unit = self._first_unit(middle, high) or (high - 1, None)
             if unit is not None and (not unit.is_valid or unit.physical_offset >= physical_offset):
-                high = middle
+                high = at
             else:
                 low = at + 1
         return low

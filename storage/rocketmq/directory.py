@@ -41,6 +41,9 @@ from storage.sequencing import ProducerState
 
 BACKEND: Final = "rocketmq"
 STORE_VERSION: Final = 1
+ABORT_MARK: Final = (
+    b" logserver"  # behind the process id; to the real store only the file's presence counts
+)
 DAMAGED_TOPICS_FILE: Final = ".logserver.topics.damaged.json"
 
 _T = TypeVar("_T")
@@ -156,6 +159,10 @@ class StoreDirectory:
         """Whether the last exit was none: abort is there."""
         return self.fs.exists(self.path / names.ABORT)
 
+    def is_left_by_us(self) -> bool:
+        """Whether `abort` was written here: the real store's holds its process id alone."""
+        return self.fs.read_bytes(self.path / names.ABORT).endswith(ABORT_MARK)
+
     def checkpoint(self) -> Checkpoint:
         """How far things were flushed; all zeros when it is not known."""
         path = self.path / names.CHECKPOINT
@@ -263,7 +270,7 @@ class StoreDirectory:
 
     def write_abort(self) -> None:
         """The marker that a server runs: before the first change."""
-        write_durably(self.fs, self.path / names.ABORT, str(process_id()).encode())
+        write_durably(self.fs, self.path / names.ABORT, b"%d%s" % (process_id(), ABORT_MARK))
         self.fs.sync_dir(self.path)
 
     def remove_abort(self) -> None:
@@ -297,6 +304,8 @@ class StoreDirectory:
             for queue, producers in ((queue, list(found)) for queue, found in states.items())
             if producers
         ]
+        if not queues and not self.fs.exists(self.path / names.PRODUCERS_FILE):
+            return
         content = ProducerSnapshot(physical_offset=physical_offset, queues=queues)
         self._write(names.PRODUCERS_FILE, _json(content))
 

@@ -47,13 +47,14 @@ class Builder:
 
     def build(self, dispatches: Sequence[Dispatch]) -> None:
         """Queues first, then the index. What is there already is left as it is."""
-        live = self._live(dispatches)
+        live = self.live(dispatches)
         self.build_queues(live)
         self.build_index(live)
         if dispatches:
             self.last = dispatches[-1]
 
-    def _live(self, dispatches: Sequence[Dispatch]) -> Sequence[Dispatch]:
+    def live(self, dispatches: Sequence[Dispatch]) -> Sequence[Dispatch]:
+        """Those of records that were not deleted with their topic."""
         deleted = self.deleted
         if not deleted:
             return dispatches

@@ -118,6 +118,14 @@ class FileRun:
         with self.files.borrow(self.path(base), write=True) as file:
             file.pwrite(data, position - base)
 
+    def is_there(self, base: int) -> bool:
+        """Whether the file exists, and nobody has taken it away since it was made."""
+        path = self.path(base)
+        if base in self._bases and not self.files.fs.exists(path):
+            self.files.forget(path, sync=False)
+            self._bases = tuple(other for other in self._bases if other != base)
+        return base in self._bases
+
     def create(self, base: int) -> None:
         """Make the file that begins at `base`, at full length; its name and its length are durable
         on return, so that a power cut leaves at most the last file of a run without a length.

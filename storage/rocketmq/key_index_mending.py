@@ -11,7 +11,7 @@ written one after another and each tells what its slot held before, so the slots
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import Final, NamedTuple
 
 from storage.files import HandleCache
@@ -29,6 +29,7 @@ from storage.rocketmq.key_index import KeyIndex
 from storage.rocketmq.key_index_file import KeyIndexFile
 from storage.rocketmq.key_index_table import file_order, slots_of
 
+ENTRIES_AT_ONCE: Final = 50_000
 INTS_PER_ENTRY: Final = ENTRY_SIZE // 4
 
 TimeOf = Callable[[int], int]
@@ -94,13 +95,9 @@ def _replay(files: HandleCache, file: KeyIndexFile, log_end: int) -> _Replayed:
     """Put the entries into empty slots again, as far as each tells what its slot then holds and
     points into the log.
     """
-    with files.borrow(file.path) as opened:
-        position = entry_position(file.slots, FIRST_ENTRY)
-        data = opened.pread((file.entries - FIRST_ENTRY) * ENTRY_SIZE, position)
     slots = array("i", bytes(file.slots * SLOT_SIZE))
     number, first, last = 0, 0, 0
-    whole = len(data) - len(data) % ENTRY_SIZE
-    for hashed, physical, time_diff_s, previous in ENTRY.iter_unpack(memoryview(data)[:whole]):
+    for hashed, physical, time_diff_s, previous in _entries(files, file):
         slot = hashed % file.slots
         nothing = hashed == physical == time_diff_s == previous == 0
         in_order = last <= physical < log_end
@@ -110,6 +107,15 @@ def _replay(files: HandleCache, file: KeyIndexFile, log_end: int) -> _Replayed:
         slots[slot] = number
         first, last = first if number > 1 else physical, physical
     return _Replayed(number, slots, first, last)
+
+
+def _entries(files: HandleCache, file: KeyIndexFile) -> Iterator[tuple[int, int, int, int]]:
+    """The fields of all entries there is room for, read a piece at a time."""
+    for first in range(FIRST_ENTRY, file.entries, ENTRIES_AT_ONCE):
+        count = min(ENTRIES_AT_ONCE, file.entries - first)
+        with files.borrow(file.path) as opened:
+            data = opened.pread(count * ENTRY_SIZE, entry_position(file.slots, first))
+        yield from ENTRY.iter_unpack(data[: len(data) - len(data) % ENTRY_SIZE])
 
 
 def _write(files: HandleCache, file: KeyIndexFile, replayed: _Replayed, time_of: TimeOf) -> None:

@@ -83,7 +83,7 @@ def open_parts(opening: Opening) -> OpenedStore:
         index_files=[] if index is None else _index_states(index),
         checkpoint=checkpoint,
         clean=clean,
-        ours=opening.stored is not None,
+        ours=opening.stored is not None and (clean or directory.is_left_by_us()),
         read_only=opening.read_only,
         accept_loss=opening.options.accept_loss,
         index_enabled=index is not None,
@@ -113,7 +113,7 @@ def open_parts(opening: Opening) -> OpenedStore:
         partitions=len(queues),
         segments_scanned=len([b for b in run.bases if b + run.file_bytes > plan.accepted_from]),
         bytes_scanned=plan.bytes_scanned,
-        indexes_rebuilt=int(plan.build_queues_from is not None) + len(plan.doomed_index_files),
+        indexes_rebuilt=_rebuilt(plan),
         findings=_findings(index, builder, plan),
         losses=plan.losses,
     )
@@ -125,6 +125,12 @@ def open_parts(opening: Opening) -> OpenedStore:
         checkpoint=_confirmed(checkpoint, plan),
         report=report,
     )
+
+
+def _rebuilt(plan: StorePlan) -> int:
+    """How many of queues (as one) and index files were not as they should be."""
+    files = len({*plan.doomed_index_files, *plan.doubtful_index_files})
+    return int(plan.build_queues_from is not None) + files
 
 
 def _confirmed(checkpoint: Checkpoint, plan: StorePlan) -> Checkpoint:
@@ -217,7 +223,8 @@ def _repair(opening: Opening, plan: StorePlan, builder: Builder) -> None:
         progress=opening.options.progress,
     )
     for queue in plan.queues:
-        queue.units.start = queue.units.first_at(plan.run.start)
+        head = max(plan.run.start, builder.deleted.get(queue.partition.topic, 0))
+        queue.units.start = queue.units.first_at(head)
         queue.next_offset = queue.published = queue.units.end
 
 

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from storage.interface import Progress
-from storage.model import Finding, Loss
 from storage.rocketmq.behind import LogSoFar, has_zeroed_sector, next_good, record_at, sound_part
 from storage.rocketmq.encoding import SEQUENCE_PROPERTY, parse_mark
 from storage.rocketmq.file_run import FileRun
@@ -29,6 +28,7 @@ from storage.rocketmq.format.message import Message, decode_message
 from storage.rocketmq.format.properties import decode_properties
 from storage.rocketmq.format.queue_unit import UNIT_SIZE
 from storage.rocketmq.format.walking import BAD
+from storage.rocketmq.losses import add_findings, damage_finding
 from storage.rocketmq.plan import Damage, SequencedAppend, StorePlan
 from storage.rocketmq.queues import Queue, QueueTable
 from storage.rocketmq.walking import END, Stop, Stretch, walk_log
@@ -47,8 +47,8 @@ class IndexFileState(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryContext:
-    """A store as it was found. `ours`: the last server here was this one; `producers_position`: up
-    to where the log is in the producers' file, None without one.
+    """A store as it was found. `ours`: it was taken over, and no other server crashed here since;
+    `producers_position`: up to where the log is in the producers' file, None without one.
     """
 
     run: FileRun
@@ -347,7 +347,10 @@ def _plan(context: RecoveryContext, walk: _Walk) -> StorePlan:
         damages=walk.damages,
         bytes_scanned=walk.bytes_scanned,
     )
-    _report(context, walk, plan)
+    if walk.damages and not context.accept_loss:
+        plan.refusal = damage_finding(run, walk.damages[0])
+    cutting = not (context.read_only and walk.damages)
+    add_findings(plan, clean=context.clean, torn=walk.torn, cutting=cutting)
     return plan
 
 
@@ -391,7 +394,9 @@ def _plan_index(context: RecoveryContext, walk: _Walk) -> _IndexPlan:
         return _IndexPlan(doubtful=[file.name for file in files if file.name >= min(odd)])
     if context.clean:
         end = _index_end(files)
-        border = max(end, walk.start) if context.ours else end
+        end_ms = max(file.header.end_timestamp_ms for file in files)
+        complete = context.ours and end_ms >= context.checkpoint.index_msg_timestamp_ms
+        border = max(end, walk.start) if complete else end
         return _IndexPlan(build_from=_index_start(walk, border), border_again=border != end)
     doomed = [file for file in files if _is_doubtful(file, context.checkpoint)]
     kept = files[: len(files) - len(doomed)]
@@ -422,78 +427,3 @@ def _is_doubtful(file: IndexFileState, checkpoint: Checkpoint) -> bool:
     if header.end_timestamp_ms != time_ms:
         return header.end_timestamp_ms > time_ms
     return not file.is_full and header.end_physical_offset > checkpoint.logics_physical_offset
-
-
-def _report(context: RecoveryContext, walk: _Walk, plan: StorePlan) -> None:
-    for damage in walk.damages:
-        plan.findings.append(_damage_finding(context.run, damage))
-    if walk.damages and not context.accept_loss:
-        plan.refusal = plan.findings[0]
-    if context.read_only and walk.damages:
-        return
-    reason = "damaged" if walk.damages else "torn"
-    losses = _queue_losses(context, plan, reason)
-    if not losses and plan.data_end > plan.log_end and (walk.torn or walk.damages):
-        losses = [_loss(context.run, plan, reason)]
-    plan.losses += losses
-    if losses and not walk.damages:
-        plan.findings.append(_tail_finding(context, plan))
-
-
-def _queue_losses(context: RecoveryContext, plan: StorePlan, reason: str) -> list[Loss]:
-    """What readers of each queue lose: the offsets whose units are cut."""
-    return [
-        _loss(context.run, plan, reason, queue=queue, first_offset=cut)
-        for (topic, queue_id), cut in plan.queue_ends.items()
-        if (queue := context.queues.get(topic, queue_id)) is not None
-    ]
-
-
-def _loss(
-    run: FileRun,
-    plan: StorePlan,
-    reason: str,
-    *,
-    queue: Queue | None = None,
-    first_offset: int = -1,
-) -> Loss:
-    base = run.base_of(plan.log_end)
-    path = run.directory if base is None else run.path(base)
-    return Loss(
-        topic="" if queue is None else queue.partition.topic,
-        partition=-1 if queue is None else queue.partition.partition,
-        path=str(path),
-        position=plan.log_end - (base or 0),
-        size_bytes=max(plan.data_end - plan.log_end, 0),
-        first_offset=first_offset,
-        next_offset=None if queue is None else queue.units.end,
-        reason=reason,
-    )
-
-
-def _damage_finding(run: FileRun, damage: Damage) -> Finding:
-    base = run.base_of(damage.position)
-    path = run.directory if base is None else run.path(base)
-    return Finding(
-        code="damaged-record",
-        severity="error",
-        path=str(path),
-        position=damage.position - (base or 0),
-        expected="a record",
-        found=damage.reason,
-        message=f"no good record at physical offset {damage.position}, and a good one behind it at "
-        f"{damage.next_good}",
-    )
-
-
-def _tail_finding(context: RecoveryContext, plan: StorePlan) -> Finding:
-    loss = plan.losses[0]
-    lost = context.clean and bool(plan.queue_ends)
-    return Finding(
-        code="log-ends-early" if lost else "torn-tail",
-        severity="error" if lost else "warning",
-        path=loss.path,
-        position=loss.position,
-        message=f"the log ends at physical offset {plan.log_end}; "
-        f"{len(plan.queue_ends)} queues have units that point behind it",
-    )

@@ -119,8 +119,9 @@ def build_missing(
             if isinstance(batch, Stop):
                 following = batch.position
                 break
-            builder.build_queues([d for d in batch if d.physical_offset >= queues_from])
-            builder.build_index([d for d in batch if d.physical_offset >= first_indexed])
+            live = builder.live(batch)
+            builder.build_queues([d for d in live if d.physical_offset >= queues_from])
+            builder.build_index([d for d in live if d.physical_offset >= first_indexed])
             progress("building queues and index", batch[-1].physical_offset, plan.log_end)
         start = min((s for s in stops if s is not None and s > following), default=plan.log_end)
 

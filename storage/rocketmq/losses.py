@@ -1,0 +1,98 @@
+"""What a start tells of the log's damage: findings, and what readers lose by a cut.
+
+Owns the words for it; must not decide what is cut (storage.rocketmq.recovery does), nor write.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from storage.model import Finding, Loss
+from storage.rocketmq.file_run import FileRun
+from storage.rocketmq.plan import Damage, StorePlan
+from storage.rocketmq.queues import Queue
+
+
+def add_findings(plan: StorePlan, *, clean: bool, torn: bool, cutting: bool) -> None:
+    """Note in the plan what is wrong with the log, and with `cutting` what goes by the cut at its
+    end. `torn`: something follows the end that is no record.
+    """
+    plan.findings += [damage_finding(plan.run, damage) for damage in plan.damages]
+    plan.findings += _gap_findings(plan.run)
+    if not cutting:
+        return
+    reason = "damaged" if plan.damages else "torn"
+    losses = [
+        _loss(plan, reason, queue=queue, first_offset=cut)
+        for (topic, queue_id), cut in plan.queue_ends.items()
+        if (queue := plan.queues.get(topic, queue_id)) is not None
+    ]
+    if not losses and plan.data_end > plan.log_end and (torn or plan.damages):
+        losses = [_loss(plan, reason)]
+    plan.losses += losses
+    if losses and not plan.damages:
+        plan.findings.append(_tail_finding(plan, clean=clean))
+
+
+def _loss(
+    plan: StorePlan, reason: str, *, queue: Queue | None = None, first_offset: int = -1
+) -> Loss:
+    """What the readers of a queue lose; without one, bytes that are in no queue."""
+    base = plan.run.base_of(plan.log_end)
+    path = plan.run.directory if base is None else plan.run.path(base)
+    return Loss(
+        topic="" if queue is None else queue.partition.topic,
+        partition=-1 if queue is None else queue.partition.partition,
+        path=str(path),
+        position=plan.log_end - (base or 0),
+        size_bytes=max(plan.data_end - plan.log_end, 0),
+        first_offset=first_offset,
+        next_offset=None if queue is None else queue.units.end,
+        reason=reason,
+    )
+
+
+def damage_finding(run: FileRun, damage: Damage) -> Finding:
+    """A bad place with good records behind it."""
+    base = run.base_of(damage.position)
+    path = run.directory if base is None else run.path(base)
+    return Finding(
+        code="damaged-record",
+        severity="error",
+        path=str(path),
+        position=damage.position - (base or 0),
+        expected="a record",
+        found=damage.reason,
+        message=f"no good record at physical offset {damage.position}, and a good one behind it at "
+        f"{damage.next_good}",
+    )
+
+
+def _gap_findings(run: FileRun) -> list[Finding]:
+    """Files that are missing between others: reading what was in them is told record by record."""
+    return [
+        Finding(
+            code="missing-log-file",
+            severity="error",
+            path=str(run.path(before + run.file_bytes)),
+            position=0,
+            expected=f"the log from physical offset {before + run.file_bytes} to {after}",
+            found="nothing",
+            message="a file is missing between others: the records in it are gone",
+        )
+        for before, after in pairwise(run.bases)
+        if after != before + run.file_bytes
+    ]
+
+
+def _tail_finding(plan: StorePlan, *, clean: bool) -> Finding:
+    loss = plan.losses[0]
+    lost = clean and bool(plan.queue_ends)
+    return Finding(
+        code="log-ends-early" if lost else "torn-tail",
+        severity="error" if lost else "warning",
+        path=loss.path,
+        position=loss.position,
+        message=f"the log ends at physical offset {plan.log_end}; "
+        f"{len(plan.queue_ends)} queues have units that point behind it",
+    )
