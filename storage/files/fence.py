@@ -6,11 +6,36 @@ it could not write, so a later sync that succeeds would prove nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from types import TracebackType
 
 from storage.errors import DiskFull, IoFailure, StoreFenced
+
+
+class Guard:
+    """What `guarding` and `tripping` give: enter it around writes and syncs. It holds nothing of one
+    use, so a fence has one of each (an append that made its own would pay 2.6 us for it).
+    """
+
+    __slots__ = ("_checked", "_fence")
+
+    def __init__(self, fence: Fence, *, checked: bool) -> None:
+        self._fence = fence
+        self._checked = checked
+
+    def __enter__(self) -> None:
+        if self._checked:
+            self._fence.check()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if isinstance(error, IoFailure) and not isinstance(error, DiskFull):
+            self._fence.cause = self._fence.cause or error.message
+            self._fence.check()
 
 
 class Fence:
@@ -21,6 +46,8 @@ class Fence:
     def __init__(self, path: Path) -> None:
         self._path = path
         self.cause: str | None = None
+        self._guarding = Guard(self, checked=True)
+        self._tripping = Guard(self, checked=False)
 
     def check(self) -> None:
         """Raise StoreFenced once something has failed."""
@@ -31,26 +58,16 @@ class Fence:
                 cause=self.cause,
             )
 
-    @contextmanager
-    def guarding(self) -> Iterator[None]:
+    def guarding(self) -> Guard:
         """Around writes and syncs: a failure trips the fence and comes out as StoreFenced.
 
         But for a disk that was full when something was written: there the writer has put back what
         it began. (A sync that fails is never a DiskFull, whatever the reason: its pages are lost.)
         """
-        self.check()
-        with self.tripping():
-            yield
+        return self._guarding
 
-    @contextmanager
-    def tripping(self) -> Iterator[None]:
+    def tripping(self) -> Guard:
         """As `guarding`, but also when the fence is closed already: for files that are derived from
         others, without which nothing that was stored before could be read.
         """
-        try:
-            yield
-        except DiskFull:
-            raise
-        except IoFailure as error:
-            self.cause = self.cause or error.message
-            self.check()
+        return self._tripping

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 
-from storage.rocketmq.directory import StoreDirectory
+from storage.rocketmq.directory import StoreDirectory, StoreFile
 from storage.rocketmq.dispatcher import Dispatcher
 from storage.rocketmq.format.checkpoint import Checkpoint
 from storage.rocketmq.opening import OpenedStore
@@ -26,12 +26,14 @@ class Checkpointer:
         parts: OpenedStore,
         dispatcher: Dispatcher,
         append_lock: threading.RLock,
+        facts: StoreFile,
     ) -> None:
         self.gate = threading.Lock()
         self._directory = directory
         self._parts = parts
         self._dispatcher = dispatcher
         self._append_lock = append_lock
+        self._facts = facts
         self._last = parts.checkpoint
 
     def write(self) -> None:
@@ -44,6 +46,7 @@ class Checkpointer:
                 self._dispatcher.step()
                 noted = self._noted()
                 end = parts.log.end
+                queued = sum(queue.units.end for queue in parts.queues)
                 states = {queue.partition: queue.producers.states() for queue in parts.queues}
             parts.log.flush()
             for queue in parts.queues:
@@ -51,6 +54,8 @@ class Checkpointer:
             if parts.index is not None:
                 parts.index.sync()
             self._directory.write_producers(end, states)
+            self._facts.queued = queued
+            self._directory.write_store_file(self._facts)
             self._directory.write_checkpoint(noted)
             self._last = noted
 

@@ -100,13 +100,16 @@ def take_lock(fs: FileSystem, path: Path) -> FileLock:
 
 
 class StoreFile(msgspec.Struct, kw_only=True):
-    """The content of `.logserver.store.json`. `created`: we made the directory."""
+    """The content of `.logserver.store.json`. `created`: we made the directory. `queued`: the ends
+    of all queues in sum, as of the last checkpoint: fewer after a clean stop tell of lost files.
+    """
 
     backend: str = BACKEND
     version: int = STORE_VERSION
     created: bool = False
     next_producer_id: int = 0
     sizes: Sizes | None = None
+    queued: int = 0
 
 
 class DeletedTopics(msgspec.Struct, kw_only=True):

@@ -88,6 +88,7 @@ def open_parts(opening: Opening) -> OpenedStore:
         accept_loss=opening.options.accept_loss,
         index_enabled=index is not None,
         deleted=deleted,
+        queued=0 if opening.stored is None else opening.stored.queued,
         producers_position=None if snapshot is None else snapshot.physical_offset,
         progress=opening.options.progress,
     )

@@ -166,7 +166,7 @@ class RocketMQStore(LogStore):
         found = [*directory.findings, *parts.report.findings]
         self.recovery = replace(parts.report, findings=found)
         self._topics = dict(self._topic_files.infos())
-        self._use(parts)
+        self._use(parts, facts)
         self._producer_ids = ProducerIds(
             facts.next_producer_id,
             lambda next_id: directory.write_next_producer_id(facts, next_id),
@@ -180,7 +180,7 @@ class RocketMQStore(LogStore):
             self.checkpoint()
         self._dispatcher.start()
 
-    def _use(self, parts: OpenedStore) -> None:
+    def _use(self, parts: OpenedStore, facts: StoreFile) -> None:
         """Put the parts together."""
         self.log = parts.log
         self.queues = parts.queues
@@ -191,7 +191,9 @@ class RocketMQStore(LogStore):
         )
         self._lock = self._appender.lock
         self._deletions = Deletions(self._lock)
-        self._checkpointer = Checkpointer(self._directory, parts, self._dispatcher, self._lock)
+        self._checkpointer = Checkpointer(
+            self._directory, parts, self._dispatcher, self._lock, facts
+        )
         self._encoder = Encoder(self._settings, self._clock)
 
     # ---- topics ----

@@ -18,12 +18,13 @@ from storage.rocketmq.format.index_file import IndexEntry, IndexHeader
 from storage.rocketmq.format.message import COMPRESSED, Message
 from storage.rocketmq.format.message_id import host_text, offset_id
 from storage.rocketmq.format.properties import KEYS, TAGS, decode_properties
-from storage.rocketmq.format.queue_unit import Unit
+from storage.rocketmq.format.queue_unit import Unit, tags_code
 from storage.rocketmq.reading import MAX_BODY_BYTES
 
 Row: TypeAlias = dict[str, Any]
 
 UINT32: Final = 0xFFFFFFFF
+INT32_MIN: Final = -1 << 31
 
 
 def message_row(message: Message, unit: Unit | None = None) -> Row:
@@ -43,7 +44,7 @@ def message_row(message: Message, unit: Unit | None = None) -> Row:
         "flag": message.flag,
         "tags": properties.get(TAGS),
         "keys": properties.get(KEYS),
-        "tagsCode": None if unit is None else unit.tags_code,
+        "tagsCode": None if unit is None else _tags_code(unit, properties),
         "properties": properties,
         "bodyLength": len(message.body),
         "body": message.body,
@@ -55,6 +56,11 @@ def message_row(message: Message, unit: Unit | None = None) -> Row:
         "bornHost": host_text(message.born_host),
         "storeHost": host_text(message.store_host),
     }
+
+
+def _tags_code(unit: Unit, properties: Mapping[str, str]) -> int:
+    """The unit's; with consumequeue_ext that is an address below 32 bits, and the code lies there."""
+    return unit.tags_code if unit.tags_code >= INT32_MIN else tags_code(properties.get(TAGS))
 
 
 def _plain(message: Message) -> Row:

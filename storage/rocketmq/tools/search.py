@@ -7,6 +7,7 @@ found (prepared ones); rolled back ones are not, as in the real store.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from heapq import merge
 from itertools import chain, islice
@@ -97,7 +98,9 @@ def parse(query: FindQuery) -> Wanted:
 
 
 def in_view(view: View, query: FindQuery) -> Iterator[Row]:
-    """The matching records, in the order of the log."""
+    """The matching records, in the order of the log. Where there are more than the limit, those by
+    key, unique id or tag are the newest, as the real store answers; of others it is the oldest.
+    """
     wanted = parse(query)
     if query.raw:
         return _raw(view, query)
@@ -108,8 +111,12 @@ def in_view(view: View, query: FindQuery) -> Iterator[Row]:
         found = _indexed(view, wanted, topics)
     else:
         found = in_log(view.walk("searching"), wanted)
-    rows = (_row(view, at, message) for at, message in found if _is_seen(view, message, at))
-    return islice(rows, query.limit)
+    seen: Iterator[tuple[int, Message]] = (
+        (at, message) for at, message in found if _is_seen(view, message, at)
+    )
+    if query.grep is None and (query.key or query.unique_id or query.tag):
+        seen = iter(deque(seen, maxlen=query.limit))
+    return islice((_row(view, at, message) for at, message in seen), query.limit)
 
 
 def _topics(view: View, topic: str | None) -> Sequence[str]:

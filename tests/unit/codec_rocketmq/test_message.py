@@ -228,6 +228,8 @@ def test_damage_raises_nothing_else(data: st.DataObject) -> None:
     check_crc = data.draw(st.booleans())
     with suppress(Corrupt, Truncated):
         found = decode_message(bytes(content), check_crc=check_crc)
+        if "\ufffd" in found.topic:
+            return  # its bytes are not those that were there
         [again] = encode_messages([new_message(found)], placement(found))
         assert found == decode_message(again)._replace(
             queue_offset=found.queue_offset, body_crc=found.body_crc
