@@ -51,6 +51,18 @@ class ConsumeQueue:
                 self.last_end = unit.physical_offset + unit.size
                 break
 
+    def forget(self) -> None:
+        """Count all units as none, whatever the files hold."""
+        self.run.forget()
+        self.use(0, 0)
+
+    def discard(self) -> None:
+        """Remove all files of the queue, those that were forgotten too."""
+        self.run.load()
+        self.run.remove(self.run.bases)
+        self.run.files.fs.sync_dir(self.directory)
+        self.use(0, 0)
+
     @property
     def first_offset(self) -> int:
         """The offset of the first unit that a file has room for."""

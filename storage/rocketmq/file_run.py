@@ -40,8 +40,23 @@ class FileRun:
         """Take in the files that are there. Names that are no position are left alone."""
         fs = self.files.fs
         if fs.exists(self.directory):
-            found = (parse_file_name(name) for name in fs.list_dir(self.directory))
+            names = (n for n in fs.list_dir(self.directory) if not fs.is_dir(self.directory / n))
+            found = map(parse_file_name, names)
             self._bases = tuple(sorted(base for base in found if base is not None))
+
+    def forget(self) -> None:
+        """Count the files as none; they stay where they are."""
+        self._bases = ()
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether each file begins where the one before it ends, and the first at a place for one."""
+        bases = self._bases
+        if not bases:
+            return True
+        return not bases[0] % self.file_bytes and (
+            bases == tuple(range(bases[0], bases[-1] + 1, self.file_bytes))
+        )
 
     @property
     def bases(self) -> Sequence[int]:

@@ -19,6 +19,7 @@ def add_findings(plan: StorePlan, *, clean: bool, torn: bool, cutting: bool) -> 
     """
     plan.findings += [damage_finding(plan.run, damage) for damage in plan.damages]
     plan.findings += _gap_findings(plan.run)
+    plan.findings += _broken_findings(plan)
     if not cutting:
         return
     reason = "damaged" if plan.damages else "torn"
@@ -66,6 +67,34 @@ def damage_finding(run: FileRun, damage: Damage) -> Finding:
         message=f"no good record at physical offset {damage.position}, and a good one behind it at "
         f"{damage.next_good}",
     )
+
+
+def no_log_finding(run: FileRun) -> Finding:
+    """Queues lead into a log that is not there: perhaps its disk is not."""
+    return Finding(
+        code="log-ends-early",
+        severity="error",
+        path=str(run.directory),
+        position=0,
+        expected="the files of the commit log",
+        found="none",
+        message="the commit log has no files, though the queues lead into it",
+    )
+
+
+def _broken_findings(plan: StorePlan) -> list[Finding]:
+    return [
+        Finding(
+            code="broken-queue",
+            severity="warning",
+            path=str(plan.queues.root / topic / str(queue_id)),
+            topic=topic,
+            partition=queue_id,
+            message="files of the queue are missing or bear names that cannot be: it is made anew "
+            "from the log",
+        )
+        for topic, queue_id in plan.broken_queues
+    ]
 
 
 def _gap_findings(run: FileRun) -> list[Finding]:

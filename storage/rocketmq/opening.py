@@ -76,7 +76,6 @@ def open_parts(opening: Opening) -> OpenedStore:
     queues = _load_queues(opening)
     index = _load_index(opening)
     snapshot = directory.producers()
-    deleted = opening.topics.deleted
     context = RecoveryContext(
         run=run,
         queues=queues,
@@ -87,7 +86,7 @@ def open_parts(opening: Opening) -> OpenedStore:
         read_only=opening.read_only,
         accept_loss=opening.options.accept_loss,
         index_enabled=index is not None,
-        deleted=deleted,
+        deleted=opening.topics.deleted,
         queued=0 if opening.stored is None else opening.stored.queued,
         producers_position=None if snapshot is None else snapshot.physical_offset,
         progress=opening.options.progress,
@@ -97,7 +96,8 @@ def open_parts(opening: Opening) -> OpenedStore:
     if not opening.read_only:
         directory.write_abort()
         _keep_losses(opening, plan, started_ms)
-    builder = Builder(queues, index, deleted)
+    opening.topics.end_deletions_at(plan.log_end, read_only=opening.read_only)
+    builder = Builder(queues, index, opening.topics.deleted)
     _repair(opening, plan, builder)
     if plan.last_record is not None:
         position, message = plan.last_record

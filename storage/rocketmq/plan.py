@@ -46,6 +46,7 @@ class StorePlan:
     last_record: tuple[int, Message] | None  # (physical offset, record) of the last that was walked
     distrusted_from: int | None  # units of records from here on may not be on disk; None: all are
     queue_ends: Mapping[tuple[str, int], int]  # offsets, where a queue is to be cut
+    broken_queues: Sequence[tuple[str, int]]  # to be made anew: files are missing, or are none
     build_queues_from: int | None  # None: every record has its unit
     build_index_from: int | None
     index_border_again: bool  # index the record at the border once more, as the reference does

@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from storage.errors import DataError
 from storage.interface import Progress
 from storage.rocketmq.behind import LogSoFar, has_zeroed_sector, next_good, record_at, sound_part
 from storage.rocketmq.encoding import SEQUENCE_PROPERTY, parse_mark
@@ -28,7 +29,7 @@ from storage.rocketmq.format.message import Message, decode_message
 from storage.rocketmq.format.properties import decode_properties
 from storage.rocketmq.format.queue_unit import UNIT_SIZE
 from storage.rocketmq.format.walking import BAD
-from storage.rocketmq.losses import add_findings, damage_finding
+from storage.rocketmq.losses import add_findings, damage_finding, no_log_finding
 from storage.rocketmq.plan import Damage, SequencedAppend, StorePlan
 from storage.rocketmq.queues import Queue, QueueTable
 from storage.rocketmq.walking import END, Stop, Stretch, walk_log
@@ -70,28 +71,44 @@ class RecoveryContext:
 
 def examine(context: RecoveryContext) -> StorePlan:
     """Decide what a start does. Reads the log's tail and the queues; changes nothing."""
-    context = _measure_queues(context)
-    start = _start(context)
+    broken = _measure_queues(context)
+    start = context.run.start if broken else _start(context)
     while True:
         walk = _Walk(context, start)
         walk.run()
         if walk.gap_from is None or walk.gap_from >= start:
-            return _plan(context, walk)
+            return _plan(context, walk, broken)
         start = walk.gap_from
 
 
-def _measure_queues(context: RecoveryContext) -> RecoveryContext:
-    """Find out where each queue ends; after an unclean stop the newest units are looked at too."""
-    trusted = context.checkpoint.logics_physical_offset
+def _measure_queues(context: RecoveryContext) -> Sequence[tuple[str, int]]:
+    """Find out where each queue ends; after an unclean stop the newest units are looked at too.
+
+    A queue whose files do not follow each other, or cannot be read, counts as empty: its topic and
+    queue id are given, and it is made anew.
+    """
+    broken = []
     for queue in context.queues:
-        units = queue.units
-        end = units.written_end()
-        units.use(units.first_offset, end)
-        if not context.clean:
-            end = _checked_end(queue, trusted)
-        units.use(units.first_offset, end)
-        units.start = units.first_at(context.run.start)
-    return context
+        try:
+            whole = queue.units.run.is_whole
+            if whole:
+                _measure(context, queue)
+        except DataError:
+            whole = False
+        if not whole:
+            broken.append((queue.partition.topic, queue.partition.partition))
+            queue.units.forget()
+    return broken
+
+
+def _measure(context: RecoveryContext, queue: Queue) -> None:
+    units = queue.units
+    end = units.written_end()
+    units.use(units.first_offset, end)
+    if not context.clean:
+        end = _checked_end(queue, context.checkpoint.logics_physical_offset)
+    units.use(units.first_offset, end)
+    units.start = units.first_at(context.run.start)
 
 
 def _checked_end(queue: Queue, trusted: int) -> int:
@@ -253,8 +270,8 @@ class _Walk:
             expected = 0 if queue is None else queue.units.end
             if message.queue_offset > expected:
                 begin = self._context.run.start
-                if queue is not None and not queue.units.is_empty:
-                    begin = max(queue.units.last_end, begin)
+                if queue is not None and begin < queue.units.last_end <= position:
+                    begin = queue.units.last_end
                 self.gap_from = min(begin, self.start if self.gap_from is None else self.gap_from)
         self._expected[key] = max(expected, message.queue_offset + 1)
 
@@ -331,7 +348,7 @@ def _positions_of(queue: Queue, start: int) -> Iterator[int]:
         offset += len(found)
 
 
-def _plan(context: RecoveryContext, walk: _Walk) -> StorePlan:
+def _plan(context: RecoveryContext, walk: _Walk, broken: Sequence[tuple[str, int]]) -> StorePlan:
     run, end = context.run, walk.end
     index = _plan_index(context, walk)
     plan = StorePlan(
@@ -343,6 +360,7 @@ def _plan(context: RecoveryContext, walk: _Walk) -> StorePlan:
         last_record=walk.last_record,
         distrusted_from=None if context.clean else _checkpointed(context),
         queue_ends=_queue_cuts(context.queues, end),
+        broken_queues=broken,
         build_queues_from=walk.missing_from,
         build_index_from=index.build_from,
         index_border_again=index.border_again,
@@ -354,6 +372,8 @@ def _plan(context: RecoveryContext, walk: _Walk) -> StorePlan:
     )
     if walk.damages and not context.accept_loss:
         plan.refusal = damage_finding(run, walk.damages[0])
+    if not run.bases and plan.queue_ends and not context.accept_loss:
+        plan.refusal = no_log_finding(run)
     cutting = not (context.read_only and walk.damages)
     add_findings(plan, clean=context.clean, torn=walk.torn, cutting=cutting)
     return plan

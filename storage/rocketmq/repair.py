@@ -74,6 +74,9 @@ def apply_queues(plan: StorePlan) -> None:
     """
     for queue in plan.queues:
         key = (queue.partition.topic, queue.partition.partition)
+        if key in plan.broken_queues:
+            queue.units.discard()
+            continue
         cut = plan.queue_ends.get(key)
         if cut is not None:
             queue.units.cut(cut)

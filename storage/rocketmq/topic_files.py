@@ -105,6 +105,18 @@ class TopicFiles:
         """By topic the physical offset below which its records are gone."""
         return self._deleted.topics
 
+    def end_deletions_at(self, log_end: int, *, read_only: bool) -> None:
+        """The log ends before places that notes of deletions tell (it was cut): what will be written
+        there is no deleted topic's. Durable on return unless `read_only`.
+        """
+        if all(end <= log_end for end in self._deleted.topics.values()):
+            return
+        topics = {topic: min(end, log_end) for topic, end in self._deleted.topics.items()}
+        if read_only:
+            self._deleted = DeletedTopics(topics=topics, unfinished=self._deleted.unfinished)
+        else:
+            self._write_deleted(topics, unfinished=self._deleted.unfinished)
+
     def delete(self, topic: str, *, physical_offset: int, now_ms: int) -> None:
         """Delete a topic with its records, all of which lie below `physical_offset`; durable on
         return. On an error before that nothing has changed.
