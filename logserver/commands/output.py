@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import click
 import msgspec
 
 from logserver.commands import FINDINGS
-from storage import Finding
+from storage import Finding, StorageError
 
 TABLE: Final = "table"
 JSON: Final = "json"
@@ -58,7 +58,10 @@ def write_rows(runs: Iterable[Sequence[Row]], output: str) -> None:
     if output == NDJSON:
         _write(map(_ENCODER.encode_lines, runs))
     elif output == JSON:
-        _write(_array(runs))
+        failures: list[StorageError] = []
+        _write(_array(_until_failure(runs, failures)))  # a document is closed, whatever happens
+        for error in failures:
+            raise error
     else:
         _write(line.encode("utf-8", "backslashreplace") for line in _table(runs))
 
@@ -91,6 +94,16 @@ def _array(runs: Iterable[Sequence[Row]]) -> Iterable[bytes]:
             yield before + b",\n".join(map(_ENCODER.encode, run))
             before = b",\n"
     yield b"\n]\n" if before != b"[\n" else b"[]\n"
+
+
+def _until_failure(
+    runs: Iterable[Sequence[Row]], failures: list[StorageError]
+) -> Iterator[Sequence[Row]]:
+    """The runs up to an error, which is kept."""
+    try:
+        yield from runs
+    except StorageError as error:
+        failures.append(error)
 
 
 # ---- tables --------------------------------------------------------------------------------------

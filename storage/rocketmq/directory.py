@@ -64,7 +64,7 @@ def _has_parts(fs: FileSystem, path: Path, entries: set[str]) -> bool:
     """Whether the log has a file, or two of the other parts of a store are there."""
     log = path / names.COMMIT_LOG
     has_log = names.COMMIT_LOG in entries and fs.is_dir(log)
-    if has_log and any(names.parse_file_name(name) is not None for name in fs.list_dir(log)):
+    if has_log and any(_is_log_file(fs, log / name) for name in fs.list_dir(log)):
         return True
     parts = (
         has_log,
@@ -73,6 +73,10 @@ def _has_parts(fs: FileSystem, path: Path, entries: set[str]) -> bool:
         fs.exists(path / names.CONFIG / names.TOPICS),
     )
     return sum(parts) >= 2
+
+
+def _is_log_file(fs: FileSystem, path: Path) -> bool:
+    return names.parse_file_name(path.name) is not None and not fs.is_dir(path)
 
 
 def is_empty(fs: FileSystem, path: Path) -> bool:
@@ -199,13 +203,20 @@ class StoreDirectory:
     def queue_folders(self) -> Mapping[str, Sequence[int]]:
         """The queues that have a folder below consumequeue, by topic, ascending."""
         found = {}
-        if self.fs.exists(self.consume_queue):
+        if self.fs.is_dir(self.consume_queue):
             for topic in self.fs.list_dir(self.consume_queue):
                 folder = self.consume_queue / topic
                 if self.fs.is_dir(folder):
-                    ids = map(names.parse_queue_id, self.fs.list_dir(folder))
-                    found[topic] = sorted(queue_id for queue_id in ids if queue_id is not None)
+                    found[topic] = self._queues_in(folder)
         return {topic: ids for topic, ids in found.items() if ids}
+
+    def _queues_in(self, folder: Path) -> Sequence[int]:
+        return sorted(
+            queue_id
+            for name in self.fs.list_dir(folder)
+            if (queue_id := names.parse_queue_id(name)) is not None
+            and self.fs.is_dir(folder / name)
+        )
 
     def topics(self, *, read_only: bool) -> TopicTable:
         """config/topics.json; without it, or when it is damaged, its `.bak`, as the broker does.
@@ -235,7 +246,10 @@ class StoreDirectory:
             message = f"neither it nor its {names.BACKUP} can be understood: {error.message}"
             if not read_only:
                 facts = {**error.facts(), "path": str(path)}
-                raise Corrupt(f"{path}: {message}", **facts) from error
+                raise Corrupt(
+                    f"{path}: {message}. Restore it; --read-only serves the topics that have queues",
+                    **facts,
+                ) from error
             self._report_config(path, f"{message}; topics are those that have queues")
             return TopicTable()
         self._report_config(path, f"read from its {names.BACKUP}: {error.message}")

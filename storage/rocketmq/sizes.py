@@ -3,7 +3,8 @@
 Owns that question only; must not open a run or change anything. Each size comes from the first of
 these that tells it: the setting, what was remembered at the last start, the files that are there,
 the default. All files of a run have one length (but a last one of no bytes, which a crash leaves):
-the real store refuses a directory where that is not so.
+the real store refuses a directory where that is not so. Each is named after the position of its first
+byte, which is a multiple of that length.
 """
 
 from __future__ import annotations
@@ -54,8 +55,9 @@ def resolve_sizes(
     """The sizes of the store at `path`, which may be empty or missing.
 
     Raises InvalidConfig for a setting that the files contradict, or where only a setting can tell;
-    DamagedStore for a file of another length than the others. With `findings` (for looking only)
-    such files are noted there instead.
+    DamagedStore for a file of another length than the others, or one of the log whose name is no
+    multiple of it (a queue with such a file is made anew). With `findings` (for looking only) such
+    files are noted there instead.
     """
     odd: list[Finding] = []
     log = [_run_files(fs, path / names.COMMIT_LOG)]
@@ -66,8 +68,10 @@ def resolve_sizes(
         default=DEFAULTS.commit_log_bytes,
         odd=odd,
     )
+    odd += _wrong_names(log, commit_log_bytes, severity="error")
+    queues = [_run_files(fs, folder) for folder in _queue_folders(fs, path / names.CONSUME_QUEUE)]
     consume_queue_bytes = _run_bytes(
-        [_run_files(fs, folder) for folder in _queue_folders(fs, path / names.CONSUME_QUEUE)],
+        queues,
         setting=("mappedFileSizeConsumeQueue", settings.consume_queue_bytes),
         remembered=None if stored is None else stored.consume_queue_bytes,
         default=DEFAULTS.consume_queue_bytes,
@@ -76,13 +80,15 @@ def resolve_sizes(
     )
     if odd and findings is None:
         raise DamagedStore(
-            f"{odd[0].path}: {odd[0].message}. Nothing has been changed; --read-only shows the rest",
+            f"{odd[0].path}: {odd[0].message}. Nothing but the lock file has been "
+            "changed; --read-only shows the rest",
             path=odd[0].path,
             position=odd[0].position,
             findings=odd,
         )
     if findings is not None:
         findings += odd
+        findings += _wrong_names(queues, consume_queue_bytes, severity="warning")
     slots, entries = _index_sizes(fs, path / names.INDEX, settings, stored)
     return Sizes(
         commit_log_bytes=commit_log_bytes,
@@ -101,19 +107,19 @@ def _queue_folders(fs: FileSystem, path: Path) -> Iterator[Path]:
 
 
 def _sub_folders(fs: FileSystem, path: Path) -> Sequence[Path]:
-    if not fs.exists(path):
+    if not fs.is_dir(path):
         return ()
     return [path / name for name in fs.list_dir(path) if fs.is_dir(path / name)]
 
 
 def _run_files(fs: FileSystem, folder: Path) -> Sequence[_RunFile]:
-    """The files of a run in order, without a last one of no bytes."""
-    if not fs.exists(folder):
+    """The files of a run in order, without a last one of no bytes; a folder is none of them."""
+    if not fs.is_dir(folder):
         return ()
     found = [
         _RunFile(folder / name, base, fs.size(folder / name))
         for name in fs.list_dir(folder)
-        if (base := names.parse_file_name(name)) is not None
+        if (base := names.parse_file_name(name)) is not None and not fs.is_dir(folder / name)
     ]
     return found[:-1] if found and found[-1].size_bytes == 0 else found
 
@@ -162,6 +168,24 @@ def _wrong_length(file: _RunFile, expected: int) -> Finding:
     )
 
 
+def _wrong_names(
+    runs: Sequence[Sequence[_RunFile]], file_bytes: int, *, severity: str
+) -> list[Finding]:
+    return [
+        Finding(
+            code="wrong-file-name",
+            severity=severity,
+            path=str(file.path),
+            expected=f"a multiple of {file_bytes}",
+            found=f"{file.base}",
+            message=f"where the name says, at {file.base}, no file of {file_bytes} bytes can begin",
+        )
+        for run in runs
+        for file in run
+        if file.base % file_bytes
+    ]
+
+
 def _index_sizes(
     fs: FileSystem, folder: Path, settings: StoreSettings, stored: Sizes | None
 ) -> tuple[int, int]:
@@ -208,12 +232,12 @@ def _default_or_ask(files: Sequence[tuple[Path, int]]) -> tuple[int, int]:
 
 def _index_files(fs: FileSystem, folder: Path) -> Sequence[tuple[Path, int]]:
     """The index files, without those of no bytes, which a crash leaves."""
-    if not fs.exists(folder):
+    if not fs.is_dir(folder):
         return ()
     found = (
         folder / name for name in fs.list_dir(folder) if names.parse_index_name(name) is not None
     )
-    sizes = [(path, fs.size(path)) for path in found]
+    sizes = [(path, fs.size(path)) for path in found if not fs.is_dir(path)]
     return [(path, size_bytes) for path, size_bytes in sizes if size_bytes]
 
 

@@ -28,6 +28,7 @@ SEEDS = {
     "small": 1012,
     "many": 1013,
     "propcrc": 1014,
+    "cqext": 1016,
 }
 
 

@@ -83,7 +83,9 @@ def _folder(fs: FileSystem, path: Path) -> InStore | Alone | None:
     if in_queues and queue_id is not None and _is_store(fs, parents[2]):
         return InStore(path.parent.parent.parent, topic=parents[0].name, queue_id=queue_id)
     found = [
-        base for name in fs.list_dir(path) if (base := names.parse_file_name(name)) is not None
+        base
+        for name in fs.list_dir(path)
+        if (base := names.parse_file_name(name)) is not None and not fs.is_dir(path / name)
     ]
     if not found:
         return None

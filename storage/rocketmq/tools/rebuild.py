@@ -104,6 +104,7 @@ class _Rebuild:
         self._compared: dict[Path, bool] = {}  # a file of the store -> whether it stays as it is
         self._indexed = 0  # index files that were compared
         self._last: Dispatch | None = None
+        self._left_out = 0  # records of deleted topics
 
     def run(self) -> RebuildReport:
         """Build, compare and, with `write`, put in place."""
@@ -112,6 +113,7 @@ class _Rebuild:
             self._build()
             self._compare(finished=True)
             self._note_old()
+            self._note_left_out()
             changed = [str(path) for path, same in self._compared.items() if not same]
             if self._write and changed:
                 self._keep_queues()
@@ -160,11 +162,13 @@ class _Rebuild:
         for stretch in walk.stretches():
             if isinstance(stretch, Padding):
                 continue
-            yield [
+            kept = [
                 dispatch_of(placed.message, placed.physical_offset, with_tags=with_tags)
                 for placed in walk.placed(stretch)
                 if placed.physical_offset >= raw.deleted.get(placed.message.topic, 0)
             ]
+            self._left_out += len(stretch.records) - len(kept)
+            yield kept
 
     def _refused(self, dispatch: Dispatch) -> Finding:
         return Finding(
@@ -224,6 +228,19 @@ class _Rebuild:
             kept = self._is_kept(queue)
             for base in run.bases:
                 self._compared.setdefault(run.path(base), kept)
+
+    def _note_left_out(self) -> None:
+        """Why an index changes in which nothing is wrong."""
+        if self._what == INDEX and self._left_out:
+            self._notes.add(
+                Finding(
+                    code="deleted-left-out",
+                    severity="info",
+                    path=str(self._raw.directory.index),
+                    message=f"{self._left_out} records of deleted topics are left out, so that files "
+                    "change in which nothing is wrong",
+                )
+            )
 
     def _is_kept(self, queue: Queue) -> bool:
         """Whether the log has no record of a queue (any more): then its files alone tell where it
@@ -292,8 +309,9 @@ class _Rebuild:
 
 def _index_paths(fs: FileSystem, folder: Path) -> Sequence[Path]:
     """The index files, the oldest first."""
-    found = fs.list_dir(folder) if fs.exists(folder) else ()
-    return [folder / name for name in found if names.parse_index_name(name) is not None]
+    found = fs.list_dir(folder) if fs.is_dir(folder) else ()
+    named = (folder / name for name in found if names.parse_index_name(name) is not None)
+    return [path for path in named if not fs.is_dir(path)]
 
 
 def _is_same(made_fs: FileSystem, made: Path, old_fs: FileSystem, old: Path) -> bool:

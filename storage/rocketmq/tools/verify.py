@@ -97,13 +97,12 @@ class _LogCheck:
     def _derived(self, placed: Placed) -> None:
         """Compare what follows from a record with what lies in queues and index."""
         at, message = placed.physical_offset, placed.message
-        if at < self._raw.deleted.get(message.topic, 0):
-            return
+        deleted = at < self._raw.deleted.get(message.topic, 0)
         dispatch = dispatch_of(message, at, with_tags=self._raw.settings.index_tags)
-        if dispatch.is_queued:
+        if dispatch.is_queued and not deleted:
             self._queues.meet(dispatch)
         if self._index is not None:
-            self._index.meet(dispatch)
+            self._index.meet(dispatch, deleted=deleted)
 
     def _check_checkpoint(self, end: int) -> None:
         checkpoint, latest_ms = self._raw.checkpoint, self._records.latest_ms

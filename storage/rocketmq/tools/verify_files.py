@@ -31,22 +31,25 @@ def check_names(raw: RawStore) -> Iterator[Finding]:
             yield _unknown(root / name, "no name that a store has")
     yield from _check_run(fs, raw.run)
     folder = raw.directory.consume_queue
-    for topic in fs.list_dir(folder) if fs.exists(folder) else ():
+    for topic in fs.list_dir(folder) if fs.is_dir(folder) else ():
         if not fs.is_dir(folder / topic):
             yield _unknown(folder / topic, "no topic's folder")
             continue
         for name in fs.list_dir(folder / topic):
-            if names.parse_queue_id(name) is None:
+            if names.parse_queue_id(name) is None or not fs.is_dir(folder / topic / name):
                 yield _unknown(folder / topic / name, "no queue's folder")
     for queue in raw.queues:
         yield from _check_run(fs, queue.units.run)
 
 
 def _check_run(fs: FileSystem, run: FileRun) -> Iterator[Finding]:
-    for name in fs.list_dir(run.directory) if fs.exists(run.directory) else ():
+    for name in fs.list_dir(run.directory) if fs.is_dir(run.directory) else ():
         if names.parse_file_name(name) is None:
             yield _unknown(run.directory / name, "no name of a file of this folder")
-    for before, after in pairwise(run.bases):
+        elif fs.is_dir(run.directory / name):
+            yield _unknown(run.directory / name, "a folder with the name of a file")
+    placed = [base for base in run.bases if not base % run.file_bytes]
+    for before, after in pairwise(placed):
         if before + run.file_bytes != after:
             yield Finding(
                 code="missing-file",
