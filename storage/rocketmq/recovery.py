@@ -135,7 +135,7 @@ def _start(context: RecoveryContext) -> int:
     its file, as the real store does it, or of the nearest file before it whose first record is good.
     """
     run = context.run
-    if context.clean and sum(queue.units.end for queue in context.queues) < context.queued:
+    if sum(queue.units.end for queue in context.queues) < context.queued:
         return run.start  # files of queues are gone
     position = _last_unit(context)
     if not context.clean:
@@ -267,13 +267,19 @@ class _Walk:
         expected = self._expected.get(key)
         if expected is None:
             queue = self._context.queues.get(*key)
-            expected = 0 if queue is None else queue.units.end
+            expected = 0 if queue is None else self._end_in_log(queue)
             if message.queue_offset > expected:
                 begin = self._context.run.start
                 if queue is not None and begin < queue.units.last_end <= position:
                     begin = queue.units.last_end
                 self.gap_from = min(begin, self.start if self.gap_from is None else self.gap_from)
         self._expected[key] = max(expected, message.queue_offset + 1)
+
+    def _end_in_log(self, queue: Queue) -> int:
+        """Where a queue ends; one whose last unit leads out of the log: where the walk began."""
+        units = queue.units
+        inside = units.last_end <= self._context.run.limit
+        return units.end if inside else units.first_at(self.start)
 
     def _note_sequenced(self, stretch: Stretch) -> None:
         """Take in the marks of sequenced appends; the records of one stand one behind another."""

@@ -1,0 +1,174 @@
+"""Starts after odd histories: files gone, the log shorter than before, another server in between."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from storage.errors import DamagedStore
+from storage.files import FileSystem
+from storage.rocketmq.format.names import file_name
+from tests.unit.rocketmq.workshop import (
+    LOG_BYTES,
+    ROOT,
+    T0,
+    Workshop,
+    check_lookups,
+    keyed,
+    place_of,
+    put_file,
+    put_value,
+    values,
+)
+
+OTHER = T0._replace(topic="other")
+VALUES = [b"value-%d" % number for number in range(30)]
+QUEUE = ROOT / "consumequeue" / "t" / "0"
+FILE_UNITS = 5
+
+
+def stopped(shop: Workshop) -> None:
+    """A store with two topics, stopped cleanly; the last record is not of t."""
+    with shop.open_with_topic() as store:
+        store.create_topic("other", 1)
+        for value in VALUES:
+            put_value(store, value)
+            put_value(store, value, OTHER)
+
+
+def remove_third_file(fs: FileSystem) -> None:
+    fs.remove(QUEUE / file_name(2 * FILE_UNITS * 20))
+
+
+def misname_a_file(fs: FileSystem) -> None:
+    fs.rename(QUEUE / file_name(2 * FILE_UNITS * 20), QUEUE / file_name(7))
+
+
+def remove_queue(fs: FileSystem) -> None:
+    fs.remove_tree(QUEUE)
+
+
+def remove_last_file(fs: FileSystem) -> None:
+    fs.remove(QUEUE / file_name(5 * FILE_UNITS * 20))
+
+
+@pytest.mark.parametrize(
+    "damage", [remove_third_file, misname_a_file, remove_queue, remove_last_file]
+)
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("read_only", [True, False])
+def test_lost_files_of_a_queue_are_made_anew(
+    shop: Workshop, damage: Callable[[FileSystem], None], clean: bool, read_only: bool
+) -> None:
+    """Also after a clean stop, though other queues lead behind what is lost."""
+    stopped(shop)
+    damage(shop.fs)
+    if not clean:
+        put_file(shop.fs, ROOT / "abort", b"1 logserver")
+    with shop.open(read_only=read_only) as store:
+        assert values(store) == values(store, OTHER) == VALUES
+        check_lookups(store)
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_garbage_in_a_queue_leads_nowhere(shop: Workshop, seed: int) -> None:
+    """After a crash what it hides is found in the log; offsets go on, none is given twice."""
+    stopped(shop)
+    garbage = random.Random(seed).randbytes(FILE_UNITS * 20)
+    shop.overwrite(QUEUE / file_name(5 * FILE_UNITS * 20), 0, garbage)
+    with shop.open() as store:
+        assert put_value(store, b"new").base_offset == len(VALUES)
+    put_file(shop.fs, ROOT / "abort", b"1 logserver")
+    with shop.open() as store:
+        assert values(store) == [*VALUES, b"new"]
+
+
+def test_a_log_that_is_not_there_is_no_empty_one(shop: Workshop) -> None:
+    """Its disk may not be mounted: nothing is cut, and with it all is there again."""
+    stopped(shop)
+    shop.fs.rename(ROOT / "commitlog", ROOT.parent / "elsewhere")
+    before = shop.files()
+    with pytest.raises(DamagedStore) as refused:
+        shop.open()
+    assert refused.value.facts()["path"] == str(ROOT / "commitlog")
+    assert shop.files() == before
+    shop.fs.rename(ROOT.parent / "elsewhere", ROOT / "commitlog")
+    with shop.open() as store:
+        assert values(store) == VALUES
+
+
+def test_that_log_can_be_given_up(shop: Workshop) -> None:
+    stopped(shop)
+    shop.fs.remove_tree(ROOT / "commitlog")
+    with shop.open(accept_loss=True) as store:
+        assert values(store) == []
+        assert put_value(store, b"new").base_offset == 0
+        assert values(store) == [b"new"]
+
+
+def test_a_shorter_log_ends_a_deletion_too(shop: Workshop) -> None:
+    """What is written behind a cut is not taken for records of a topic that was deleted before it."""
+    with shop.open_with_topic() as store:
+        places = [place_of(put_value(store, value)) for value in VALUES[:10]]
+        store.create_topic("other", 1)
+        put_value(store, b"old", OTHER)
+        store.delete_topic("other")
+        store.create_topic("other", 1)
+    for base in shop.log_bases():
+        shop.overwrite(shop.log_path(base), 0, bytes(LOG_BYTES)) if base else None
+    shop.overwrite(shop.log_path(0), places[2], bytes(LOG_BYTES - places[2]))
+    put_file(shop.fs, ROOT / "abort", b"1 logserver")
+    for _ in range(2):
+        with shop.open() as store:
+            assert values(store)[:2] == VALUES[:2]
+            put_value(store, b"new", OTHER)
+            assert set(values(store, OTHER)) == {b"new"}
+            assert len(store.find("other", key="new").records) == len(values(store, OTHER))
+
+
+def test_a_deleted_topic_stays_deleted_when_queues_are_made_anew(shop: Workshop) -> None:
+    with shop.open_with_topic() as store:
+        store.create_topic("other", 1)
+        for value in VALUES:
+            put_value(store, value)
+            put_value(store, value, OTHER)
+        store.delete_topic("other")
+    shop.fs.remove_tree(ROOT / "consumequeue")
+    put_file(shop.fs, ROOT / "abort", b"1 logserver")
+    with shop.open() as store:
+        assert list(store.topics()) == ["t"]
+        assert values(store) == VALUES
+
+
+def test_a_spare_file_that_somebody_took_away(shop: Workshop) -> None:
+    """A real store that is started by mistake removes it before it finds the lock taken."""
+    store = shop.open_with_topic()
+    for value in VALUES[:12]:
+        put_value(store, value)
+    spare = shop.log_bases()[-1]
+    assert spare > store.log.end
+    shop.fs.remove(shop.log_path(spare))
+    for value in VALUES[12:]:
+        put_value(store, value)
+    store.flush()
+    assert values(store) == VALUES
+    with shop.after_kill().open() as found:
+        assert values(found) == VALUES
+    store.close()
+    with shop.open() as again:
+        assert values(again) == VALUES
+
+
+@pytest.mark.parametrize(("mark", "ours"), [(b"4711 logserver", True), (b"4711", False)])
+def test_whose_crash_it_was(shop: Workshop, mark: bytes, ours: bool) -> None:
+    """The real store's `abort` has its process id alone: then its checkpoint is not trusted as ours."""
+    stopped(shop)
+    put_file(shop.fs, ROOT / "abort", mark)
+    with shop.open() as store:
+        assert not store.recovery.clean_shutdown
+        assert (store.recovery.bytes_scanned < LOG_BYTES // 4) is ours
+        assert values(store) == VALUES
+        store.append(T0, [keyed(b"more")])
+    assert not shop.fs.exists(ROOT / "abort")
