@@ -154,7 +154,8 @@ class TopicFiles:
         fs = self._directory.fs
         for name in (names.CONSUME_QUEUE, names.QUEUE_EXTENSION):
             folder = self._directory.path / name
-            if fs.exists(folder) and topic in fs.list_dir(folder):
+            there = fs.exists(folder) and topic in fs.list_dir(folder)  # a name, and no path
+            if there and fs.is_dir(folder / topic):
                 fs.remove_tree(folder / topic)
                 fs.sync_dir(folder)
 

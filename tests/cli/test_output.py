@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+from collections.abc import Iterator
 
 import pytest
 
@@ -14,6 +15,7 @@ from logserver.commands.options import parse_time
 from logserver.commands.output import JSON, NDJSON, TABLE, Row, finding_line, write_rows
 from logserver.commands.progress import LateProgress
 from storage import Finding
+from storage.errors import IoFailure
 
 RUNS: list[list[Row]] = [
     [{"a": 1, "b": b"\x00text\xff"}, {"a": 22, "b": None}],
@@ -56,6 +58,20 @@ def test_lines_of_json(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_one_document(monkeypatch: pytest.MonkeyPatch, runs: list[list[Row]]) -> None:
     stdout = terminal(monkeypatch, "stdout")
     write_rows(runs, JSON)
+    assert [row["a"] for row in json.loads(stdout.shown)] == [r["a"] for run in runs for r in run]
+
+
+@pytest.mark.parametrize("runs", [RUNS, []])
+def test_a_document_is_closed_when_its_rows_end_with_an_error(
+    monkeypatch: pytest.MonkeyPatch, runs: list[list[Row]]
+) -> None:
+    def failing() -> Iterator[list[Row]]:
+        yield from runs
+        raise IoFailure("the disk is gone", path="p", operation="read", errno=5)
+
+    stdout = terminal(monkeypatch, "stdout")
+    with pytest.raises(IoFailure, match="the disk is gone"):
+        write_rows(failing(), JSON)
     assert [row["a"] for row in json.loads(stdout.shown)] == [r["a"] for run in runs for r in run]
 
 

@@ -399,6 +399,86 @@ def test_an_index_without_tags(tmp_path: Path) -> None:
     assert fine("verify", root, *settings_options(settings)).rows == []
 
 
+def test_deleted_topics_are_no_fault(tmp_path: Path) -> None:
+    """Their records stay in log and index; a rebuild leaves them out of the index, and says so."""
+    root = tmp_path / "store"
+    settings = {
+        "mappedFileSizeCommitLog": "16384",
+        "mappedFileSizeConsumeQueue": "2000",
+        "maxHashSlotNum": "10",
+        "maxIndexNum": "50",
+    }
+    queues = TopicPartition("gone", 0), TopicPartition("kept", 0)
+    clock = ManualClock()
+    with open_store("rocketmq", root, StoreOptions(settings=settings), clock=clock) as store:
+        for queue in queues:
+            store.create_topic(queue.topic, 1)
+        for number in range(40):
+            for queue in queues:
+                store.append(queue, [Record(b"k%d" % number, b"v", tag="a")])
+            clock.now_ms += 700
+        store.delete_topic("gone")
+        store.create_topic("gone", 1)
+        store.append(queues[0], [Record(b"new", b"v")])
+    assert fine("verify", root).rows == []
+    (left_out,) = json.loads(run("rebuild", root, "--what", "indexfile", "--write").out)[
+        "findings"
+    ][:1]
+    assert (left_out["code"], left_out["severity"]) == ("deleted-left-out", "info")
+    assert "40 records" in left_out["message"]
+    assert fine("verify", root).rows == []
+    assert fine("rebuild", root, "--what", "indexfile").document["changed"] == []
+    assert len(fine("find", root, "--topic", "kept", "--key", "k7").rows) == 1
+    path = index_files(root)[-1]
+    patch(path, 40 + 4 * 10 + 20, b"\0\0\0\1")
+    assert run("verify", root).code == 1
+
+
+STRANGE_FOLDERS = [
+    "commitlog/00000000000000100000",
+    "commitlog/00000000000000000007",
+    "index/20270101000000000",
+    "consumequeue/order_s1/0/00000000000000100000",
+]
+STRANGE_QUEUES = ["consumequeue/order_s1/9", "consumequeue/strange"]
+
+
+def test_what_bears_a_name_of_another_kind_is_left_alone(tmp_path: Path) -> None:
+    """Folders where files should be, files where folders should be: told by verify, in nobody's way."""
+    golden = stores.golden("small")
+    root = stores.copy_store(golden, tmp_path / "store")
+    for name in STRANGE_FOLDERS:
+        (root / name).mkdir()
+    for name in STRANGE_QUEUES:
+        (root / name).write_text("x")
+    options = settings_options(golden.settings)
+    found = fine("verify", root, *options).rows
+    assert {row["code"] for row in found} == {"unknown-file"}
+    assert {row["path"] for row in found} == {
+        str(root / n) for n in STRANGE_FOLDERS + STRANGE_QUEUES
+    }
+    for what in ("consumequeue", "indexfile"):
+        assert run("rebuild", root, "--what", what, *options).document["changed"] == []
+    for command in (("inspect",), ("dump",), ("dump", "--what", "commitlog"), ("offsets",)):
+        assert run(command[0], root, *command[1:], *options).code == 0
+    for what in ("dump", "verify"):
+        assert run(what, root / STRANGE_FOLDERS[2], *options).code == 2
+    with open_store("rocketmq", root, StoreOptions(settings=golden.settings)) as store:
+        assert store.bounds(TopicPartition(*QUEUE)).end == len(rows())
+    for name in (*STRANGE_FOLDERS, *STRANGE_QUEUES):
+        assert (root / name).exists()
+
+
+def test_a_log_file_where_none_can_begin(tmp_path: Path) -> None:
+    golden = stores.golden("small")
+    root = stores.copy_store(golden, tmp_path / "store")
+    stray = root / "commitlog/00000000000000000007"
+    stray.write_bytes(sorted((root / "commitlog").iterdir())[0].read_bytes())
+    ended = run("verify", root, *settings_options(golden.settings))
+    assert ended.code == 1
+    assert {(row["code"], row["path"]) for row in ended.rows} == {("wrong-file-name", str(stray))}
+
+
 def test_a_log_that_ends_early_is_told_by_all_that_looks(tmp_path: Path) -> None:
     golden = stores.golden("small")
     root = stores.copy_store(golden, tmp_path / "store")

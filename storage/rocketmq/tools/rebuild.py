@@ -113,8 +113,9 @@ class _Rebuild:
             self._build()
             self._compare(finished=True)
             self._note_old()
-            self._note_left_out()
             changed = [str(path) for path, same in self._compared.items() if not same]
+            if changed:
+                self._note_left_out()
             if self._write and changed:
                 self._keep_queues()
                 self._files.close(sync=False)

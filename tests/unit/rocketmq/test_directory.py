@@ -100,6 +100,7 @@ def test_our_stores_are_told_apart_by_their_store_file() -> None:
     [
         (["commitlog/00000000000000000000"], False),
         (["commitlog/readme"], None),
+        (["commitlog/00000000000000000000/readme"], None),
         (["commitlog/readme", "checkpoint"], False),
         (["consumequeue/t/0/00000000000000000000"], None),
         (["consumequeue/t/0/00000000000000000000", "checkpoint"], False),
@@ -316,7 +317,9 @@ def test_a_start_without_either_is_refused(backup: bytes | None) -> None:
     fs = a_store(**{"config/topics.json": b"{"})
     if backup is not None:
         put(fs, BACKUP, backup)
-    with pytest.raises(Corrupt, match=r"topics\.json") as refused:
+    with pytest.raises(
+        Corrupt, match=r"topics\.json: .*; --read-only serves the topics"
+    ) as refused:
         StoreDirectory(ReadOnly(fs), ROOT).topics(read_only=False)
     assert refused.value.facts()["path"] == str(TOPICS)
     directory = StoreDirectory(ReadOnly(fs), ROOT)
@@ -377,7 +380,7 @@ def test_a_full_disk_leaves_the_file_as_it_was() -> None:
 
 
 def test_queue_folders() -> None:
-    files = ("t/0/x", "t/10/x", "t/2/x", "t/02/x", "t/x/y", "%DLQ%g/7/x", "none/x", "loose")
+    files = ("t/0/x", "t/10/x", "t/2/x", "t/02/x", "t/x/y", "%DLQ%g/7/x", "none/x", "loose", "t/3")
     fs = a_store(**{f"consumequeue/{name}": b"" for name in files})
     assert StoreDirectory(fs, ROOT).queue_folders() == {"t": [0, 2, 10], "%DLQ%g": [7]}
     assert StoreDirectory(a_store(), ROOT).queue_folders() == {}

@@ -186,3 +186,56 @@ def test_a_queue_file_of_another_length() -> None:
     with pytest.raises(DamagedStore, match="199 bytes") as refused:
         resolve(fs)
     assert refused.value.facts()["path"] == str(ROOT / "consumequeue/a/0/00000000000000000000")
+
+
+@pytest.mark.parametrize("source", ["files", "setting", "remembered"])
+def test_a_log_file_where_none_can_begin(source: str) -> None:
+    """A log may begin anywhere, but at a multiple of the size of its files."""
+    settings = {"mappedFileSizeCommitLog": 4096} if source == "setting" else {}
+    stored = SMALL if source == "remembered" else None
+    there = {f"commitlog/{n * 4096:020d}": 4096 for n in (7, 8, 9)}
+    assert resolve(files(**there), settings, stored).commit_log_bytes == 4096
+    stray = f"commitlog/{8 * 4096 + 7:020d}"
+    fs = files(**there, **{stray: 4096})
+    with pytest.raises(DamagedStore, match=f"at {8 * 4096 + 7}, no file of 4096") as refused:
+        resolve(fs, settings, stored)
+    assert refused.value.facts()["path"] == str(ROOT / stray)
+    findings: list[Finding] = []
+    assert resolve(fs, settings, stored, findings=findings).commit_log_bytes == 4096
+    (found,) = findings
+    assert (found.code, found.severity, found.path) == (
+        "wrong-file-name",
+        "error",
+        str(ROOT / stray),
+    )
+
+
+def test_a_queue_file_where_none_can_begin() -> None:
+    """The queue is made anew from the log: told, and not refused."""
+    stray = "consumequeue/a/0/00000000000000000207"
+    fs = files(**{"consumequeue/a/0/00000000000000000000": 200, stray: 200})
+    assert resolve(fs).consume_queue_bytes == 200
+    findings: list[Finding] = []
+    assert resolve(fs, findings=findings).consume_queue_bytes == 200
+    assert [(found.code, found.severity, found.path) for found in findings] == [
+        ("wrong-file-name", "warning", str(ROOT / stray))
+    ]
+
+
+def test_folders_with_the_names_of_files_are_none() -> None:
+    folders = [
+        f"commitlog/{4096:020d}",
+        "commitlog/00000000000000000007",
+        "consumequeue/t/0/00000000000000000200",
+        "index/20260102000000000",
+    ]
+    fs = files(**log(4096), **{"consumequeue/t/0/00000000000000000000": 200, "consumequeue/t/1": 7})
+    for folder in folders:
+        fs.make_dir(ROOT / folder)
+    findings: list[Finding] = []
+    found = resolve(fs, findings=findings)
+    assert (found.commit_log_bytes, found.consume_queue_bytes, findings) == (4096, 200, [])
+    assert (found.index_slots, found.index_entries) == (
+        DEFAULTS.index_slots,
+        DEFAULTS.index_entries,
+    )

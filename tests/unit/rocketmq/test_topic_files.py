@@ -126,6 +126,16 @@ def test_deleting_and_making_anew() -> None:
     assert opened(fs).deleted.get("gone", 0) == 2000
 
 
+def test_a_file_in_the_place_of_a_topics_folder_is_left_alone() -> None:
+    fs = a_disk()
+    fs.remove_tree(QUEUES / "gone")
+    atomic_write(fs, QUEUES / "gone", b"x")
+    topics = opened(fs)
+    topics.delete("gone", physical_offset=1000, now_ms=5)
+    assert list(opened(fs).infos()) == ["kept"]
+    assert fs.read_bytes(QUEUES / "gone") == b"x"
+
+
 def test_notes_are_dropped_with_the_last_record() -> None:
     fs = a_disk()
     topics = opened(fs)
