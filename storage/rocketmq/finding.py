@@ -4,13 +4,14 @@ Owns the search, its two directions and its cursor ("log:OFFSET", the physical o
 with a "-" before it on the way back); must not write. One log holds all queues of a topic, so the
 order is that of the log. Where the key index can answer, its candidates are looked at one by one:
 the real key is compared, so that strings with the same hash never come back. Else the units of all
-queues are walked, merged by where they point to, up to a budget.
+queues are walked, merged by where they point to, up to a budget. What is damaged is told when it is the
+first thing on a page, with the cursor to go on behind it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from heapq import merge
 from typing import Final, NamedTuple, Protocol
 
@@ -32,12 +33,20 @@ from storage.rocketmq.format.queue_unit import Unit, tags_code
 from storage.rocketmq.key_index import KeyIndex
 from storage.rocketmq.key_index_file import ALWAYS, TimeRange
 from storage.rocketmq.queues import Queue, QueueTable
-from storage.rocketmq.reading import to_stored
+from storage.rocketmq.reading import (
+    UNITS_AT_ONCE,
+    WRONG_PLACE,
+    damaged,
+    judged_units,
+    offsets_near,
+    to_stored,
+    unit_error,
+    units_as_they_stand,
+)
 
 _CURSOR: Final = re.compile(r"(-?)log:([0-9]{1,19})")
 TIME_AXIS: Final = "store_timestamp"
 
-UNITS_AT_ONCE: Final = 1024
 WINDOW_BYTES: Final = 64 << 10  # of the log read at once on a scan, where records lie side by side
 LIKELY_BYTES: Final = 2 << 10  # read for a candidate whose size is not known; most records are less
 _INT32: Final = range(-1 << 31, 1 << 31)
@@ -128,25 +137,30 @@ class Search(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """Physical offsets [low, high)."""
+    """Physical offsets [low, high), of a log that ends at `end`."""
 
     low: int
     high: int
+    end: int
 
 
 class _Found(NamedTuple):
-    """A place in the log that was looked at, with the record there if it is one of those sought."""
+    """A place in the log that was looked at, with the record there if it is one of those sought,
+    or the error if none can be read.
+    """
 
     physical_offset: int
     partition: int = -1
     record: StoredRecord | None = None
+    damage: Corrupt | None = None
 
 
 def find_records(store: Searched, topic: str, search: Search, cursor: str | None) -> FoundPage:
     """One page of matches in the order of the log (or exactly the other way), from the cursor on.
 
     What is to be found must have been dispatched before. Raises InvalidArgument for a bad cursor
-    and for limits below 1, with which no page would end; Corrupt at a damaged record.
+    and for limits below 1, with which no page would end; Corrupt at a damaged record, with the
+    `cursor` behind it (None: nothing is left). A page that has found something ends before it.
     """
     for field in ("limit", "max_scanned"):
         if getattr(search, field) < 1:
@@ -156,17 +170,28 @@ def find_records(store: Searched, topic: str, search: Search, cursor: str | None
     found: list[tuple[int, StoredRecord]] = []
     scanned = found_bytes = 0
     following = None
-    for at, partition, record in (_indexed if indexed else _scanned)(store, topic, search, part):
+    for step in (_indexed if indexed else _scanned)(store, topic, search, part):
+        at, partition, record, damage = step
         if record is not None:
             found_bytes += weight_bytes(record)
-        full = len(found) >= search.limit or (found and found_bytes > search.max_bytes)
+        full = len(found) >= search.limit or (
+            found and (found_bytes > search.max_bytes or damage is not None)
+        )
         if full or scanned >= search.max_scanned:
-            following = f"{'-' if search.backward else ''}log:{at}"
+            following = _cursor(at, backward=search.backward)
             break
+        if damage is not None:
+            behind = _cursor(at + (-1 if search.backward else 1), backward=search.backward)
+            raise Corrupt(damage.message, **{**damage.facts(), "cursor": behind}) from damage
         scanned += 1
         if record is not None:
             found.append((partition, record))
     return FoundPage(found, scanned, indexed, following is None, following, TIME_AXIS)
+
+
+def _cursor(at: int, *, backward: bool) -> str | None:
+    """The cursor that goes on at a place; None before the log's first byte."""
+    return f"{'-' if backward else ''}log:{at}" if at >= 0 else None
 
 
 def _can_ask_index(store: Searched, search: Search) -> bool:
@@ -181,14 +206,16 @@ def _part(store: Searched, topic: str, search: Search, cursor: str | None) -> _P
     """The part of the log that is left to look at."""
     low, high = max(store.log.start, store.deleted_below(topic)), store.log.end
     if cursor is None:
-        return _Part(low, high)
+        return _Part(low, high, high)
     parts = _CURSOR.fullmatch(cursor)
     if parts is None or (parts[1] == "-") is not search.backward:
         raise InvalidArgument(
             f"cursor {cursor[:80]!r} is none that was given for this direction", field="cursor"
         )
     place = int(parts[2])
-    return _Part(low, min(high, place + 1)) if search.backward else _Part(max(low, place), high)
+    if search.backward:
+        return _Part(low, min(high, place + 1), high)
+    return _Part(max(low, place), high, high)
 
 
 # ---- by the index ----
@@ -202,8 +229,8 @@ def _indexed(store: Searched, topic: str, search: Search, part: _Part) -> Iterat
     """
     assert store.index is not None
     begin = store.index.min_physical_offset
-    head = _Part(part.low, min(part.high, begin))
-    rest = _Part(max(part.low, begin), part.high)
+    head = part._replace(high=min(part.high, begin))
+    rest = part._replace(low=max(part.low, begin))
     pieces = [(_scanned, head), (_by_index, rest)]
     for walk, piece in reversed(pieces) if search.backward else pieces:
         if piece.low < piece.high:
@@ -226,28 +253,25 @@ def _by_index(store: Searched, topic: str, search: Search, part: _Part) -> Itera
 
 
 def _looked_at(store: Searched, topic: str, search: Search, at: int) -> _Found:
-    """The record that the index leads to, if it is one that is sought and that readers see."""
-    message = _candidate(store, topic, at)
-    if message is not None and message.topic == topic and search.matches(message):
-        queue = store.queues.get(topic, message.queue_id)
-        offset = None if queue is None else offset_of(queue, message, at)
-        if offset is not None:
-            return _Found(at, message.queue_id, _stored(store.log, message, offset, at))
-    return _Found(at)
-
-
-def _candidate(store: Searched, topic: str, at: int) -> Message | None:
-    """The message that the index leads to; None where it leads to none.
+    """The record that the index leads to, if it is one that is sought and that readers see.
 
     The real store does not cut its index with the log, so that an entry may point into what was
     written there later. Only where a queue has a unit for this place a record is damaged.
     """
     try:
-        return message_at(store.log, at)
-    except Corrupt:
-        if any(_unit_offset(queue, at) is not None for queue in store.queues.of_topic(topic)):
-            raise
-        return None
+        message = message_at(store.log, at)
+    except Corrupt as error:
+        for queue in store.queues.of_topic(topic):
+            offset = _unit_offset(queue, at)
+            if offset is not None:
+                return _Found(at, damage=damaged(error, queue.partition, offset))
+        return _Found(at)
+    if message.topic == topic and search.matches(message):
+        queue_there = store.queues.get(topic, message.queue_id)
+        offset = None if queue_there is None else offset_of(queue_there, message, at)
+        if offset is not None:
+            return _stored(store.log, message, offset, at)
+    return _Found(at)
 
 
 def message_at(log: CommitLog, physical_offset: int) -> Message:
@@ -264,33 +288,42 @@ def offset_of(queue: Queue, message: Message, physical_offset: int) -> int | Non
 
     It tells its own, but what counts is which unit points to it.
     """
-    start, end = _visible(queue)
     told = message.queue_offset
-    if start <= told < end and queue.units.unit(told).physical_offset == physical_offset:
-        return told
+    if told in _visible(queue):
+        (unit,) = units_as_they_stand(queue.units, told, 1)
+        if unit.physical_offset == physical_offset:
+            return told
     return _unit_offset(queue, physical_offset)
 
 
 def _unit_offset(queue: Queue, physical_offset: int) -> int | None:
     """The offset of the unit that points to this place, among those that readers see."""
-    start, end = _visible(queue)
-    offset = queue.units.first_at(physical_offset)
-    if not start <= offset < end:
-        return None
-    return offset if queue.units.unit(offset).physical_offset == physical_offset else None
+    near = offsets_near(queue.units, _visible(queue), physical_offset)
+    for begin in near[::UNITS_AT_ONCE]:
+        units = units_as_they_stand(queue.units, begin, min(near.stop - begin, UNITS_AT_ONCE))
+        for offset, unit in enumerate(units, begin):
+            if unit.physical_offset == physical_offset and not unit.is_filler:
+                return offset
+    return None
 
 
-def _visible(queue: Queue) -> tuple[int, int]:
-    """The offsets [start, end) that readers see and that have units."""
+def _visible(queue: Queue) -> range:
+    """The offsets that readers see and that have units."""
     start, _, end = queue.bounds()
-    return start, min(end, queue.units.end)
+    return range(start, min(end, queue.units.end))
 
 
-def _stored(log: CommitLog, message: Message, offset: int, at: int) -> StoredRecord:
+def _stored(log: CommitLog, message: Message, offset: int, at: int) -> _Found:
+    partition = message.queue_id
     try:
-        return to_stored(message, offset, at)
+        return _Found(at, partition, to_stored(message, offset, at))
     except Corrupt as error:
-        raise log.damage(at, error.message) from error
+        damage = log.damage(at, error.message)
+        return _Found(
+            at,
+            partition,
+            damage=damaged(damage, TopicPartition(message.topic, partition), offset),
+        )
 
 
 # ---- by a scan ----
@@ -300,58 +333,92 @@ def _scanned(store: Searched, topic: str, search: Search, part: _Part) -> Iterat
     """Every record of the topic, in the search's order; where the queue tells that the tag is
     another one the record is not read.
     """
-    walk = _units_back if search.backward else _units
     window = _Window(store.log, backward=search.backward)
     code = None
     if search.tag is not None and topic != SCHEDULE_TOPIC:
         code = tags_code(search.tag)
-    queues = [walk(queue, part) for queue in store.queues.of_topic(topic)]
-    for at, partition, offset, unit in merge(*queues, reverse=search.backward):
+    queues = [
+        _steps(store.log, queue, part, backward=search.backward)
+        for queue in store.queues.of_topic(topic)
+    ]
+    for at, partition, offset, unit, damage in merge(*queues, reverse=search.backward):
+        if damage is not None:
+            yield _Found(at, partition, damage=damage)
+            continue
         # A number that is no hash is a place in consumequeue_ext.
         if code is not None and unit.tags_code != code and unit.tags_code in _INT32:
             yield _Found(at)
             continue
-        message = window.message(unit)
-        if message.topic != topic or message.queue_id != partition:
-            raise store.log.damage(
-                at, "the queue's unit points to a record of another queue", expected=topic
-            )
-        if search.matches(message):
-            yield _Found(at, partition, _stored(store.log, message, offset, at))
-        else:
-            yield _Found(at)
+        try:
+            message = window.message(unit)
+            if message.topic != topic or message.queue_id != partition:
+                raise store.log.damage(
+                    at, "the queue's unit points to a record of another queue", expected=topic
+                )
+        except Corrupt as error:
+            told = damaged(error, TopicPartition(topic, partition), offset)
+            yield _Found(at, partition, damage=told)
+            continue
+        yield _stored(store.log, message, offset, at) if search.matches(message) else _Found(at)
 
 
-_Step = tuple[int, int, int, Unit]  # physical offset, partition, offset, unit
+class _Step(NamedTuple):
+    """A unit of a queue, or damaged ones that follow each other: then the first of them."""
+
+    place: int
+    partition: int
+    offset: int
+    unit: Unit
+    damage: Corrupt | None = None
 
 
-def _units(queue: Queue, part: _Part) -> Iterator[_Step]:
-    """The units of a queue that point into a part of the log, as they stand."""
-    start, end = _visible(queue)
-    offset = max(start, queue.units.first_at(part.low))
-    while offset < end:
-        units = queue.units.read(offset, min(end - offset, UNITS_AT_ONCE))
-        for unit in units:
-            if unit.physical_offset >= part.high:
-                return
-            if not unit.is_filler:
-                yield unit.physical_offset, queue.partition.partition, offset, unit
-            offset += 1
+def _steps(log: CommitLog, queue: Queue, part: _Part, *, backward: bool) -> Iterator[_Step]:
+    """The steps over a queue's units at places in a part of the log, in the search's order."""
+    visible = _visible(queue)
+    if backward:
+        offsets = range(visible.start, offsets_near(queue.units, visible, part.high).stop)
+    else:
+        offsets = range(offsets_near(queue.units, visible, part.low).start, visible.stop)
+    units = judged_units(log, queue.units, visible, offsets, backward=backward)
+    for step in _placed(queue, units, part.end, backward=backward):
+        if part.low <= step.place < part.high:
+            yield step
+        elif (step.place < part.low) is backward:
+            return
 
 
-def _units_back(queue: Queue, part: _Part) -> Iterator[_Step]:
-    """The units of a queue that point into a part of the log, the last one first."""
-    start, end = _visible(queue)
-    stop = min(end, queue.units.first_at(part.high))
-    while stop > start:
-        first = max(start, stop - UNITS_AT_ONCE)
-        units = queue.units.read(first, stop - first)
-        for back, unit in enumerate(reversed(units), start=1):
-            if unit.physical_offset < part.low:
-                return
-            if not unit.is_filler:
-                yield unit.physical_offset, queue.partition.partition, stop - back, unit
-        stop = first
+def _placed(
+    queue: Queue, units: Iterator[tuple[int, Unit, bool]], end: int, *, backward: bool
+) -> Iterator[_Step]:
+    """A step for each unit that can be right, at its place, and one for those between that cannot.
+
+    That has a place where no record begins, the same in both directions: inside the record before
+    it, else before the one behind it, else at the end.
+    """
+    partition = queue.partition.partition
+    bad: list[tuple[int, Unit]] = []
+    last: int | None = None
+    for offset, unit, is_right in units:
+        if not is_right:
+            bad.append((offset, unit))
+            continue
+        at = unit.physical_offset
+        if bad:
+            place = at + 1 if backward else at - 1 if last is None else last + 1
+            yield _damaged_step(queue, bad, place)
+            bad = []
+        last = at
+        yield _Step(at, partition, offset, unit)
+    if bad:
+        place = end - 1 if last is None else last - 1 if backward else last + 1
+        yield _damaged_step(queue, bad, place)
+
+
+def _damaged_step(queue: Queue, bad: Sequence[tuple[int, Unit]], place: int) -> _Step:
+    (first, unit), (last, _) = min(bad), max(bad)
+    error = unit_error(queue.units, first, WRONG_PLACE, unit)
+    damage = damaged(error, queue.partition, first, next_good_offset=last + 1)
+    return _Step(place, queue.partition.partition, first, unit, damage)
 
 
 class _Window:
@@ -373,8 +440,6 @@ class _Window:
         return self._log.checked(self._data, position, at)
 
     def _move(self, at: int, size: int) -> None:
-        if not 0 < size <= self._log.largest_record:
-            raise self._log.damage(at, f"the queue tells a record of {size} bytes")
         self._start = at
         if self._backward and size < WINDOW_BYTES:
             base = self._log.run.base_of(at)
@@ -403,7 +468,10 @@ def find_by_id(store: Searched, record_id: str) -> tuple[TopicPartition, StoredR
     offset = offset_of(queue, message, at)
     if offset is None:
         raise missing
-    return queue.partition, _stored(store.log, message, offset, at)
+    found = _stored(store.log, message, offset, at)
+    if found.record is None:
+        raise found.damage or missing
+    return queue.partition, found.record
 
 
 def _text(key: bytes) -> str | None:

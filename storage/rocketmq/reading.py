@@ -1,12 +1,15 @@
 """Reading a queue: units, then the records they point to, then records as callers see them.
 
-Owns the way from an offset to records, and the mapping from a message to a StoredRecord; must not
-write. The other way is encoding.py. Source: DefaultMessageStore.getMessage of RocketMQ.
+Owns the way from an offset to records, which units can be right, and the mapping from a message to
+a StoredRecord; must not write. The other way is encoding.py. Source: DefaultMessageStore.getMessage
+of RocketMQ.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Container, Iterator, Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from storage.errors import Corrupt
@@ -23,12 +26,15 @@ from storage.rocketmq.format.properties import (
     TAGS,
     decode_properties,
 )
-from storage.rocketmq.format.queue_unit import Unit
+from storage.rocketmq.format.queue_unit import UNIT_SIZE, Unit
 
 WINDOW_BYTES: Final = 1 << 20
 NEAR_BYTES: Final = 8 << 10  # records closer than this are read in one go
 UNITS_AT_ONCE: Final = 1024
+UNITS_BESIDE: Final = 32  # looked at on both sides, to tell which one of two is out of order
+UNITS_PROBED: Final = 15  # whose median leads a bisection, so that a few damaged ones do not
 MAX_BODY_BYTES: Final = 64 << 20  # of a compressed body when it is unpacked
+WRONG_PLACE: Final = "the unit leads to no record of this queue"
 V6_MARK: Final = 1 << 224  # tells an id of 28 bytes from one of 16 in a locator
 _HIDDEN: Final = RESERVED | {SHARDING_KEY, SEQUENCE_PROPERTY}
 
@@ -89,8 +95,12 @@ class QueueReader:
         records: list[StoredRecord] = []
         size_bytes = 0
         while offset < end and len(records) < max(limits.max_records, 1):
-            count = min(end - offset, max(limits.max_records, 1) - len(records), UNITS_AT_ONCE)
-            units = self._units.read(offset, count)
+            try:
+                units = self._units_at(offset, end, max(limits.max_records, 1) - len(records))
+            except Corrupt:
+                if records:
+                    break
+                raise
             stop = offset + len(units)
             for unit, message in self._messages(units, offset, bool(records)):
                 if message is not None:
@@ -103,13 +113,30 @@ class QueueReader:
                 break  # before a damaged record
         return records, offset
 
+    def _units_at(self, offset: int, end: int, count: int) -> Sequence[Unit]:
+        """Units from `offset` on, out of one file. Raises Corrupt where there is none, with the
+        offset behind the gap.
+        """
+        run = self._units.run
+        in_file = run.file_bytes // UNIT_SIZE
+        count = min(end - offset, count, UNITS_AT_ONCE, in_file - offset % in_file)
+        try:
+            units = self._units.read(offset, count)
+        except Corrupt as error:
+            behind = [base // UNIT_SIZE for base in run.bases if base > offset * UNIT_SIZE]
+            stop = min([*behind, end])
+            raise damaged(error, self._partition, offset, next_good_offset=stop) from error
+        if not units:
+            missing = unit_error(self._units, offset, "the queue ends before this unit")
+            raise damaged(missing, self._partition, offset, next_good_offset=end)
+        return units
+
     def _stored(self, message: Message, offset: int, unit: Unit) -> StoredRecord:
         try:
             return to_stored(message, offset, unit.physical_offset)
         except Corrupt as error:
-            raise self._damaged(
-                self._log.damage(unit.physical_offset, error.message), offset
-            ) from error
+            damage = self._log.damage(unit.physical_offset, error.message)
+            raise damaged(damage, self._partition, offset) from error
 
     def _messages(
         self, units: Sequence[Unit], offset: int, begun: bool
@@ -124,6 +151,8 @@ class QueueReader:
                 continue
             position = unit.physical_offset - start
             try:
+                if not _fitting(self._log, [unit]):
+                    raise unit_error(self._units, offset + at, WRONG_PLACE, unit)
                 if not 0 <= position <= len(data) - unit.size:
                     start, position = unit.physical_offset, 0
                     data = self._window(units, at)
@@ -131,16 +160,12 @@ class QueueReader:
             except Corrupt as error:
                 if begun or at:
                     return
-                raise self._damaged(error, offset + at) from error
+                raise damaged(error, self._partition, offset + at) from error
             yield unit, message
 
     def _window(self, units: Sequence[Unit], at: int) -> bytes:
         """The bytes of the record of `units[at]` and of those behind it that lie close."""
-        unit = units[at]
-        if not unit.is_valid:
-            raise Corrupt("the queue's unit is damaged", kind="consumequeue", found=str(unit))
-        size = _window_bytes(units, at, self._log.largest_record)
-        return self._log.read(unit.physical_offset, size)
+        return self._log.read(units[at].physical_offset, _window_bytes(units, at))
 
     def _checked(self, data: bytes, position: int, unit: Unit) -> Message:
         message = self._log.checked(data, position, unit.physical_offset)
@@ -154,29 +179,155 @@ class QueueReader:
             )
         return message
 
-    def _damaged(self, error: Corrupt, offset: int) -> Corrupt:
-        """The error with the offsets of the damaged record and of the one to read on with."""
-        facts = {
-            **error.facts(),
-            "topic": self._partition.topic,
-            "partition": self._partition.partition,
-            "offset": offset,
-            "next_good_offset": offset + 1,
-        }
-        return Corrupt(f"{self._partition} offset {offset}: {error.message}", **facts)
+
+def damaged(
+    error: Corrupt, partition: TopicPartition, offset: int, *, next_good_offset: int | None = None
+) -> Corrupt:
+    """The error with the offsets of the damaged record and of the one to read on with."""
+    facts = {
+        **error.facts(),
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "offset": offset,
+        "next_good_offset": offset + 1 if next_good_offset is None else next_good_offset,
+    }
+    return Corrupt(f"{partition} offset {offset}: {error.message}", **facts)
 
 
-def _window_bytes(units: Sequence[Unit], at: int, limit_bytes: int) -> int:
+def unit_error(units: ConsumeQueue, offset: int, what: str, unit: Unit | None = None) -> Corrupt:
+    """The error for a unit: its file, the position in it, what is there."""
+    position = offset * UNIT_SIZE
+    base = units.run.base_of(position)
+    path = units.directory if base is None else units.run.path(base)
+    position -= base or 0
+    return Corrupt(
+        f"{path}: position {position}: {what}",
+        kind="consumequeue",
+        path=str(path),
+        position=position,
+        found=None if unit is None else f"{unit.size} bytes at {unit.physical_offset}",
+    )
+
+
+def _window_bytes(units: Sequence[Unit], at: int) -> int:
     """How many bytes to read for the record of `units[at]` and those of the units behind it that
     lie close.
     """
     start = units[at].physical_offset
-    end = start + min(max(units[at].size, 0), limit_bytes)
+    end = start + units[at].size
     for unit in units[at + 1 :]:
         following = unit.physical_offset + unit.size
-        if unit.is_filler or not end <= unit.physical_offset <= end + NEAR_BYTES:
+        if not unit.is_valid or not end <= unit.physical_offset <= end + NEAR_BYTES:
             break
         if following - start > WINDOW_BYTES:
             break
         end = following
     return end - start
+
+
+# ---- units, of which some may be damaged ----
+
+
+def judged_units(
+    log: CommitLog, units: ConsumeQueue, visible: range, part: range, *, backward: bool
+) -> Iterator[tuple[int, Unit, bool]]:
+    """(offset, unit, whether it can be right) over a part of the visible offsets, without fillers.
+
+    One can be right that points into the log and whose place rises with those of most others.
+    """
+    blocks = range(part.start // UNITS_AT_ONCE, -(-part.stop // UNITS_AT_ONCE))
+    order = -1 if backward else 1
+    for block in blocks[::order]:
+        low = max(part.start, block * UNITS_AT_ONCE)
+        high = min(part.stop, (block + 1) * UNITS_AT_ONCE)
+        begin = max(visible.start, low - UNITS_BESIDE)
+        found = units_as_they_stand(units, begin, min(visible.stop, high + UNITS_BESIDE) - begin)
+        right = _right(log, found)
+        for offset in range(low, high)[::order]:
+            unit = found[offset - begin]
+            if not unit.is_filler:
+                yield offset, unit, offset - begin in right
+
+
+def units_as_they_stand(units: ConsumeQueue, offset: int, count: int) -> Sequence[Unit]:
+    """`count` units, with one that is not valid for each that a missing file had."""
+    try:
+        return units.read(offset, count)
+    except Corrupt:
+        if count == 1:
+            return [Unit(-1, 0, 0)]
+        half = count // 2
+        return [
+            *units_as_they_stand(units, offset, half),
+            *units_as_they_stand(units, offset + half, count - half),
+        ]
+
+
+def offsets_near(units: ConsumeQueue, visible: range, physical_offset: int) -> range:
+    """The visible offsets among which that of the first record at or behind a physical offset is,
+    with one of a record before it and of one that is not, where there are such.
+    """
+    low, high = visible.start, visible.stop
+    while high - low > 4 * UNITS_PROBED:
+        middle = (low + high) // 2
+        probed = units_as_they_stand(units, middle, UNITS_PROBED)
+        places = sorted(u.physical_offset for u in probed if u.is_valid and not u.is_filler)
+        if not places:
+            break
+        if places[len(places) // 2] < physical_offset:
+            low = middle
+        else:
+            high = middle + UNITS_PROBED
+    return range(low, high)
+
+
+def _fitting(log: CommitLog, units: Sequence[Unit]) -> Sequence[int]:
+    """Which units point to a place in the log with room for the record."""
+    low, high, largest = log.start, log.end, log.largest_record
+    return [
+        index
+        for index, (at, size, _) in enumerate(units)
+        if low <= at <= high - size and 0 < size <= largest
+    ]
+
+
+def _right(log: CommitLog, units: Sequence[Unit]) -> Container[int]:
+    """Which units can be right: of those out of order the fewest cannot, and none where no record
+    of its size begins.
+    """
+    fitting = _fitting(log, units)
+    falls = [
+        pair
+        for pair in pairwise(fitting)
+        if units[pair[0]].physical_offset >= units[pair[1]].physical_offset
+    ]
+    if not falls:
+        return range(len(units)) if len(fitting) == len(units) else set(fitting)
+    doubtful = {index for pair in falls for index in pair}
+    kept = [index for index in fitting if index not in doubtful or _is_record(log, units[index])]
+    return _longest_rise(kept, [units[index].physical_offset for index in kept])
+
+
+def _is_record(log: CommitLog, unit: Unit) -> bool:
+    try:
+        return log.size_at(unit.physical_offset) == unit.size
+    except Corrupt:
+        return False
+
+
+def _longest_rise(indexes: Sequence[int], places: Sequence[int]) -> set[int]:
+    """The indexes of the longest series of places in which each is above the one before."""
+    least: list[int] = []  # the least place with which a series of this length ends
+    ends: list[int] = []  # which one that is
+    before: list[int] = []  # for each place the one before it in its series
+    for number, place in enumerate(places):
+        length = bisect_left(least, place)
+        before.append(ends[length - 1] if length else -1)
+        least[length : length + 1] = [place]
+        ends[length : length + 1] = [number]
+    rise = set()
+    number = ends[-1] if ends else -1
+    while number >= 0:
+        rise.add(indexes[number])
+        number = before[number]
+    return rise

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from api.errors import as_api_error
 from storage import (
     FoundPage,
     LogStore,
@@ -214,8 +215,12 @@ def test_a_unit_that_points_to_another_queue_is_told(
     units = PATH / "consumequeue" / "events" / "0" / f"{0:020}"
     others = PATH / "consumequeue" / "others" / "0" / f"{0:020}"
     put(fs, units, fs.read_bytes(others)[20:40], 20)
-    with pytest.raises(Corrupt, match="another queue"):
-        store.find("events")
+    page = store.find("events")
+    assert numbers(page) == [0, 1, 2]
+    with pytest.raises(Corrupt, match="another queue") as caught:
+        store.find("events", cursor=page.cursor)
+    assert caught.value.facts()["offset"] == 1
+    assert numbers(store.find("events", cursor=str(caught.value.facts()["cursor"]))) == [4, 5]
     assert numbers(store.find("events", key="own-1")) == [1]
 
 
@@ -330,18 +335,57 @@ def place_of(store: LogStore, key: str) -> int:
     return physical_offset(store, queue(number), record)
 
 
-@pytest.mark.parametrize("asked", [{"key": "own-7"}, {"key": "shared-2"}, {"tag": "blue"}, {}])
-def test_a_damaged_record_is_told_not_passed_over(
-    fs: OverlayFileSystem, store: LogStore, asked: Any
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize("limit", [1, 3, 100])
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        ({"key": "own-7"}, []),
+        ({"key": "shared-2"}, [2, 12, 17]),
+        ({"key": "shared-2", "scan": True}, [2, 12, 17]),
+        ({"tag": "blue"}, [n for n in range(20) if n % 4 and n != 7]),
+        ({}, [n for n in range(20) if n != 7]),
+    ],
+)
+def test_a_damaged_record_is_told_once_and_passed_with_its_cursor(
+    fs: OverlayFileSystem, store: LogStore, asked: Any, expected: Any, limit: int, backward: bool
 ) -> None:
+    """What was found before it comes first; behind it the rest."""
     fill(store, 20)
     at = place_of(store, "own-7")
     damage(fs, at)
-    with pytest.raises(Corrupt) as caught:
-        store.find("events", **asked)
-    assert caught.value.facts()["position"] == at % 4096
-    assert str(caught.value.facts()["path"]).endswith(f"{at - at % 4096:020}")
-    assert numbers(store.find("events", key="own-8")) == [8]
+    found: list[int] = []
+    told = []
+    cursor = None
+    for _ in range(60):
+        try:
+            page = store.find("events", limit=limit, cursor=cursor, backward=backward, **asked)
+        except Corrupt as error:
+            told.append(error.facts())
+            cursor = str(told[-1]["cursor"])
+            continue
+        found += numbers(page)
+        cursor = page.cursor
+        if page.complete:
+            break
+    assert found == expected[:: -1 if backward else 1]
+    (facts,) = told
+    assert facts["position"] == at % 4096
+    assert str(facts["path"]).endswith(f"{at - at % 4096:020}")
+    named = [facts[name] for name in ("topic", "partition", "offset", "next_good_offset")]
+    assert named == ["events", 1, 2, 3]
+    assert as_api_error(Corrupt("", **facts)).facts["cursor"] == facts["cursor"]
+
+
+def test_nothing_lies_before_the_log_s_first_record(fs: OverlayFileSystem, store: LogStore) -> None:
+    """So the way back has no cursor behind it."""
+    store.append(queue(0), [Record(b"k", b"value 1" * 20)])
+    damage(fs, 0)
+    for asked in searches({}, {"key": "k"}):
+        with pytest.raises(Corrupt) as caught:
+            store.find("events", backward=True, **asked)
+        assert caught.value.facts()["cursor"] is None
+        assert "cursor" not in as_api_error(caught.value).facts
 
 
 def test_entries_that_lead_nowhere_are_passed_over(store: LogStore) -> None:
