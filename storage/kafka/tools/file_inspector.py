@@ -16,7 +16,7 @@ from storage.kafka.format import names
 from storage.kafka.log_file import INT64_MAX
 from storage.kafka.tools import dump, search, summary
 from storage.kafka.tools.dump import BATCHES, CHECKPOINTS, FILE_KINDS, RECORDS
-from storage.kafka.tools.logs import Log, LogReader, Notes
+from storage.kafka.tools.logs import Log, LogReader
 from storage.kafka.tools.rows import (
     PARTITION_FILES,
     ROOT_FILES,
@@ -33,6 +33,7 @@ from storage.model import (
     TimedOffset,
     TopicPartition,
 )
+from storage.notes import Notes
 
 _NOWHERE = TopicPartition("", 0)
 

@@ -9,18 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from storage.errors import Corrupt
 from storage.files import File, HandleCache
-from storage.interface import Progress, no_progress
 from storage.kafka.format.record import DecodedRecord
 from storage.kafka.log_file import INT64_MAX, Batch, Gap, is_zero, walk
 from storage.kafka.reading import decoded
 from storage.model import Finding
-
-_STEP_BYTES: Final = 16 << 20
-_BAD_PLACES: Final = frozenset({"damaged-batch", "torn-tail", "zero-tail"})
+from storage.notes import Meter, Notes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,60 +42,13 @@ class Log:
         )
 
 
-class Notes:
-    """Findings in the order in which they were met, each place once."""
-
-    def __init__(self) -> None:
-        self._found: dict[tuple[object, ...], Finding] = {}
-        self._taken = 0
-
-    def add(self, *findings: Finding) -> None:
-        """Take them in, unless something is known of the same place."""
-        for finding in findings:
-            self._found.setdefault(_place(finding), finding)
-
-    def all(self) -> Sequence[Finding]:
-        """What was found so far."""
-        return list(self._found.values())
-
-    def take(self) -> Sequence[Finding]:
-        """What was found since the last call."""
-        fresh = self.all()[self._taken :]
-        self._taken += len(fresh)
-        return fresh
-
-
-def _place(finding: Finding) -> tuple[object, ...]:
-    """Recovery and a later reading may both meet a bad place, under other names."""
-    if finding.code in _BAD_PLACES:
-        return (finding.path, finding.position)
-    return (finding.path, finding.position, finding.code, finding.offset, finding.message)
-
-
-class Meter:
-    """How much of what is to be read has been read; told every few megabytes."""
-
-    def __init__(self, progress: Progress, what: str, total_bytes: int) -> None:
-        self._progress = progress
-        self._what = what
-        self._total_bytes = total_bytes
-        self._done_bytes = self._told_bytes = 0
-
-    def add(self, size_bytes: int) -> None:
-        """So many bytes more."""
-        self._done_bytes += size_bytes
-        if self._done_bytes - self._told_bytes >= _STEP_BYTES:
-            self._told_bytes = self._done_bytes
-            self._progress(self._what, self._done_bytes, self._total_bytes)
-
-
 class LogReader:
     """Reads logs batch by batch. What is wrong with them goes into `notes`."""
 
     def __init__(self, files: HandleCache, notes: Notes) -> None:
         self.files = files
         self.notes = notes
-        self.meter = Meter(no_progress, "", 0)
+        self.meter = Meter()
 
     def items(self, log: Log) -> Iterator[Batch | Gap]:
         """Every good batch of a log, and the gaps between them, which are noted."""

@@ -26,8 +26,9 @@ from storage.kafka.tools.check_indexes import (
     WrongEntries,
     wrong_transaction,
 )
-from storage.kafka.tools.logs import Log, LogReader, Notes
+from storage.kafka.tools.logs import Log, LogReader
 from storage.model import Finding
+from storage.notes import Notes
 
 _NEVER: Final = 1 << 62  # an interval that no log fills: nothing is rebuilt only to be thrown away
 

@@ -29,8 +29,9 @@ from storage.kafka.recovery import RecoveryContext, examine
 from storage.kafka.repair import apply, clear_leftovers
 from storage.kafka.segment import Segment
 from storage.kafka.settings import TopicSettings, parse_store_settings, topic_settings
-from storage.kafka.tools.logs import Log, LogReader, Meter, Notes
+from storage.kafka.tools.logs import Log, LogReader
 from storage.model import Finding, TopicPartition
+from storage.notes import Meter, Notes
 
 INDEX_INTERVAL: Final = "index.interval.bytes"
 

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 from storage.files import HandleCache
 from storage.model import Finding
+from storage.notes import Tallies
 from storage.rocketmq.dispatch import Dispatch
 from storage.rocketmq.format.index_file import (
     ENTRY_SIZE,
@@ -33,7 +34,6 @@ from storage.rocketmq.format.index_file import (
 from storage.rocketmq.key_index_file import KeyIndexFile
 from storage.rocketmq.key_index_table import file_order
 from storage.rocketmq.tools.check_queues import Surroundings
-from storage.rocketmq.tools.notes import Tallies
 
 ENTRIES_AT_ONCE: Final = 1 << 14
 

@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 
 from storage.errors import Corrupt
 from storage.model import Finding
+from storage.notes import Tallies
 from storage.rocketmq.dispatch import Dispatch
 from storage.rocketmq.format.queue_unit import UNIT_SIZE, Unit
 from storage.rocketmq.queues import Queue, QueueTable
-from storage.rocketmq.tools.notes import Tallies
 
 UNITS_AT_ONCE: Final = 1024
 EXTENSION: Final = -(1 << 31)

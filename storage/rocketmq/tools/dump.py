@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 from storage.errors import DataError, InvalidArgument
 from storage.files import FileSystem, HandleCache
 from storage.model import Finding, TopicPartition
+from storage.notes import Notes
 from storage.rocketmq.consume_queue import ConsumeQueue
 from storage.rocketmq.format import names
 from storage.rocketmq.format.index_file import (
@@ -26,7 +27,6 @@ from storage.rocketmq.format.index_file import (
 )
 from storage.rocketmq.key_index_table import file_order
 from storage.rocketmq.tools.log_walk import LogWalk, Padding
-from storage.rocketmq.tools.notes import Notes
 from storage.rocketmq.tools.rows import (
     Row,
     blank_row,

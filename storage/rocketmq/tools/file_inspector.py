@@ -23,6 +23,7 @@ from storage.model import (
     TimedOffset,
     TopicPartition,
 )
+from storage.notes import Meter, Notes, Tallies
 from storage.rocketmq.consume_queue import ConsumeQueue
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format import names
@@ -43,7 +44,6 @@ from storage.rocketmq.tools.dump import (
     RECORDS,
 )
 from storage.rocketmq.tools.log_walk import LogWalk
-from storage.rocketmq.tools.notes import Meter, Notes, Tallies
 from storage.rocketmq.tools.place import Alone
 from storage.rocketmq.tools.record_check import RecordCheck, note_tail
 from storage.rocketmq.tools.rows import Row, message_row

@@ -11,13 +11,13 @@ from typing import Final, NamedTuple
 
 from storage.errors import Corrupt, DataError
 from storage.model import Finding
+from storage.notes import Meter, Notes
 from storage.rocketmq.behind import LogSoFar, next_good
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format.message import PADDING_SIZE, Message, decode_message, peek
 from storage.rocketmq.format.queue_unit import UNIT_SIZE
 from storage.rocketmq.format.walking import BAD, BLANK
 from storage.rocketmq.queues import QueueTable
-from storage.rocketmq.tools.notes import Meter, Notes
 from storage.rocketmq.walking import Stop, Stretch, walk_log
 
 MAX_SHOWN_BYTES: Final = 16 << 20

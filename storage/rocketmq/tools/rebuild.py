@@ -20,6 +20,7 @@ from storage.errors import InvalidArgument, NotOffered
 from storage.files import FileSystem, HandleCache, OverlayFileSystem, copy_range
 from storage.interface import Progress
 from storage.model import Finding, RebuildReport
+from storage.notes import Meter, Notes
 from storage.rocketmq.directory import take_lock
 from storage.rocketmq.dispatch import Dispatch, dispatch_of
 from storage.rocketmq.dispatcher import Builder
@@ -29,7 +30,6 @@ from storage.rocketmq.format.queue_unit import UNIT_SIZE
 from storage.rocketmq.key_index import KeyIndex
 from storage.rocketmq.queues import Queue, QueueTable
 from storage.rocketmq.tools.log_walk import LogWalk, Padding
-from storage.rocketmq.tools.notes import Meter, Notes
 from storage.rocketmq.tools.raw import RawStore
 from storage.rocketmq.tools.view import View
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from storage.errors import DataError
 from storage.model import Finding
+from storage.notes import Notes, Tallies
 from storage.rocketmq.format.body import decompress
 from storage.rocketmq.format.message import COMPRESSED
 from storage.rocketmq.format.properties import check_crc_property, has_crc_property
 from storage.rocketmq.reading import MAX_BODY_BYTES
 from storage.rocketmq.tools.log_walk import LogWalk, Placed
-from storage.rocketmq.tools.notes import Notes, Tallies
 
 
 class RecordCheck:

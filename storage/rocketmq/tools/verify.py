@@ -13,13 +13,13 @@ from typing import Final
 
 from storage.interface import Progress
 from storage.model import Finding
+from storage.notes import Meter, Notes, Tallies
 from storage.rocketmq.dispatch import dispatch_of
 from storage.rocketmq.format import names
 from storage.rocketmq.tools import verify_files
 from storage.rocketmq.tools.check_index import IndexCheck
 from storage.rocketmq.tools.check_queues import QueueChecks, Surroundings
 from storage.rocketmq.tools.log_walk import LogWalk, Placed
-from storage.rocketmq.tools.notes import Meter, Notes, Tallies
 from storage.rocketmq.tools.raw import RawStore
 from storage.rocketmq.tools.record_check import RecordCheck, note_tail
 

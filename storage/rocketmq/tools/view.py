@@ -16,13 +16,13 @@ from storage.errors import Corrupt, InvalidArgument, UnknownPartition, UnknownTo
 from storage.files import FileSystem
 from storage.interface import Clock, StoreOptions
 from storage.model import Finding, TopicPartition
+from storage.notes import Meter, Notes
 from storage.rocketmq.format import names
 from storage.rocketmq.format.message import Message
 from storage.rocketmq.format.queue_unit import Unit
 from storage.rocketmq.queues import Queue
 from storage.rocketmq.store import RocketMQStore, open_rocketmq
 from storage.rocketmq.tools.log_walk import LogWalk
-from storage.rocketmq.tools.notes import Meter, Notes
 
 UNITS_AT_ONCE: Final = 1024
 WINDOW_BYTES: Final = 256 << 10

@@ -1,6 +1,6 @@
-"""What the tools meet on their way, and how far they have come: findings, each place once, and a meter.
+"""What a backend's tools meet on their way, and how far they have come: findings, each place once, and a meter.
 
-Owns those; must not know files or formats.
+Owns those for all backends; must not know files or formats.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from storage.interface import Progress, no_progress
 from storage.model import Finding
 
 _STEP_BYTES: Final = 16 << 20
-_BAD_PLACES: Final = frozenset({"damaged-record", "torn-tail", "log-ends-early"})
+_BAD_PLACES: Final = frozenset(
+    {"damaged-batch", "damaged-record", "torn-tail", "zero-tail", "log-ends-early"}
+)
 
 
 class Notes:
@@ -54,7 +56,12 @@ class Meter:
         self._progress = progress
         self._what = what
         self._total = total
-        self._told = 0
+        self._done = self._told = 0
+
+    def add(self, size_bytes: int) -> None:
+        """So many bytes more have been read."""
+        self._done += size_bytes
+        self.reach(self._done)
 
     def reach(self, done: int) -> None:
         """So many bytes have been read by now."""
