@@ -273,6 +273,19 @@ def a_running_server(root: Path) -> tuple[Path, None]:
     return root, None
 
 
+def a_log_file_where_none_can_begin(root: Path) -> tuple[Path, None]:
+    stray = root / "commitlog/00000000000000000007"
+    stray.write_bytes((root / "commitlog/00000000000000000000").read_bytes())
+    return stray, None
+
+
+def a_queue_file_where_none_can_begin(root: Path) -> tuple[Path, None]:
+    path, _ = unit_place(root, 0)
+    stray = path.with_name("00000000000000000007")
+    stray.write_bytes(path.read_bytes())
+    return stray, None
+
+
 DAMAGES = {
     "a flipped bit": Damage("damaged-record", "error", a_flipped_bit),
     "a zeroed record": Damage("damaged-record", "error", a_zeroed_record),
@@ -312,6 +325,10 @@ DAMAGES = {
     "a short checkpoint": Damage("bad-root-file", "warning", a_short_checkpoint),
     "a damaged config file": Damage("bad-config-file", "warning", a_damaged_config, "broker"),
     "a damaged topics.json": Damage("bad-topics-file", "warning", damaged_topics, "broker"),
+    "a misnamed log file": Damage("wrong-file-name", "error", a_log_file_where_none_can_begin),
+    "a misnamed queue file": Damage(
+        "wrong-file-name", "warning", a_queue_file_where_none_can_begin
+    ),
     "a strange file": Damage("unknown-file", "info", a_strange_file),
     "a running server": Damage("unclean-stop", "info", a_running_server),
 }
@@ -467,16 +484,6 @@ def test_what_bears_a_name_of_another_kind_is_left_alone(tmp_path: Path) -> None
         assert store.bounds(TopicPartition(*QUEUE)).end == len(rows())
     for name in (*STRANGE_FOLDERS, *STRANGE_QUEUES):
         assert (root / name).exists()
-
-
-def test_a_log_file_where_none_can_begin(tmp_path: Path) -> None:
-    golden = stores.golden("small")
-    root = stores.copy_store(golden, tmp_path / "store")
-    stray = root / "commitlog/00000000000000000007"
-    stray.write_bytes(sorted((root / "commitlog").iterdir())[0].read_bytes())
-    ended = run("verify", root, *settings_options(golden.settings))
-    assert ended.code == 1
-    assert {(row["code"], row["path"]) for row in ended.rows} == {("wrong-file-name", str(stray))}
 
 
 def test_a_log_that_ends_early_is_told_by_all_that_looks(tmp_path: Path) -> None:
