@@ -145,13 +145,14 @@ class QueueReader:
         is the first: then Corrupt is raised.
         """
         data, start = b"", 0
+        fitting = frozenset(_fitting(self._log, units))
         for at, unit in enumerate(units):
             if unit.is_filler:
                 yield unit, None
                 continue
             position = unit.physical_offset - start
             try:
-                if not _fitting(self._log, [unit]):
+                if at not in fitting:
                     raise unit_error(self._units, offset + at, WRONG_PLACE, unit)
                 if not 0 <= position <= len(data) - unit.size:
                     start, position = unit.physical_offset, 0
