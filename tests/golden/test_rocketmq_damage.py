@@ -38,11 +38,12 @@ def is_before_good_records(recipe: Recipe) -> bool:
 
 
 REFUSED = [recipe for recipe in OPENED_BY_THE_REAL_ONE if is_before_good_records(recipe)]
+WITHOUT_LOG = [recipe for recipe in OPENED_BY_THE_REAL_ONE if recipe.name == "no-commitlog"]
 CASES = [
     pytest.param(recipe, mode, id=f"{recipe}-{mode}")
     for recipe in OPENED_BY_THE_REAL_ONE
     for mode in MODES
-    if not (mode == WRITABLE and recipe in REFUSED)
+    if not (mode == WRITABLE and recipe in REFUSED + WITHOUT_LOG)
 ]
 WRITABLE_CASES = [case for case in CASES if case.values[1] != READ_ONLY]
 
@@ -166,7 +167,7 @@ def written(store: str) -> dict[int, dict[str, Any]]:
 
 def test_every_recipe_is_here() -> None:
     assert (len(stores.recipes()), len(OPENED_BY_THE_REAL_ONE)) == (90, 88)
-    assert (len(REFUSED), len(CASES)) == (12, 3 * 88 - 12)
+    assert (len(REFUSED), len(WITHOUT_LOG), len(CASES)) == (12, 2, 3 * 88 - 14)
 
 
 @pytest.mark.parametrize(("recipe", "mode"), CASES)
@@ -251,6 +252,17 @@ def test_good_records_behind_damage_are_not_cut_unasked(recipe: Recipe, tmp_path
     assert f"{bad - base}" in refusal.value.message
     left = {path for path in fs.changed() if path.name != "lock"}
     assert left == set(before)
+
+
+@pytest.mark.parametrize("recipe", WITHOUT_LOG, ids=by_id)
+def test_queues_without_a_log_are_not_cut_unasked(recipe: Recipe) -> None:
+    """Perhaps the disk of the log is not there."""
+    fs = damaged(recipe)
+    before = fs.changed()
+    with pytest.raises(DamagedStore, match="no files") as refusal:
+        open_damaged(recipe, WRITABLE, fs)
+    assert refusal.value.facts()["path"] == str(recipe.store.root / "commitlog")
+    assert {path for path in fs.changed() if path.name != "lock"} == set(before)
 
 
 @pytest.mark.parametrize("name", ["flip-body-last-file", "flip-magic-last-file-abort"])
