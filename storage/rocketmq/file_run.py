@@ -37,12 +37,12 @@ class FileRun:
         self._bases: tuple[int, ...] = ()
 
     def load(self) -> None:
-        """Take in the files that are there. Names that are no position are left alone."""
+        """Take in the files that are there. Names that are no place for a file are left alone."""
         fs = self.files.fs
-        if fs.exists(self.directory):
+        if fs.is_dir(self.directory):
             names = (n for n in fs.list_dir(self.directory) if not fs.is_dir(self.directory / n))
-            found = map(parse_file_name, names)
-            self._bases = tuple(sorted(base for base in found if base is not None))
+            found = [base for base in map(parse_file_name, names) if base is not None]
+            self._bases = tuple(sorted(base for base in found if not base % self.file_bytes))
 
     def forget(self) -> None:
         """Count the files as none; they stay where they are."""
@@ -50,13 +50,9 @@ class FileRun:
 
     @property
     def is_whole(self) -> bool:
-        """Whether each file begins where the one before it ends, and the first at a place for one."""
+        """Whether each file begins where the one before it ends."""
         bases = self._bases
-        if not bases:
-            return True
-        return not bases[0] % self.file_bytes and (
-            bases == tuple(range(bases[0], bases[-1] + 1, self.file_bytes))
-        )
+        return not bases or bases == tuple(range(bases[0], bases[-1] + 1, self.file_bytes))
 
     @property
     def bases(self) -> Sequence[int]:

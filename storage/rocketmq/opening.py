@@ -188,8 +188,8 @@ def _refuse_damaged(opening: Opening, plan: StorePlan) -> None:
     if refusal is None or opening.read_only:
         return
     raise DamagedStore(
-        f"{refusal.path}: position {refusal.position}: {refusal.message}. Nothing has been changed. "
-        "Serve the rest with --read-only, or cut there with --accept-loss",
+        f"{refusal.path}: position {refusal.position}: {refusal.message}. "
+        "Nothing but the lock file has been changed. Serve the rest with --read-only, or cut there with --accept-loss",
         path=refusal.path,
         position=refusal.position,
         findings=plan.findings,
