@@ -15,6 +15,7 @@ import pytest
 from storage import Finding, LogStore, Loss, OffsetBounds, Record, TopicPartition
 from storage.errors import Corrupt, DamagedStore, DataError
 from storage.files import OverlayFileSystem, RealFileSystem
+from storage.rocketmq.store import RocketMQStore
 from tests.golden import rocketmq_stores as stores
 from tests.golden.rocketmq_stores import Recipe, by_id
 from tests.golden.trees import picture
@@ -83,6 +84,13 @@ def open_damaged(recipe: Recipe, mode: str, fs: OverlayFileSystem) -> LogStore:
     )
 
 
+def abandon(store: LogStore) -> None:
+    """Let go of a store's files and its thread, and do nothing that a stop does: as a kill leaves it."""
+    assert isinstance(store, RocketMQStore)
+    store._dispatcher.stop()
+    store._files.close(sync=False)
+
+
 def came_of(recipe: Recipe, mode: str) -> Outcome:
     """Damage a store and open it. It is left as by a kill, and looked at by several tests."""
     return _came_of(recipe.store.name, recipe.name, mode)
@@ -95,7 +103,7 @@ def _came_of(store_name: str, name: str, mode: str) -> Outcome:
     store = open_damaged(recipe, mode, fs)
     rows, errors = read_around(store)
     found = found_by_unique_id(recipe, store, errors)
-    return Outcome(
+    outcome = Outcome(
         fs,
         rows,
         bounds_of(store),
@@ -104,6 +112,8 @@ def _came_of(store_name: str, name: str, mode: str) -> Outcome:
         list(store.recovery.losses),
         errors,
     )
+    abandon(store)
+    return outcome
 
 
 def bounds_of(store: LogStore) -> dict[TopicPartition, OffsetBounds]:
