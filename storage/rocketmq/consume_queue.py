@@ -13,14 +13,15 @@ time (the dispatcher); readers at any time, below `end`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from storage.files import HandleCache
 from storage.rocketmq.file_run import FileRun
-from storage.rocketmq.format.queue_unit import FILLER, UNIT, UNIT_SIZE, Unit
+from storage.rocketmq.format.queue_unit import FILLER, FILLER_SIZE, UNIT, UNIT_SIZE, Unit
 
 NOWHERE = -1
+UNITS_AT_ONCE = 50_000
 
 
 class ConsumeQueue:
@@ -125,6 +126,19 @@ class ConsumeQueue:
             whole = memoryview(data)[: len(data) - len(data) % UNIT_SIZE]
             units += map(Unit._make, UNIT.iter_unpack(whole))
         return units
+
+    def positions(self, offset: int) -> Iterator[int]:
+        """Where the units from `offset` on point to, less the fillers: for a start, which asks it of
+        every unit and would spend a third of its time on making Units.
+        """
+        position, end = offset * UNIT_SIZE, self.end * UNIT_SIZE
+        for _, data in self.run.chunks(position, end, UNITS_AT_ONCE * UNIT_SIZE):
+            whole = memoryview(data)[: len(data) - len(data) % UNIT_SIZE]
+            yield from [
+                physical_offset
+                for physical_offset, size, _ in UNIT.iter_unpack(whole)
+                if size != FILLER_SIZE or physical_offset
+            ]
 
     def unit(self, offset: int) -> Unit:
         """One unit below the end."""

@@ -213,11 +213,11 @@ class FileRun:
             if first < written:
                 self.write(at + first, bytes(written - first))
 
-    def chunks(self, start: int, end: int) -> Iterator[tuple[int, bytes]]:
-        """(position, bytes) of [start, end), in pieces that stay inside a file."""
+    def chunks(self, start: int, end: int, size_bytes: int) -> Iterator[tuple[int, bytes]]:
+        """(position, bytes) of [start, end), in pieces of this size that stay inside a file."""
         position = start
         while position < end:
-            data = self.read(position, min(CHUNK_BYTES, end - position))
+            data = self.read(position, min(size_bytes, end - position))
             if not data:
                 raise self.missing(position)
             yield position, data

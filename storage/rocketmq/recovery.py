@@ -27,7 +27,6 @@ from storage.rocketmq.format.checkpoint import Checkpoint
 from storage.rocketmq.format.index_file import IndexHeader
 from storage.rocketmq.format.message import Message, decode_message
 from storage.rocketmq.format.properties import decode_properties
-from storage.rocketmq.format.queue_unit import UNIT_SIZE
 from storage.rocketmq.format.walking import BAD
 from storage.rocketmq.losses import add_findings, damage_finding, no_log_finding
 from storage.rocketmq.plan import Damage, SequencedAppend, StorePlan
@@ -345,13 +344,7 @@ def _unit_positions(queues: QueueTable, start: int) -> Sequence[int]:
 
 def _positions_of(queue: Queue, start: int) -> Iterator[int]:
     units = queue.units
-    offset = units.first_at(start)
-    while offset < units.end:
-        found = units.read(offset, units.run.file_bytes // UNIT_SIZE)
-        for unit in found:
-            if not unit.is_filler:
-                yield unit.physical_offset
-        offset += len(found)
+    return units.positions(units.first_at(start))
 
 
 def _plan(context: RecoveryContext, walk: _Walk, broken: Sequence[tuple[str, int]]) -> StorePlan:
