@@ -8,18 +8,24 @@ costs a quarter less.
 
 from __future__ import annotations
 
+import logging
 from time import perf_counter
 from typing import Final
 
 from aiohttp import web
 
+from api.book import Book
 from api.call import Call
 from api.errors import ApiError, as_api_error, error_response
 from api.negotiation import negotiate
-from api.routes import Route, Router
-from api.signature import sign
+from api.route import Route
+from api.routes import ROUTES, Router
+from api.security import Guard
+from api.signature import REQUEST_ID, sign
 from logserver.service import LogService
 from storage import StorageError
+
+access = logging.getLogger("api.access")
 
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
@@ -29,7 +35,10 @@ class App:
 
     def __init__(self, service: LogService) -> None:
         self.service = service
+        self.guard = Guard(service.settings)
+        self._logs_access = service.settings.access_log
         self._router = Router()
+        self._book = Book(ROUTES, service.settings)
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
         """The answer to one request; an exception that leaves it is a mistake of ours (a 500 in the
@@ -40,8 +49,17 @@ class App:
         try:
             route, path = self._router.find(request.method, request.rel_url.raw_path)
             accept = request.headers.get("Accept")
-            answer_type = negotiate(accept, route.offers) if route.offers else ""
-            call = Call(request, self.service, path=path, answer_type=answer_type)
+            doc = route.doc
+            self.guard.check(request, doc.scope)
+            answer_type = negotiate(accept, doc.offers) if doc.offers else ""
+            call = Call(
+                request,
+                self.service,
+                doc=doc,
+                book=self._book,
+                path=path,
+                answer_type=answer_type,
+            )
             response = await route.handler(call)
         except ApiError as error:
             response = _refusal(request, error)
@@ -49,14 +67,37 @@ class App:
             response = _refusal(request, as_api_error(error))
         if not response.prepared:
             sign(request, response)
+        elapsed_s = perf_counter() - begun
+        pattern = route.pattern if route is not None else "none"
         self.service.metrics.requested(
-            route=route.pattern if route is not None else "none",
+            route=pattern,
             method=request.method if request.method in _METHODS else "other",
             status=response.status,
-            elapsed_s=perf_counter() - begun,
+            elapsed_s=elapsed_s,
         )
+        if self._logs_access:
+            _log_access(request, response, pattern, elapsed_s)
         return response
 
 
 def _refusal(request: web.BaseRequest, error: ApiError) -> web.Response:
     return error_response(error, accept=request.headers.get("Accept"))
+
+
+def _log_access(
+    request: web.BaseRequest, response: web.StreamResponse, pattern: str, elapsed_s: float
+) -> None:
+    """One line for a request: no query, header or body, which may hold keys, values or a token."""
+    access.info(
+        "request",
+        extra={
+            "request_id": response.headers.get(REQUEST_ID),
+            "peer": request.remote,
+            "method": request.method[:20],
+            "path": request.rel_url.raw_path[:500],
+            "route": pattern,
+            "status": response.status,
+            "size_bytes": response.body_length if response.prepared else response.content_length,
+            "elapsed_ms": round(elapsed_s * 1000, 3),
+        },
+    )

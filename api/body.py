@@ -1,4 +1,4 @@
-"""Request bodies: read whole, within a limit, unpacked within the same limit.
+"""Request bodies: read whole, within a limit, unpacked within the same limit; or piece by piece.
 
 Owns how many bytes are taken from a connection and held in memory; must not know what they mean.
 The HTTP library's own unpacking is off (it knows no bound of ours). A body that is refused early is
@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from typing import Final
+from collections.abc import AsyncGenerator, Iterator
+from typing import Any, Final
 
 from aiohttp import web
 
 from api.errors import BODY_TOO_LARGE, ApiError
 from logserver.budget import Hold
 from logserver.config import Settings
+from logserver.errors import NotReady
 
 # Unpacking more than this is done in a thread, so that the loop goes on.
 _INLINE_BYTES: Final = 64 << 10
+# So much of a stream is worked on before others get their turn.
+_PIECE_BYTES: Final = 256 << 10
 
 
 async def read_body(request: web.BaseRequest, settings: Settings, hold: Hold) -> bytes:
@@ -31,8 +35,7 @@ async def read_body(request: web.BaseRequest, settings: Settings, hold: Hold) ->
     is_packed = _is_packed(request)
     if (request.content_length or 0) > limit_bytes:
         raise _too_large(limit_bytes)
-    if "Expect" in request.headers:
-        await _continue(request)
+    await meet_expectation(request)
     packed = await _read(request, limit_bytes, settings.body_timeout_ms / 1000, hold)
     if not is_packed:
         return packed
@@ -42,9 +45,88 @@ async def read_body(request: web.BaseRequest, settings: Settings, hold: Hold) ->
         else:
             body = _gunzip(packed, limit_bytes)
     except zlib.error as error:
-        raise ApiError(400, f"the body does not match its Content-Encoding: {error}") from None
+        raise _not_packed(error) from None
     hold.grow(max(len(body) - len(packed), 0))
     return body
+
+
+class BodyStream:
+    """A body as it comes, unpacked, in pieces of bounded size; however long it is. It has been read to
+    its end, or given up where the client pauses for too long or the server stops.
+    """
+
+    def __init__(
+        self, request: web.BaseRequest, settings: Settings, stopping: asyncio.Event
+    ) -> None:
+        """Raises 415 for an unknown Content-Encoding."""
+        self._content = request.content
+        self._unpacker = _Unpacker() if _is_packed(request) else None
+        self._pause_s = settings.body_timeout_ms / 1000
+        self._stopping = stopping
+
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
+        """The pieces in order. Raises 408, 400 for a broken body or encoding, NotReady at a stop."""
+        stopped = asyncio.ensure_future(self._stopping.wait())
+        try:
+            while data := await self._next(stopped):
+                for piece in _cut(data) if self._unpacker is None else self._unpacker.feed(data):
+                    yield piece
+                    await asyncio.sleep(0)
+            if self._unpacker is not None:
+                self._unpacker.check_end()
+        except zlib.error as error:
+            raise _not_packed(error) from None
+        finally:
+            stopped.cancel()
+
+    async def _next(self, stopped: asyncio.Future[Any]) -> bytes:
+        """What has come since the last call, at least a byte; nothing at the end."""
+        reading = asyncio.ensure_future(self._content.readany())
+        try:
+            await asyncio.wait(
+                (reading, stopped), timeout=self._pause_s, return_when=asyncio.FIRST_COMPLETED
+            )
+            if stopped.done():
+                raise NotReady(
+                    "the server is stopping: nothing from here on is stored", state="stopping"
+                )
+            if not reading.done():
+                raise _paused(self._pause_s)
+            return reading.result()
+        except (web.RequestPayloadError, ConnectionError) as error:
+            raise _broken(error) from None
+        finally:
+            reading.cancel()
+
+
+class _Unpacker:
+    """gzip as it comes, in bounded pieces."""
+
+    def __init__(self) -> None:
+        self._zlib = zlib.decompressobj(wbits=31)
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """The pieces that `data` completes. Raises zlib.error."""
+        full = True
+        while data or full:
+            piece = self._zlib.decompress(data, _PIECE_BYTES)
+            data = self._zlib.unconsumed_tail
+            full = len(piece) == _PIECE_BYTES
+            if piece:
+                yield piece
+        if self._zlib.unused_data:
+            raise zlib.error("more follows its end")
+
+    def check_end(self) -> None:
+        """Raise zlib.error where the end has not come."""
+        if not self._zlib.eof:
+            raise zlib.error("it ends early")
+
+
+def _cut(data: bytes) -> Iterator[bytes]:
+    """Pieces of bounded size."""
+    for begin in range(0, len(data), _PIECE_BYTES):
+        yield data[begin : begin + _PIECE_BYTES]
 
 
 async def _read(request: web.BaseRequest, limit_bytes: int, pause_s: float, hold: Hold) -> bytes:
@@ -64,14 +146,16 @@ async def _read(request: web.BaseRequest, limit_bytes: int, pause_s: float, hold
             hold.grow(len(chunk))
             chunks.append(chunk)
     except TimeoutError:
-        raise ApiError(408, f"the body paused for more than {pause_s:g} s") from None
+        raise _paused(pause_s) from None
     except (web.RequestPayloadError, ConnectionError) as error:
-        raise ApiError(400, f"the body is broken: {error}") from None
+        raise _broken(error) from None
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
-async def _continue(request: web.BaseRequest) -> None:
-    """A client that asked whether to send its body is told to."""
+async def meet_expectation(request: web.BaseRequest) -> None:
+    """A client that asked whether to send its body is told to. Raises 417 for another wish."""
+    if "Expect" not in request.headers:
+        return
     if request.headers["Expect"].lower() != "100-continue":
         raise ApiError(417, "the only Expect that is met is 100-continue")
     await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -97,6 +181,18 @@ def _gunzip(packed: bytes, limit_bytes: int) -> bytes:
     if not unpacker.eof or unpacker.unused_data:
         raise zlib.error("it ends early, or more follows it")
     return body
+
+
+def _paused(pause_s: float) -> ApiError:
+    return ApiError(408, f"the body paused for more than {pause_s:g} s")
+
+
+def _broken(error: Exception) -> ApiError:
+    return ApiError(400, f"the body is broken: {error}")
+
+
+def _not_packed(error: zlib.error) -> ApiError:
+    return ApiError(400, f"the body does not match its Content-Encoding: {error}")
 
 
 def _too_large(limit_bytes: int) -> ApiError:

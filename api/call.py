@@ -6,42 +6,59 @@ or records.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import re
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from functools import lru_cache
 from ipaddress import ip_address
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
+from urllib.parse import quote, urlencode
 
 import msgspec
 from aiohttp import web
 
 from api.body import read_body
+from api.book import Book
+from api.description.doc import Doc
 from api.errors import MALFORMED, PAYLOAD, UNKNOWN_PARTITION, ApiError
 from api.middleware import ApiProtocol
-from api.negotiation import PLAIN_TYPES, media_type
-from api.params import Params, check_percent_encoding
+from api.negotiation import media_type
+from api.params import Params, parse_query
+from api.signature import sign
 from logserver.budget import Hold
-from logserver.config import Settings
+from logserver.cluster import cluster_id
+from logserver.config import Address, Settings
+from logserver.groups.consumer import Consumer
 from logserver.service import LogService
 from storage import TopicPartition
 
 T = TypeVar("T")
 
+CACHED_HOSTS: Final = 1024
+AFTER_EOF_S: Final = 0.2
+_HOST: Final = re.compile(r"([A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
+
 
 class Call:
     """A request that has found its route. `answer_type` is the media type agreed on."""
 
-    __slots__ = ("_path", "answer_type", "request", "service")
+    __slots__ = ("_path", "answer_type", "book", "doc", "request", "service")
 
     def __init__(
         self,
         request: web.BaseRequest,
         service: LogService,
         *,
+        doc: Doc,
+        book: Book,
         path: Mapping[str, str],
         answer_type: str,
     ) -> None:
         self.request = request
         self.service = service
+        self.doc = doc
+        self.book = book
         self.answer_type = answer_type
         self._path = path
 
@@ -54,6 +71,50 @@ class Call:
     def topic(self) -> str:
         """The path's topic."""
         return self._path["topic"]
+
+    @property
+    def group(self) -> str:
+        """The path's consumer group."""
+        return self._path["group"]
+
+    @property
+    def instance(self) -> str:
+        """The path's consumer instance."""
+        return self._path["instance"]
+
+    def consumer(self) -> AbstractContextManager[Consumer]:
+        """The path's consumer instance, in use meanwhile. Raises UnknownConsumer, NotReady."""
+        return self.service.groups.consumers.using(self.group, self.instance)
+
+    @property
+    def cluster_id(self) -> str:
+        """The path's cluster, which is the one that is served. Raises 404."""
+        given, served = self._path["cluster_id"], cluster_id(self.service.store)
+        if given != served:
+            raise ApiError(404, f"cluster {given[:80]!r} is not served here: it is {served!r}")
+        return served
+
+    @property
+    def base_url(self) -> str:
+        """Where the client has found the server: by its Host header, else the address that it connected to.
+        Raises 400 for a Host that is none.
+        """
+        request = self.request
+        host = request.headers.get("Host")
+        if not host:
+            transport = request.transport
+            address = None if transport is None else transport.get_extra_info("sockname")
+            host = str(self.settings.listen if address is None else Address(*address[:2]))
+        elif not _HOST.fullmatch(host):
+            raise ApiError(
+                400, f"Host is {host[:80]!r}: it must be a name or an address, and a port"
+            )
+        return f"{request.scheme}://{host}"
+
+    @property
+    def config_name(self) -> str:
+        """The path's config."""
+        return self._path["name"]
 
     @property
     def message_id(self) -> str:
@@ -89,53 +150,91 @@ class Call:
             raise LookupError("the route has no partition")
         return self.service.partition(self.topic, number)
 
-    def params(self, *known: str) -> Params:
-        """The query, of which only `known` parameters are taken."""
-        url = self.request.rel_url
-        check_percent_encoding(url.raw_query_string)
-        return Params(url.query, known)
+    def params(self) -> Params:
+        """The query, of which only the parameters of the call's description are taken."""
+        query = parse_query(self.request.rel_url.raw_query_string)
+        return Params(query, self.doc.query_names, self.settings)
 
-    def content_type(self, allowed: Sequence[str]) -> str:
-        """The media type of the body, one of `allowed`. Raises 415."""
-        return media_type(self.request.headers.get("Content-Type"), allowed)
+    def content_type(self) -> str:
+        """The media type of the body, one of the call's description. Raises 415."""
+        return media_type(self.request.headers.get("Content-Type"), tuple(self.doc.bodies))
 
     async def body(self, hold: Hold) -> bytes:
         """The whole body within the limits; `hold` has grown by its size."""
         return await read_body(self.request, self.settings, hold)
 
-    def while_connected(self) -> AbstractContextManager[None]:
-        """Cancel what runs inside once the client has gone away. Only for what changes nothing."""
-        return cast("ApiProtocol", self.request.protocol).while_connected()
+    def while_connected(self, *, after_eof_s: float = AFTER_EOF_S) -> AbstractContextManager[None]:
+        """Cancel what runs inside once the client has gone away. Only for what changes nothing. One that
+        has shut down its own side only is given what is there within `after_eof_s`.
+        """
+        protocol = cast("ApiProtocol", self.request.protocol)
+        return protocol.while_connected(after_eof_s=after_eof_s)
 
-    async def json_body(self, kind: type[T]) -> T | None:
-        """A small JSON body without records as `kind`; None when there is no body."""
+    async def deliver(self, response: web.Response) -> None:
+        """Send the answer; on return all of it has been handed to the connection. Raises
+        ConnectionError when the client has gone, or takes nothing for the setting body_timeout_ms.
+        """
+        sign(self.request, response)
+        try:
+            async with asyncio.timeout(self.settings.body_timeout_ms / 1000):
+                await response.prepare(self.request)
+                await response.write_eof()
+        except TimeoutError:
+            if self.request.transport is not None:
+                self.request.transport.abort()
+            raise ConnectionError("the client does not take its answer") from None
+        transport = self.request.transport
+        if transport is None or transport.is_closing():
+            raise ConnectionError("the client has gone")
+
+    async def json_body(self, kind: type[T], *, lax: bool = False) -> T | None:
+        """A small JSON body without records as `kind`; None when there is no body. `lax`: numbers
+        and booleans may be text.
+        """
         with self.service.hold(0) as hold:
             if self.request.can_read_body:
-                self.content_type(PLAIN_TYPES)
+                self.content_type()
             body = await self.body(hold)
-            return decode_json(body, kind) if body else None
+            return decode_json(body, kind, lax=lax) if body else None
+
+    def link(self, params: Params, cursor: str) -> str:
+        """The path of the same call with the same query, going on at `cursor`."""
+        query = {**params.given, "cursor": cursor}
+        return f"{self.request.rel_url.raw_path}?{urlencode(query, quote_via=quote)}"
 
     def json(self, value: object, *, status: int = 200) -> web.Response:
         """An answer with `value` as JSON."""
-        return self.encoded(msgspec.json.encode(value, enc_hook=_plain), status=status)
+        return self.encoded(_ENCODE(value), status=status)
 
-    def encoded(self, body: bytes, *, status: int = 200) -> web.Response:
+    def encoded(
+        self, body: bytes, *, status: int = 200, headers: Mapping[str, str] | None = None
+    ) -> web.Response:
         """An answer that is encoded already."""
-        return web.Response(status=status, body=body, headers={"Content-Type": self.answer_type})
+        named = {**(headers or {}), "Content-Type": self.answer_type}
+        return web.Response(status=status, body=body, headers=named)
+
+    async def stream(self, headers: Mapping[str, str], *, status: int = 200) -> web.StreamResponse:
+        """An answer that has begun: its head is sent, its body is written piece by piece."""
+        named = {**headers, "Content-Type": self.answer_type}
+        response = web.StreamResponse(status=status, headers=named)
+        sign(self.request, response)
+        await response.prepare(self.request)
+        return response
 
 
-def decode_json(body: bytes, kind: type[T]) -> T:
-    """`body` as `kind`. Raises 40000 for what is no JSON and 42201 for JSON of another shape."""
+def decode_json(body: bytes, kind: type[T], *, lax: bool = False) -> T:
+    """`body` as `kind`. Raises 40000 for what is no JSON (or no UTF-8) and 42201 for JSON of another shape."""
     try:
-        return msgspec.json.decode(body, type=kind)
+        return msgspec.json.decode(body, type=kind, strict=not lax)
     except msgspec.ValidationError as error:
         raise ApiError(PAYLOAD, str(error)) from None
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ApiError(MALFORMED, str(error)) from None
     except RecursionError:
         raise ApiError(PAYLOAD, "the JSON body is nested too deeply") from None
 
 
+@lru_cache(maxsize=CACHED_HOSTS)
 def host_bytes(host: str, port: int) -> bytes:
     """An IP address and a port as RocketMQ keeps them; an IPv4 address that came by IPv6 as IPv4."""
     address = ip_address(host.partition("%")[0])
@@ -145,3 +244,6 @@ def host_bytes(host: str, port: int) -> bytes:
 
 def _plain(value: Any) -> object:
     return dict(value) if isinstance(value, Mapping) else str(value)
+
+
+_ENCODE: Final = msgspec.json.Encoder(enc_hook=_plain).encode

@@ -28,6 +28,8 @@ BASE64 = 42202
 UNREPRESENTABLE = 42206
 NOT_OFFERED = 42207
 BODY_TOO_LARGE = 41301
+RECORD_TOO_LARGE = 41302
+CONSUMER_FORMAT = 40601
 
 CODES: Final[Mapping[type[StorageError], int]] = {
     StorageError: 50000,
@@ -39,7 +41,7 @@ CODES: Final[Mapping[type[StorageError], int]] = {
     errors.TopicExists: 40901,
     errors.OutOfOrderSequence: 40904,
     errors.FencedProducer: 40905,
-    errors.RecordTooLarge: 41302,
+    errors.RecordTooLarge: RECORD_TOO_LARGE,
     errors.OffsetOutOfRange: 41601,
     errors.InvalidTopic: 42203,
     errors.InvalidConfig: 42205,
@@ -62,8 +64,60 @@ CODES: Final[Mapping[type[StorageError], int]] = {
     service.Busy: 42901,
     service.NotReady: 50301,
     service.TimedOut: 50401,
+    service.KeyReused: 42209,
     service.SettingsError: 50000,
     service.CannotListen: 50000,
+    service.GroupError: 50000,
+    service.UnknownConsumer: 40403,
+    service.UnknownGroup: 40405,
+    service.ConsumerExists: 40902,
+    service.ConsumerState: 40903,
+    service.InvalidGroup: 42203,
+    service.InvalidConsumerConfig: 42204,
+}
+
+MEANINGS: Final[Mapping[int, str]] = {
+    400: "malformed HTTP, or a body that is broken",
+    401: "a token is missing or unknown",
+    403: "the token does not allow this",
+    404: "there is nothing at this path",
+    405: "the method is not possible here; `Allow` names those that are",
+    406: "`Accept` names nothing that this call can answer",
+    408: "the body paused for too long",
+    415: "the body's type or encoding is not taken here",
+    417: "the only `Expect` that is met is `100-continue`",
+    500: "the server made a mistake",
+    MALFORMED: "the body is no JSON, or a query parameter is malformed, out of its limits or unknown",
+    40401: "no such topic",
+    UNKNOWN_PARTITION: "no such partition",
+    40403: "no such consumer instance: it was deleted, or idle for too long",
+    40404: "no such record",
+    40405: "no such group: it has neither members nor committed offsets",
+    CONSUMER_FORMAT: "`Accept` is for another format than the consumer instance's",
+    40901: "the topic exists in another shape",
+    40902: "the group has a consumer instance of that name",
+    40903: "the consumer instance or group is in a state in which this cannot be done",
+    40904: "the producer's sequence leaves a gap; `expected` tells the next",
+    40905: "a newer epoch of this producer has been seen",
+    BODY_TOO_LARGE: "the body, or its number of records, is over the limit",
+    RECORD_TOO_LARGE: "a record or batch is over `max.message.bytes` (RocketMQ: `maxMessageSize`), or one of a stream "
+    "over `max_body_bytes`",
+    41601: "the offset is out of range; `earliest` and `latest` tell it",
+    PAYLOAD: "JSON of the wrong shape; the message names the place",
+    BASE64: "not base64 (`application/json` means base64)",
+    42203: "not a name for a new topic, group or consumer instance, or one of a broker's own",
+    42204: "not a value for a consumer's setting",
+    42205: "not a topic config, or not a value for it",
+    UNREPRESENTABLE: "this store cannot keep the record as it is; the field is named",
+    NOT_OFFERED: "known, but not offered",
+    42208: "a record batch with a wrong CRC, version, codec or length",
+    42209: "the `Idempotency-Key` belongs to another request of the last day",
+    42901: "too much at once: bytes in flight, connections, waiting fetches, consumer instances; `Retry-After`",
+    50000: "a failure without a code of its own",
+    50010: "damaged data: `file`, `position`, `next_good_offset`",
+    50301: "starting, recovering, stopping, read-only, or fenced after a failed write",
+    50401: "not confirmed within `timeout`; it may be stored",
+    50701: "the disk is full; nothing of the request counts as stored",
 }
 
 # Errors after which the same request may well succeed soon.
@@ -114,21 +168,25 @@ def as_api_error(error: StorageError) -> ApiError:
     return ApiError(code_of(error), error.message, headers=headers, facts=facts)
 
 
+def error_body(error: ApiError) -> dict[str, object]:
+    """What an error says as JSON, also at the end of a stream."""
+    body: dict[str, object] = {"error_code": error.error_code, "message": error.message}
+    return body | {name: fact for name, fact in error.facts.items() if name not in body}
+
+
 def error_response(error: ApiError, *, accept: str | None = None) -> web.Response:
     """The answer for an error, in the shape that `accept` asks for."""
     status = status_of(error.error_code)
-    body: dict[str, object] = {"error_code": error.error_code, "message": error.message}
-    content_type = JSON
+    body, content_type = error_body(error), JSON
     if accept is not None and PROBLEM_JSON in accept:
         content_type = PROBLEM_JSON
-        body = {
+        del body["message"]
+        body |= {
             "type": f"urn:logserver:error:{error.error_code}",
             "title": HTTPStatus(status).phrase,
             "status": status,
             "detail": error.message,
-            "error_code": error.error_code,
         }
-    body |= {name: value for name, value in error.facts.items() if name not in body}
     return web.Response(
         status=status,
         body=msgspec.json.encode(body, enc_hook=str),

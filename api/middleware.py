@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final, cast
@@ -19,7 +20,8 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
 
 from api.errors import ApiError, error_response
-from api.signature import SERVER, sign
+from api.handshake import Handshake, Handshakes
+from api.signature import REQUEST_ID, SERVER, sign
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +30,7 @@ _TOO_MANY: Final = (
 )
 _UNPARSED_METHOD: Final = "UNKNOWN"  # the HTTP library's stand-in for what it could not parse
 _TURNED_AWAY_OPEN_S: Final = 1.0
+_TURNED_AWAY_AT_ONCE: Final = 8  # they take descriptors that nobody has set aside for a crowd
 _TURNED_AWAY: Final = (
     b"HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nConnection: close\r\n"
     b"Server: %b\r\nRetry-After: 1\r\nContent-Length: %d\r\n\r\n%b"
@@ -36,27 +39,60 @@ _TURNED_AWAY: Final = (
 
 
 class ApiServer(web.Server):
-    """Makes one protocol object per connection."""
+    """Makes one protocol object per connection, with `tls` behind its handshake."""
 
-    def __init__(self, handler: Any, *, max_connections: int, **options: Any) -> None:
+    def __init__(
+        self,
+        handler: Any,
+        *,
+        max_connections: int,
+        tls: ssl.SSLContext | None,
+        handshake_timeout_s: float,
+        **options: Any,
+    ) -> None:
         super().__init__(handler, request_factory=_request, **options)
         self.max_connections = max_connections
+        self.turned_away = 0  # those that are still open
         self._options = options
+        self._handshakes: Handshakes | None = None
+        if tls is not None:
+            self._handshakes = Handshakes(
+                tls,
+                timeout_s=handshake_timeout_s,
+                make=self._protocol,
+                has_room=lambda: self.open_connections < max_connections,
+            )
 
-    def __call__(self) -> web.RequestHandler:
+    @property
+    def open_connections(self) -> int:
+        """How many connections there are, with those that are still in the handshake."""
+        return len(self.connections) + (0 if self._handshakes is None else len(self._handshakes))
+
+    def __call__(self) -> asyncio.Protocol:  # type: ignore[override]  # the event loop's protocol
         """Called by the event loop for each new connection."""
+        return self._protocol() if self._handshakes is None else Handshake(self._handshakes)
+
+    def _protocol(self) -> ApiProtocol:
         return ApiProtocol(self, loop=asyncio.get_running_loop(), **self._options)
+
+    async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  # the library's
+        """End all connections."""
+        if self._handshakes is not None:
+            await self._handshakes.stop()
+        await super().shutdown(timeout)
 
 
 class ApiProtocol(web.RequestHandler):
     """One connection."""
 
-    __slots__ = ("_abandonable", "_api_server")
+    __slots__ = ("_abandonable", "_after_eof_s", "_api_server", "_half_closed")
 
     def __init__(self, server: ApiServer, **options: Any) -> None:
         super().__init__(server, **options)
         self._api_server = server
         self._abandonable: asyncio.Task[Any] | None = None
+        self._after_eof_s = 0.0
+        self._half_closed = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the connection, or turn it away in the shape of every other error."""
@@ -65,6 +101,21 @@ class ApiProtocol(web.RequestHandler):
             return
         super().connection_made(transport)
 
+    def eof_received(self) -> bool:  # type: ignore[override]  # the library never keeps one open
+        """The client sends no more, and may still listen: a request that came whole is answered, then the
+        connection ends. True keeps it open until then; not over TLS, which has no such half.
+        """
+        bodies = [body for _, body in self._messages]
+        if self._current_request is not None:
+            bodies.append(self._current_request.content)
+        whole = bool(bodies) and all(body.is_eof() for body in bodies)
+        if not whole or self.ssl_context is not None:
+            return False
+        self._half_closed = True
+        self._abandon_soon()
+        self.close()
+        return True
+
     def connection_lost(self, exc: BaseException | None) -> None:
         """The client went away: what only it waits for ends."""
         super().connection_lost(exc)
@@ -72,25 +123,51 @@ class ApiProtocol(web.RequestHandler):
             self._abandonable.cancel()
 
     @contextmanager
-    def while_connected(self) -> Iterator[None]:
-        """Cancel what runs inside once the client has gone away. Only for what changes nothing."""
+    def while_connected(self, *, after_eof_s: float) -> Iterator[None]:
+        """Cancel what runs inside once the client has gone away. Only for what changes nothing. A client
+        that sends no more has most likely gone too: it is given what is there within `after_eof_s`.
+        """
         task = asyncio.current_task()
         if task is not None and self.transport is None:
             task.cancel()
-        self._abandonable = task
+        self._abandonable, self._after_eof_s = task, after_eof_s
+        if self._half_closed:
+            self._abandon_soon()
         try:
             yield
         finally:
             self._abandonable = None
 
+    def _abandon_soon(self) -> None:
+        task = self._abandonable
+        if task is None:
+            return
+
+        def abandon() -> None:
+            if task is self._abandonable:
+                task.cancel()
+
+        if self._after_eof_s > 0:
+            asyncio.get_running_loop().call_later(self._after_eof_s, abandon)
+        else:
+            abandon()
+
     def _turn_away(self, transport: asyncio.Transport) -> None:
         """Answer at once, and drop what the client sends for a while: closing on it would reset the
-        answer.
+        answer. In a crowd there is no answer.
         """
         self.force_close()
+        if self._api_server.turned_away >= _TURNED_AWAY_AT_ONCE:
+            transport.abort()
+            return
+        self._api_server.turned_away += 1
         transport.write(_TURNED_AWAY)
         transport.write_eof()
-        asyncio.get_running_loop().call_later(_TURNED_AWAY_OPEN_S, transport.close)
+        asyncio.get_running_loop().call_later(_TURNED_AWAY_OPEN_S, self._let_go, transport)
+
+    def _let_go(self, transport: asyncio.Transport) -> None:
+        self._api_server.turned_away -= 1
+        transport.close()
 
     def handle_error(
         self,
@@ -100,17 +177,21 @@ class ApiProtocol(web.RequestHandler):
         message: str | None = None,
     ) -> web.StreamResponse:
         """Malformed HTTP (400), or a mistake of ours (500): for the log, not for the client."""
+        told = f"malformed HTTP request: {_first_line(message)}"
         if status >= 500:
-            log.error("request %s %s broke", request.method, request.path, exc_info=exc)
             told = "the server made a mistake: see its log"
-        else:
-            log.debug("malformed request from %s: %s", request.remote, message)
-            told = f"malformed HTTP request: {_first_line(message)}"
-        if request.writer.output_size > 0:
-            raise ConnectionError("the answer had begun")
         response = error_response(ApiError(status, told), accept=request.headers.get("Accept"))
         response.force_close()
         sign(request, response)
+        if status >= 500:
+            named = {"request_id": response.headers[REQUEST_ID]}
+            log.error(
+                "request %s %s broke", request.method, request.path, exc_info=exc, extra=named
+            )
+        else:
+            log.debug("malformed request from %s: %s", request.remote, message)
+        if request.writer.output_size > 0:
+            raise ConnectionError("the answer had begun")
         return response
 
 

@@ -25,12 +25,15 @@ V2_JSON: Final = "application/vnd.kafka.v2+json"
 BINARY_V2_JSON: Final = "application/vnd.kafka.binary.v2+json"
 JSON_V2_JSON: Final = "application/vnd.kafka.json.v2+json"
 RECORD_BATCH: Final = "application/vnd.kafka.recordbatch.v2"
+NDJSON: Final = "application/x-ndjson"
+EVENT_STREAM: Final = "text/event-stream"
+OCTET_STREAM: Final = "application/octet-stream"
 
 FORMATS: Final[Mapping[str, Format]] = {kind.value: kind for kind in Format}
 
 # The first of each is what a client gets that takes anything.
 PLAIN_TYPES: Final = (JSON, V2_JSON, BINARY_V2_JSON, JSON_V2_JSON)
-FETCH_TYPES: Final = (*PLAIN_TYPES, RECORD_BATCH)
+STREAM_TYPES: Final = (NDJSON, EVENT_STREAM)
 
 RECORD_FORMATS: Final[Mapping[str, Format]] = {
     JSON: Format.BINARY,
@@ -44,6 +47,8 @@ def media_type(content_type: str | None, allowed: Sequence[str]) -> str:
     """The media type of a body, one of `allowed`. Raises 415."""
     if content_type is None:
         raise ApiError(415, f"Content-Type is missing: send one of {', '.join(allowed)}")
+    if content_type in allowed:
+        return content_type
     kind, *parameters = (part.strip().lower() for part in content_type.split(";"))
     if kind not in allowed:
         raise ApiError(

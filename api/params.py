@@ -1,31 +1,160 @@
-"""Query parameters: typed, bounded, none misspelt.
+"""Parameters: what each may be, how its text becomes a value, and how that is told.
 
-Owns how a parameter's text becomes a value; a message names the parameter and the limit. A
-parameter that the call does not know is refused: ignoring a misspelt `producer_id` would store a
-record twice.
+Owns the kinds of parameters and the check of a query against them. A kind reads the text and gives
+the JSON schema of what it takes, so that the documentation says what the check does; a message names
+the parameter and the limit. A parameter that the call does not know is refused: ignoring a misspelt
+`producer_id` would store a record twice.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Final, TypeVar
-from urllib.parse import unquote_to_bytes
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
+from urllib.parse import parse_qsl
 
 from api.errors import MALFORMED, ApiError
+from logserver.config import Settings
 from logserver.requests import Start, StartAt
 
 T = TypeVar("T")
+Value = TypeVar("Value", covariant=True)
 
 MAX_INT64: Final = (1 << 63) - 1
+MAX_INT32: Final = (1 << 31) - 1
+MAX_INT16: Final = (1 << 15) - 1
+CACHED_QUERIES: Final = 256
 _INTEGER: Final = re.compile(r"-?[0-9]{1,19}")
+
+Schema: TypeAlias = dict[str, Any]
+
+
+class Kind(Protocol[Value]):
+    """What a parameter's text means."""
+
+    def read(self, name: str, text: str, settings: Settings) -> Value:
+        """The value of `text`. Raises 40000 naming the parameter and what it takes."""
+        ...
+
+    def schema(self, settings: Settings) -> Schema:
+        """What `read` takes, as JSON schema."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Integer:
+    """A whole number from `low` to `high`; `high` may be the name of a setting."""
+
+    low: int = 0
+    high: int | str = MAX_INT64
+
+    def read(self, name: str, text: str, settings: Settings) -> int:
+        """See Kind."""
+        return checked_integer(name, text, low=self.low, high=self.highest(settings))
+
+    def schema(self, settings: Settings) -> Schema:
+        """See Kind."""
+        high = self.highest(settings)
+        return {"type": "integer", "format": "int64", "minimum": self.low, "maximum": high}
+
+    def highest(self, settings: Settings) -> int:
+        """The limit in force."""
+        return self.high if isinstance(self.high, int) else int(getattr(settings, self.high))
+
+
+@dataclass(frozen=True, slots=True)
+class Choice(Generic[T]):
+    """One of the words that `words` maps to values."""
+
+    words: Mapping[str, T]
+
+    def read(self, name: str, text: str, settings: Settings) -> T:
+        """See Kind."""
+        if text not in self.words:
+            raise ApiError(
+                MALFORMED,
+                f"parameter {name} is {text[:80]!r}: it must be one of {', '.join(self.words)}",
+            )
+        return self.words[text]
+
+    def schema(self, settings: Settings) -> Schema:
+        """See Kind."""
+        return {"type": "string", "enum": list(self.words)}
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Text of `shortest` characters or more."""
+
+    shortest: int = 0
+
+    def read(self, name: str, text: str, settings: Settings) -> str:
+        """See Kind."""
+        if len(text) < self.shortest:
+            raise ApiError(MALFORMED, f"parameter {name} is empty")
+        return text
+
+    def schema(self, settings: Settings) -> Schema:
+        """See Kind."""
+        return {"type": "string", "minLength": self.shortest}
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where to begin: N, earliest, latest, -N (the last N), @milliseconds."""
+
+    def read(self, name: str, text: str, settings: Settings) -> Start:
+        """See Kind."""
+        if text in {"earliest", "latest"}:
+            return Start(StartAt(text))
+        try:
+            if text.startswith("@"):
+                return Start(StartAt.TIME, checked_integer(name, text[1:], low=0))
+            if text.startswith("-"):
+                return Start(StartAt.LAST, checked_integer(name, text[1:], low=1))
+            return Start(StartAt.OFFSET, checked_integer(name, text, low=0))
+        except ApiError:
+            raise ApiError(
+                MALFORMED,
+                f"parameter {name} is {text[:80]!r}: it must be earliest, latest, N, -N (the last N) "
+                f"or @MS, with a whole number up to {MAX_INT64}",
+            ) from None
+
+    def schema(self, settings: Settings) -> Schema:
+        """See Kind. Numbers up to int64 are read; the pattern holds those of 18 digits."""
+        number = "[0-9]{1,18}"
+        pattern = f"^(earliest|latest|{number}|-[1-9][0-9]{{0,17}}|@{number})$"
+        return {"type": "string", "pattern": pattern}
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter(Generic[T]):
+    """A parameter of the path, the query or the headers: what it takes and what it means.
+    `default` counts where it is not given.
+    """
+
+    name: str
+    kind: Kind[T]
+    about: str
+    default: str | None = None
+    required: bool = False
+
+    def fallback(self, settings: Settings) -> str | None:
+        """The default within the limits in force."""
+        kind: object = self.kind
+        if self.default is not None and isinstance(kind, Integer):
+            return str(min(int(self.default), kind.highest(settings)))
+        return self.default
 
 
 class Params:
-    """The query of one request. Of a repeated parameter the last counts."""
+    """The query of one request, as `parse_query` gives it."""
 
-    def __init__(self, query: Mapping[str, str], known: Sequence[str]) -> None:
-        self._query = dict(query.items())
+    def __init__(self, query: Mapping[str, str], known: Sequence[str], settings: Settings) -> None:
+        self._settings = settings
+        self._query = query
         for name in self._query:
             if name not in known:
                 allowed = ", ".join(known) or "none"
@@ -38,48 +167,43 @@ class Params:
         """Every parameter that was given, as it was given."""
         return self._query
 
-    def text(self, name: str) -> str | None:
-        """The text as given; None when it is not there."""
-        return self._query.get(name)
+    def refuse(self, parameters: Sequence[Parameter[Any]], reason: str) -> None:
+        """Raise 40000 where one of these is given: it means nothing in this form of the call."""
+        for parameter in parameters:
+            if parameter.name in self._query:
+                raise ApiError(
+                    MALFORMED, f"query parameter {parameter.name} is not taken here: {reason}"
+                )
 
-    def integer(self, name: str, default: T, *, low: int, high: int = MAX_INT64) -> int | T:
-        """A whole number within its limits."""
-        text = self._query.get(name)
+    def get(self, parameter: Parameter[T]) -> T | None:
+        """Its value, or its default; None when it has neither. Raises 40000."""
+        text = self._query.get(parameter.name)
+        if text is None and parameter.default is not None:
+            text = parameter.fallback(self._settings)
         if text is None:
-            return default
-        return checked_integer(name, text, low=low, high=high)
+            if parameter.required:
+                raise ApiError(MALFORMED, f"query parameter {parameter.name} is missing")
+            return None
+        return parameter.kind.read(parameter.name, text, self._settings)
 
-    def choice(self, name: str, choices: Mapping[str, T], default: T) -> T:
-        """One of the words that `choices` maps to values."""
-        text = self._query.get(name)
-        if text is None:
-            return default
-        if text not in choices:
-            raise ApiError(
-                MALFORMED,
-                f"query parameter {name} is {text[:80]!r}: it must be one of {', '.join(choices)}",
-            )
-        return choices[text]
-
-    def start(self, name: str) -> Start:
-        """Where to begin: N, earliest, latest, -N (the last N), @milliseconds; earliest when it is
-        not there.
-        """
-        text = self._query.get(name, "earliest")
-        if text in {"earliest", "latest"}:
-            return Start(StartAt(text))
-        if text.startswith("@"):
-            return Start(StartAt.TIME, checked_integer(name, text[1:], low=0))
-        if text.startswith("-"):
-            return Start(StartAt.LAST, checked_integer(name, text[1:], low=1))
-        return Start(StartAt.OFFSET, checked_integer(name, text, low=0))
+    def __getitem__(self, parameter: Parameter[T]) -> T:
+        """The value of a parameter that has a default. Raises 40000."""
+        value = self.get(parameter)
+        if value is None:
+            raise LookupError(f"{parameter.name} has no default")
+        return value
 
 
-def check_percent_encoding(raw_query: str) -> None:
-    """Raise 40000 for bytes that are no UTF-8: they would be read as another text."""
+@lru_cache(maxsize=CACHED_QUERIES)
+def parse_query(raw_query: str) -> Mapping[str, str]:
+    """The parameters of a query, of a repeated one the last. The last queries are remembered: those
+    of a producer are all alike. Raises 40000 for bytes that are no UTF-8: they would be read as
+    another text.
+    """
     try:
-        unquote_to_bytes(raw_query).decode()
-    except UnicodeDecodeError:
+        raw_query.encode()  # bytes that came unescaped
+        return dict(parse_qsl(raw_query, keep_blank_values=True, errors="strict"))
+    except UnicodeError:
         raise ApiError(MALFORMED, "the query is not percent-encoded UTF-8") from None
 
 

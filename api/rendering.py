@@ -8,21 +8,25 @@ and the bytes stand beside it in base64.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
 from api.errors import ApiError, as_api_error
 from api.negotiation import Format
-from logserver.reading import weight_bytes
+from logserver.reading import weights_bytes
 from logserver.writer import Run
 from storage import Header, Page, StoredRecord, TopicPartition
 
 INLINE_RECORDS: Final = 500
 INLINE_BYTES: Final = 256 << 10
 
+R = TypeVar("R")
+Shown: TypeAlias = Any  # of a key or value: base64, JSON of any kind or text, as the format says
 RecordId: TypeAlias = Callable[[TopicPartition, int], str]
+RecordNames: TypeAlias = Callable[[int], Callable[[int], str]]
+"""For the number of a partition, how a record of it is named by its locator."""
 
 _NO_HEADERS: Final[Sequence[Any]] = ()
 
@@ -47,10 +51,10 @@ class BatchOffsetRow(Struct, gc=False):
     error: None = None
 
 
-class ProduceAnswer(Struct):
+class ProduceAnswer(Struct, Generic[R]):
     """The answer to a produce request; its members are those of the Kafka REST Proxy."""
 
-    offsets: Sequence[OffsetRow | BatchOffsetRow] | None
+    offsets: Sequence[R] | None
     key_schema_id: int | None = None
     value_schema_id: int | None = None
 
@@ -59,7 +63,7 @@ class RowHeader(Struct, gc=False):
     """A header of a fetched record."""
 
     key: str
-    value: bytes | str | None
+    value: Shown
     value_b64: bytes | UnsetType = UNSET
 
 
@@ -72,8 +76,8 @@ class Row(Struct, gc=False):
     partition: int
     offset: int
     timestamp: int
-    key: bytes | str | Raw | None
-    value: bytes | str | Raw | None
+    key: Shown
+    value: Shown
     headers: Sequence[RowHeader]
     tag: str | UnsetType = UNSET
     keys: Sequence[str] | UnsetType = UNSET
@@ -91,17 +95,20 @@ def offset_rows(
     positions: Sequence[int],
     failed: Sequence[tuple[int, ApiError]],
     *,
-    record_id: Callable[[int, int], str] | None = None,
+    record_names: RecordNames | None = None,
 ) -> list[OffsetRow]:
     """One row per record in request order. Runs count the good records only; `positions` says where
-    those are. `record_id` names a record by partition and locator, where the answer tells it.
+    those are. `record_names`: where the answer names each record that is still there.
     """
-    if len(runs) == 1 and not failed and runs[0].error is None and record_id is None:
+    if len(runs) == 1 and not failed and runs[0].error is None:
         (run,) = runs
-        return [
-            OffsetRow(run.partition, offset)
-            for offset in range(run.base_offset, run.base_offset + count)
-        ]
+        offsets = range(run.base_offset, run.base_offset + count)
+        stored = [OffsetRow(run.partition, offset) for offset in offsets]
+        if record_names is not None:
+            name = record_names(run.partition)
+            for row, locator in zip(stored, run.locators, strict=False):
+                row.message_id = name(locator)
+        return stored
     rows: list[OffsetRow] = [OffsetRow(None, None)] * count
     for position, refused in failed:
         rows[position] = OffsetRow(None, None, refused.error_code, refused.message)
@@ -112,15 +119,15 @@ def offset_rows(
                 row = OffsetRow(run.partition, None, error.error_code, error.message)
             else:
                 row = OffsetRow(run.partition, run.base_offset + index)
-                if record_id is not None:
-                    row.message_id = record_id(run.partition, run.locators[index])
+                if record_names is not None and run.locators:
+                    row.message_id = record_names(run.partition)(run.locators[index])
             rows[positions[position]] = row
     return rows
 
 
 def is_large(records: Sequence[StoredRecord]) -> bool:
     """Whether rendering the records takes long enough to be done beside the event loop."""
-    return len(records) > INLINE_RECORDS or sum(map(weight_bytes, records)) > INLINE_BYTES
+    return len(records) > INLINE_RECORDS or sum(weights_bytes(records)) > INLINE_BYTES
 
 
 def encode_page(partition: TopicPartition, page: Page, kind: Format) -> bytes:
@@ -131,20 +138,42 @@ def encode_page(partition: TopicPartition, page: Page, kind: Format) -> bytes:
 
 
 def encode_rows(
-    found: Sequence[tuple[TopicPartition, StoredRecord]], kind: Format, record_id: RecordId
+    found: Sequence[tuple[TopicPartition, StoredRecord]], kind: Format, record_id: RecordId | None
 ) -> bytes:
-    """Records from any partitions as a JSON array, each with its id."""
+    """Records from any partitions as a JSON array; `record_id` where their rows tell the id."""
+    return msgspec.json.encode(_rows(found, kind, record_id))
+
+
+def encode_lines(
+    partition: TopicPartition,
+    records: Sequence[StoredRecord],
+    kind: Format,
+    record_id: RecordId | None,
+) -> list[bytes]:
+    """Each record as JSON without a line break; `record_id` where its row tells the id.
+
+    Breaks can only stand between the tokens of JSON that was stored with them: they become spaces.
+    """
+    rows = _rows([(partition, record) for record in records], kind, record_id)
+    encode = msgspec.json.encode
+    return [encode(row).replace(b"\n", b" ").replace(b"\r", b" ") for row in rows]
+
+
+def _rows(
+    found: Sequence[tuple[TopicPartition, StoredRecord]], kind: Format, record_id: RecordId | None
+) -> list[Row]:
     render = _RENDERERS[kind]
     rows = []
     for partition, record in found:
         row = render(*partition, record)
-        row.message_id = record_id(partition, record.locator)
+        if record_id is not None:
+            row.message_id = record_id(partition, record.locator)
         if record.properties is not None:
             row.properties = record.properties
         if record.store_timestamp_ms is not None:
             row.store_timestamp = record.store_timestamp_ms
         rows.append(row)
-    return msgspec.json.encode(rows)
+    return rows
 
 
 def _binary_row(topic: str, partition: int, record: StoredRecord) -> Row:

@@ -1,4 +1,5 @@
-"""The route table and nothing else: which handler answers which method and path.
+"""The route table and nothing else: which handler answers which method and path, and what describes
+the call.
 
 A path is matched by its segments, each percent-decoded by itself, so that an encoded slash stays
 within its segment; one trailing slash is accepted. `{name}` stands for one segment.
@@ -6,53 +7,116 @@ within its segment; one trailing slash is accepted. `{name}` stands for one segm
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Final, TypeAlias
+from typing import Final
 from urllib.parse import unquote
 
-from aiohttp import web
-
-from api.call import Call
+from api.description import consumers as consumers_doc
+from api.description import documentation as documentation_doc
+from api.description import fetch as fetch_doc
+from api.description import groups as groups_doc
+from api.description import messages as messages_doc
+from api.description import operation as operation_doc
+from api.description import produce as produce_doc
+from api.description import store_files as store_files_doc
+from api.description import topics as topics_doc
+from api.description import v3 as v3_doc
 from api.errors import ApiError
-from api.handlers import fetch, messages, operation, produce, topics
-from api.negotiation import FETCH_TYPES, PLAIN_TYPES
-
-Handler: TypeAlias = Callable[[Call], Awaitable[web.StreamResponse]]
-
-
-@dataclass(frozen=True, slots=True)
-class Route:
-    """One row. `offers`: the media types its answer can have; empty: the handler's own business."""
-
-    method: str
-    pattern: str
-    handler: Handler
-    offers: Sequence[str] = PLAIN_TYPES
-
+from api.handlers import (
+    consumers,
+    documentation,
+    fetch,
+    groups,
+    messages,
+    operation,
+    produce,
+    store_files,
+    topics,
+    v3_records,
+    v3_topics,
+)
+from api.route import Route
 
 PARTITION: Final = "/topics/{topic}/partitions/{partition}"
+INSTANCE: Final = "/consumers/{group}/instances/{instance}"
+CLUSTER: Final = "/v3/clusters/{cluster_id}"
+V3_TOPIC: Final = f"{CLUSTER}/topics/{{topic}}"
 
 ROUTES: Final[Sequence[Route]] = (
-    Route("GET", "/topics", topics.list_topics),
-    Route("GET", "/topics/{topic}", topics.get_topic),
-    Route("PUT", "/topics/{topic}", topics.put_topic),
-    Route("PATCH", "/topics/{topic}", topics.patch_topic),
-    Route("DELETE", "/topics/{topic}", topics.delete_topic),
-    Route("POST", "/topics/{topic}", produce.produce),
-    Route("GET", "/topics/{topic}/partitions", topics.list_partitions),
-    Route("GET", PARTITION, topics.get_partition),
-    Route("POST", PARTITION, produce.produce),
-    Route("GET", f"{PARTITION}/offsets", topics.get_offsets),
-    Route("GET", f"{PARTITION}/records", fetch.fetch, FETCH_TYPES),
-    Route("GET", "/topics/{topic}/messages", messages.find),
-    Route("GET", "/messages/{message_id}", messages.get_message),
-    Route("POST", "/producers", produce.new_producer),
-    Route("GET", "/livez", operation.livez),
-    Route("GET", "/readyz", operation.readyz),
-    Route("GET", "/metrics", operation.metrics, ()),
-    Route("GET", "/store", operation.store),
+    Route("GET", "/topics", topics.list_topics, topics_doc.LIST_TOPICS),
+    Route("GET", "/topics/{topic}", topics.get_topic, topics_doc.GET_TOPIC),
+    Route("PUT", "/topics/{topic}", topics.put_topic, topics_doc.PUT_TOPIC),
+    Route("PATCH", "/topics/{topic}", topics.patch_topic, topics_doc.PATCH_TOPIC),
+    Route("DELETE", "/topics/{topic}", topics.delete_topic, topics_doc.DELETE_TOPIC),
+    Route("POST", "/topics/{topic}", produce.produce, produce_doc.PRODUCE),
+    Route("GET", "/topics/{topic}/partitions", topics.list_partitions, topics_doc.LIST_PARTITIONS),
+    Route("GET", PARTITION, topics.get_partition, topics_doc.GET_PARTITION),
+    Route("POST", PARTITION, produce.produce, produce_doc.PRODUCE_TO_PARTITION),
+    Route("GET", f"{PARTITION}/offsets", topics.get_offsets, topics_doc.GET_OFFSETS),
+    Route("GET", f"{PARTITION}/records", fetch.fetch, fetch_doc.FETCH),
+    Route("GET", "/topics/{topic}/messages", messages.find, messages_doc.FIND),
+    Route("GET", "/messages/{message_id}", messages.get_message, messages_doc.GET_MESSAGE),
+    Route("POST", "/producers", produce.new_producer, produce_doc.NEW_PRODUCER),
+    Route("POST", "/consumers/{group}", consumers.create, consumers_doc.CREATE),
+    Route("DELETE", INSTANCE, consumers.delete, consumers_doc.DELETE),
+    Route("POST", f"{INSTANCE}/subscription", consumers.subscribe, consumers_doc.SUBSCRIBE),
+    Route(
+        "GET",
+        f"{INSTANCE}/subscription",
+        consumers.get_subscription,
+        consumers_doc.GET_SUBSCRIPTION,
+    ),
+    Route("DELETE", f"{INSTANCE}/subscription", consumers.unsubscribe, consumers_doc.UNSUBSCRIBE),
+    Route("POST", f"{INSTANCE}/assignments", consumers.assign, consumers_doc.ASSIGN),
+    Route(
+        "GET", f"{INSTANCE}/assignments", consumers.get_assignments, consumers_doc.GET_ASSIGNMENTS
+    ),
+    Route("GET", f"{INSTANCE}/records", consumers.poll, consumers_doc.POLL),
+    Route("POST", f"{INSTANCE}/offsets", consumers.commit, consumers_doc.COMMIT),
+    Route("GET", f"{INSTANCE}/offsets", consumers.get_committed, consumers_doc.GET_COMMITTED),
+    Route("POST", f"{INSTANCE}/positions", consumers.seek, consumers_doc.SEEK),
+    Route(
+        "POST",
+        f"{INSTANCE}/positions/beginning",
+        consumers.seek_to_beginning,
+        consumers_doc.SEEK_TO_BEGINNING,
+    ),
+    Route("POST", f"{INSTANCE}/positions/end", consumers.seek_to_end, consumers_doc.SEEK_TO_END),
+    Route("GET", "/groups", groups.list_groups, groups_doc.LIST_GROUPS),
+    Route("GET", "/groups/{group}", groups.get_group, groups_doc.GET_GROUP),
+    Route("PUT", "/groups/{group}/offsets", groups.reset_group, groups_doc.RESET_GROUP),
+    Route("DELETE", "/groups/{group}", groups.delete_group, groups_doc.DELETE_GROUP),
+    Route("GET", "/v3/clusters", v3_topics.list_clusters, v3_doc.LIST_CLUSTERS),
+    Route("GET", CLUSTER, v3_topics.get_cluster, v3_doc.GET_CLUSTER),
+    Route("GET", f"{CLUSTER}/topics", v3_topics.list_topics, v3_doc.LIST_TOPICS),
+    Route("POST", f"{CLUSTER}/topics", v3_topics.create_topic, v3_doc.CREATE_TOPIC),
+    Route("GET", V3_TOPIC, v3_topics.get_topic, v3_doc.GET_TOPIC),
+    Route("DELETE", V3_TOPIC, v3_topics.delete_topic, v3_doc.DELETE_TOPIC),
+    Route("GET", f"{V3_TOPIC}/partitions", v3_topics.list_partitions, v3_doc.LIST_PARTITIONS),
+    Route(
+        "GET",
+        f"{V3_TOPIC}/partitions/{{partition}}",
+        v3_topics.get_partition,
+        v3_doc.GET_PARTITION,
+    ),
+    Route("GET", f"{V3_TOPIC}/configs", v3_topics.list_configs, v3_doc.LIST_CONFIGS),
+    Route("GET", f"{V3_TOPIC}/configs/{{name}}", v3_topics.get_config, v3_doc.GET_CONFIG),
+    Route("POST", f"{V3_TOPIC}/records", v3_records.produce_records, v3_doc.PRODUCE_RECORDS),
+    Route("POST", f"{V3_TOPIC}/records:batch", v3_records.produce_batch, v3_doc.PRODUCE_BATCH),
+    Route("GET", "/livez", operation.livez, operation_doc.LIVEZ),
+    Route("GET", "/readyz", operation.readyz, operation_doc.READYZ),
+    Route("GET", "/metrics", operation.metrics, operation_doc.METRICS),
+    Route("GET", "/store", operation.store, operation_doc.STORE),
+    Route("GET", "/store/files", store_files.store_files, store_files_doc.STORE_FILES),
+    Route(
+        "GET",
+        f"/store{PARTITION}/files",
+        store_files.partition_files,
+        store_files_doc.PARTITION_FILES,
+    ),
+    Route("GET", "/openapi.json", documentation.openapi, documentation_doc.OPENAPI),
+    Route("GET", "/docs", documentation.docs, documentation_doc.DOCS),
 )
 
 CACHED_PATHS: Final = 1024

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Final, Generic, TypeAlias, TypeVar
 
 import msgspec
-from msgspec import Meta, Raw, Struct
+from msgspec import Meta, Raw, Struct, field
 
 from api.errors import (
     BASE64,
@@ -35,10 +35,13 @@ from storage import Record
 T = TypeVar("T")
 
 PartitionNumber: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
+Int64: TypeAlias = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 Timestamp: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 
 # A JSON value stands three levels deep in its body: object, `records`, record.
 _DEPTH_OF_VALUE: Final = 3
+# A body up to this size is decoded before its records are counted: empty ones take forty times as much.
+_COUNTED_BYTES: Final = 256 << 10
 _NULL: Final = Raw(b"null")
 _BRACKETS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
 _AT: Final = re.compile(r" - at `\$(.*)`$")
@@ -70,7 +73,7 @@ class _Common(Struct, forbid_unknown_fields=True, gc=False):
     tag: str | None = None
     keys: list[str] | None = None
     properties: dict[str, str] | None = None
-    delay_level: int | None = None
+    delay_level: Int64 | None = None
 
 
 class PlainRecord(Struct, forbid_unknown_fields=True, gc=False):
@@ -91,8 +94,8 @@ class BinaryRecord(_Common, forbid_unknown_fields=True, gc=False):
 class JsonRecord(_Common, forbid_unknown_fields=True, gc=False):
     """A record to produce; key and value are JSON of any kind."""
 
-    key: Raw = _NULL
-    value: Raw = _NULL
+    key: Raw = field(default_factory=lambda: _NULL)
+    value: Raw = field(default_factory=lambda: _NULL)
     headers: list[BytesHeader] | None = None
 
 
@@ -107,7 +110,7 @@ class TextRecord(_Common, forbid_unknown_fields=True, gc=False):
 class Body(Struct, Generic[T]):
     """A produce body. Schema ids and the like, which older clients send, are passed over."""
 
-    records: list[T]
+    records: Annotated[list[T], Meta(extra_json_schema={"minItems": 1})]
 
 
 class _Anything(Struct, gc=False):
@@ -138,7 +141,7 @@ class _Kind:
     """One embedded format: its decoders and its way from a decoded record to a value."""
 
     decode_body: Callable[[bytes], Body[Any]]
-    decode_record: Callable[[Raw], Any]
+    decode_record: Callable[[bytes | Raw], Any]
     convert: Callable[[Any, int], Record]
 
 
@@ -161,14 +164,44 @@ def decode_produce(body: bytes, kind: Format, limits: Limits) -> Produced:
         ) from None
 
 
+def decode_records(records: Sequence[bytes | ApiError], kind: Format, limits: Limits) -> Produced:
+    """The records of a stream, each of them JSON that stands by itself; an error among them is that
+    record's own. Raises nothing: what is wrong with a record is its failure.
+    """
+    whole = [record for record in records if isinstance(record, bytes)]
+    if len(whole) == len(records):
+        typed = _decode_records_typed(whole, _KINDS[kind], limits)
+        if typed is not None:
+            return typed
+    return _one_by_one(records, _KINDS[kind], limits, "")
+
+
+def _decode_records_typed(records: Sequence[bytes], how: _Kind, limits: Limits) -> Produced | None:
+    """All of them; None when one is wrong."""
+    try:
+        for record in records:
+            if not record.isascii():
+                record.decode()
+        decoded = [how.decode_record(record) for record in records]
+        converted = [how.convert(record, limits.max_depth) for record in decoded]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, _RecordRefused):
+        return None
+    return _produced(
+        converted,
+        range(len(converted)),
+        [record.partition for record in decoded],
+        count=len(converted),
+    )
+
+
 def _decode_typed(body: bytes, kind: Format, limits: Limits) -> Produced | None:
     """The body as a whole; None when a record in it (or the body) is wrong."""
     how = _KINDS[kind]
     try:
-        if body.count(b"{") > limits.max_records:
+        if len(body) > _COUNTED_BYTES and body.count(b"{") > limits.max_records:
             _check_count(len(_COUNTER.decode(body).records), limits)
         elif kind is Format.BINARY:
-            plain = _decode_plain(body)
+            plain = _decode_plain(body, limits)
             if plain is not None:
                 return plain
         decoded = how.decode_body(body).records
@@ -177,22 +210,16 @@ def _decode_typed(body: bytes, kind: Format, limits: Limits) -> Produced | None:
     except (msgspec.ValidationError, _RecordRefused):
         return None
     partitions = [record.partition for record in decoded]
-    return Produced(
-        count=len(records),
-        records=records,
-        positions=range(len(records)),
-        partitions=partitions if any(number is not None for number in partitions) else None,
-    )
+    return _produced(records, range(len(records)), partitions, count=len(records))
 
 
-def _decode_plain(body: bytes) -> Produced | None:
+def _decode_plain(body: bytes, limits: Limits) -> Produced | None:
     """The short way for plain records, half the price; None when the body holds anything else."""
     try:
         decoded = _PLAIN_DECODER.decode(body).records
     except msgspec.ValidationError:
         return None
-    if not decoded:
-        return None
+    _check_count(len(decoded), limits)
     records = [_new(Record, (one.key, one.value, (), None, None, (), None)) for one in decoded]
     return Produced(
         count=len(records), records=records, positions=range(len(records)), partitions=None
@@ -203,27 +230,66 @@ def _decode_one_by_one(body: bytes, how: _Kind, limits: Limits) -> Produced:
     """Every record by itself, to find those that are wrong."""
     raws = _RAW_DECODER.decode(body).records
     _check_count(len(raws), limits)
+    return _one_by_one(raws, how, limits, "records[{}]")
+
+
+def _one_by_one(
+    raws: Sequence[bytes | Raw | ApiError], how: _Kind, limits: Limits, place: str
+) -> Produced:
+    """Each record or its failure; `place` names a record by its position, before what is wrong in it."""
     records: list[Record] = []
     positions: list[int] = []
     partitions: list[int | None] = []
     failed: list[tuple[int, ApiError]] = []
     for position, raw in enumerate(raws):
-        where = f"records[{position}]"
         try:
-            record = how.decode_record(raw)
-            records.append(how.convert(record, limits.max_depth))
-        except msgspec.ValidationError as error:
-            failed.append((position, _validation_error(error, where)))
-        except _RecordRefused as error:
-            failed.append((position, ApiError(error.error_code, where + error.problem)))
+            if isinstance(raw, ApiError):
+                raise raw
+            record, partition = _decode_one(raw, how, limits, place.format(position))
+        except ApiError as error:
+            failed.append((position, error))
         else:
+            records.append(record)
             positions.append(position)
-            partitions.append(record.partition)
+            partitions.append(partition)
+    return _produced(records, positions, partitions, count=len(raws), failed=failed)
+
+
+def _decode_one(
+    raw: bytes | Raw, how: _Kind, limits: Limits, where: str
+) -> tuple[Record, int | None]:
+    """A record and the partition that it names. Raises ApiError that names the place."""
+    try:
+        if isinstance(raw, bytes):
+            _check_utf8(raw)
+        decoded = how.decode_record(raw)
+        return how.convert(decoded, limits.max_depth), decoded.partition
+    except msgspec.ValidationError as error:
+        raise _validation_error(error, where) from None
+    except msgspec.DecodeError as error:
+        raise ApiError(MALFORMED, f"the record is no JSON: {error}") from None
+    except RecursionError:
+        raise ApiError(
+            PAYLOAD, f"the record is nested deeper than {limits.max_depth} levels"
+        ) from None
+    except _RecordRefused as error:
+        raise ApiError(error.error_code, (where + error.problem).lstrip(".")) from None
+
+
+def _produced(
+    records: Sequence[Record],
+    positions: Sequence[int],
+    partitions: Sequence[int | None],
+    *,
+    count: int,
+    failed: Sequence[tuple[int, ApiError]] = (),
+) -> Produced:
+    named = any(number is not None for number in partitions)
     return Produced(
-        count=len(raws),
+        count=count,
         records=records,
         positions=positions,
-        partitions=partitions if any(number is not None for number in partitions) else None,
+        partitions=partitions if named else None,
         failed=failed,
     )
 
@@ -289,21 +355,26 @@ def _delayed() -> _RecordRefused:
 
 
 def _check_depth(value: bytes, path: str, max_depth: int) -> None:
-    """Refuse JSON (known to be valid) that is nested too deeply. Counting brackets settles nearly
-    all of it.
+    if is_nested_deeper(value, max_depth - _DEPTH_OF_VALUE):
+        raise _RecordRefused(PAYLOAD, f"{path}: nested deeper than {max_depth} levels")
+
+
+def is_nested_deeper(value: bytes, levels: int) -> bool:
+    """Whether JSON (known to be valid) is nested deeper than that. Counting brackets settles nearly all
+    of it.
     """
-    allowed = max_depth - _DEPTH_OF_VALUE
-    if value.count(b"[") + value.count(b"{") <= allowed:
-        return
+    if value.count(b"[") + value.count(b"{") <= levels:
+        return False
     depth = 0
     for token in _BRACKETS.finditer(value):
         first = value[token.start()]
         if first in b"[{":
             depth += 1
-            if depth > allowed:
-                raise _RecordRefused(PAYLOAD, f"{path}: nested deeper than {max_depth} levels")
+            if depth > levels:
+                return True
         elif first in b"]}":
             depth -= 1
+    return False
 
 
 def _check_utf8(body: bytes) -> None:
@@ -314,7 +385,7 @@ def _check_utf8(body: bytes) -> None:
         body.decode()
     except UnicodeDecodeError as error:
         raise ApiError(
-            MALFORMED, f"the body is not UTF-8 at byte {error.start}: JSON must be"
+            MALFORMED, f"the JSON is not UTF-8 at byte {error.start}: it must be"
         ) from None
 
 

@@ -8,8 +8,13 @@ answered. Must not parse options or print; `started` is told when requests are s
 from __future__ import annotations
 
 import asyncio
+import gc
+import logging
+import os
 import signal
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,11 +23,16 @@ from aiohttp import web
 
 from api.app import App
 from api.middleware import ApiServer
+from api.security import tls_context
+from logserver import descriptors
 from logserver.config import Address, Settings
-from logserver.errors import CannotListen
+from logserver.errors import CannotListen, SettingsError
 from logserver.opening import StorePlan, plan_store
 from logserver.service import LogService, Opener
 from storage import RecoveryReport
+
+STDIN: Final = 0
+log = logging.getLogger(__name__)
 
 BACKLOG: Final = 512
 READ_BUFFER_BYTES: Final = 1 << 20  # per connection; small ones make large bodies stop and go
@@ -41,11 +51,16 @@ class Server:
     """One service behind one listening socket; `run` uses it, and so do tests."""
 
     def __init__(self, service: LogService) -> None:
+        """Raises SettingsError for a token file or a certificate that cannot be used."""
         self.service = service
         settings = service.settings
+        self.app = App(service)
+        self._tls = tls_context(settings)
         self._protocols = ApiServer(
-            App(service),
+            self.app,
             max_connections=settings.max_connections,
+            tls=self._tls,
+            handshake_timeout_s=settings.handshake_timeout_ms / 1000,
             access_log=None,
             auto_decompress=False,
             keepalive_timeout=settings.keep_alive_ms / 1000,
@@ -60,8 +75,8 @@ class Server:
 
     @property
     def connections(self) -> int:
-        """How many connections are open."""
-        return len(self._protocols.connections)
+        """How many connections are open, with those that are still in the TLS handshake."""
+        return self._protocols.open_connections
 
     async def listen(self) -> None:
         """Bind and accept. Raises CannotListen."""
@@ -77,7 +92,8 @@ class Server:
                 listen=str(address),
                 errno=error.errno,
             ) from None
-        self.url = f"http://{Address(address.host, site.port)}"
+        scheme = "http" if self._tls is None else "https"
+        self.url = f"{scheme}://{Address(address.host, site.port)}"
 
     async def stop(self) -> None:
         """Accept no more, let requests end within the grace, then close the store cleanly."""
@@ -92,9 +108,27 @@ def run(settings: Settings, started: Callable[[Started], None]) -> None:
     Raises StorageError (SettingsError, CannotListen, StoreLocked, DamagedStore, ...) when it cannot
     start.
     """
+    settings = descriptors.fit(settings, descriptors.raise_limit())
     plan = plan_store(settings)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(settings, plan, started))
+
+
+def _watch_stdin(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    """Set `stop` when standard input ends: nobody holds its other end any more.
+
+    A thread, since an event loop cannot wait for every kind of file. It reads the descriptor itself, because
+    a lock of `sys.stdin` would be in the way of an end of the process that comes otherwise.
+    """
+
+    def watch() -> None:
+        with suppress(OSError):  # it is closed already
+            while os.read(STDIN, 4096):
+                pass
+        with suppress(RuntimeError):  # the loop has ended before
+            loop.call_soon_threadsafe(stop.set)
+
+    threading.Thread(target=watch, name="stdin", daemon=True).start()
 
 
 async def _serve(settings: Settings, plan: StorePlan, started: Callable[[Started], None]) -> None:
@@ -102,9 +136,13 @@ async def _serve(settings: Settings, plan: StorePlan, started: Callable[[Started
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    if settings.exit_with_stdin:
+        _watch_stdin(loop, stop)
     opener: Opener = plan.open
     service = LogService(settings, opener)
     server = Server(service)
+    if settings.token_file is not None:
+        loop.add_signal_handler(signal.SIGHUP, _reload, server)
     await server.listen()
     opening = asyncio.create_task(service.start())
     stopping = asyncio.create_task(stop.wait())
@@ -115,8 +153,19 @@ async def _serve(settings: Settings, plan: StorePlan, started: Callable[[Started
             await asyncio.gather(opening, return_exceptions=True)
             return
         await opening  # raises what kept the store from opening
+        gc.freeze()  # what is there stays: the collector need not look at all of it again and again
         started(Started(url=server.url, plan=plan, recovery=service.store.recovery))
         await stopping
     finally:
         stopping.cancel()
         await server.stop()
+
+
+def _reload(server: Server) -> None:
+    """At SIGHUP: tokens that were added count, those that went do not. A bad file changes nothing."""
+    try:
+        server.app.guard.reload()
+    except SettingsError as error:
+        log.error("the tokens stay as they are: %s", error.message)  # noqa: TRY400  # no stack trace
+    else:
+        log.info("SIGHUP: the token file was read again")

@@ -6,6 +6,7 @@ Owns the start of the process; nobody imports it. Run as `logserver` or `python 
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from pathlib import Path
 from typing import Any, Final
@@ -18,11 +19,25 @@ FAILURE: Final = 3
 
 def main() -> None:
     """Run the command line and end the process with its exit code."""
+    open_closed_streams()
     problem = misplaced_package()
     if problem is not None:
         sys.stderr.write(f"error: {problem}\n")
         sys.exit(FAILURE)
     group()(prog_name="logserver")
+
+
+def open_closed_streams() -> None:
+    """Whoever closed a standard stream (`>&-`) wants none: then it leads nowhere, and its number does
+    not go to a file of the store.
+    """
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_RDWR)
+            if nowhere != number:
+                os.dup2(nowhere, number)
+                os.close(nowhere)
+            setattr(sys, name, os.fdopen(number, "w" if number else "r"))
 
 
 def misplaced_package() -> str | None:
@@ -54,7 +69,7 @@ def group() -> Any:
     @click.version_option(logserver.__version__, prog_name="logserver")
     @click.pass_context
     def cli(ctx: click.Context) -> None:
-        """Serve, query, check and mend Kafka log directories, byte for byte, without a JVM."""
+        """Serve, query, check and mend Kafka log directories and RocketMQ stores, without a JVM."""
         ctx.obj = {"run_server": _run_server}
 
     return cli

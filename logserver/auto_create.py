@@ -1,30 +1,47 @@
-"""Whether a produce request to an unknown topic may make it: only if something of it can be stored.
+"""Whether a produce request to an unknown topic may make it: only under a name for clients, and if
+something of it can be stored.
 
-Owns that one question; must not create or append anything. Without it a request that is refused
-whole would leave an empty topic behind.
+Owns these questions; must not create or append anything. Without the second a request that is
+refused whole would leave an empty topic behind.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from logserver.writer import Part, Run
 from storage import LogStore, StorageError
-from storage.errors import CallerError
+from storage.errors import CallerError, InvalidTopic
+
+# Kafka's Topic.INTERNAL_TOPICS, and the log of its controllers.
+INTERNAL_TOPICS: Final = frozenset(
+    {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"}
+)
 
 
-def refusals(store: LogStore, topic: str, parts: Sequence[Part]) -> list[Run] | None:
+def check_new_name(topic: str) -> None:
+    """Raise InvalidTopic for a name that a broker which takes the directory over would read as its own
+    state.
+    """
+    if topic in INTERNAL_TOPICS:
+        raise InvalidTopic(f"topic name {topic!r} is for a broker's own use", topic=topic)
+
+
+def refusals(
+    store: LogStore, topic: str, parts: Sequence[Part], *, whole: bool
+) -> list[Run] | None:
     """None when the topic may be made; else every record's own error, as runs. Blocking.
 
-    A sequenced request is all or nothing: its error is raised.
+    `whole`: a part is all or nothing (the request has a sequence or a key): its error is raised.
     """
     runs: list[Run] = []
     for part in parts:
         error = _refusal(store, topic, part, 0, len(part.records))
+        if error is not None and whole:
+            raise error
         if error is None:
             return None
-        if part.producer is not None:
-            raise error
         for index, position in enumerate(part.positions):
             alone = _refusal(store, topic, part, index, index + 1)
             if alone is None:

@@ -19,6 +19,7 @@ class Budget:
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
         self.held_bytes = 0
+        self._waiting: list[asyncio.Future[None]] = []
 
     def hold(self, size_bytes: int) -> Hold:
         """Hold bytes for one request. Raises Busy where the limit would be passed."""
@@ -26,17 +27,37 @@ class Budget:
         hold.grow(size_bytes)
         return hold
 
+    async def hold_when_free(self, size_bytes: int, *, timeout_s: float) -> Hold:
+        """Hold bytes once they are within the limit: for who can make its client wait. Raises Busy
+        after `timeout_s`.
+        """
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + timeout_s
+        while self.held_bytes + size_bytes > self.limit_bytes and loop.time() < deadline_s:
+            waiting = loop.create_future()
+            self._waiting.append(waiting)
+            await asyncio.wait((waiting,), timeout=deadline_s - loop.time())
+        return self.hold(size_bytes)
+
+    def give_back(self, size_bytes: int) -> None:
+        """Hold that much less, and let those go on who wait for it."""
+        self.held_bytes -= size_bytes
+        waiting, self._waiting = self._waiting, []
+        for one in waiting:
+            if not one.done():
+                one.set_result(None)
+
 
 class Hold:
     """One request's share of a Budget; given back at the end of the `with` block, or of the future
     in `keep_for`.
     """
 
-    __slots__ = ("_budget", "_size_bytes")
+    __slots__ = ("_budget", "size_bytes")
 
     def __init__(self, budget: Budget) -> None:
         self._budget = budget
-        self._size_bytes = 0
+        self.size_bytes = 0
 
     def grow(self, size_bytes: int) -> None:
         """Hold that much more. Raises Busy where the limit would be passed."""
@@ -49,19 +70,20 @@ class Hold:
                 limit_bytes=budget.limit_bytes,
             )
         budget.held_bytes += size_bytes
-        self._size_bytes += size_bytes
+        self.size_bytes += size_bytes
 
     def keep_for(self, future: asyncio.Future[Any]) -> None:
         """The request is answered before it is written: give back when `future` is done."""
-        size_bytes, self._size_bytes = self._size_bytes, 0
-        future.add_done_callback(lambda _: self._give_back(size_bytes))
+        size_bytes, self.size_bytes = self.size_bytes, 0
+        future.add_done_callback(lambda _: self._budget.give_back(size_bytes))
 
-    def _give_back(self, size_bytes: int) -> None:
-        self._budget.held_bytes -= size_bytes
+    def release(self) -> None:
+        """Give all of it back."""
+        self._budget.give_back(self.size_bytes)
+        self.size_bytes = 0
 
     def __enter__(self) -> Hold:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        self._give_back(self._size_bytes)
-        self._size_bytes = 0
+        self.release()

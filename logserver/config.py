@@ -152,10 +152,15 @@ class Settings:
     accept_loss: bool = False
     listen: Address = DEFAULT_ADDRESS
     insecure: bool = False
+    token_file: Path | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
+    tls_client_ca: Path | None = None
     flush: str = "sync"
     flush_interval_ms: int = 500
     set: Mapping[str, str] = field(default_factory=dict)
     ephemeral: bool = False
+    exit_with_stdin: bool = False
     auto_create_topics: bool = True
     open_files: int = 512
     checkpoint_interval_ms: int = 60_000
@@ -168,11 +173,18 @@ class Settings:
     max_waiting_fetches: int = 10_000
     max_in_flight_bytes: int = 64 << 20
     max_json_depth: int = 64
+    max_idempotency_keys: int = 100_000
     max_scanned_records: int = 100_000
     max_wait_ms: int = 300_000
+    max_consumer_instances: int = 1000
+    consumer_idle_ms: int = 300_000
+    handshake_timeout_ms: int = 10_000
     keep_alive_ms: int = 75_000
     body_timeout_ms: int = 30_000
+    heartbeat_ms: int = 15_000
     log_level: str = "info"
+    log_format: str = "text"
+    access_log: bool = False
     sources: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -184,10 +196,18 @@ SETTINGS: Final[Mapping[str, tuple[Parser, str]]] = {
     "accept_loss": (_boolean, "Cut at damage even if good records lie behind it."),
     "listen": (_address, "HOST:PORT to listen on. Port 0 takes any free one."),
     "insecure": (_boolean, "Allow an address that other machines reach, without access control."),
+    "token_file": (_path, "Tokens, and what each allows; then nearly every call needs one."),
+    "tls_cert": (_path, "Certificate chain in PEM; then the server speaks HTTPS only."),
+    "tls_key": (_path, "Private key of tls_cert in PEM, if it is not in the same file."),
+    "tls_client_ca": (_path, "CA certificates in PEM; then clients need a certificate of theirs."),
     "flush": (_choice("sync", "async", "os"), "When acknowledged records are put on disk."),
     "flush_interval_ms": (_integer(1, HOUR_MS), "How often those not synced at once are synced."),
     "set": (_store_options, "The store's own options, NAME=VALUE, under the reference's names."),
     "ephemeral": (_boolean, "Use a temporary directory instead of data; it goes away at the end."),
+    "exit_with_stdin": (
+        _boolean,
+        "Stop, in order, when standard input ends.",
+    ),
     "auto_create_topics": (_boolean, "Create an unknown topic when records are produced to it."),
     "open_files": (_integer(16, 1_000_000), "How many files of the store may be open at once."),
     "checkpoint_interval_ms": (
@@ -199,7 +219,10 @@ SETTINGS: Final[Mapping[str, tuple[Parser, str]]] = {
         "How often the topics' own retention is done.",
     ),
     "shutdown_grace_ms": (_integer(0, HOUR_MS), "How long requests may take to end at a stop."),
-    "max_body_bytes": (_integer(1 << 10, 1 << 30), "Largest request body, also decompressed."),
+    "max_body_bytes": (
+        _integer(1 << 10, 1 << 30),
+        "Largest request body, also decompressed; largest record of a stream.",
+    ),
     "max_header_bytes": (_integer(1 << 10, 1 << 20), "Longest request line, longest header."),
     "max_records_per_request": (
         _integer(1, 1_000_000),
@@ -209,14 +232,30 @@ SETTINGS: Final[Mapping[str, tuple[Parser, str]]] = {
     "max_waiting_fetches": (_integer(0, 100_000), "Most fetches that wait for records at once."),
     "max_in_flight_bytes": (_integer(1 << 10), "Most request bytes read or being written at once."),
     "max_json_depth": (_integer(4, 500), "Deepest nesting of a JSON body."),
+    "max_idempotency_keys": (
+        _integer(1, 10_000_000),
+        "Most keys of requests that are remembered; the oldest go first.",
+    ),
     "max_scanned_records": (
         _integer(1, 1_000_000_000),
         "Most records that one query looks at before it hands out a cursor.",
     ),
     "max_wait_ms": (_integer(0, HOUR_MS), "Longest `timeout` that a request may ask for."),
+    "max_consumer_instances": (_integer(0, 100_000), "Most consumer instances at once."),
+    "consumer_idle_ms": (
+        _integer(1000, DAY_MS),
+        "How long a consumer instance may be idle before it is closed.",
+    ),
+    "handshake_timeout_ms": (_integer(100, HOUR_MS), "Longest TLS handshake."),
     "keep_alive_ms": (_integer(1000, HOUR_MS), "Longest wait for the next request's headers."),
-    "body_timeout_ms": (_integer(100, HOUR_MS), "Longest pause within a request's body."),
+    "body_timeout_ms": (
+        _integer(100, HOUR_MS),
+        "Longest pause within a request's body; longest that a client leaves a stream unread.",
+    ),
+    "heartbeat_ms": (_integer(10, HOUR_MS), "Longest silence of a stream that follows records."),
     "log_level": (_choice(*LOG_LEVELS), "What is logged on standard error."),
+    "log_format": (_choice("text", "json"), "How it is logged: a line of text or of JSON."),
+    "access_log": (_boolean, "Log each request: its id, path, status and time."),
 }
 
 
@@ -289,11 +328,13 @@ def _check_together(settings: Settings) -> None:
         (settings.read_only and settings.write, "write", "excludes read_only"),
         (settings.read_only and settings.accept_loss, "accept_loss", "excludes read_only"),
         (
-            not settings.listen.is_loopback and not settings.insecure,
+            not (settings.listen.is_loopback or settings.token_file or settings.insecure),
             "listen",
             f"is {settings.listen}, which other machines can reach without any access control: "
-            "choose a loopback address or allow it with insecure",
+            "choose a loopback address, give a token_file, or allow it with insecure",
         ),
+        (settings.tls_key and not settings.tls_cert, "tls_key", "needs tls_cert"),
+        (settings.tls_client_ca and not settings.tls_cert, "tls_client_ca", "needs tls_cert"),
         (
             settings.max_in_flight_bytes < settings.max_body_bytes,
             "max_in_flight_bytes",

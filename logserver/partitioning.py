@@ -1,8 +1,9 @@
 """Which partition a record goes to: the one it names, else by key, else in turn.
 
 Owns the choice and the turns; must not know how a key is hashed (the storage door tells) and
-appends nothing. A request with a producer sequence goes to one partition, and a repeat must reach
-the same one: so not by turn.
+appends nothing. A repeated request must reach the same partitions, so one with a producer sequence
+or a key of its own takes no turn: the first goes to one partition that it tells, the second by the
+hash of its key.
 """
 
 from __future__ import annotations
@@ -66,6 +67,8 @@ class Partitioner:
         return partitions[partition_for_key(key, len(partitions))]
 
     def _next_turn(self, info: TopicInfo, request: Produce) -> int:
+        if request.key is not None:
+            return self._by_key(request.key.key.encode(), info.partitions)
         if request.producer is not None and len(info.partitions) > 1:
             raise _not_one_partition()
         turn = self._turns.get(info.name, 0)

@@ -7,7 +7,9 @@ the event loop.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Final, Generic, TypeVar
 
 from logserver.requests import Fetch, StartAt
@@ -47,13 +49,14 @@ def read_page(store: LogStore, request: Fetch) -> Look[Page]:
     """Records from the start on; raises what LogStore.read raises."""
     begin = _begin(store, request)
     page = _matching(store, request, begin)
-    more = page.next_offset < _visible_end(page.bounds, request.isolation)
+    more = page.next_offset < visible_end(page.bounds, request.isolation)
     for _ in range(MAX_EMPTY_PAGES):
         if page.records or not more:
             break
         page = _matching(store, request, page.next_offset)
-        more = page.next_offset < _visible_end(page.bounds, request.isolation)
-    size_bytes = sum(len(record.value or b"") + len(record.key or b"") for record in page.records)
+        more = page.next_offset < visible_end(page.bounds, request.isolation)
+    sizes = [len(record.value or b"") + len(record.key or b"") for record in page.records]
+    size_bytes = sum(sizes)
     return Look(page, begin, max(size_bytes, len(page.records)), more)
 
 
@@ -75,17 +78,22 @@ def _cut(page: Page, max_bytes: int) -> Page:
     """No more than `max_bytes` with what headers take, but at least one record: the store counts
     bytes as stored, and a million headers can be little there.
     """
-    left_bytes = max_bytes
-    for index, record in enumerate(page.records):
-        left_bytes -= weight_bytes(record)
-        if left_bytes < 0 and index:
-            return page._replace(records=page.records[:index], next_offset=record.offset)
-    return page
+    weights = weights_bytes(page.records)
+    if sum(weights) <= max_bytes:
+        return page
+    fitting = sum(total_bytes <= max_bytes for total_bytes in accumulate(weights)) or 1
+    if fitting == len(weights):
+        return page
+    records = page.records[:fitting]
+    return page._replace(records=records, next_offset=page.records[fitting].offset)
 
 
-def weight_bytes(record: StoredRecord) -> int:
-    """About how large a record is in an answer, without looking at each header."""
-    return len(record.value or b"") + len(record.key or b"") + len(record.headers) * HEADER_BYTES
+def weights_bytes(records: Sequence[StoredRecord]) -> list[int]:
+    """About how large each record is in an answer, without looking at each header."""
+    return [
+        len(record.value or b"") + len(record.key or b"") + len(record.headers) * HEADER_BYTES
+        for record in records
+    ]
 
 
 def read_batch_page(store: LogStore, request: Fetch) -> Look[BatchPage]:
@@ -100,7 +108,7 @@ def read_batch_page(store: LogStore, request: Fetch) -> Look[BatchPage]:
     page = store.read_batches(
         request.partition, begin, max_bytes=request.max_bytes, isolation=request.isolation
     )
-    more = page.next_offset < _visible_end(page.bounds, request.isolation)
+    more = page.next_offset < visible_end(page.bounds, request.isolation)
     return Look(page, begin, len(page.data), more)
 
 
@@ -114,11 +122,12 @@ def _begin(store: LogStore, request: Fetch) -> int:
         if found is not None:
             return found.offset
     bounds = store.bounds(request.partition)
-    end = _visible_end(bounds, request.isolation)
+    end = visible_end(bounds, request.isolation)
     if at is StartAt.EARLIEST:
         return bounds.start
     return max(bounds.start, end - value) if at is StartAt.LAST else end
 
 
-def _visible_end(bounds: OffsetBounds, isolation: Isolation) -> int:
+def visible_end(bounds: OffsetBounds, isolation: Isolation) -> int:
+    """The next offset that a reader of this isolation may not see yet."""
     return bounds.stable if isolation is Isolation.READ_COMMITTED else bounds.end

@@ -13,12 +13,33 @@ from logserver.writer import Acks
 from storage import Isolation, ProducerSequence, Record, TopicPartition
 
 
-class Produce(Struct, frozen=True, kw_only=True):
-    """Records for one topic. `partition` holds for all of them, `partitions` for each (None: by
-    key, or in turn).
+class RequestKey(NamedTuple):
+    """A client's own name for a produce request, by which a repeat is known; `digest` is of what the
+    request stores.
+    """
 
-    `timeout_ms` None: wait for the answer as long as it takes. `hold` is given back when the
-    records are written. `born_host`: who sent them, as in `LogStore.append`.
+    key: str
+    digest: bytes
+
+
+class ProduceOptions(Struct, frozen=True, kw_only=True):
+    """How records are to be written.
+
+    `timeout_ms` None: wait for the answer as long as it takes. `born_host`: who sent them, as in
+    `LogStore.append`. `key` and `producer` exclude each other.
+    """
+
+    acks: Acks = Acks.ALL
+    timeout_ms: int | None = None
+    compression: str | None = None
+    producer: ProducerSequence | None = None
+    key: RequestKey | None = None
+    born_host: bytes | None = None
+
+
+class Produce(ProduceOptions, frozen=True, kw_only=True):
+    """Records for one topic. `partition` holds for all of them, `partitions` for each (None: by
+    key, or in turn). `hold` is given back when the records are written.
     """
 
     topic: str
@@ -27,11 +48,6 @@ class Produce(Struct, frozen=True, kw_only=True):
     size_bytes: int
     partition: int | None = None
     partitions: Sequence[int | None] | None = None
-    acks: Acks = Acks.ALL
-    timeout_ms: int | None = None
-    compression: str | None = None
-    producer: ProducerSequence | None = None
-    born_host: bytes | None = None
 
 
 class ProduceBatches(Struct, frozen=True, kw_only=True):
@@ -73,6 +89,20 @@ class Fetch(Struct, frozen=True, kw_only=True):
     max_bytes: int = 1 << 20
     min_bytes: int = 1
     timeout_ms: int = 0
+    isolation: Isolation = Isolation.READ_UNCOMMITTED
+    tag: str | None = None
+
+
+class Follow(Struct, frozen=True, kw_only=True):
+    """Records of one partition as they come: on and on, or with `live` False up to the end as it is
+    at the beginning. It also ends behind `max_records`, and when for `idle_ms` none has come.
+    """
+
+    partition: TopicPartition
+    start: Start
+    max_records: int | None = None
+    idle_ms: int | None = None
+    live: bool = True
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     tag: str | None = None
 

@@ -10,23 +10,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, ParamSpec, TypeAlias, TypeVar
 
 from msgspec import structs
 
-from logserver.auto_create import refusals
+from logserver.auto_create import check_new_name, refusals
 from logserver.budget import Budget, Hold
 from logserver.config import Settings
 from logserver.errors import NotReady, TimedOut
+from logserver.following import follow_pages
+from logserver.groups.log import Log
+from logserver.groups.overview import Groups
+from logserver.health import Health, is_full
+from logserver.idempotency import Idempotency, open_idempotency
 from logserver.metrics import Metrics
 from logserver.partitioning import Partitioner, only_partition
 from logserver.reading import Look, SomePage, read_batch_page, read_page
-from logserver.requests import Fetch, Find, Produce, ProduceBatches, Start, StartAt
+from logserver.requests import Fetch, Find, Follow, Produce, ProduceBatches, Start, StartAt
 from logserver.upkeep import Upkeep
 from logserver.waiters import Waiters
 from logserver.writer import Acks, Part, Run, Writer, without_waiting
@@ -45,7 +48,7 @@ from storage import (
     TopicPartition,
     wall_clock_ms,
 )
-from storage.errors import InvalidTopic, StoreReadOnly, UnknownPartition, UnknownTopic
+from storage.errors import StoreReadOnly, UnknownPartition, UnknownTopic
 
 log = logging.getLogger(__name__)
 
@@ -55,29 +58,6 @@ Opener: TypeAlias = Callable[[Progress], LogStore]
 
 READERS: Final = 4
 SEARCHERS: Final = 2  # threads of their own: a long scan holds up no fetch
-# Kafka's Topic.INTERNAL_TOPICS, and the log of its controllers.
-INTERNAL_TOPICS: Final = frozenset(
-    {"__consumer_offsets", "__transaction_state", "__share_group_state", "__cluster_metadata"}
-)
-DISK_FULL_BELOW_BYTES: Final = 1 << 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Health:
-    """How the server is. `state`: starting, recovering, ready, stopping or failed; `progress` while
-    recovering.
-    """
-
-    state: str
-    read_only: bool = False
-    fenced: str | None = None
-    disk_full: bool = False
-    progress: tuple[str, int, int] | None = None
-
-    @property
-    def ready(self) -> bool:
-        """Whether requests should come here."""
-        return self.state == "ready" and self.fenced is None and not self.disk_full
 
 
 class LogService:
@@ -87,6 +67,7 @@ class LogService:
         self.settings = settings
         self.metrics = Metrics()
         self.budget = Budget(settings.max_in_flight_bytes)
+        self.stopping = asyncio.Event()  # set once: streams end in order
         self._opener = opener
         self._clock = clock
         self._state = "starting"
@@ -101,7 +82,9 @@ class LogService:
         self._topic_changes = asyncio.Lock()
         self._store: LogStore | None = None
         self._writer: Writer | None = None
+        self._keyed: Idempotency | None = None
         self._upkeep: Upkeep | None = None
+        self._groups: Groups | None = None
         self.metrics.gauge(
             "waiting_fetches", "Fetches that wait for records.", lambda: self.waiting
         )
@@ -132,29 +115,52 @@ class LogService:
             metrics=self.metrics,
             published=self._waiters.notify,
         )
+        if not store.read_only:
+            submit = self._writer.submit
+            self._keyed = await open_idempotency(
+                store, self.settings, submit=submit, run=self._run, clock=self._clock
+            )
         self._upkeep = Upkeep(
             store,
             self.settings,
             take_unflushed=self._writer.take_unflushed,
+            journal=None if self._keyed is None else self._keyed.book.journal,
             clock=self._clock,
             executor=self._upkeep_thread,
         )
         self._upkeep.start()
+        self._groups = Groups(
+            Log(
+                store=store,
+                settings=self.settings,
+                topics=lambda: self._topics,
+                run=self._run,
+                waiters=self._waiters,
+                clock=self._clock,
+            )
+        )
+        self._groups.start(self.metrics)
         if self._state != "stopping":
             self._state = "ready"
 
     def begin_stop(self) -> None:
         """Refuse new requests, end long polls; what is under way goes on."""
         self._state = "stopping"
+        self.stopping.set()
         self._waiters.close()
 
     async def stop(self) -> None:
         """Answer what is queued, then flush, trim and mark the store as stopped cleanly."""
         self.begin_stop()
+        if self._groups is not None:
+            await self._groups.stop()
         if self._writer is not None:
             await self._writer.close()
         if self._upkeep is not None:
             await self._upkeep.stop()
+        keyed, self._keyed = self._keyed, None
+        if keyed is not None:
+            await keyed.close()
         store, self._store = self._store, None
         if store is not None:
             await self._run(store.close)
@@ -204,6 +210,13 @@ class LogService:
         """All metrics as Prometheus text; also while there is no store."""
         return await self._run(self.metrics.render)
 
+    @property
+    def groups(self) -> Groups:
+        """The consumer groups and their instances. Raises NotReady."""
+        if self._groups is None or self._state != "ready":
+            raise self._not_ready()
+        return self._groups
+
     # -- topics
 
     def topics(self) -> Sequence[str]:
@@ -236,9 +249,9 @@ class LogService:
             if known is not None and partitions in {None, len(known.partitions)} and not configs:
                 return known, False
             if known is None:
-                _check_new_name(topic)
+                check_new_name(topic)
             info = await self._run(store.create_topic, topic, partitions, configs)
-            self._topics[topic] = info
+            self._note_topic(topic, info)
             return info, known is None
 
     async def alter_topic(self, topic: str, configs: Mapping[str, str | None]) -> TopicInfo:
@@ -247,7 +260,7 @@ class LogService:
         self.topic(topic)
         async with self._topic_changes:
             info = await self._run(store.alter_topic, topic, configs)
-            self._topics[topic] = info
+            self._note_topic(topic, info)
             return info
 
     async def delete_topic(self, topic: str) -> None:
@@ -256,7 +269,9 @@ class LogService:
         info = self.topic(topic)
         async with self._topic_changes:
             await self._run(store.delete_topic, topic)
-            self._topics.pop(topic, None)
+            self._note_topic(topic, None)
+            if self._keyed is not None:
+                await self._keyed.forget_topic(topic)
         for number in info.partitions:
             self._waiters.notify(TopicPartition(topic, number))
 
@@ -286,6 +301,13 @@ class LogService:
         Raises what `fetch` raises, and NotOffered where the backend has no batches.
         """
         return await self._poll(request, read_batch_page)
+
+    def follow(self, request: Follow) -> AsyncGenerator[Page, None]:
+        """Records as they come, page by page; a page without any at least every `heartbeat_ms`.
+
+        Raises what `fetch` raises, NotReady when the server stops. May be cancelled.
+        """
+        return follow_pages(self.fetch, request, beat_ms=self.settings.heartbeat_ms)
 
     async def find(self, request: Find) -> FoundPage:
         """One page of a topic's records by what they carry; what a page looks at is bounded by the
@@ -328,7 +350,8 @@ class LogService:
 
         A record that fails alone is a run with an error; what speaks for the whole request is
         raised: UnknownTopic, InvalidTopic, OutOfOrderSequence, FencedProducer, RecordTooLarge (of a
-        sequenced request), StoreReadOnly, StoreFenced, DiskFull, TimedOut.
+        sequenced request, or of one with a key), KeyReused, StoreReadOnly, StoreFenced, DiskFull,
+        TimedOut.
         """
         store = self._writable()
         info = self._topics.get(request.topic) or await self._preview(
@@ -336,7 +359,8 @@ class LogService:
         )
         parts, failed = self._partitioner.parts(info, request)
         if request.topic not in self._topics:
-            refused = await self._run(refusals, store, request.topic, parts)
+            whole = request.producer is not None or request.key is not None
+            refused = await self._run(refusals, store, request.topic, parts, whole=whole)
             if refused is not None:
                 return failed + refused
             await self.create_topic(request.topic, None, None)
@@ -350,6 +374,15 @@ class LogService:
             stored = sum(len(run.positions) for run in runs if run.error is None)
             self.metrics.produced(records=stored, size_bytes=request.size_bytes)
         return failed + runs
+
+    async def check_target(self, topic: str, partition: int | None) -> None:
+        """Whether records can be sent there, known before the first one comes. Raises what `produce`
+        raises for the topic and, with `partition`, UnknownPartition.
+        """
+        store = self._writable()
+        info = self._topics.get(topic) or await self._preview(store, topic, partition)
+        if partition is not None and partition not in info.partitions:
+            raise UnknownPartition(topic, partition, len(info.partitions))
 
     async def produce_batches(self, request: ProduceBatches) -> list[Run]:
         """Append whole batches as they are: all or nothing. Raises InvalidBatch, NotOffered and
@@ -376,9 +409,12 @@ class LogService:
         return await self._run(self._writable().new_producer_id)
 
     async def _append(self, parts: Sequence[Part], request: Produce | ProduceBatches) -> list[Run]:
-        if self._writer is None:
+        if self._writer is None or self._keyed is None:
             raise self._not_ready()
-        answer = self._writer.submit(parts, request.acks)
+        if isinstance(request, Produce) and request.key is not None:
+            answer = self._keyed.append(request.key, parts, request.acks)
+        else:
+            answer = self._writer.submit(parts, request.acks)
         if request.acks is Acks.NONE:
             request.hold.keep_for(answer)
             answer.add_done_callback(self._note_dropped)
@@ -399,7 +435,7 @@ class LogService:
         """The topic that a produce request to an unknown one would make."""
         if not self.settings.auto_create_topics:
             raise UnknownTopic(topic)
-        _check_new_name(topic)
+        check_new_name(topic)
         info = await self._run(store.preview_topic, topic)
         if partition is not None and partition not in info.partitions:
             raise UnknownTopic(topic)
@@ -428,12 +464,17 @@ class LogService:
     def _not_ready(self) -> NotReady:
         if self._state == "starting" and self._progress is not None:
             what, done, total = self._progress
-            return NotReady(
-                f"the server is recovering: {what}, {done} of {total}",
-                state="recovering",
-                progress={"what": what, "done": done, "total": total},
-            )
+            told = f"the server is recovering: {what}, {done} of {total}"
+            progress = {"what": what, "done": done, "total": total}
+            return NotReady(told, state="recovering", progress=progress)
         return NotReady(f"the server is {self._state}", state=self._state)
+
+    def _note_topic(self, name: str, info: TopicInfo | None) -> None:
+        self._topics.pop(name, None)
+        if info is not None:
+            self._topics[name] = info
+        if self._groups is not None:
+            self._groups.topic_changed(name)
 
     def _note_progress(self, what: str, done: int, total: int) -> None:
         """Called by the opening thread. Raising here ends a recovery that nobody waits for any
@@ -449,19 +490,7 @@ class LogService:
 
     def _disk_full(self) -> bool:
         """Whether the last append found no space and there still is none."""
-        if self._writer is None or not self._writer.disk_full:
-            return False
-        try:
-            space = os.statvfs(self.settings.data)
-        except OSError:
-            return True
-        return space.f_bavail * space.f_frsize < DISK_FULL_BELOW_BYTES
-
-
-def _check_new_name(topic: str) -> None:
-    """A broker that takes the directory over would read such a topic as its own state."""
-    if topic in INTERNAL_TOPICS:
-        raise InvalidTopic(f"topic name {topic!r} is for a broker's own use", topic=topic)
+        return self._writer is not None and self._writer.disk_full and is_full(self.settings.data)
 
 
 def _ignore(answer: asyncio.Future[list[Run]]) -> None:

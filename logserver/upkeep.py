@@ -16,14 +16,16 @@ from contextlib import suppress
 from functools import partial
 
 from logserver.config import Settings
-from storage import Clock, LogStore, RetentionReport, StorageError, TopicPartition
+from storage import Clock, Journal, LogStore, RetentionReport, StorageError, TopicPartition
 from storage.errors import CallerError
 
 log = logging.getLogger(__name__)
 
 
 class Upkeep:
-    """Periodic work on one store. `take_unflushed` runs on the loop, the passes in `executor`."""
+    """Periodic work on one store and its journal. `take_unflushed` runs on the loop, the passes in
+    `executor`.
+    """
 
     def __init__(
         self,
@@ -31,12 +33,14 @@ class Upkeep:
         settings: Settings,
         *,
         take_unflushed: Callable[[], set[TopicPartition]],
+        journal: Journal | None = None,
         clock: Clock,
         executor: Executor,
     ) -> None:
         self._store = store
         self._settings = settings
         self._take_unflushed = take_unflushed
+        self._journal = journal
         self._clock = clock
         self._executor = executor
         self._tasks: list[asyncio.Task[None]] = []
@@ -86,6 +90,8 @@ class Upkeep:
         while True:
             await asyncio.sleep(self._settings.flush_interval_ms / 1000)
             partitions = self._take_unflushed()
+            if self._journal is not None:
+                await self._run(self._journal.flush)
             await self._run(partial(self.flush_pass, partitions))
 
     async def _repeat(self, one_pass: Callable[[], object], interval_ms: int) -> None:

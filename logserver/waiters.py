@@ -8,6 +8,7 @@ nothing published in between is missed. A publish wakes all waiters of its parti
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 from logserver.errors import Busy
 from storage import TopicPartition
@@ -38,24 +39,43 @@ class Waiters:
         """Wait until something was published after `ticket` was taken; False: time is up, or the
         server stops. Raises Busy where too many wait already.
         """
+        return await self.any_changed({partition: ticket}, timeout_s)
+
+    async def any_changed(
+        self,
+        tickets: Mapping[TopicPartition, int],
+        timeout_s: float,
+        *,
+        or_done: asyncio.Future[None] | None = None,
+    ) -> bool:
+        """The same for any of several partitions; `or_done` ends the wait as a publish does."""
         if self._closed:
             return False
-        if self.ticket(partition) != ticket:
+        if any(self.ticket(partition) != ticket for partition, ticket in tickets.items()):
             return True
         if self.count >= self._limit:
             raise Busy(
                 f"{self.count} fetches wait for records, the limit is {self._limit} "
                 "(max_waiting_fetches): try again later"
             )
+        waiting = [self._next_publish(partition) for partition in tickets]
+        if or_done is not None:
+            waiting.append(or_done)
+        self.count += 1
+        try:
+            done, _ = await asyncio.wait(
+                waiting, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            self.count -= 1
+        return bool(done) and not self._closed
+
+    def _next_publish(self, partition: TopicPartition) -> asyncio.Future[None]:
+        """One future for all who wait there."""
         waiting = self._waiting.get(partition)
         if waiting is None:
             waiting = self._waiting[partition] = asyncio.get_running_loop().create_future()
-        self.count += 1
-        try:
-            await asyncio.wait((waiting,), timeout=timeout_s)
-        finally:
-            self.count -= 1
-        return waiting.done() and not self._closed
+        return waiting
 
     def close(self) -> None:
         """Wake everybody for good: nobody waits any more."""

@@ -24,6 +24,7 @@ from time import perf_counter
 from typing import Final, NamedTuple, TypeAlias
 
 from logserver.errors import NotReady
+from logserver.keybook import Note, begin_notes, end_notes
 from logserver.metrics import Metrics
 from storage import (
     AppendResult,
@@ -63,7 +64,8 @@ class Run(NamedTuple):
     ascending.
 
     Stored ones have the offsets base_offset, base_offset + 1, ... and their locators; failed ones
-    have `error`.
+    have `error`. `timestamp_ms`: the time of the append, where the store gives that to its records
+    (LogAppendTime), else -1.
     """
 
     partition: int
@@ -71,6 +73,7 @@ class Run(NamedTuple):
     base_offset: int
     error: StorageError | None = None
     locators: Sequence[int] = ()
+    timestamp_ms: int = -1
 
 
 @dataclass(slots=True)
@@ -91,11 +94,12 @@ class Part:
 @dataclass(slots=True, eq=False)
 class Request:
     """One request in a lane. The thread fills `runs` or sets `error`; the loop reads them after the
-    hop.
+    hop. `note`: what is written down beside the records.
     """
 
     parts: Sequence[Part]
     answer: asyncio.Future[list[Run]]
+    note: Note | None = None
     runs: list[Run] = field(default_factory=list)
     error: StorageError | None = None
 
@@ -179,11 +183,16 @@ class Lane:
     def commit(self, group: Group) -> None:
         """Append all of the group, flush each partition once. Runs in the lane's thread; tests call it."""
         begun = perf_counter()
+        noted = [request for request in group.requests if request.note is not None]
+        if noted:
+            begin_notes(noted, durable=self._durable)
         for shared in _shared(group.requests):
             if len(shared) == 1 or not self._append_shared(group, shared):
                 for request, part in shared:
                     if request.error is None:
                         self._append_part(group, request, part)
+        if noted:
+            end_notes(noted)
         appended = perf_counter()
         group.append_s = appended - begun
         if self._durable and group.touched:
@@ -194,6 +203,14 @@ class Lane:
         """A flush that fails acknowledges nothing of the group, but for a topic that went away
         meanwhile: that fails only who wrote to it.
         """
+        try:
+            self._store.flush(group.touched)
+        except CallerError:
+            self._flush_one_by_one(group)
+        except StorageError as error:
+            group.fail(error)
+
+    def _flush_one_by_one(self, group: Group) -> None:
         for partition in group.touched:
             try:
                 self._store.flush([partition])
@@ -222,12 +239,13 @@ class Lane:
                 request.error = error
             return True
         group.appended_to(first.partition)
+        number = first.partition.partition
         begin = 0
         for request, part in shared:
             end = begin + len(part.positions)
             offset, locators = result.base_offset + begin, result.locators[begin:end]
             request.runs.append(
-                Run(first.partition.partition, part.positions, offset, None, locators)
+                Run(number, part.positions, offset, None, locators, result.timestamp_ms)
             )
             begin = end
         return True
@@ -279,7 +297,8 @@ class Lane:
                 pending += reversed(_pieces(begin, end, index))
             else:
                 group.appended_to(part.partition)
-                runs.append(Run(number, positions, result.base_offset, None, result.locators))
+                base_offset, _, timestamp_ms, locators, _ = result
+                runs.append(Run(number, positions, base_offset, None, locators, timestamp_ms))
         return runs
 
     def _append_one(self, part: Part, records: Sequence[Record]) -> AppendResult:
@@ -326,9 +345,11 @@ class Writer:
         lanes = {self._relaxed, self._durable}
         return sum(lane.queued for lane in lanes)
 
-    def submit(self, parts: Sequence[Part], acks: Acks) -> asyncio.Future[list[Run]]:
+    def submit(
+        self, parts: Sequence[Part], acks: Acks, note: Note | None = None
+    ) -> asyncio.Future[list[Run]]:
         """Queue one request; its one future ends with the runs, or with the error of the whole
-        request.
+        request. With a `note` the parts are marked, each by a producer of its own.
 
         Raises NotReady once the writer is closing.
         """
@@ -336,7 +357,7 @@ class Writer:
             raise NotReady("the server is stopping", state="stopping")
         answer: asyncio.Future[list[Run]] = asyncio.get_running_loop().create_future()
         lane = self._durable if acks is Acks.ALL else self._relaxed
-        lane.submit(Request(parts, answer))
+        lane.submit(Request(parts, answer, note))
         return answer
 
     def take_unflushed(self) -> set[TopicPartition]:
@@ -388,36 +409,48 @@ def _answer(request: Request, error: BaseException | None) -> None:
         request.answer.set_result(request.runs)
 
 
+class _Filling:
+    """Parts for one partition and codec that are appended together, in the order of arrival."""
+
+    __slots__ = ("_bytes", "_records", "parts")
+
+    def __init__(self, request: Request, part: Part, size_bytes: int) -> None:
+        self.parts = [(request, part)]
+        self._records = len(part.records)
+        self._bytes = size_bytes
+
+    def take(self, request: Request, part: Part, size_bytes: int) -> bool:
+        """Put a part to the others; False where it must not be."""
+        records = self._records + len(part.records)
+        filled_bytes = self._bytes + size_bytes
+        if (
+            records > SHARED_RECORDS
+            or filled_bytes > SHARED_BYTES
+            or part.compression != self.parts[0][1].compression
+        ):
+            return False
+        self.parts.append((request, part))
+        self._records, self._bytes = records, filled_bytes
+        return True
+
+
 def _shared(requests: Sequence[Request]) -> Iterable[list[tuple[Request, Part]]]:
     """The parts of a group, small ones for one partition and codec together, in order of arrival
     per partition.
     """
     done: list[list[tuple[Request, Part]]] = []
-    filling: dict[TopicPartition, tuple[list[tuple[Request, Part]], int, int]] = {}
+    open_ones: dict[TopicPartition, _Filling] = {}
     for request in requests:
         for part in request.parts:
             size_bytes = _shareable_bytes(part)
-            shared, count, filled_bytes = filling.get(part.partition, ([], 0, 0))
-            if (
-                shared
-                and size_bytes is not None
-                and part.compression == shared[0][1].compression
-                and count + len(part.records) <= SHARED_RECORDS
-                and filled_bytes + size_bytes <= SHARED_BYTES
-            ):
-                shared.append((request, part))
-                filling[part.partition] = (
-                    shared,
-                    count + len(part.records),
-                    filled_bytes + size_bytes,
-                )
-                continue
-            alone = [(request, part)]
-            done.append(alone)
             if size_bytes is None:
-                filling.pop(part.partition, None)
-            else:
-                filling[part.partition] = (alone, len(part.records), size_bytes)
+                open_ones.pop(part.partition, None)
+                done.append([(request, part)])
+                continue
+            filling = open_ones.get(part.partition)
+            if filling is None or not filling.take(request, part, size_bytes):
+                filling = open_ones[part.partition] = _Filling(request, part, size_bytes)
+                done.append(filling.parts)
     return done
 
 
@@ -440,7 +473,9 @@ def _shareable_bytes(part: Part) -> int | None:
         or len(records) > SHARED_PART_RECORDS
     ):
         return None
-    size_bytes = sum(len(record.value or b"") + len(record.key or b"") for record in records)
+    size_bytes = 0
+    for record in records:
+        size_bytes += len(record.value or b"") + len(record.key or b"")
     return size_bytes if size_bytes <= SHARED_PART_BYTES else None
 
 

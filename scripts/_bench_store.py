@@ -77,7 +77,7 @@ def record(number: int, body: bytes) -> Record:
 # ---- codecs ----
 
 
-def properties_of(number: int) -> Mapping[str, str]:
+def properties_of(number: int) -> dict[str, str]:
     """Its properties, in the order in which the real one's hash map gives them."""
     unique = f"7F00000100002A9F0000{number:012X}"
     return {"KEYS": f"key-{number}", "UNIQ_KEY": unique, "TAGS": f"Tag{number % 4}"}

@@ -72,6 +72,8 @@ def installed_faults() -> Iterator[str]:
         yield f"the version of the installed package is {version('logserver')}"
     if not [entry for entry in entry_points(group="console_scripts") if entry.name == "logserver"]:
         yield "the console script logserver is missing"
+    if not [entry for entry in entry_points(group="pytest11") if entry.name == "logserver"]:
+        yield "the entry point of the pytest plugin is missing"
 
 
 def main() -> int:

@@ -8,6 +8,7 @@ line holds a digest of the answer and `given` or `refused`; with --show the inpu
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import importlib
 import json
@@ -21,11 +22,19 @@ from typing import Any
 
 from storage.coding import cursor, javahash, murmur2, varint
 from storage.errors import StorageError
-from storage.kafka.format import batch
-from storage.model import RawMessage
-from storage.rocketmq import key_index_table
-from storage.rocketmq.dispatch import Dispatch
-from storage.rocketmq.format import index_file, message, message_encoding, properties, walking
+from storage.kafka.format import batch, record_positions
+from storage.model import ProducerSequence, RawMessage, Record
+from storage.rocketmq import dispatch, encoding, key_index_table
+from storage.rocketmq.format import (
+    index_file,
+    message,
+    message_encoding,
+    names,
+    properties,
+    queue_unit,
+    walking,
+)
+from storage.rocketmq.settings import parse_store_settings
 
 GOLDEN = Path(__file__).resolve().parent.parent / "tests" / "golden"
 MODULES = (
@@ -36,10 +45,14 @@ MODULES = (
     "storage.kafka.format.batch",
     "storage.kafka.format.batch_header",
     "storage.kafka.format.record",
+    "storage.kafka.format.record_positions",
+    "storage.rocketmq.dispatch",
+    "storage.rocketmq.encoding",
     "storage.rocketmq.format.index_file",
     "storage.rocketmq.format.message",
     "storage.rocketmq.format.message_encoding",
     "storage.rocketmq.format.properties",
+    "storage.rocketmq.format.queue_unit",
     "storage.rocketmq.format.walking",
     "storage.rocketmq.key_index_table",
 )
@@ -47,6 +60,10 @@ LIMIT_BYTES = 1 << 20
 SMALL_BATCH_BYTES = 1 << 13
 SMALL_MESSAGE_BYTES = 1 << 11
 EDGES = (0, 1, 63, 64, 0x7F, 0x80, 8191, 8192, 2**31 - 1, 2**31, 2**32, 2**63 - 1, 2**63, 2**64)
+HEADER_FACTS = (
+    *("size_bytes", "last_offset", "next_offset", "codec", "is_log_append_time"),
+    *("is_transactional", "is_control", "has_delete_horizon", "last_sequence"),
+)
 
 Call = tuple[Callable[..., object], tuple[object, ...], dict[str, object]]
 
@@ -166,6 +183,12 @@ def restamp(data: bytes, position: int, timestamp_ms: int) -> bytes:
     return bytes(buffer)
 
 
+def positions(data: bytes, position: int, end: int, count: int) -> object:
+    """Where records begin, and whether they fill the data."""
+    out: list[int] = []
+    return record_positions.add_positions(out, data, position, end, count), out
+
+
 def varint_call(rng: random.Random) -> Call:
     """Numbers there and back, on their own."""
     if rng.random() < 0.5:
@@ -195,6 +218,7 @@ def decode_call(rng: random.Random) -> Call:
         (batch.split_batches, (followed,), {}),
         (batch.scan_headers, (followed, position, end), {}),
         (restamp, (data, position, in_range(rng, 63)), {}),
+        (positions, (data, min(batch.HEADER_SIZE, len(data)), end, rng.randrange(200)), {}),
     )
     if rng.random() < 0.5:
         return batch.decode_records, (data, position), {"max_bytes": LIMIT_BYTES}
@@ -231,6 +255,47 @@ def encode_messages_call(rng: random.Random) -> Call:
     return message_encoding.encode_messages, (given, placement), {}
 
 
+def append_call(rng: random.Random) -> Call:
+    """Records of any shape as an append makes messages and dispatches of them."""
+    given = [lookup_record(rng) for _ in range(rng.choice((1, 1, 2, 5)))]
+    options: dict[str, object] = {
+        "compression": rng.choice((None, None, "none", "zlib", "lzma")),
+        "producer": rng.choice((None, ProducerSequence(number(rng), 1, 2))),
+        "born_hosts": rng.choice(((), [rng.randbytes(8)] * len(given))),
+    }
+    return append, (given,), options
+
+
+def lookup_record(rng: random.Random) -> Record:
+    """A record of any shape with a tag, keys and a unique id of its own."""
+    key, value, _, timestamp_ms = record(rng)
+    texts = ("a", "k1", "ключ", "", "b c", "\1", "\ud800")
+    weights = (40, 40, 20, 1, 1, 1, 1)
+    some = rng.choices(texts, weights, k=6)
+    headers = [
+        (f"{name}{at}", rng.choice((b"v", some_bytes(rng))))
+        for at, name in enumerate(some[: rng.randrange(3)])
+    ]
+    return Record(
+        rng.choice((None, b"k1", b"b c", key)),  # type: ignore[arg-type]  # wrong types are among them
+        value if rng.random() < 0.1 else rng.randbytes(rng.randrange(200)),  # type: ignore[arg-type]  # likewise
+        headers if rng.random() < 0.5 else (),
+        timestamp_ms,  # type: ignore[arg-type]  # likewise
+        rng.choice((None, some[3])),
+        some[4 : 4 + rng.randrange(3)],
+        {"UNIQ_KEY": f"{rng.randrange(1 << 30):032X}"},
+    )
+
+
+def append(given: list[Record], **options: Any) -> object:
+    """The messages, their records, and what queues and index are told of them."""
+    settings = dataclasses.replace(parse_store_settings({}), max_message_bytes=190)
+    encoded = encoding.Encoder(settings, lambda: 1 << 40).encode(given, **options)
+    place = message_encoding.Placement(b"t", message.MAGIC_V1, 1, 2, 3, 1 << 40, bytes(8))
+    records = message_encoding.encode_messages([one for one, _ in encoded], place)
+    return encoded, dispatch.new_dispatches("t", encoded, records, place, with_tags=True)
+
+
 def decode_message_call(rng: random.Random) -> Call:
     """Real records, mutated, through the decoder and the walk."""
     run = [rng.choice(messages()) for _ in range(rng.randrange(1, 6))]
@@ -245,6 +310,68 @@ def decode_message_call(rng: random.Random) -> Call:
         return message.decode_message, (data, position), {"check_crc": check_crc}
     end = rng.choice((len(data), rng.randrange(len(data) + 2)))
     return walking.walk, (data, 0, end, rng.randrange(1 << 40)), {"check_crc": check_crc}
+
+
+def header_facts(data: bytes, position: int) -> object:
+    """All that a batch's header tells, and whether its CRC is right."""
+    header = batch.decode_header(data, position)
+    told = [getattr(header, name) for name in HEADER_FACTS]
+    return header, told, batch.check_crc(data, position, header)
+
+
+def parts_call(rng: random.Random) -> Call:
+    """What no other case comes to: markers, and the units and entries behind the log."""
+    numbers = [in_range(rng, bits) for bits in (32, 64, 32, 32)]
+    marker: dict[str, object] = {
+        **{"commit": rng.random() < 0.5, "coordinator_epoch": in_range(rng, 32)},
+        **{"producer_id": in_range(rng, 64), "producer_epoch": in_range(rng, 16)},
+        **{"base_offset": in_range(rng, 62), "leader_epoch": in_range(rng, 32)},
+        "timestamp_ms": in_range(rng, 64),
+    }
+    raw = rng.randbytes(rng.choice((20, 40, 41, 19, 0)))
+    sizes: dict[str, object] = {
+        **{"topic_bytes": rng.randrange(300), "body_bytes": rng.randrange(1 << 20)},
+        **{"properties_bytes": rng.randrange(1 << 15), "sys_flag": rng.randrange(1 << 11)},
+        "magic": rng.choice((message.MAGIC_V1, message.MAGIC_V2)),
+    }
+    calls: tuple[Call, ...] = (
+        (header_facts, (damaged_batch(rng), 0), {}),
+        (batch.encode_control_batch, (), marker),
+        (murmur2.partition_for_key, (some_bytes(rng) or b"", rng.randrange(1, 1 << 31)), {}),
+        (message.message_size, (), sizes),
+        (queue_unit.encode_unit, (numbers[1], numbers[0], in_range(rng, 64)), {}),
+        (queue_unit.decode_units, (raw,), {}),
+        (queue_unit.delay_code, (rng.randrange(-1, 30), in_range(rng, 62)), {}),
+        (index_file.encode_entry, (index_file.IndexEntry(*numbers),), {}),
+        (index_file.decode_entry, (raw, rng.randrange(30)), {}),
+        (index_file.entry_position, (rng.randrange(1 << 31), rng.randrange(1 << 31)), {}),
+    )
+    return rng.choice(calls)
+
+
+def dispatch_call(rng: random.Random) -> Call:
+    """Real records, as their queues and the index need them."""
+    run = [rng.choice(messages()) for _ in range(rng.randrange(1, 6))]
+    data = b"".join(run)
+    start = rng.randrange(1 << 40)
+    records, _, _ = walking.walk(data, 0, len(data), start)
+    if rng.random() < 0.3:
+        level = rng.choice(("", "0", "1", "18", "19", "-3", "+2", "x", "9" * 12))
+        topic = rng.choice(("t", names.SCHEDULE_TOPIC))
+        return queue_unit.code_of, (topic, {"DELAY": level, "TAGS": "a"}, in_range(rng, 42)), {}
+    if rng.random() < 0.3:
+        one = message.decode_message(data)
+        return dispatch.dispatch_of, (one, start), {"with_tags": rng.random() < 0.5}
+    if rng.random() < 0.3:
+        return dispatch.heads_of, (data, records, start), {}
+    if rng.random() < 0.3:
+        made = dispatch.dispatches_of(data, records, start, with_tags=False)
+        return dispatch.by_queue, (made,), {}
+    if rng.random() < 0.3:
+        made = dispatch.dispatches_of(data, records, start, with_tags=False)
+        following = rng.choice((0, made[0].queue_offset, -dispatch.LARGEST_GAP))
+        return dispatch.units_of, (made, following), {"last_end": start + rng.randrange(999)}
+    return dispatch.dispatches_of, (data, records, start), {"with_tags": rng.random() < 0.5}
 
 
 def properties_call(rng: random.Random) -> Call:
@@ -313,7 +440,7 @@ def put_and_look(
             "".join(rng.choices("t#01a\u4e16", k=rng.randrange(30)))
             for _ in range(rng.randrange(5))
         ]
-        dispatches.append(Dispatch("t", 0, 0, offset, 100, 0, in_range(rng, 42), 0, keys))
+        dispatches.append(dispatch.Dispatch("t", 0, 0, offset, 100, 0, in_range(rng, 42), 0, keys))
     done = table.put_run(dispatches, 0, rng.randrange(5))
     return [done, table.header, table.tail, table.dirty_slots(), table.is_full, held.tobytes()]
 
@@ -321,7 +448,7 @@ def put_and_look(
 MAKERS = (
     *(varint_call, hash_call, encode_call, decode_call, decode_call, decode_call),
     *(encode_messages_call, decode_message_call, decode_message_call, properties_call),
-    index_call,
+    *(index_call, dispatch_call, parts_call, append_call),
 )
 
 

@@ -32,9 +32,19 @@ class StorageError(Exception):
         for name, value in facts.items():
             setattr(self, name, value)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """So that what is raised in another process is raised here as it was."""
+        return _restored, (type(self), self.message, self._facts)
+
     def facts(self) -> dict[str, object]:
         """The error's facts by name, as given when it was raised."""
         return dict(self._facts)
+
+
+def _restored(kind: type[StorageError], message: str, facts: dict[str, object]) -> StorageError:
+    error = kind.__new__(kind)
+    StorageError.__init__(error, message, **facts)
+    return error
 
 
 class CallerError(StorageError):

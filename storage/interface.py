@@ -11,16 +11,21 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol, TypeAlias, runtime_checkable
 
+from storage.errors import InvalidArgument
 from storage.model import (
     AppendResult,
     BatchPage,
     Bound,
     Capabilities,
+    CommittedOffset,
     Finding,
     FoundPage,
+    GroupCommit,
     Isolation,
+    LossReport,
     OffsetBounds,
     Page,
     ProducerSequence,
@@ -47,6 +52,7 @@ quickly.
 DEFAULT_MAX_RECORDS = 500
 DEFAULT_MAX_BYTES = 1 << 20
 DEFAULT_FOUND_BYTES = 16 << 20
+_CRITERIA = ("key", "record_id", "unique_id", "tag", "grep")
 
 
 def no_progress(what: str, done: int, total: int) -> None:
@@ -270,6 +276,16 @@ class LogStore(ABC):
 
 
 @runtime_checkable
+class SupportsClusterId(Protocol):
+    """A store whose directory belongs to a cluster with a name (Kafka's meta.properties)."""
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The name; None where the directory does not tell it."""
+        ...
+
+
+@runtime_checkable
 class SupportsBatchBytes(Protocol):
     """Record batches in and out untouched: for raw produce and fetch, conversion, and a wire front
     end.
@@ -332,6 +348,44 @@ class SupportsRawMessages(Protocol):
 
 
 @runtime_checkable
+class SupportsGroupOffsets(Protocol):
+    """Committed offsets of consumer groups, kept where the reference keeps them.
+
+    May be called from any thread; commits are ordered. An offset is kept as given, whether the log
+    reaches it or not: who commits must ask for no more than what was published.
+    """
+
+    def groups(self) -> Sequence[str]:
+        """The groups that have committed offsets, in order."""
+
+    def committed(self, group: str) -> Mapping[TopicPartition, CommittedOffset]:
+        """The newest offsets of a group, by partition in order; none for an unknown group.
+
+        What a backend does not keep (see its own docstring) has its default.
+        """
+
+    def commit_offsets(self, commits: Sequence[GroupCommit], *, durable: bool = True) -> None:
+        """Commit offsets of any number of groups; of one partition given twice the later one counts.
+
+        On return they are what `committed` gives. The records below them are synced before them, so
+        that after no crash an offset lies behind its log's end. `durable`: they are synced on return
+        too; else they are handed to the operating system at least. All or nothing: raises, before
+        anything is stored, UnknownTopic, UnknownPartition, InvalidArgument (group, offset,
+        leader_epoch, metadata, commit_timestamp_ms), StoreReadOnly, StoreFenced. With DiskFull some
+        of the groups may have theirs.
+        """
+
+    def delete_offsets(
+        self, group: str, partitions: Iterable[TopicPartition] | None = None
+    ) -> None:
+        """Forget a group's offsets for these partitions (None: all); durable on return. Those that
+        are not there are no error. Deleting a topic does the same for every group.
+
+        Raises StoreReadOnly, StoreFenced, DiskFull.
+        """
+
+
+@runtime_checkable
 class SupportsInspect(Protocol):
     """Looking at a PATH (a store, a partition directory or one file) offline: the door for commands
     and pipeline.
@@ -386,6 +440,15 @@ class SupportsInspect(Protocol):
     ) -> RebuildReport:
         """Make derived files anew from the log; `write` False only tells which would change."""
 
+    def salvage(self, target: Path, *, progress: Progress = no_progress) -> LossReport:
+        """Copy what is good into a new store of the same kind at `target`, and tell what was left
+        behind; the report is kept in the new store too.
+
+        The new store is durable and cleanly stopped on return; on an error there is none. Raises
+        InvalidArgument for a target that holds something or lies in PATH, and for a PATH that holds
+        no records; DiskFull.
+        """
+
     def close(self) -> None:
         """Let go of open files."""
 
@@ -404,3 +467,15 @@ class FindQuery:
     to_ms: int | None = None
     limit: int = 32
     raw: bool = False
+
+    def check(self) -> None:
+        """Raise InvalidArgument for two criteria, none at all, or a limit below 1."""
+        given = [name for name in _CRITERIA if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise InvalidArgument(f"{' and '.join(given)} exclude each other", field=given[1])
+        if not given and self.from_ms is None and self.to_ms is None:
+            raise InvalidArgument(
+                f"nothing to look for: give one of {', '.join(_CRITERIA)}, or a time", field="key"
+            )
+        if self.limit < 1:
+            raise InvalidArgument(f"limit must be at least 1, not {self.limit}", field="limit")

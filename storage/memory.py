@@ -19,6 +19,7 @@ from pathlib import Path
 
 from storage import errors
 from storage.files.fs import FileSystem
+from storage.group_offsets import OffsetTable, at_time, check_commits
 from storage.interface import (
     DEFAULT_FOUND_BYTES,
     DEFAULT_MAX_BYTES,
@@ -31,7 +32,9 @@ from storage.model import (
     AppendResult,
     Bound,
     Capabilities,
+    CommittedOffset,
     FoundPage,
+    GroupCommit,
     Isolation,
     OffsetBounds,
     Page,
@@ -102,6 +105,7 @@ class MemoryStore(LogStore):
         self._closed = False
         self._topics: dict[str, TopicInfo] = {}
         self._logs: dict[TopicPartition, _Log] = {}
+        self._offsets = OffsetTable[CommittedOffset]()
         self._next_producer_id = 0
 
     def topics(self) -> Mapping[str, TopicInfo]:
@@ -146,6 +150,7 @@ class MemoryStore(LogStore):
             for number in self._topic(topic).partitions:
                 del self._logs[TopicPartition(topic, number)]
             del self._topics[topic]
+            self._offsets.drop_topics([topic])
 
     def append(
         self,
@@ -310,6 +315,31 @@ class MemoryStore(LogStore):
         with self._opened(write=True):
             self._next_producer_id += 1
             return self._next_producer_id - 1
+
+    def groups(self) -> Sequence[str]:
+        """See SupportsGroupOffsets."""
+        with self._opened():
+            return self._offsets.groups()
+
+    def committed(self, group: str) -> Mapping[TopicPartition, CommittedOffset]:
+        """See SupportsGroupOffsets."""
+        with self._opened():
+            return self._offsets.of_group(group)
+
+    def commit_offsets(self, commits: Sequence[GroupCommit], *, durable: bool = True) -> None:
+        """See SupportsGroupOffsets; nothing is durable here."""
+        with self._opened(write=True):
+            check_commits(commits, check_partition=self._log)
+            for group, offsets in commits:
+                for partition, committed in offsets.items():
+                    self._offsets.put(group, partition, at_time(committed, self._clock()))
+
+    def delete_offsets(
+        self, group: str, partitions: Iterable[TopicPartition] | None = None
+    ) -> None:
+        """See SupportsGroupOffsets."""
+        with self._opened(write=True):
+            self._offsets.drop(group, *self._offsets.held(group, partitions))
 
     def checkpoint(self) -> None:
         with self._opened(write=True):

@@ -134,6 +134,26 @@ class ProducerSequence(NamedTuple):
     sequence: int
 
 
+class CommittedOffset(NamedTuple):
+    """How far a consumer group has come in one partition: `offset` is the next record that it wants.
+
+    `leader_epoch` of the last record it had, -1 when it is not known; `metadata` is the consumer's
+    own text. `commit_timestamp_ms` None: not known; in a commit, the store's clock.
+    """
+
+    offset: int
+    leader_epoch: int = -1
+    metadata: str = ""
+    commit_timestamp_ms: int | None = None
+
+
+class GroupCommit(NamedTuple):
+    """The offsets that one group commits at once; those of its other partitions stay."""
+
+    group: str
+    offsets: Mapping[TopicPartition, CommittedOffset]
+
+
 class AppendResult(NamedTuple):
     """Where an append went. `timestamp_ms` is the append time under LogAppendTime, else -1.
 
@@ -286,6 +306,26 @@ class StoreStats:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StoredFile:
+    """One file of a store. `path`: below the store's directory. `kind`: what its name says that it is,
+    in the backend's own words.
+
+    `topic` and `partition`: whose it is alone. `base_offset`: the offset that a segment, or a file of a
+    queue, begins at; `physical_offset`: where a file of the one log does. `size_bytes` is its length, not
+    how much of it is used.
+    """
+
+    path: str
+    kind: str
+    topic: str | None
+    partition: int | None
+    base_offset: int | None
+    physical_offset: int | None
+    size_bytes: int
+    last_modified_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RebuildReport:
     """What `rebuild` did, or would do (`written` False). `changed` names the files whose bytes
     differ.
@@ -295,4 +335,87 @@ class RebuildReport:
     written: bool
     files: int
     changed: Sequence[str] = ()
+    findings: Sequence[Finding] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptRange:
+    """What a salvage took of a partition: its log from `first_offset` to `next_offset`, with holes
+    where losses are told.
+    """
+
+    topic: str
+    partition: int
+    first_offset: int
+    next_offset: int
+    records: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossReport:
+    """What of a store's log was left behind: by a start that cut it off, or by a salvage, which tells
+    also what it kept and in which store (`target`).
+
+    Of a salvage `log_bytes` = `kept_bytes` + `blank_bytes` (free space, paddings) + `lost_bytes`. Losses
+    of several queues may name one place; `lost_bytes` counts each place once. `moved_bytes`: so much
+    larger are the physical offsets of the new store, which RocketMQ's message ids tell.
+    """
+
+    store: str
+    losses: Sequence[Loss] = ()
+    lost_bytes: int = 0
+    findings: Sequence[Finding] = ()
+    target: str | None = None
+    kept: Sequence[KeptRange] = ()
+    kept_records: int = 0
+    log_bytes: int = 0
+    kept_bytes: int = 0
+    blank_bytes: int = 0
+    moved_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversionNote:
+    """What happened to `records` records of one partition for one reason; `offsets` are the first of
+    them, in the source. `field` is that of the record, empty where it is about the whole of it.
+    """
+
+    topic: str
+    partition: int | None
+    field: str
+    reason: str
+    records: int
+    offsets: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvertedTopic:
+    """A topic as it is in the new store: how many records of it are there."""
+
+    topic: str
+    name: str
+    partitions: int
+    records: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversionReport:
+    """What a conversion made of a store.
+
+    `left_out`: records that readers of the source see and readers of `target` do not. `hidden`: those
+    that no reader of committed records sees (aborted, not ended), and markers. `encoded`: those that came
+    along in a form that has to be decoded. `moved`: those at other offsets than before.
+    """
+
+    source: str
+    target: str
+    backend: str
+    to: str
+    records: int
+    topics: Sequence[ConvertedTopic] = ()
+    left_out: Sequence[ConversionNote] = ()
+    encoded: Sequence[ConversionNote] = ()
+    moved: Sequence[ConversionNote] = ()
+    hidden: Sequence[ConversionNote] = ()
     findings: Sequence[Finding] = ()

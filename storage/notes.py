@@ -71,17 +71,28 @@ class Meter:
 
 
 class Tallies:
-    """Findings of which a damaged file may have thousands: one for each file and code, counted."""
+    """Findings of which a damaged file may have thousands: one for each file and code, counted. That
+    is the one that comes first in some order, so that it does not matter who counted which part.
+    """
 
     def __init__(self) -> None:
-        self._first: dict[tuple[str, str], Finding] = {}
+        self._first: dict[tuple[str, str], tuple[int, Finding]] = {}
         self._counts: Counter[tuple[str, str]] = Counter()
 
-    def add(self, finding: Finding) -> None:
-        """One more; the first of a file and code is the one that is told."""
+    def add(self, finding: Finding, order: int | None = None) -> None:
+        """One more; `order` None: by its position."""
+        self._add(finding, (finding.position or 0) if order is None else order, 1)
+
+    def merge(self, other: Tallies) -> None:
+        """All that another has counted."""
+        for key, (order, finding) in other._first.items():
+            self._add(finding, order, other._counts[key])
+
+    def _add(self, finding: Finding, order: int, count: int) -> None:
         key = finding.path, finding.code
-        self._first.setdefault(key, finding)
-        self._counts[key] += 1
+        if order < self._first.setdefault(key, (order, finding))[0]:
+            self._first[key] = order, finding
+        self._counts[key] += count
 
     def all(self) -> Sequence[Finding]:
         """One finding for each file and code, by file and position."""
@@ -89,6 +100,6 @@ class Tallies:
             replace(first, message=f"{first.message}; {more} more like it in this file")
             if (more := self._counts[key] - 1)
             else first
-            for key, first in self._first.items()
+            for key, (_, first) in self._first.items()
         ]
-        return sorted(found, key=lambda finding: (finding.path, finding.position or 0))
+        return sorted(found, key=lambda told: (told.path, told.position or 0, told.code))

@@ -1,4 +1,5 @@
-"""What every suite shares: the packages under test, the golden stores, the rules of the `java` and `slow` marks.
+"""What every suite shares: the packages under test, the golden stores, the rules of the marks, and that
+no module leaves files open.
 
 The suites run on the sources beside this folder, uncompiled; with TESTS_AGAINST=wheel on the installed, compiled
 package. Either way a mix of the two is refused, here and in child processes.
@@ -6,10 +7,13 @@ package. Either way a mix of the two is refused, here and in child processes.
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import shutil
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import hypothesis
@@ -19,25 +23,47 @@ import uvloop
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("logserver", "storage", "api")
 JAVA_TOOLS = ("java", "javac", "mvn")
-_SKIPPED_FOR_JAVA = pytest.StashKey[list[str]]()
+SPARK_MODULES = ("numpy", "pyarrow", "pyspark")
+OPEN_FILES = Path("/proc/self/fd")
+SOAK_EXAMPLES = 20_000  # of a state machine
+LEFT_OPEN = 4  # what an event loop or a library keeps once for the process is no leak
+FIGURE = (
+    "figure"  # user properties of a test: they also come from the other processes of a parallel run
+)
+WANTED = {
+    "java": "wanted java",
+    "spark": "wanted spark",
+}  # marks, and how a test says it was skipped
 
 hypothesis.settings.register_profile("quick", deadline=None, print_blob=True)
 hypothesis.settings.register_profile("all", deadline=None, print_blob=True, max_examples=200)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--all-suites` is what `scripts/test --all` runs."""
+    """`--all-suites` is what `scripts/test --all` runs, `--soak` and `--figures` what `scripts/soak` adds."""
     parser.addoption(
-        "--all-suites", action="store_true", help="also run the tests marked slow or java"
+        "--all-suites", action="store_true", help="also run the tests marked slow, java or spark"
     )
+    parser.addoption(
+        "--soak", type=float, metavar="SHARE", help="do this share of a soak where a test has one"
+    )
+    parser.addoption("--figures", type=Path, metavar="FILE", help="write the figures there too")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Settle what is tested before anything is imported."""
-    config.stash[_SKIPPED_FOR_JAVA] = []
-    hypothesis.settings.load_profile("all" if config.getoption("--all-suites") else "quick")
+    share = config.getoption("--soak")
+    examples = max(1, round(SOAK_EXAMPLES * (share or 0)))
+    hypothesis.settings.register_profile(
+        "soak", deadline=None, print_blob=True, max_examples=examples
+    )
+    profile = "all" if config.getoption("--all-suites") else "quick"
+    hypothesis.settings.load_profile(profile if share is None else "soak")
     for name in [name for name in os.environ if name.startswith("LOGSERVER_")]:
         del os.environ[name]
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # What a shell starts in the background ignores it, and so would every child process.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if os.environ.get("TESTS_AGAINST") == "wheel":
         _require_wheel()
     else:
@@ -76,45 +102,139 @@ def pytest_report_header(config: pytest.Config) -> str:
     return f"packages: {_package_folder('storage').parent}"
 
 
+class ModuleOnSpark(pytest.Module):
+    """A module of tests; one that imports Spark or Arrow is skipped aloud where they are missing, but not in CI."""
+
+    def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
+        """The module's tests."""
+        try:
+            return super().collect()
+        except self.CollectError as error:
+            missing = error.__cause__
+            if os.environ.get("CI") == "true" or not isinstance(missing, ModuleNotFoundError):
+                raise
+            if missing.name not in SPARK_MODULES:
+                raise
+            pytest.skip(str(_missing("spark")), allow_module_level=True)
+
+
+def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module:
+    """Modules are collected with or without Spark."""
+    return ModuleOnSpark.from_parent(parent, path=module_path)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave slow and java tests out of the quick run, visibly (pytest counts them as deselected)."""
+    """Leave slow, java and spark tests out of the quick run, visibly (pytest counts them as deselected). In the long
+    one the modules that have such tests go first: the short ones fill the gaps at the end of a parallel run.
+    """
     if config.getoption("--all-suites"):
+        long_modules = {item.path for item in items if _is_long(item)}
+        items.sort(key=lambda item: item.path not in long_modules)
         return
-    long = [item for item in items if item.get_closest_marker("slow") or _wants_java(item)]
+    long = [item for item in items if _is_long(item)]
     if long:
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if item not in set(long)]
 
 
-def _wants_java(item: pytest.Item) -> bool:
-    return item.get_closest_marker("java") is not None
+def _is_long(item: pytest.Item) -> bool:
+    return any(map(item.get_closest_marker, ("slow", *WANTED)))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Where Java or Maven is missing, `java` tests are skipped aloud, but fail in CI."""
-    if not _wants_java(item):
-        return
-    missing = [tool for tool in JAVA_TOOLS if shutil.which(tool) is None]
-    if not missing:
-        return
-    reason = f"needs {', '.join(missing)} (Debian: apt-get install default-jdk-headless maven)"
-    if os.environ.get("CI") == "true":
-        pytest.fail(reason, pytrace=False)
-    item.config.stash[_SKIPPED_FOR_JAVA].append(item.nodeid)
-    pytest.skip(reason)
+    """Where what a mark stands for is missing, its tests are skipped aloud, but fail in CI."""
+    for mark, wanted in WANTED.items():
+        reason = _missing(mark) if item.get_closest_marker(mark) else None
+        if reason is None:
+            continue
+        if os.environ.get("CI") == "true":
+            pytest.fail(reason, pytrace=False)
+        item.user_properties.append((wanted, item.nodeid))
+        pytest.skip(reason)
+
+
+def _missing(mark: str) -> str | None:
+    """What the tests of a mark need and this machine does not have."""
+    if mark == "spark":
+        absent = [name for name in SPARK_MODULES if importlib.util.find_spec(name) is None]
+        absent += [] if shutil.which("java") else ["java"]
+        return (
+            f"needs {', '.join(absent)} (requirements-spark.lock, and Java 17)" if absent else None
+        )
+    absent = [tool for tool in JAVA_TOOLS if shutil.which(tool) is None]
+    if not absent:
+        return None
+    return f"needs {', '.join(absent)} (Debian: apt-get install default-jdk-headless maven)"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Skipping the other side's judgement is worth more than an `s` in a row of dots."""
-    skipped = terminalreporter.config.stash[_SKIPPED_FOR_JAVA]
-    if skipped:
-        terminalreporter.section("the real Kafka took NO part", sep="!", yellow=True)
-        terminalreporter.line(f"{len(skipped)} java tests were skipped: Java or Maven is missing")
+    """What tests counted; and skipping the other side's judgement is worth more than an `s` in a row of dots."""
+    figures = _told(terminalreporter, FIGURE)
+    if figures:
+        terminalreporter.section("figures")
+        for line in figures:
+            terminalreporter.line(line)
+    path = terminalreporter.config.getoption("--figures")
+    if path is not None:
+        path.write_text("".join(f"{line}\n" for line in figures))
+    for mark, wanted in WANTED.items():
+        skipped = _told(terminalreporter, wanted)
+        if skipped:
+            absent = "Spark" if mark == "spark" else "the real Kafka"
+            terminalreporter.section(f"{absent} took NO part", sep="!", yellow=True)
+            terminalreporter.line(f"{len(skipped)} {mark} tests were skipped: {_missing(mark)}")
+
+
+def _told(terminalreporter: pytest.TerminalReporter, what: str) -> list[str]:
+    """What tests noted under a name, in order; each test's reports repeat it."""
+    reports = [report for found in terminalreporter.stats.values() for report in found]
+    noted = {
+        (report.nodeid, value)
+        for report in reports
+        for name, value in getattr(report, "user_properties", ())
+        if name == what
+    }
+    return sorted(value for _, value in noted)
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], object]]:
     """Asynchronous tests run on the loop that the server runs on."""
     return {"uvloop": uvloop.new_event_loop}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_left_open() -> Iterator[None]:
+    """Fail the module that leaves files open behind it: many a user may open no more than 1,024 at a time."""
+    before = _open_files()
+    yield
+    if len(_open_files()) - len(before) > LEFT_OPEN:
+        gc.collect()
+        left = [path for number, path in _open_files().items() if before.get(number) != path]
+        if len(left) > LEFT_OPEN:
+            shown = "\n".join(left[:20])
+            pytest.fail(f"the module leaves {len(left)} files open:\n{shown}", pytrace=False)
+
+
+def _open_files() -> dict[str, str]:
+    """What this process has open, by the number of its descriptor."""
+    found = {}
+    for number in OPEN_FILES.iterdir():
+        with suppress(FileNotFoundError):  # the listing's own
+            found[number.name] = str(number.readlink())
+    return found
+
+
+@pytest.fixture
+def figures(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Tells a figure of the fault matrix, to be printed at the end of the run: a line, what it is about first."""
+    return lambda line: request.node.user_properties.append((FIGURE, line))
+
+
+@pytest.fixture
+def amount(request: pytest.FixtureRequest) -> Callable[[int, int], int]:
+    """How much a test does: `amount(in_ci, in_soak)`."""
+    share = request.config.getoption("--soak")
+    return lambda in_ci, in_soak: in_ci if share is None else max(1, round(in_soak * share))
 
 
 @pytest.fixture(scope="session")

@@ -26,6 +26,8 @@ ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 DEFAULT_ADDRESS = "127.0.0.1:8082"
 STARTS_IN_S = 300
+LAYERS = ("api", "logserver", "storage")
+PICTURED = ("ARCHITECTURE.md", "architecture.svg")
 
 
 def tour() -> Iterator[tuple[str, str]]:
@@ -122,7 +124,8 @@ class Shell:
 def take_the_tour(folder: Path, *, real: bool) -> None:
     clone_like(folder, real=real)
     address = free_address()
-    shell = Shell(folder, {**os.environ, "LOGSERVER_LISTEN": address})
+    environment = {"LOGSERVER_LISTEN": address, "LOGSERVER_URL": f"http://{address}"}
+    shell = Shell(folder, {**os.environ, **environment})
     try:
         for command, expected in tour():
             command = command.replace(DEFAULT_ADDRESS, address)
@@ -156,6 +159,37 @@ def test_tour(tmp_path: Path) -> None:
 def test_tour_with_the_real_scripts(tmp_path: Path) -> None:
     """The same with scripts/server as a user runs it: it makes its own environment."""
     take_the_tour(tmp_path, real=True)
+
+
+PYTHON = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def programs() -> list[str]:
+    """The programs that pages show."""
+    pages = (ROOT / "README.md", ROOT / "docs" / "clients.md")
+    return [program for page in pages for program in PYTHON.findall(page.read_text())]
+
+
+@pytest.mark.parametrize("program", programs(), ids=lambda program: program.split("\n")[0])
+def test_programs(program: str, tmp_path: Path) -> None:
+    """Each runs as it stands there, and what it asserts holds; tests are run by a pytest with our plugin."""
+    path = tmp_path / "test_shown.py"
+    path.write_text(program)
+    command: list[str | Path] = [sys.executable, "-P", "-W", "error", path]
+    if "def test_" in program:
+        plugins = ("no:logserver", "logserver.pytest_plugin", "no:cacheprovider")
+        options = [part for plugin in plugins for part in ("-p", plugin)]
+        modes = ("asyncio_mode=auto", "asyncio_default_fixture_loop_scope=function")
+        options += [part for mode in modes for part in ("-o", mode)]
+        command = [sys.executable, "-P", "-m", "pytest", "-q", *options, path]
+    ended = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+
+
+def test_there_are_programs() -> None:
+    assert len(programs()) > 3
 
 
 PAGES = [
@@ -210,3 +244,11 @@ def test_every_decision_is_listed() -> None:
         title = page.read_text().splitlines()[0].removeprefix(f"# {number}. ")
         expected.append(f"{number}. [{title}]({page.name})")
     assert listed == expected
+
+
+def test_the_architecture_shows_every_folder() -> None:
+    shown = "".join((ROOT / "docs" / name).read_text() for name in PICTURED)
+    folders = [marker.parent for layer in LAYERS for marker in (ROOT / layer).glob("*/__init__.py")]
+    assert len(folders) > 5
+    missing = [folder.name for folder in folders if not re.search(rf"\b{folder.name}\b", shown)]
+    assert missing == []

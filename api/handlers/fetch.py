@@ -7,48 +7,54 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import Final
 
 from aiohttp import web
 
+from api.caching import cacheable, is_closed
 from api.call import Call
-from api.negotiation import FORMATS, RECORD_BATCH, RECORD_FORMATS, Format
+from api.description.parameters import (
+    FETCH_TIMEOUT,
+    FOLLOW,
+    FORMAT,
+    ISOLATION,
+    MAX_BYTES,
+    MAX_RECORDS,
+    MIN_BYTES,
+    OFFSET,
+    TAG,
+)
+from api.handlers.follow import follow
+from api.negotiation import RECORD_BATCH, RECORD_FORMATS, STREAM_TYPES, Format
 from api.rendering import encode_page, encode_rows, is_large
 from logserver.requests import Fetch
-from storage import Isolation, LogStore, OffsetBounds, Page, TopicPartition
-
-ISOLATIONS: Final = {level.value: level for level in Isolation}
-MAX_PAGE_BYTES: Final = 64 << 20
-_PARAMETERS: Final = (
-    "offset",
-    "timeout",
-    "min_bytes",
-    "max_bytes",
-    "max_records",
-    "isolation",
-    "tag",
-    "format",
-)
+from storage import BatchPage, LogStore, Page, TopicPartition
 
 
-async def fetch(call: Call) -> web.Response:
+async def fetch(call: Call) -> web.StreamResponse:
     """GET /topics/{topic}/partitions/{partition}/records"""
+    if call.answer_type in STREAM_TYPES:
+        return await follow(call)
     request, body_format = _parsed(call)
-    store = call.service.store
+    store = call.service.store  # asked for before the wait: a stop that ends it is no error
+    page: Page | BatchPage
     if call.answer_type == RECORD_BATCH:
         with call.while_connected():
-            batches = await call.service.fetch_batches(request)
-        body, records = batches.data, 0
-        headers = _headers(batches.next_offset, batches.bounds)
+            page = await call.service.fetch_batches(request)
+        body, records = page.data, 0
     else:
         with call.while_connected():
             page = await call.service.fetch(request)
         body = await _rendered(store, request.partition, page, body_format)
         records = len(page.records)
-        headers = _headers(page.next_offset, page.bounds)
     call.service.metrics.fetched(records=records, size_bytes=len(body))
-    headers["Content-Type"] = call.answer_type
-    return web.Response(body=body, headers=headers)
+    headers = {
+        "X-Next-Offset": str(page.next_offset),
+        "X-Beginning-Offset": str(page.bounds.start),
+        "X-End-Offset": str(page.bounds.end),
+    }
+    if is_closed(request, page):
+        return cacheable(call, body, headers)
+    return call.encoded(body, headers=headers)
 
 
 async def _rendered(
@@ -63,30 +69,17 @@ async def _rendered(
 
 
 def _parsed(call: Call) -> tuple[Fetch, Format]:
-    params = call.params(*_PARAMETERS)
-    settings = call.settings
+    params = call.params()
+    params.refuse((FOLLOW,), f"it needs Accept: {' or '.join(STREAM_TYPES)}")
     accepted = RECORD_FORMATS.get(call.answer_type, Format.BINARY)
     request = Fetch(
         partition=call.partition,
-        start=params.start("offset"),
-        max_records=params.integer(
-            "max_records",
-            min(500, settings.max_records_per_request),
-            low=1,
-            high=settings.max_records_per_request,
-        ),
-        max_bytes=params.integer("max_bytes", 1 << 20, low=1, high=MAX_PAGE_BYTES),
-        min_bytes=params.integer("min_bytes", 1, low=0, high=MAX_PAGE_BYTES),
-        timeout_ms=params.integer("timeout", 0, low=0, high=settings.max_wait_ms),
-        isolation=params.choice("isolation", ISOLATIONS, Isolation.READ_UNCOMMITTED),
-        tag=params.text("tag"),
+        start=params[OFFSET],
+        max_records=params[MAX_RECORDS],
+        max_bytes=params[MAX_BYTES],
+        min_bytes=params[MIN_BYTES],
+        timeout_ms=params[FETCH_TIMEOUT],
+        isolation=params[ISOLATION],
+        tag=params.get(TAG),
     )
-    return request, params.choice("format", FORMATS, accepted)
-
-
-def _headers(next_offset: int, bounds: OffsetBounds) -> dict[str, str]:
-    return {
-        "X-Next-Offset": str(next_offset),
-        "X-Beginning-Offset": str(bounds.start),
-        "X-End-Offset": str(bounds.end),
-    }
+    return request, params.get(FORMAT) or accepted

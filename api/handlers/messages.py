@@ -8,35 +8,29 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import Final
-from urllib.parse import quote, urlencode
 
 from aiohttp import web
 from msgspec import Raw, Struct
 
 from api.call import Call
+from api.description.parameters import (
+    BEGIN,
+    CURSOR,
+    DIRECTION,
+    END,
+    FORMAT,
+    KEY,
+    LIMIT,
+    SCAN,
+    TAG,
+    UNIQUE_ID,
+)
 from api.errors import MALFORMED, ApiError
-from api.negotiation import FORMATS, RECORD_FORMATS, Format
+from api.negotiation import RECORD_FORMATS, Format
 from api.params import Params
 from api.rendering import encode_rows, is_large
 from logserver.requests import Find
 from storage import TopicPartition
-
-DEFAULT_LIMIT: Final = 32
-DIRECTIONS: Final = {"forward": False, "backward": True}
-SWITCH: Final = {"false": False, "true": True}
-_PARAMETERS: Final = (
-    "key",
-    "unique_id",
-    "tag",
-    "begin",
-    "end",
-    "limit",
-    "cursor",
-    "direction",
-    "scan",
-    "format",
-)
 
 
 class FoundAnswer(Struct):
@@ -52,7 +46,7 @@ class FoundAnswer(Struct):
 
 async def find(call: Call) -> web.Response:
     """GET /topics/{topic}/messages"""
-    params = call.params(*_PARAMETERS)
+    params = call.params()
     request = _parsed(call, params)
     body_format = _format(call, params)
     record_id = call.service.store.record_id
@@ -68,7 +62,7 @@ async def find(call: Call) -> web.Response:
         scanned=page.scanned,
         indexed=page.indexed,
         complete=page.complete,
-        next=None if page.cursor is None else _link(call, params, page.cursor),
+        next=None if page.cursor is None else call.link(params, page.cursor),
         time_axis=page.time_axis,
     )
     return call.json(answer)
@@ -76,7 +70,7 @@ async def find(call: Call) -> web.Response:
 
 async def get_message(call: Call) -> web.Response:
     """GET /messages/{message_id}"""
-    body_format = _format(call, call.params("format"))
+    body_format = _format(call, call.params())
     record_id = call.service.store.record_id
     found = await call.service.find_by_id(call.message_id)
     body = encode_rows([found], body_format, record_id)
@@ -85,36 +79,29 @@ async def get_message(call: Call) -> web.Response:
 
 
 def _parsed(call: Call, params: Params) -> Find:
-    given = [name for name in ("key", "unique_id") if params.text(name) is not None]
+    given = [one.name for one in (KEY, UNIQUE_ID) if params.get(one) is not None]
     if len(given) > 1:
         raise ApiError(
             MALFORMED, f"query parameters {' and '.join(given)} exclude each other: give one"
         )
-    begin_ms = params.integer("begin", None, low=0)
-    end_ms = params.integer("end", None, low=0)
+    begin_ms = params.get(BEGIN)
+    end_ms = params.get(END)
     if begin_ms is not None and end_ms is not None and begin_ms > end_ms:
         raise ApiError(MALFORMED, f"parameter begin is {begin_ms}, which is after end, {end_ms}")
-    most = call.settings.max_records_per_request
     return Find(
         topic=call.topic,
-        key=params.text("key"),
-        unique_id=params.text("unique_id"),
-        tag=params.text("tag"),
+        key=params.get(KEY),
+        unique_id=params.get(UNIQUE_ID),
+        tag=params.get(TAG),
         from_ms=begin_ms,
         to_ms=end_ms,
-        limit=params.integer("limit", min(DEFAULT_LIMIT, most), low=1, high=most),
-        cursor=params.text("cursor"),
-        backward=params.choice("direction", DIRECTIONS, False),
-        scan=params.choice("scan", SWITCH, False),
+        limit=params[LIMIT],
+        cursor=params.get(CURSOR),
+        backward=params[DIRECTION],
+        scan=params[SCAN],
     )
 
 
 def _format(call: Call, params: Params) -> Format:
     accepted = RECORD_FORMATS.get(call.answer_type, Format.BINARY)
-    return params.choice("format", FORMATS, accepted)
-
-
-def _link(call: Call, params: Params, cursor: str) -> str:
-    """The same query, going on at `cursor`."""
-    query = {**params.given, "cursor": cursor}
-    return f"{call.request.rel_url.raw_path}?{urlencode(query, quote_via=quote)}"
+    return params.get(FORMAT) or accepted

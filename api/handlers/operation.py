@@ -5,22 +5,58 @@ Owns the shapes of these answers. /livez and /readyz answer whatever the store's
 
 from __future__ import annotations
 
-import dataclasses
-
 from aiohttp import web
+from msgspec import UNSET, Struct, UnsetType, to_builtins
 
 from api.call import Call
 from api.errors import ApiError
+from logserver.health import Health
 from logserver.metrics import CONTENT_TYPE
-from logserver.service import Health
+from storage import Capabilities, RecoveryReport, StoreStats
 
 NOT_READY = 50301
+
+
+class Alive(Struct):
+    """The process answers."""
+
+    state: str
+
+
+class RecoveryProgress(Struct):
+    """How far a recovery is."""
+
+    what: str
+    done: int
+    total: int
+
+
+class Ready(Struct):
+    """How the server is. `state`: starting, recovering, ready, stopping or failed."""
+
+    state: str
+    read_only: bool
+    disk_full: bool
+    fenced: str | None
+    progress: RecoveryProgress | UnsetType = UNSET
+
+
+class StoreAnswer(Struct):
+    """What the store is, what opening it found, and its sizes."""
+
+    backend: str
+    data: str
+    read_only: bool
+    flush: str
+    capabilities: Capabilities
+    recovery: RecoveryReport
+    stats: StoreStats
 
 
 async def livez(call: Call) -> web.Response:
     """GET /livez: the process answers."""
     call.params()
-    return call.json({"state": "alive"})
+    return call.json(Alive("alive"))
 
 
 async def readyz(call: Call) -> web.Response:
@@ -34,7 +70,7 @@ async def readyz(call: Call) -> web.Response:
             NOT_READY,
             _reason(health),
             headers={"Retry-After": "1"},
-            facts=_described(health),
+            facts=to_builtins(_described(health)),
         )
     return call.json(_described(health))
 
@@ -51,15 +87,15 @@ async def store(call: Call) -> web.Response:
     call.params()
     opened = call.service.store
     return call.json(
-        {
-            "backend": opened.capabilities.backend,
-            "data": str(call.settings.data),
-            "read_only": opened.read_only,
-            "flush": call.settings.flush,
-            "capabilities": dataclasses.asdict(opened.capabilities),
-            "recovery": dataclasses.asdict(opened.recovery),
-            "stats": await call.service.stats(),
-        }
+        StoreAnswer(
+            backend=opened.capabilities.backend,
+            data=str(call.settings.data),
+            read_only=opened.read_only,
+            flush=call.settings.flush,
+            capabilities=opened.capabilities,
+            recovery=opened.recovery,
+            stats=await call.service.stats(),
+        )
     )
 
 
@@ -74,14 +110,6 @@ def _reason(health: Health) -> str:
     return f"the server is {health.state}"
 
 
-def _described(health: Health) -> dict[str, object]:
-    described: dict[str, object] = {
-        "state": health.state,
-        "read_only": health.read_only,
-        "disk_full": health.disk_full,
-        "fenced": health.fenced,
-    }
-    if health.progress is not None:
-        what, done, total = health.progress
-        described["progress"] = {"what": what, "done": done, "total": total}
-    return described
+def _described(health: Health) -> Ready:
+    progress = UNSET if health.progress is None else RecoveryProgress(*health.progress)
+    return Ready(health.state, health.read_only, health.disk_full, health.fenced, progress)

@@ -5,13 +5,14 @@ Owns the shapes of these calls; names, configs and what may be deleted are judge
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Final, TypeAlias
 
 from aiohttp import web
 from msgspec import Meta, Struct
 
 from api.call import Call
+from api.description.parameters import TIMESTAMP
 from api.errors import PAYLOAD, ApiError
 from storage import TopicInfo
 
@@ -32,6 +33,44 @@ class ChangedTopic(Struct, forbid_unknown_fields=True):
     """The body of PATCH /topics/{topic}; null resets a config."""
 
     configs: dict[str, ConfigValue | None]
+
+
+class Replica(Struct):
+    """A copy of a partition, by the broker that keeps it."""
+
+    broker: int
+    leader: bool
+    in_sync: bool
+
+
+class Partition(Struct):
+    """A partition."""
+
+    partition: int
+    leader: int
+    replicas: Sequence[Replica]
+
+
+class Topic(Struct):
+    """A topic; `configs` are those that were set."""
+
+    name: str
+    configs: Mapping[str, str]
+    partitions: Sequence[Partition]
+
+
+class BoundsAnswer(Struct):
+    """What a partition holds; the end is the next offset to be given."""
+
+    beginning_offset: int
+    end_offset: int
+
+
+class TimedAnswer(Struct):
+    """The first record at or after a time; the end and null if there is none."""
+
+    offset: int
+    timestamp: int | None
 
 
 async def list_topics(call: Call) -> web.Response:
@@ -94,33 +133,25 @@ async def get_offsets(call: Call) -> web.Response:
     """GET /topics/{topic}/partitions/{partition}/offsets: the bounds, or the first record at or
     after a time.
     """
-    params = call.params("timestamp")
-    timestamp_ms = params.integer("timestamp", None, low=0)
+    timestamp_ms = call.params().get(TIMESTAMP)
     partition = call.partition
     if timestamp_ms is not None:
         found = await call.service.offset_for_time(partition, timestamp_ms)
         if found is not None:
-            return call.json({"offset": found.offset, "timestamp": found.timestamp_ms})
+            return call.json(TimedAnswer(found.offset, found.timestamp_ms))
     bounds = await call.service.bounds(partition)
     if timestamp_ms is not None:
-        return call.json({"offset": bounds.end, "timestamp": None})
-    return call.json({"beginning_offset": bounds.start, "end_offset": bounds.end})
+        return call.json(TimedAnswer(bounds.end, None))
+    return call.json(BoundsAnswer(bounds.start, bounds.end))
 
 
-def _described(info: TopicInfo) -> Mapping[str, object]:
-    return {
-        "name": info.name,
-        "configs": dict(info.configs),
-        "partitions": [_partition(number) for number in info.partitions],
-    }
+def _described(info: TopicInfo) -> Topic:
+    partitions = [_partition(number) for number in info.partitions]
+    return Topic(info.name, dict(info.configs), partitions)
 
 
-def _partition(number: int) -> Mapping[str, object]:
-    return {
-        "partition": number,
-        "leader": BROKER_ID,
-        "replicas": [{"broker": BROKER_ID, "leader": True, "in_sync": True}],
-    }
+def _partition(number: int) -> Partition:
+    return Partition(number, BROKER_ID, [Replica(BROKER_ID, leader=True, in_sync=True)])
 
 
 def _config_text(value: ConfigValue) -> str:

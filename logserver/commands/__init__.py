@@ -30,12 +30,20 @@ class Lazy(NamedTuple):
 
 COMMANDS: Final[Mapping[str, Lazy]] = {
     "serve": Lazy("logserver.commands.serve:command", "Serve a store over HTTP."),
+    "topic": Lazy("logserver.commands.online.topic:command", "List, make, alter, delete topics."),
+    "produce": Lazy("logserver.commands.online.produce:command", "Send lines as records."),
+    "consume": Lazy("logserver.commands.online.consume:command", "Print records as they come."),
+    "tail": Lazy("logserver.commands.online.consume:tail", "Print the last records and go on."),
+    "group": Lazy("logserver.commands.online.group:command", "List, show, reset, delete groups."),
     "inspect": Lazy("logserver.commands.inspect:command", "Show what a PATH is and how it is."),
     "dump": Lazy("logserver.commands.dump:command", "Print what is in it: records, batches, ..."),
     "find": Lazy("logserver.commands.find:command", "Find records by key, id, tag, text or time."),
     "offsets": Lazy("logserver.commands.offsets:command", "First and next offset, or by time."),
     "verify": Lazy("logserver.commands.verify:command", "Read everything and tell what is wrong."),
     "rebuild": Lazy("logserver.commands.rebuild:command", "Make indexes anew from the logs."),
+    "salvage": Lazy("logserver.commands.salvage:command", "Copy what is good into a new store."),
+    "convert": Lazy("logserver.commands.convert:command", "Make a new store in the other format."),
+    "pipeline": Lazy("logserver.commands.pipeline:command", "Run a job on Apache Spark."),
     "config": Lazy("logserver.commands.config:command", "Show the settings in force."),
 }
 
@@ -43,13 +51,15 @@ COMMANDS: Final[Mapping[str, Lazy]] = {
 class LazyGroup(click.Group):
     """A group whose commands are imported when they are used."""
 
+    table: Mapping[str, Lazy] = COMMANDS
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         """In the order of the table."""
-        return list(COMMANDS)
+        return list(self.table)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import one command."""
-        lazy = COMMANDS.get(cmd_name)
+        lazy = self.table.get(cmd_name)
         if lazy is None:
             return None
         module, _, name = lazy.target.partition(":")
@@ -58,8 +68,10 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list in `--help`, from the table."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, lazy.about) for name, lazy in COMMANDS.items()])
+        rows = [(name, lazy.about) for name, lazy in self.table.items()]
+        if rows:
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; whatever goes wrong ends in one line and an exit code."""

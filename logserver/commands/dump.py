@@ -58,8 +58,9 @@ _MESSAGE: Final = (
 @click.option(
     "--what",
     metavar="KIND",
-    help="records (default) or checkpoints; of Kafka batches, index, timeindex, txnindex or "
-    "snapshot; of RocketMQ commitlog, consumequeue or indexfile. The default of a file is what it "
+    help="records (default), checkpoints or offsets (where consumer groups stand); of Kafka "
+    "batches, index, timeindex, txnindex or snapshot; of RocketMQ commitlog, consumequeue or "
+    "indexfile. The default of a file is what it "
     "holds.",
 )
 @topic_option

@@ -8,15 +8,18 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from typing import Final
 
 import click
 import msgspec
 
 from logserver.commands import FAILURE, FINDINGS, FINE, INTERRUPTED, USAGE
 from logserver.commands.output import JSON, chosen_output
-from logserver.errors import SettingsError
+from logserver.errors import ServerRefused, SettingsError
 from storage import StorageError
 from storage.errors import CallerError, DataError, UnsupportedFormat
+
+DAMAGED: Final = 50010  # a server met damaged data
 
 
 def told(error: BaseException, ctx: click.Context) -> int:
@@ -34,6 +37,9 @@ def told(error: BaseException, ctx: click.Context) -> int:
         else:
             _say(f"error: {_line(error.message)} [{error.code}]")
         return _exit_code(error)
+    if isinstance(error, UnicodeEncodeError):  # a word of the command line, which may be any bytes
+        _say(f"error: {error.object!a} holds bytes that are no UTF-8 [invalid-argument]")
+        return USAGE
     if isinstance(error, OSError):
         name = f"{error.filename}: " if error.filename else ""
         _say(f"error: {name}{error.strerror or error}")
@@ -44,6 +50,10 @@ def told(error: BaseException, ctx: click.Context) -> int:
 
 
 def _exit_code(error: StorageError) -> int:
+    if isinstance(error, ServerRefused):
+        if error.error_code == DAMAGED:
+            return FINDINGS
+        return USAGE if error.status < 500 else FAILURE
     if isinstance(error, CallerError | SettingsError | UnsupportedFormat):
         return USAGE
     return FINDINGS if isinstance(error, DataError) else FAILURE
@@ -61,6 +71,7 @@ def _say(line: str) -> None:
 def _drop_output() -> None:
     """Nobody reads any more: what Python flushes at its end must not fail once more."""
     with contextlib.suppress(OSError, ValueError):
+        stdout = sys.stdout.fileno()
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
+        os.dup2(nowhere, stdout)
         os.close(nowhere)

@@ -10,14 +10,21 @@ from pathlib import Path
 
 import click
 
+from logserver.commands.access import Access, access_options
 from logserver.commands.dump import short_messages
-from logserver.commands.options import opened, path_argument, set_option, time_option, topic_option
+from logserver.commands.options import (
+    opened,
+    place_argument,
+    set_option,
+    time_option,
+    topic_option,
+)
 from logserver.commands.output import TABLE, end_with, output_option, write_rows
 from storage import FindQuery
 
 
 @click.command("find")
-@path_argument
+@place_argument
 @topic_option
 @click.option("--key", metavar="K", help="The record's key, or one of its lookup keys.")
 @click.option(
@@ -31,17 +38,28 @@ from storage import FindQuery
 @click.option("--limit", type=int, default=32, show_default=True, help="At most so many.")
 @click.option("--raw", is_flag=True, help="The index's own answers (not in Kafka).")
 @set_option
+@access_options
 @output_option
 def command(
-    path: Path, *, settings: Mapping[str, str], output: str, **wanted: str | int | None
+    place: Path | str,
+    *,
+    settings: Mapping[str, str],
+    access: Access,
+    output: str,
+    **wanted: str | int | None,
 ) -> None:
-    """Find records in PATH: a store, a directory in it or a log file.
+    """Find records in PATH (a store, a directory in it or a log file), or in a running server at URL.
 
     All records are looked at that may match, also behind damage, which is told on standard error.
     Times are those that lookups by time go by: with RocketMQ when a message was stored.
     """
     query = FindQuery(**wanted)  # type: ignore[arg-type]  # the options above have its fields' types
-    with opened(path, settings) as (inspector, _):
+    if isinstance(place, str):
+        from logserver.commands.online import asking
+
+        asking.find(place, query, access=access, output=output)
+        return
+    with opened(place, settings) as (inspector, _):
         runs = ([row] for row in inspector.find(query))
         write_rows(short_messages(runs) if output == TABLE else runs, output)
         end_with(inspector.findings())

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import click
 
+from logserver.commands.access import Access, access_options
 from logserver.commands.options import (
     opened,
     partition_option,
-    path_argument,
+    place_argument,
     selected,
     set_option,
     time_option,
@@ -32,26 +33,34 @@ from storage.errors import UnknownPartition, UnknownTopic
 
 
 @click.command("offsets")
-@path_argument
+@place_argument
 @topic_option
 @partition_option
 @time_option("--time", "time_ms", about="Look this time up (ms or ISO 8601).")
 @set_option
+@access_options
 @output_option
 def command(
-    path: Path,
+    place: Path | str,
     *,
     topic: str | None,
     partition: int | None,
     time_ms: int | None,
     settings: Mapping[str, str],
+    access: Access,
     output: str,
 ) -> None:
-    """Print the first and the next offset of PATH's partitions.
+    """Print the first and the next offset of the partitions in PATH, or of a running server at URL.
 
     With --time the first record at or after that time; none: the end, with null for its time.
     """
-    with opened(path, settings) as (inspector, _):
+    if isinstance(place, str):
+        from logserver.commands.online import asking
+
+        wanted = asking.Partitions(topic, partition, time_ms)
+        asking.offsets(place, wanted, access=access, output=output)
+        return
+    with opened(place, settings) as (inspector, _):
         addresses = _chosen(inspector, topic, partition)
         rows = [_row(inspector, address, time_ms) for address in addresses]
         if len(rows) == 1 and output != TABLE:

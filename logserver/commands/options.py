@@ -23,11 +23,21 @@ _MAX_MS: Final = 1 << 63
 
 
 def _path(ctx: click.Context, param: click.Parameter, value: str) -> Path:
-    if value.startswith(("http://", "https://")):
-        raise click.BadParameter("a running server cannot be asked yet: give a PATH", ctx, param)
+    if is_url(value):
+        message = "only find and offsets ask a running server: give a PATH"
+        raise click.BadParameter(message, ctx, param)
     if not value or "\0" in value:
         raise click.BadParameter(f"{value!r} is no path", ctx, param)
     return Path(value)
+
+
+def is_url(place: str) -> bool:
+    """Whether this is a server's address rather than a path."""
+    return place.startswith(("http://", "https://"))
+
+
+def _place(ctx: click.Context, param: click.Parameter, value: str) -> Path | str:
+    return value if is_url(value) else _path(ctx, param, value)
 
 
 def _time(ctx: click.Context, param: click.Parameter, value: str | None) -> int | None:
@@ -61,9 +71,10 @@ def time_option(*names: str, about: str) -> Callable[[Command], Command]:
     return click.option(*names, metavar="TIME", callback=_time, help=about)
 
 
-def _settings(
+def name_values(
     ctx: click.Context, param: click.Parameter, values: Sequence[str]
 ) -> Mapping[str, str]:
+    """The callback of an option that takes NAME=VALUE and may be repeated."""
     settings = {}
     for value in values:
         name, equals, setting = value.partition("=")
@@ -74,17 +85,27 @@ def _settings(
 
 
 path_argument: Final = click.argument("path", metavar="PATH", callback=_path)
-set_option: Final = click.option(
-    "--set",
-    "settings",
-    multiple=True,
-    metavar="NAME=VALUE",
-    callback=_settings,
-    help="A store option under the reference's name, such as index.interval.bytes=4096.",
+place_argument: Final = click.argument("place", metavar="PATH|URL", callback=_place)
+"""The command gets a Path, or a server's address as text."""
+
+
+def settings_option(name: str, *, about: str) -> Callable[[Command], Command]:
+    """An option for store options; `--set` is the command's `settings`, `--X-set` its `X_settings`."""
+    parameter = name.removeprefix("--").replace("-", "_").removesuffix("set") + "settings"
+    return click.option(
+        name, parameter, multiple=True, metavar="NAME=VALUE", callback=name_values, help=about
+    )
+
+
+set_option: Final = settings_option(
+    "--set", about="A store option under the reference's name, such as index.interval.bytes=4096."
 )
 topic_option: Final = click.option("--topic", metavar="TOPIC", help="Only this topic.")
 partition_option: Final = click.option(
     "--partition", type=click.IntRange(min=0), metavar="N", help="Only this partition."
+)
+write_option: Final = click.option(
+    "--write", is_flag=True, help="Do it; without this it is only told what would change."
 )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from logserver.commands.options import opened, path_argument, set_option
+from logserver.commands.options import opened, path_argument, set_option, write_option
 from logserver.commands.output import (
     TABLE,
     end_with,
@@ -25,9 +25,7 @@ from storage import RebuildReport
 @click.command("rebuild")
 @path_argument
 @click.option("--what", metavar="KIND", default="indexes", show_default=True, help="What to make.")
-@click.option(
-    "--write", is_flag=True, help="Do it; without this it is only told what would change."
-)
+@write_option
 @set_option
 @output_option
 def command(

@@ -7,27 +7,29 @@ nothing of HTTP is imported here.
 
 from __future__ import annotations
 
-import logging
+import signal
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 import click
 import msgspec
 
-from logserver.config import SETTINGS, Settings, load_settings
+from logserver.config import DEFAULT, SETTINGS, Settings, load_settings
 from logserver.errors import SettingsError
+from logserver.logs import log_to_stderr
 from storage import RecoveryReport, StorageError
 from storage.errors import DamagedStore, InvalidArgument, InvalidConfig, UnsupportedFormat
 
 USAGE_EXIT: Final = 2
 FAILURE_EXIT: Final = 3
 _USAGE_ERRORS: Final = (SettingsError, InvalidArgument, InvalidConfig, UnsupportedFormat)
-_FLAGS: Final = frozenset({"read_only", "write", "accept_loss", "insecure", "ephemeral"})
-_SWITCHES: Final = frozenset({"auto_create_topics"})
+_CURL_WITH_TOKEN: Final = "curl -H 'Authorization: Bearer TOKEN'"
 
 
 class Plan(Protocol):
@@ -67,9 +69,7 @@ def _options() -> list[click.Parameter]:
         flag = "--" + name.replace("_", "-")
         default = getattr(defaults, name)
         about = text if default in (None, False, {}) else f"{text} [default: {default}]"
-        if name in _FLAGS:
-            options.append(click.Option([flag], is_flag=True, default=None, help=about))
-        elif name in _SWITCHES:
+        if isinstance(default, bool):
             names = [f"{flag}/--no-{name.replace('_', '-')}"]
             options.append(click.Option(names, default=None, help=about))
         elif name == "set":
@@ -84,12 +84,13 @@ def _serve(config: str | None, **flags: Any) -> None:
     flags["set"] = flags["set"] or None
     try:
         settings = load_settings(flags, toml_path=Path(config) if config is not None else None)
-        _log_to_stderr(settings.log_level)
+        log_to_stderr(settings.log_level, settings.log_format)
+        tell = partial(_tell, curl="curl" if settings.token_file is None else _CURL_WITH_TOKEN)
         if settings.ephemeral:
-            with tempfile.TemporaryDirectory(prefix="logserver-") as folder:
-                run_server(replace(settings, data=Path(folder) / "data"), _tell)
+            with _temporary_folder() as folder:
+                run_server(_ephemeral(settings, folder), tell)
         else:
-            run_server(settings, _tell)
+            run_server(settings, tell)
     except StorageError as error:
         click.echo(f"error: {_told(error)} [{error.code}]", err=True)
         sys.exit(USAGE_EXIT if isinstance(error, _USAGE_ERRORS) else FAILURE_EXIT)
@@ -107,8 +108,36 @@ command: Final = click.Command(
 )
 
 
-def _tell(started: Started) -> None:
-    """One JSON line for a program that started us; for a person what is served, and what to try."""
+@contextmanager
+def _temporary_folder() -> Iterator[Path]:
+    """A folder that goes away at the end; a signal before the server listens to signals, or after,
+    does not leave it behind.
+    """
+    signal.signal(signal.SIGTERM, _exit)
+    try:
+        with tempfile.TemporaryDirectory(prefix="logserver-") as folder:
+            yield Path(folder)
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, signal.SIG_IGN)  # removing it takes a moment
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _exit(number: int, _: object) -> None:
+    sys.exit(128 + number)
+
+
+def _ephemeral(settings: Settings, folder: Path) -> Settings:
+    """The settings of a store that nobody will open again: it need not be synced."""
+    flush = "os" if settings.sources["flush"] == DEFAULT else settings.flush
+    return replace(settings, data=folder / "data", flush=flush)
+
+
+def _tell(started: Started, *, curl: str) -> None:
+    """One JSON line for a program that started us; for a person what is served, and what to try with
+    `curl`.
+    """
     plan = started.plan
     facts: Mapping[str, object] = {
         "url": started.url,
@@ -123,7 +152,8 @@ def _tell(started: Started) -> None:
     if plan.notice is not None:
         lines.append(plan.notice)
     lines += _recovery_lines(started.recovery)
-    lines += ["try:", *(f"  {line}" for line in _to_try(started.url, read_only=plan.read_only))]
+    to_try = _to_try(started.url, read_only=plan.read_only)
+    lines += ["try:", *(f"  {curl} {words}" for words in to_try)]
     click.echo("\n".join(lines), err=True)
 
 
@@ -147,18 +177,19 @@ def _recovery_lines(report: RecoveryReport) -> list[str]:
 
 
 def _to_try(url: str, *, read_only: bool) -> tuple[str, str, str]:
+    """What stands behind `curl`."""
     json_type = "application/vnd.kafka.json.v2+json"
     if read_only:
         return (
-            f"curl {url}/topics",
-            f"curl {url}/store",
-            f"curl '{url}/topics/TOPIC/partitions/0/records?offset=earliest&format=text'",
+            f"{url}/topics",
+            f"{url}/store",
+            f"'{url}/topics/TOPIC/partitions/0/records?offset=earliest&format=text'",
         )
     return (
-        f"curl {url}/topics/hello/partitions/0 -H 'Content-Type: {json_type}' "
+        f"{url}/topics/hello/partitions/0 -H 'Content-Type: {json_type}' "
         """-d '{"records":[{"key":"k","value":{"n":1}}]}'""",
-        f"curl '{url}/topics/hello/partitions/0/records?format=json'",
-        f"curl {url}/topics/hello",
+        f"'{url}/topics/hello/partitions/0/records?format=json'",
+        f"{url}/topics/hello",
     )
 
 
@@ -168,11 +199,3 @@ def _told(error: StorageError) -> str:
     if isinstance(error, DamagedStore) and "--read-only" not in message:
         message += "; --read-only serves the rest, --accept-loss cuts there"
     return message
-
-
-def _log_to_stderr(level: str) -> None:
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=level.upper(),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )

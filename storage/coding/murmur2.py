@@ -6,6 +6,7 @@ taken as little-endian 32-bit words; one to three bytes left over are mixed in a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from struct import unpack_from
 from typing import TYPE_CHECKING, Final
 
@@ -42,3 +43,10 @@ def partition_for_key(key: bytes, partitions: int) -> int:
     if partitions < 1:
         raise InvalidArgument(f"{partitions} partitions: need at least 1", field="partitions")
     return (murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+def partitions_for_keys(keys: Sequence[bytes | None], partitions: int) -> list[int]:
+    """The same for many; -1 where there is no key."""
+    if partitions < 1:
+        raise InvalidArgument(f"{partitions} partitions: need at least 1", field="partitions")
+    return [-1 if key is None else (murmur2(key) & 0x7FFFFFFF) % partitions for key in keys]

@@ -6,7 +6,7 @@
               tree: its names;  pages: its bytes;  changes: what differs from the base
     handles   HandleCache: an LRU of open files that knows which are dirty
     atomic    atomic_write: a small file changed in one step;  copying: a piece of a file
-    roots     make_root, stored_backend: a store's own directory;  fence: no more writes after one that failed
+    roots     make_root, and whose store a directory is;  fence: no more writes after one that failed
 
 Only `real` and `lock` are bound to the disk.
 """
@@ -20,7 +20,13 @@ from storage.files.handles import HandleCache
 from storage.files.lock import process_id
 from storage.files.overlay import OverlayFileSystem
 from storage.files.real import RealFileSystem
-from storage.files.roots import STORE_FILE, UNFINISHED_STORE_FILE, make_root, stored_backend
+from storage.files.roots import (
+    STORE_FILE,
+    UNFINISHED_STORE_FILE,
+    foreign_store,
+    make_root,
+    stored_backend,
+)
 
 __all__ = [
     "STORE_FILE",
@@ -34,6 +40,7 @@ __all__ = [
     "RealFileSystem",
     "atomic_write",
     "copy_range",
+    "foreign_store",
     "is_missing",
     "make_root",
     "process_id",

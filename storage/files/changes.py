@@ -34,7 +34,7 @@ def _names_to_compare(tree: Tree, path: Path, node: Node | None) -> set[str]:
     if isinstance(node, Directory) and node.base_path == path:
         return set(node.children)
     names = set(tree.names(node)) if isinstance(node, Directory) else set()
-    if tree.base is not None and tree.base.is_dir(path):
+    if tree.base is not None and tree.base.is_dir(path, follow=True):
         names.update(tree.base.list_dir(path))
     return names
 
@@ -46,7 +46,7 @@ def _differs(tree: Tree, path: Path, node: Node | None) -> bool:
         return False
     if tree.base is None or not tree.base.exists(path):
         return node is not None
-    if tree.base.is_dir(path):
+    if tree.base.is_dir(path, follow=True):
         return not isinstance(node, Directory)
     if node is None or isinstance(node, Directory | Special):
         return True

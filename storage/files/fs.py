@@ -6,7 +6,8 @@ pwrite, never through a map (a mapped write is invisible to the crash simulator 
 
 Every method raises IoFailure (DiskFull when there is no space) and never OSError; its `errno` fact tells the cause
 (`is_missing` asks for ENOENT). Names are taken as they are: no symbolic link is followed as the last part of the path
-of a file (ELOOP); links to directories are, since people move data directories that way.
+of a file (ELOOP). What lies below a store's root is asked for by `is_dir` before it is looked into, which refuses a
+link to a directory too; the root may be one, and so may any of its parents, since people move data that way.
 """
 
 from __future__ import annotations
@@ -70,8 +71,10 @@ class FileSystem(Protocol):
     def exists(self, path: Path) -> bool:
         """Whether anything has this name, a dangling link also."""
 
-    def is_dir(self, path: Path) -> bool:
-        """Whether this is a directory, or a link to one."""
+    def is_dir(self, path: Path, *, follow: bool = False) -> bool:
+        """Whether this is a directory. Raises IoFailure (ELOOP) for a link to one, unless `follow`: for a path that a
+        user named.
+        """
 
     def list_dir(self, path: Path) -> Sequence[str]:
         """The names in a directory, sorted."""

@@ -80,8 +80,9 @@ class OverlayFile:
     def _check(self, operation: str, *numbers: int, write: bool = False) -> None:
         if not self._open or (write and not self._write):
             raise io_failure(errno.EBADF, self.path, operation)
-        if any(not 0 <= number < _POSITIONS for number in numbers):
-            raise io_failure(errno.EINVAL, self.path, operation)
+        for number in numbers:
+            if not 0 <= number < _POSITIONS:
+                raise io_failure(errno.EINVAL, self.path, operation)
 
 
 class OverlayLock:
@@ -126,9 +127,14 @@ class OverlayFileSystem:
         with self._lock:
             return self._tree.find(path, "stat", strict=False) is not None
 
-    def is_dir(self, path: Path) -> bool:
+    def is_dir(self, path: Path, *, follow: bool = False) -> bool:
         with self._lock:
-            return isinstance(self._tree.find(path, "stat", strict=False), Directory)
+            node = self._tree.find(path, "stat", strict=False)
+        if not isinstance(node, Directory):
+            return False
+        if follow or self._base is None or node.base_path is None:
+            return True
+        return self._base.is_dir(node.base_path)
 
     def list_dir(self, path: Path) -> Sequence[str]:
         with self._lock:
@@ -212,6 +218,13 @@ class OverlayFileSystem:
                 raise store_locked(path, os.getpid())
             self._locked.add(content)
             return OverlayLock(self._locked, content)
+
+    def base_path(self, path: Path) -> Path | None:
+        """Where the base has a file that bears this name here: another place after a rename. None
+        for one that was made here.
+        """
+        with self._lock:
+            return self._tree.file(path, "stat").base_path
 
     def changed(self) -> Sequence[Path]:
         """The files and directories made, removed or with other bytes than in the base, sorted.

@@ -14,6 +14,7 @@ only goes down, at a truncation: what was cut never comes back when the file gro
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 
 from storage.files.fs import File
@@ -62,16 +63,17 @@ class Content:
             if end <= position:
                 return b""
             visible_end = min(end, self.visible_bytes)
-            pages = self._pages_between(position, end)
+            pages = self._written_between(position, end)
+            if len(pages) == 1 and len(pages[0][1]) == end - position:
+                return pages[0][1]
         # The base's bytes below `visible_bytes` do not change: they are read without the lock.
         data = _read_base(base, position, visible_end)
         if not pages and len(data) == end - position:
             return data
         buffer = bytearray(end - position)
         buffer[: len(data)] = data
-        for start, page in pages:
-            low, high = max(start, position), min(start + PAGE_SIZE, end)
-            buffer[low - position : high - position] = page[low - start : high - start]
+        for start, piece in pages:
+            buffer[start - position : start - position + len(piece)] = piece
         return bytes(buffer)
 
     def data_end(self, base: File | None, start: int) -> int:
@@ -107,17 +109,22 @@ class Content:
                 self.visible_bytes = min(self.visible_bytes, size_bytes)
             self.size_bytes = size_bytes
 
-    def _pages_between(self, position: int, end: int) -> list[tuple[int, bytes]]:
-        """Copies of the written pages in a range, with the position where each starts."""
+    def _written_between(self, position: int, end: int) -> list[tuple[int, bytes]]:
+        """Copies of what the written pages hold of a range, each with its position."""
         if not self._pages:
             return []
         first, last = position // PAGE_SIZE, (end - 1) // PAGE_SIZE
-        numbers = range(first, last + 1)
-        if len(self._pages) < len(numbers):
-            found = [n for n in self._pages if first <= n <= last]
-        else:
-            found = [n for n in numbers if n in self._pages]
-        return [(n * PAGE_SIZE, bytes(self._pages[n])) for n in found]
+        numbers: Iterable[int] = range(first, last + 1)
+        if len(self._pages) < last + 1 - first:
+            numbers = [n for n in self._pages if first <= n <= last]
+        found = []
+        for number in numbers:
+            page = self._pages.get(number)
+            if page is not None:
+                start = number * PAGE_SIZE
+                low, high = max(start, position), min(start + PAGE_SIZE, end)
+                found.append((low, bytes(memoryview(page)[low - start : high - start])))
+        return found
 
     def _page(self, base: File | None, number: int, *, whole: bool) -> bytearray:
         """The page to write in, brought in from the base unless it will be overwritten as a whole."""

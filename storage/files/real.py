@@ -141,9 +141,13 @@ class RealFileSystem:
     def exists(self, path: Path) -> bool:
         return _stat_or_none(path, follow=False) is not None
 
-    def is_dir(self, path: Path) -> bool:
-        status = _stat_or_none(path, follow=True)
-        return status is not None and stat.S_ISDIR(status.st_mode)
+    def is_dir(self, path: Path, *, follow: bool = False) -> bool:
+        status = _stat_or_none(path, follow=follow)
+        if status is None or not stat.S_ISLNK(status.st_mode):
+            return status is not None and stat.S_ISDIR(status.st_mode)
+        if self.is_dir(path, follow=True):
+            raise io_failure(errno.ELOOP, path, "stat")
+        return False
 
     def list_dir(self, path: Path) -> Sequence[str]:
         try:
@@ -181,7 +185,7 @@ class RealFileSystem:
         try:
             path.mkdir(DIRECTORY_MODE)
         except FileExistsError as error:
-            if not self.is_dir(path):
+            if not self.is_dir(path, follow=True):
                 raise from_system(error, path, "mkdir") from error
         except FileNotFoundError as error:
             if path.parent == path or self.exists(path.parent):

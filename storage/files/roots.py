@@ -11,6 +11,8 @@ from typing import Final
 
 import msgspec
 
+from storage.coding.own_json import decode_json
+from storage.errors import Corrupt, UnsupportedFormat
 from storage.files.atomic import TEMPORARY_SUFFIX
 from storage.files.fs import FileSystem
 
@@ -37,6 +39,13 @@ def stored_backend(fs: FileSystem, path: Path) -> str | None:
     if not fs.exists(path / STORE_FILE):
         return None
     try:
-        return msgspec.json.decode(fs.read_bytes(path / STORE_FILE), type=_StoreFile).backend
-    except msgspec.DecodeError:
+        return decode_json(fs.read_bytes(path / STORE_FILE), _StoreFile).backend
+    except Corrupt:
         return None
+
+
+def foreign_store(fs: FileSystem, path: Path, what: str) -> UnsupportedFormat:
+    """The error for a directory that is no `what`; it names the backend that the store file tells, if one does."""
+    backend = stored_backend(fs, path)
+    named = "" if backend is None else f": {path / STORE_FILE} names the backend {backend!r}"
+    return UnsupportedFormat(f"{path} is no {what}{named}", path=str(path))

@@ -57,8 +57,14 @@ class Tree:
 
     def find(self, path: Path, operation: str, *, strict: bool = True) -> Node | None:
         """What is at `path`; None when there is nothing. `strict`: a file on the way is ENOTDIR."""
+        return self._walk(parts(path, operation), path, operation, strict=strict)
+
+    def _walk(
+        self, names: tuple[str, ...], path: Path, operation: str, *, strict: bool = True
+    ) -> Node | None:
+        """What is at these names, the way to `path`."""
         node: Node | None = self.root
-        for name in parts(path, operation):
+        for name in names:
             if node is None:
                 return None
             if not isinstance(node, Directory):
@@ -86,17 +92,15 @@ class Tree:
 
     def directory(self, path: Path, operation: str) -> Directory:
         """The directory at `path`. Raises ENOENT, ENOTDIR."""
-        node = self.node(path, operation)
-        if not isinstance(node, Directory):
-            raise io_failure(errno.ENOTDIR, path, operation)
-        return node
+        return _as_directory(self.find(path, operation), path, operation)
 
     def place(self, path: Path, operation: str) -> tuple[Directory, str]:
         """The directory that holds the name at the end of `path`, and that name. Raises EBUSY for the root."""
         names = parts(path, operation)
         if not names:
             raise io_failure(errno.EBUSY, path, operation)
-        return self.directory(ROOT.joinpath(*names[:-1]), operation), names[-1]
+        parent = self._walk(names[:-1], path, operation)
+        return _as_directory(parent, path, operation), names[-1]
 
     def create(self, path: Path, operation: str) -> Content:
         """The file at `path`, made when nothing is there."""
@@ -148,16 +152,27 @@ class Tree:
 
 def parts(path: Path, operation: str) -> tuple[str, ...]:
     """The names from the root down, `..` taken out as text."""
-    if "\0" in str(path):
+    names = path.parts if path.is_absolute() else path.absolute().parts
+    if "\0" in "".join(names):
         raise io_failure(errno.EINVAL, path, operation)
-    return Path(os.path.normpath(path.absolute())).parts[1:]
+    if ".." in names:
+        names = Path(os.path.normpath(Path(*names))).parts
+    return names[1:]
+
+
+def _as_directory(node: Node | None, path: Path, operation: str) -> Directory:
+    if node is None:
+        raise io_failure(errno.ENOENT, path, operation)
+    if not isinstance(node, Directory):
+        raise io_failure(errno.ENOTDIR, path, operation)
+    return node
 
 
 def _bring_in(base: FileSystem, path: Path) -> Node | None:
-    if base.is_dir(path):
-        return Directory(path, None)
-    if not base.exists(path):
+    if not base.exists(path):  # asked first: in a live base a directory may appear between the two
         return None
+    if base.is_dir(path, follow=True):
+        return Directory(path, None)
     try:
         return Content(path, base.size(path), None)
     except IoFailure as failure:

@@ -10,34 +10,32 @@ plain files do not disturb it.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final
 
-import msgspec
-
-from storage.errors import CallerError, Corrupt, DataError, UnsupportedFormat
+from storage.errors import CallerError, Corrupt, UnsupportedFormat
 from storage.files import (
     STORE_FILE,
     UNFINISHED_STORE_FILE,
     FileSystem,
     atomic_write,
+    foreign_store,
+    remove_if_present,
     stored_backend,
 )
-from storage.files.atomic import remove_if_present
 from storage.kafka.format import checkpoints, names, properties
 from storage.kafka.settings import StoreSettings, check_topic_config
-from storage.model import Finding, TopicPartition
+from storage.model import TopicPartition
+from storage.root_files import RootFiles, StoreFacts, json_text
 
 BACKEND: Final = "kafka"
 TOPICS_FILE: Final = ".logserver.topics.json"
-STORE_VERSION: Final = 1
 DELETED_DIR_SUFFIX: Final = "-delete"
 OFFSET_CHECKPOINTS: Final = (names.RECOVERY_POINTS, names.HIGH_WATERMARKS, names.LOG_STARTS)
 _MARKS: Final = (names.META_PROPERTIES, names.CLEAN_SHUTDOWN, *OFFSET_CHECKPOINTS)
 
 Offsets = dict[TopicPartition, int]
-_T = TypeVar("_T")
 
 
 def detect(fs: FileSystem, path: Path) -> bool | None:
@@ -66,7 +64,7 @@ def is_empty(fs: FileSystem, path: Path) -> bool:
 def refuse_other_format(fs: FileSystem, path: Path) -> None:
     """Raise UnsupportedFormat for a directory that holds something, but no Kafka log directory."""
     if not is_empty(fs, path) and detect(fs, path) is None:
-        raise UnsupportedFormat(f"{path} is no Kafka log directory", path=str(path))
+        raise foreign_store(fs, path, "Kafka log directory")
 
 
 def _is_partition(fs: FileSystem, path: Path) -> bool:
@@ -76,23 +74,17 @@ def _is_partition(fs: FileSystem, path: Path) -> bool:
     return names.PARTITION_METADATA in entries or any(e.endswith(names.LOG) for e in entries)
 
 
-class StoreFile(msgspec.Struct, kw_only=True):
-    """The content of `.logserver.store.json`. `created`: we made the directory, its identity too."""
+class StoreFile(StoreFacts, kw_only=True):
+    """The content of `.logserver.store.json`."""
 
     backend: str = BACKEND
-    version: int = STORE_VERSION
-    created: bool = False
-    next_producer_id: int = 0
 
 
-class LogDirectory:
+class LogDirectory(RootFiles[StoreFile]):
     """The root of one store. Not thread-safe: the store's lock guards it."""
 
     def __init__(self, fs: FileSystem, path: Path) -> None:
-        self.fs = fs
-        self.path = path
-        self.findings: list[Finding] = []
-        self._stored: dict[str, bytes] = {}
+        super().__init__(fs, path, BACKEND, StoreFile)
 
     # ---- reading ----
 
@@ -116,18 +108,11 @@ class LogDirectory:
 
     def is_clean(self) -> bool:
         """Whether the marker of a clean stop is there and can be read."""
-        path = self.path / names.CLEAN_SHUTDOWN
-        if not self.fs.exists(path):
-            return False
-        return self._read(path, checkpoints.decode_clean_shutdown) is not None
+        return self._read(names.CLEAN_SHUTDOWN, checkpoints.decode_clean_shutdown) is not None
 
     def offsets(self, name: str) -> Offsets:
         """One of the root's offset checkpoints; a damaged one counts as empty and is reported."""
-        path = self.path / name
-        if not self.fs.exists(path):
-            return {}
-        self._stored[name] = self.fs.read_bytes(path)
-        return self._read(path, checkpoints.decode_offsets) or {}
+        return self._read(name, checkpoints.decode_offsets) or {}
 
     def cluster_id(self) -> str | None:
         """cluster.id of meta.properties, None without that file. Raises Corrupt or
@@ -151,11 +136,12 @@ class LogDirectory:
         path = directory / names.PARTITION_METADATA
         if not self.fs.exists(path):
             return None
-        return self._read(path, checkpoints.decode_partition_metadata)
+        data = self.fs.read_bytes(path)
+        return self._understood(path, data, checkpoints.decode_partition_metadata)
 
     def topic_configs(self) -> dict[str, dict[str, str]]:
         """Configs by topic; one that is not legal is left out and reported."""
-        self._stored[TOPICS_FILE] = _json({})  # a missing file says as much
+        self._stored[TOPICS_FILE] = json_text({})  # a missing file says as much
         stored = self._read_json(TOPICS_FILE, dict[str, dict[str, str]]) or {}
         return {topic: self._legal(configs) for topic, configs in stored.items()}
 
@@ -169,43 +155,6 @@ class LogDirectory:
             else:
                 legal[name] = value
         return legal
-
-    def store_file(self) -> StoreFile | None:
-        """Our own facts about the store; None when it is not ours (yet). Raises UnsupportedFormat
-        for another version or backend.
-        """
-        stored = self._read_json(STORE_FILE, StoreFile)
-        if stored is not None and (stored.backend, stored.version) != (BACKEND, STORE_VERSION):
-            path = str(self.path / STORE_FILE)
-            raise UnsupportedFormat(
-                f"{path}: backend {stored.backend!r}, version {stored.version}; "
-                f"known here is kafka, version {STORE_VERSION}",
-                path=path,
-            )
-        return stored
-
-    def _read(self, path: Path, decode: Callable[[bytes], _T]) -> _T | None:
-        try:
-            return decode(self.fs.read_bytes(path))
-        except DataError as error:
-            self._report(path, error.message)
-            return None
-
-    def _read_json(self, name: str, kind: type[_T]) -> _T | None:
-        path = self.path / name
-        if not self.fs.exists(path):
-            return None
-        data = self._stored[name] = self.fs.read_bytes(path)
-        try:
-            return msgspec.json.decode(data, type=kind)
-        except msgspec.DecodeError as error:
-            self._report(path, str(error))
-            return None
-
-    def _report(self, path: Path, message: str) -> None:
-        self.findings.append(
-            Finding(code="bad-root-file", severity="warning", path=str(path), message=message)
-        )
 
     # ---- writing (each durable on return) ----
 
@@ -233,34 +182,23 @@ class LogDirectory:
             if len(kept) < len(lines):
                 self._write(name, checkpoints.encode_offsets(kept))
 
-    def write_identity(self, settings: StoreSettings) -> None:
-        """meta.properties of a new directory, with random ids where the settings give none."""
+    def write_identity(self, settings: StoreSettings) -> str:
+        """meta.properties of a new directory, with random ids where the settings give none. The
+        cluster's id.
+        """
+        cluster_id = settings.cluster_id or new_uuid()
         content = properties.new_meta_properties(
-            cluster_id=settings.cluster_id or new_uuid(),
+            cluster_id=cluster_id,
             node_id=settings.node_id,
             directory_id=settings.directory_id or new_uuid(),
         )
         path = self.path / names.META_PROPERTIES
         atomic_write(self.fs, path, properties.encode_properties(content))
+        return cluster_id
 
     def write_topic_configs(self, configs: Mapping[str, Mapping[str, str]]) -> None:
         """Write the configs of all topics that have some, unless the file says so already."""
-        self._write(TOPICS_FILE, _json({t: dict(c) for t, c in sorted(configs.items()) if c}))
-
-    def write_store_file(self, content: StoreFile) -> None:
-        """Write our own facts about the store."""
-        self._write(STORE_FILE, _json(content))
-
-    def write_next_producer_id(self, content: StoreFile, next_id: int) -> None:
-        """Write our own facts with another next producer id, and change `content` to it."""
-        content.next_producer_id = next_id
-        self.write_store_file(content)
-
-    def _write(self, name: str, data: bytes) -> None:
-        if self._stored.get(name) != data:
-            self._stored.pop(name, None)
-            atomic_write(self.fs, self.path / name, data)
-            self._stored[name] = data
+        self._write_json(TOPICS_FILE, {t: dict(c) for t, c in sorted(configs.items()) if c})
 
     def remove_marker(self) -> None:
         """Take the marker of a clean stop away before the first change."""
@@ -277,10 +215,6 @@ class LogDirectory:
         for name in self.fs.list_dir(self.path):
             if names.is_deleted_dir(name) and self.fs.is_dir(self.path / name):
                 self.fs.remove_tree(self.path / name)
-
-
-def _json(content: Any) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n"
 
 
 def new_uuid() -> str:

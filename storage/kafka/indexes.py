@@ -78,7 +78,7 @@ class SparseIndex:
         if keys is None:
             with self._loading:
                 if self._keys is None:
-                    self._fill(self._read())
+                    self.hold(self._read())
                 keys = self._keys
                 assert keys is not None
         return keys
@@ -94,14 +94,25 @@ class SparseIndex:
         except DataError:
             return self._remake()
 
-    def _fill(self, entries: Sequence[tuple[int, int]]) -> None:
+    def hold(self, entries: Sequence[tuple[int, int]]) -> None:
+        """Take these for the file's entries, which need not be read then."""
         self._values = array("q", [value for _, value in entries])
         self._written = len(entries)
         self._keys = array(self._key_type, [key for key, _ in entries])
 
     def start_empty(self) -> None:
         """A new index: nothing to load."""
-        self._fill(())
+        self.hold(())
+
+    def release(self) -> None:
+        """Forget the entries; the file is read when they are needed again."""
+        self._keys = None
+
+    @property
+    def held(self) -> tuple[Sequence[int], Sequence[int]] | None:
+        """Keys and values, not to be changed; None as long as nobody needed them."""
+        keys = self._keys
+        return None if keys is None else (keys, self._values)
 
     def __len__(self) -> int:
         return len(self._loaded())
@@ -160,7 +171,7 @@ class SparseIndex:
         """Make the file hold exactly these entries, trimmed and synced (recovery's rebuild)."""
         data = b"".join(self._format.encode_entry(key, value) for key, value in entries)
         _replace_file(self._files, self.path, data)
-        self._fill(entries)
+        self.hold(entries)
         self._preallocated = False
 
     def trim(self) -> None:
@@ -274,20 +285,24 @@ class TransactionIndex:
         A full disk is an IoFailure here: the marker is in the log, so that what it ends has to be
         in the index.
         """
-        entries = list(self.entries())
+        entries = self.entries()
         try:
             with self._files.borrow(self.path, write=True, create=True) as file:
                 file.pwrite(txn_index.encode_entry(entry), len(entries) * txn_index.ENTRY_SIZE)
         except DiskFull as error:
             raise IoFailure(error.message, **error.facts()) from error
-        self._entries = [*entries, entry]
+        self.hold([*entries, entry])
+
+    def hold(self, entries: Sequence[AbortedTransaction]) -> None:
+        """Take these for the file's entries, which need not be read then."""
+        self._entries = list(entries)
 
     def replace(self, entries: Sequence[AbortedTransaction]) -> None:
         """Make the file hold exactly these; none: no file."""
         if entries:
             data = b"".join(map(txn_index.encode_entry, entries))
             _replace_file(self._files, self.path, data)
-        self._entries = list(entries)
+        self.hold(entries)
 
     def sync(self) -> None:
         """Make the file durable, if there is one."""

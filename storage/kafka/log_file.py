@@ -20,13 +20,14 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from storage.coding.checksum import crc32c
-from storage.errors import DataError
+from storage.errors import Corrupt, DataError
 from storage.files import File
 from storage.kafka.format.batch import HEADER_SIZE, BatchHeader, check_crc, decode_header
 from storage.kafka.format.batch_header import CRC_START
 
 CHUNK_BYTES: Final = 1 << 20
 SECTOR_BYTES: Final = 512
+BASE_OFFSET_BYTES: Final = 8
 INT64_MAX: Final = 2**63 - 1
 SEGMENT_OFFSETS: Final = 1 << 31  # how far an index entry reaches from its segment's base
 # Where a header's magic byte may stand: magic 2, any CRC, attributes 00 xx with bit 7 clear,
@@ -65,12 +66,31 @@ class _Problem(NamedTuple):
     found: str
 
 
-class _Window:
-    """A stretch of the file in memory that moves forward."""
+def damaged(path: Path, gap: Gap, *, next_good: int) -> Corrupt:
+    """The error for a bad place; `next_good`: where offsets go on if no good batch follows in this
+    file, INT64_MAX for nowhere.
+    """
+    next_offset = next_good if gap.next_offset is None else gap.next_offset
+    return Corrupt(
+        f"{path}: damaged batch at position {gap.position}: "
+        f"expected {gap.expected}, found {gap.found}",
+        kind=gap.reason,
+        path=str(path),
+        position=gap.position,
+        expected=gap.expected,
+        found=gap.found,
+        next_good_offset=None if next_offset == INT64_MAX else next_offset,
+    )
 
-    def __init__(self, file: File, end: int) -> None:
+
+class _Window:
+    """A stretch of the file in memory that moves forward; a file that shrinks meanwhile ends there."""
+
+    def __init__(self, file: File, end: int, *, chunk_bytes: int, check_crcs: bool) -> None:
         self.file = file
         self.end = end
+        self.chunk_bytes = chunk_bytes
+        self.check_crcs = check_crcs
         self.start = 0
         self.data = b""
 
@@ -80,11 +100,13 @@ class _Window:
         """
         at = position - self.start
         if at < 0 or at + size_bytes > len(self.data):
-            want = min(max(size_bytes, CHUNK_BYTES), self.end - position)
+            want = max(min(max(size_bytes, self.chunk_bytes), self.end - position), 0)
             if at < 0 or position + len(self.data) - at < min(position + size_bytes, self.end):
                 self.data = self.file.pread(want, position)
                 self.start = position
                 at = 0
+                if len(self.data) < want:
+                    self.end = position + len(self.data)
         return at
 
 
@@ -95,13 +117,16 @@ def walk(
     end: int,
     next_offset: int,
     limit_offset: int = INT64_MAX,
+    chunk_bytes: int = CHUNK_BYTES,
+    check_crcs: bool = True,
 ) -> Iterator[Batch | Gap]:
     """Every good batch of [position, end) in order, and a Gap for what lies between; ends at `end`.
 
     `next_offset`: no batch may begin below it; `limit_offset`: none may reach it (the next
-    segment's base).
+    segment's base). The file is read `chunk_bytes` at a time; batches that lie in one such piece
+    share its bytes.
     """
-    window = _Window(file, end)
+    window = _Window(file, end, chunk_bytes=chunk_bytes, check_crcs=check_crcs)
     while position < end:
         at = window.hold(position, HEADER_SIZE)
         header = _judge(window, position, next_offset, limit_offset)
@@ -134,20 +159,22 @@ def _judge(
 
 
 def _check_bytes(window: _Window, position: int) -> BatchHeader | _Problem:
+    at = window.hold(position, HEADER_SIZE)
     left = window.end - position
     if left < HEADER_SIZE:
         return _Problem("torn", f"a header of {HEADER_SIZE} bytes", f"{left} bytes")
-    at = window.hold(position, HEADER_SIZE)
     try:
         header = decode_header(window.data, at)
     except DataError as error:
         if not any(window.data[at : at + HEADER_SIZE]):
             return _Problem("zeros", "a batch header", "zeros")
         return _Problem("header", "a batch header", error.message)
+    if header.size_bytes <= left:
+        at = window.hold(position, header.size_bytes)
+        left = window.end - position
     if header.size_bytes > left:
         return _Problem("torn", f"a batch of {header.size_bytes} bytes", f"{left} bytes")
-    at = window.hold(position, header.size_bytes)
-    if not check_crc(window.data, at, header):
+    if window.check_crcs and not check_crc(window.data, at, header):
         with memoryview(window.data) as view:
             found = crc32c(view[at + CRC_START : at + header.size_bytes])
         return _Problem("crc", f"CRC {header.crc:#010x}", f"CRC {found:#010x}")
@@ -219,11 +246,15 @@ def _leads_out(window: _Window, position: int, header: BatchHeader, end: int) ->
 
 
 def holds_lost_write(file: File, *, position: int, end: int) -> bool:
-    """Whether [position, end) covers an aligned sector of zeros: a write that the disk never got (a
-    power loss).
+    """Whether [position, end), where a batch should begin, covers an aligned sector of zeros: a write
+    that the disk never got (a power loss). Of the sector in which it begins the rest counts, unless
+    it is so short that the zeros of a base offset fill it.
     """
     zeros = bytes(SECTOR_BYTES)
     start = -(-position // SECTOR_BYTES) * SECTOR_BYTES
+    rest = file.pread(min(start, end) - position, position)
+    if len(rest) >= BASE_OFFSET_BYTES and not any(rest):
+        return True
     while start + SECTOR_BYTES <= end:
         data = file.pread(min(CHUNK_BYTES, end - start), start)
         for at in range(0, len(data) - SECTOR_BYTES + 1, SECTOR_BYTES):

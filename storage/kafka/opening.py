@@ -13,10 +13,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
 from storage.errors import DamagedStore
-from storage.files import FileSystem, HandleCache, OverlayFileSystem, write_durably
+from storage.files import FileSystem, HandleCache, OverlayFileSystem
 from storage.interface import Clock, StoreOptions
 from storage.kafka.directory import LogDirectory
 from storage.kafka.format import names
@@ -25,7 +23,8 @@ from storage.kafka.plan import PartitionPlan
 from storage.kafka.recovery import RecoveryContext, examine
 from storage.kafka.repair import apply, clear_leftovers, keep_aside
 from storage.kafka.settings import StoreSettings, TopicSettings
-from storage.model import RecoveryReport
+from storage.kept import keep_losses
+from storage.model import Loss, RecoveryReport
 
 SettingsOf = Callable[[str], TopicSettings]
 
@@ -124,14 +123,11 @@ def _refuse_damaged(path: Path, opening: Opening, plans: Sequence[PartitionPlan]
 def _keep_losses(fs: FileSystem, path: Path, plans: Sequence[PartitionPlan], now_ms: int) -> None:
     """Copy what will be cut beside the store, with a report of it (JSON, ranges per partition)."""
     damaged = [plan for plan in plans if plan.losses]
-    if not damaged:
-        return
-    kept_dir = path.parent / f"{path.name}.cut-{now_ms}"
-    fs.make_dir(kept_dir)
-    for plan in damaged:
-        keep_aside(fs, plan, kept_dir)
-    losses = [loss for plan in damaged for loss in plan.losses]
-    data = msgspec.json.format(msgspec.json.encode({"store": str(path), "losses": losses}))
-    write_durably(fs, kept_dir / "report.json", data)
-    fs.sync_dir(kept_dir)
-    fs.sync_dir(path.parent)
+
+    def copy(kept_dir: Path) -> Sequence[Loss]:
+        for plan in damaged:
+            keep_aside(fs, plan, kept_dir)
+        return [loss for plan in damaged for loss in plan.losses]
+
+    if damaged:
+        keep_losses(fs, path, now_ms, copy)

@@ -27,6 +27,7 @@ from typing import TypeVar
 from sortedcontainers import SortedDict
 
 from storage.errors import (
+    Corrupt,
     DiskFull,
     IoFailure,
     OffsetOutOfRange,
@@ -192,12 +193,16 @@ class Partition:
             parts: list[bytes] = []
             size_bytes = 0
             next_offset = offset
-            for batch in reading.batches_from(self._segment_at, offset, end):
-                size_bytes += batch.header.size_bytes
-                if parts and size_bytes > max_bytes:
-                    break
-                parts.append(batch.data[batch.at : batch.at + batch.header.size_bytes])
-                next_offset = batch.header.next_offset
+            try:
+                for batch in reading.batches_from(self._segment_at, offset, end):
+                    size_bytes += batch.header.size_bytes
+                    if parts and size_bytes > max_bytes:
+                        break
+                    parts.append(batch.data[batch.at : batch.at + batch.header.size_bytes])
+                    next_offset = batch.header.next_offset
+            except Corrupt:
+                if not parts:
+                    raise
             return BatchPage(b"".join(parts), next_offset, bounds)
 
         return self._unless_deleted(offset, look)

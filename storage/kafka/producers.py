@@ -10,7 +10,7 @@ reads under its state lock.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from storage.errors import DataError
@@ -51,16 +51,29 @@ class _Producer:
             )
 
 
+def open_transactions(entries: Iterable[ProducerEntry]) -> Mapping[int, int]:
+    """Of the entries of a snapshot: the first offset of every open transaction, by producer id."""
+    return {
+        entry.producer_id: entry.current_txn_first_offset
+        for entry in entries
+        if entry.current_txn_first_offset >= 0
+    }
+
+
 class ProducerStates:
     """All producers of one partition."""
 
+    @classmethod
+    def with_open(cls, transactions: Mapping[int, int]) -> ProducerStates:
+        """Of producers nothing is known but their open transactions (as `open_transactions`)."""
+        return cls(
+            ProducerEntry(producer_id, -1, -1, -1, 0, -1, -1, first)
+            for producer_id, first in transactions.items()
+        )
+
     def __init__(self, entries: Iterable[ProducerEntry] = ()) -> None:
         self._producers: dict[int, _Producer] = {e.producer_id: _Producer(e) for e in entries}
-        self._open = {
-            producer_id: producer.entry.current_txn_first_offset
-            for producer_id, producer in self._producers.items()
-            if producer.entry.current_txn_first_offset >= 0
-        }
+        self._open = dict(open_transactions(self.entries()))
         self._ended: deque[tuple[int, int]] = deque()  # (first offset, marker offset), unpublished
 
     def __len__(self) -> int:
@@ -70,6 +83,11 @@ class ProducerStates:
     def highest_id(self) -> int:
         """The highest producer id known here, see storage.sequencing."""
         return highest_id(self._producers)
+
+    @property
+    def open_transactions(self) -> Mapping[int, int]:
+        """The first offset of every transaction that is open, by producer id."""
+        return dict(self._open)
 
     def entries(self) -> Sequence[ProducerEntry]:
         """What a snapshot holds now."""

@@ -7,7 +7,9 @@ seen.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from storage.errors import Corrupt, DataError
@@ -19,6 +21,7 @@ from storage.model import Header, StoredRecord, TimedOffset
 
 TAGS_HEADER: Final = "TAGS"
 KEYS_HEADER: Final = "KEYS"
+_OFFSET: Final = itemgetter(0)  # of a decoded record
 SegmentAt = Callable[[int], Segment]
 
 
@@ -68,10 +71,11 @@ def read_records(
             if batch.header.is_control or (aborted is not None and aborted.hides(batch)):
                 next_offset = batch.header.next_offset
                 continue
-            for record in stored_records(batch):
-                if record.offset < offset:
-                    continue
-                left_bytes -= _size_bytes(record)
+            for record in stored_records(batch, offset):
+                key, value = record.key, record.value
+                left_bytes -= (len(key) if key else 0) + (len(value) if value else 0)
+                if record.headers:
+                    left_bytes -= _headers_bytes(record.headers)
                 if records and (left_bytes < 0 or len(records) >= limits.max_records):
                     return Reading(records, record.offset)
                 records.append(record)
@@ -83,11 +87,8 @@ def read_records(
     return Reading(records, max(next_offset, end))
 
 
-def _size_bytes(record: StoredRecord) -> int:
-    size = len(record.key or b"") + len(record.value or b"")
-    for name, value in record.headers:
-        size += len(name) + len(value or b"")
-    return size
+def _headers_bytes(headers: Sequence[Header]) -> int:
+    return sum(len(name) + len(value or b"") for name, value in headers)
 
 
 def decoded(batch: Batch) -> Sequence[DecodedRecord]:
@@ -106,10 +107,15 @@ def decoded(batch: Batch) -> Sequence[DecodedRecord]:
         ) from error
 
 
-def stored_records(batch: Batch) -> Iterator[StoredRecord]:
-    """The records of a data batch; tag and lookup keys come from the headers TAGS and KEYS."""
+def stored_records(batch: Batch, from_offset: int = 0) -> Iterator[StoredRecord]:
+    """The records of a data batch at or behind `from_offset`; tag and lookup keys come from the
+    headers TAGS and KEYS.
+    """
     kind = "LogAppendTime" if batch.header.is_log_append_time else "CreateTime"
-    for offset, timestamp_ms, key, value, headers in decoded(batch):
+    found = decoded(batch)
+    if batch.header.base_offset < from_offset:
+        found = found[bisect_left(found, from_offset, key=_OFFSET) :]
+    for offset, timestamp_ms, key, value, headers in found:
         tag, lookup_keys = _lookups(headers) if headers else (None, ())
         yield StoredRecord(
             offset, timestamp_ms, key, value, headers, kind, tag, lookup_keys, offset

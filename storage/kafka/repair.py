@@ -57,10 +57,11 @@ def _leftovers(fs: FileSystem, directory: Path) -> Sequence[tuple[int, str, Path
     """(base offset, last suffix, path) of each left-over file of a segment."""
     found = []
     for name in fs.list_dir(directory):
-        parsed = parse_segment_name(name)
-        path = directory / name
-        if parsed is not None and path.suffix in names.LEFTOVER_SUFFIXES:
-            found.append((parsed[0], path.suffix, path))
+        if name.endswith(names.LEFTOVER_SUFFIXES):
+            parsed = parse_segment_name(name)
+            path = directory / name
+            if parsed is not None:
+                found.append((parsed[0], path.suffix, path))
     return found
 
 

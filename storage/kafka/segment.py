@@ -15,7 +15,7 @@ from copy import copy
 from pathlib import Path
 from typing import NamedTuple
 
-from storage.errors import Corrupt, DataError, DiskFull
+from storage.errors import DataError, DiskFull
 from storage.files import File, HandleCache
 from storage.files.atomic import remove_if_present
 from storage.kafka.format import names
@@ -31,7 +31,7 @@ from storage.kafka.indexes import (
     open_time_index,
     rebuild_indexes,
 )
-from storage.kafka.log_file import INT64_MAX, SEGMENT_OFFSETS, Batch, Gap, walk
+from storage.kafka.log_file import INT64_MAX, SEGMENT_OFFSETS, Batch, Gap, damaged, walk
 from storage.kafka.settings import TopicSettings
 
 INT32_MAX = 2**31 - 1
@@ -170,6 +170,22 @@ class Segment:
                 builder.max_timestamp_ms, builder.max_timestamp_offset - self.base_offset
             )
 
+    def observe(self, header: BatchHeader, position: int) -> None:
+        """Take in a batch that another process has put at `position`: figures and indexes in memory
+        go on, no file is written.
+        """
+        if self.offset_index.held is None or self.time_index.held is None:
+            self._hold_entries_below(header.base_offset - self.base_offset)
+        self._add_to_indexes(header, position)
+        self.size_bytes = position + header.size_bytes
+
+    def _hold_entries_below(self, relative_offset: int) -> None:
+        """Whoever writes the files is ahead: of their entries those of batches that were met count."""
+        offsets = self.offset_index.entries()
+        self.offset_index.hold([entry for entry in offsets if entry[0] < relative_offset])
+        times = self.time_index.entries()
+        self.time_index.hold([entry for entry in times if entry[1] < relative_offset])
+
     def must_roll(self, appended: Sequence[AppendedBatch], size_bytes: int) -> bool:
         """Whether this set has to open a new segment (LogSegment.shouldRoll)."""
         settings = self.settings
@@ -271,24 +287,11 @@ class Segment:
             for item in self._walk(file, self._start(file, offset)):
                 if isinstance(item, Gap):
                     if item.next_offset is None or item.next_offset > offset:
-                        raise self._damaged(item)
+                        raise damaged(self.path, item, next_good=self.limit_offset)
                 elif item.header.base_offset >= stop_offset:
                     return
                 elif item.header.last_offset >= offset:
                     yield item
-
-    def _damaged(self, gap: Gap) -> Corrupt:
-        next_good = self.limit_offset if gap.next_offset is None else gap.next_offset
-        return Corrupt(
-            f"{self.path}: damaged batch at position {gap.position}: "
-            f"expected {gap.expected}, found {gap.found}",
-            kind=gap.reason,
-            path=str(self.path),
-            position=gap.position,
-            expected=gap.expected,
-            found=gap.found,
-            next_good_offset=None if next_good == INT64_MAX else next_good,
-        )
 
     def offset_before_time(self, timestamp_ms: int) -> int:
         """The offset of the time index's greatest entry at or before a time, else the base offset."""

@@ -11,12 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from storage.errors import InvalidConfig, NotOffered
+from storage.config_text import one_of, unknown, unlike, whole_number
+from storage.errors import NotOffered
 from storage.kafka.format.compression import CODECS
+from storage.kafka.format.names import GROUP_OFFSETS_TOPIC
 
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 DAY_MS: Final = 86_400_000
+COMPACT: Final = "compact"
 
 # topic config -> (the broker's server property, default, lowest, highest)
 _NUMBERS: Final[dict[str, tuple[str, int, int, int]]] = {
@@ -67,6 +70,8 @@ _STORE_NUMBERS: Final[dict[str, tuple[int, int, int]]] = {
     "num.partitions": (1, 1, 100_000),
     "producer.id.expiration.ms": (DAY_MS, 1, INT32_MAX),
     "node.id": (1, 0, INT32_MAX),
+    "offsets.topic.num.partitions": (50, 1, 10_000),
+    "offsets.topic.segment.bytes": (100 << 20, 1, INT32_MAX),
 }
 _STORE_TEXTS: Final = ("cluster.id", "directory.id")
 STORE_SETTINGS: Final = (*_STORE_NUMBERS, *_STORE_TEXTS)
@@ -76,6 +81,8 @@ _BY_SERVER_NAME: Final = {
     **{server: name for name, (server, *_) in _NUMBERS.items()},
     **{server: name for name, (server, _) in _CHOICES.items()},
 }
+SETTING_NAMES: Final = (*STORE_SETTINGS, *TOPIC_CONFIGS, *_BY_SERVER_NAME)
+"""All names that `parse_store_settings` takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +111,23 @@ class StoreSettings:
     node_id: int
     cluster_id: str | None
     directory_id: str | None
+    offsets_partitions: int
+    offsets_segment_bytes: int
     topic_defaults: Mapping[str, str]
+
+    def broker_configs(self, topic: str) -> Mapping[str, str]:
+        """What the broker sets for a topic of its own: `__consumer_offsets` is never deleted from."""
+        if topic != GROUP_OFFSETS_TOPIC:
+            return {}
+        return {
+            "cleanup.policy": COMPACT,
+            "compression.type": "producer",
+            "segment.bytes": str(self.offsets_segment_bytes),
+        }
+
+    def of_topic(self, topic: str, configs: Mapping[str, str]) -> TopicSettings:
+        """What a topic with these configs of its own is run with."""
+        return topic_settings({**self.topic_defaults, **self.broker_configs(topic), **configs})
 
 
 def parse_store_settings(settings: Mapping[str, str]) -> StoreSettings:
@@ -118,7 +141,7 @@ def parse_store_settings(settings: Mapping[str, str]) -> StoreSettings:
         topic_name = _BY_SERVER_NAME.get(name, name)
         if name in _STORE_NUMBERS:
             _, low, high = _STORE_NUMBERS[name]
-            numbers[name] = _number(name, value, low=low, high=high)
+            numbers[name] = whole_number(name, value, low=low, high=high)
         elif name in texts:
             texts[name] = _text(name, value)
         else:
@@ -130,6 +153,8 @@ def parse_store_settings(settings: Mapping[str, str]) -> StoreSettings:
         node_id=numbers["node.id"],
         cluster_id=texts["cluster.id"],
         directory_id=texts["directory.id"],
+        offsets_partitions=numbers["offsets.topic.num.partitions"],
+        offsets_segment_bytes=numbers["offsets.topic.segment.bytes"],
         topic_defaults=defaults,
     )
 
@@ -141,32 +166,22 @@ def check_topic_config(name: str, value: str, *, shown_as: str | None = None) ->
     shown = shown_as or name
     if name in _NUMBERS:
         _, _, low, high = _NUMBERS[name]
-        _number(shown, value, low=low, high=high)
-    elif name == "cleanup.policy" and "compact" in value:
+        whole_number(shown, value, low=low, high=high)
+    elif name == "cleanup.policy" and COMPACT in value:
         raise NotOffered(
             f"config {shown}={value}: compaction is not offered; only 'delete' is",
             feature="compaction",
         )
     elif name in _CHOICES:
-        choices = _CHOICES[name][1]
-        if value not in choices:
-            raise InvalidConfig(
-                f"config {shown} must be one of {', '.join(choices)}, not {value!r}",
-                name=shown,
-                value=value,
-            )
+        one_of(shown, value, _CHOICES[name][1])
     elif name not in _KEPT:
-        raise _unknown(shown, value)
+        raise unknown(shown, value)
 
 
 def check_topic_reset(name: str) -> None:
     """Raise InvalidConfig unless Kafka has a topic config of this name, to be set to its default."""
     if name not in _NUMBERS and name not in _CHOICES and name not in _KEPT:
-        raise _unknown(name, None)
-
-
-def _unknown(name: str, value: str | None) -> InvalidConfig:
-    return InvalidConfig(f"config {name!r} is unknown", name=name, value=value)
+        raise unknown(name, None)
 
 
 def topic_settings(configs: Mapping[str, str]) -> TopicSettings:
@@ -176,6 +191,7 @@ def topic_settings(configs: Mapping[str, str]) -> TopicSettings:
         for name, (_, default, _, _) in _NUMBERS.items()
     }
     compression = configs.get("compression.type", "producer")
+    deletes = configs.get("cleanup.policy") != COMPACT
     return TopicSettings(
         segment_bytes=numbers["internal.segment.bytes"] or numbers["segment.bytes"],
         segment_ms=numbers["segment.ms"],
@@ -186,8 +202,8 @@ def topic_settings(configs: Mapping[str, str]) -> TopicSettings:
         log_append_time=configs.get("message.timestamp.type") == "LogAppendTime",
         compression="none" if compression in ("producer", "uncompressed") else compression,
         preallocate=configs.get("preallocate") == "true",
-        retention_ms=_off_if_negative(numbers["retention.ms"]),
-        retention_bytes=_off_if_negative(numbers["retention.bytes"]),
+        retention_ms=_off_if_negative(numbers["retention.ms"]) if deletes else None,
+        retention_bytes=_off_if_negative(numbers["retention.bytes"]) if deletes else None,
     )
 
 
@@ -195,23 +211,7 @@ def _off_if_negative(value: int) -> int | None:
     return None if value < 0 else value
 
 
-def _number(name: str, value: str, *, low: int, high: int) -> int:
-    digits = value.removeprefix("-")
-    number = int(value) if digits.isascii() and digits.isdigit() and len(digits) < 20 else None
-    if number is None or not low <= number <= high:
-        raise InvalidConfig(
-            f"config {name} must be a whole number from {low} to {high}, not {value!r}",
-            name=name,
-            value=value,
-        )
-    return number
-
-
 def _text(name: str, value: str) -> str:
     if not value or not value.isprintable() or len(value) > 255:
-        raise InvalidConfig(
-            f"config {name} must be 1 to 255 printable characters, not {value!r}",
-            name=name,
-            value=value,
-        )
+        raise unlike(name, value, "1 to 255 printable characters")
     return value

@@ -25,6 +25,7 @@ from storage.errors import (
     UnknownTopic,
 )
 from storage.files import Fence, FileLock, FileSystem, HandleCache, OverlayFileSystem, make_root
+from storage.group_offsets import KeepsGroupOffsets
 from storage.interface import (
     DEFAULT_FOUND_BYTES,
     DEFAULT_MAX_BYTES,
@@ -33,20 +34,21 @@ from storage.interface import (
     LogStore,
     StoreOptions,
 )
-from storage.kafka import reading
 from storage.kafka.directory import LogDirectory, StoreFile, is_empty, refuse_other_format
 from storage.kafka.encoding import check_appendable
 from storage.kafka.finding import Budget, Search, find_records, read_by_id
-from storage.kafka.format import batch, names
+from storage.kafka.format import names
+from storage.kafka.group_offsets import GroupOffsets
 from storage.kafka.opening import Opening, recover_partitions
 from storage.kafka.partition import Partition, Surroundings
+from storage.kafka.reading import Limits
+from storage.kafka.reporting import CAPABILITIES, stats_of
 from storage.kafka.settings import (
     StoreSettings,
     TopicSettings,
     check_topic_config,
     check_topic_reset,
     parse_store_settings,
-    topic_settings,
 )
 from storage.kafka.topic_files import (
     check_new_name,
@@ -59,7 +61,6 @@ from storage.model import (
     AppendResult,
     BatchPage,
     Bound,
-    Capabilities,
     FoundPage,
     Isolation,
     OffsetBounds,
@@ -74,15 +75,6 @@ from storage.model import (
     TopicPartition,
 )
 from storage.sequencing import ProducerIds
-
-CAPABILITIES = Capabilities(
-    backend="kafka",
-    indexed_keys=False,
-    batch_bytes=True,
-    truncate=False,
-    time_axis="timestamp",
-    leader_epochs=True,
-)
 
 
 @dataclass(slots=True)
@@ -116,7 +108,7 @@ def open_kafka(
         raise
 
 
-class KafkaStore(LogStore):
+class KafkaStore(KeepsGroupOffsets, LogStore):
     """An opened log directory. Made by `open_kafka`."""
 
     def __init__(
@@ -149,7 +141,7 @@ class KafkaStore(LogStore):
             producer_expiration_ms=settings.producer_id_expiration_ms,
         )
         try:
-            self._open(Opening(options, settings, self._settings_of, clock, self.read_only))
+            self._open(Opening(options, settings, self.settings_of, clock, self.read_only))
         except BaseException:
             self._files.close(sync=False)
             raise
@@ -157,7 +149,7 @@ class KafkaStore(LogStore):
     def _open(self, opening: Opening) -> None:
         directory = self._directory
         self._configs = directory.topic_configs()
-        cluster_id = directory.cluster_id()
+        self.cluster_id = directory.cluster_id()
         stored = directory.store_file()
         facts = stored or StoreFile(created=is_empty(self.fs, self.path))
         partitions, report = recover_partitions(directory, self._shared, opening)
@@ -170,12 +162,13 @@ class KafkaStore(LogStore):
         self._producer_ids = ProducerIds(
             facts.next_producer_id, partial(directory.write_next_producer_id, facts)
         )
+        self._group_offsets: GroupOffsets = GroupOffsets(self, self._shared.clock)
         if self.read_only:
             return
         if stored is None:
             directory.write_store_file(facts)
-        if facts.created and cluster_id is None:
-            directory.write_identity(self._settings)
+        if facts.created and self.cluster_id is None:
+            self.cluster_id = directory.write_identity(self._settings)
         if self.recovery.losses or not self.recovery.clean_shutdown:
             self.checkpoint()
 
@@ -187,8 +180,9 @@ class KafkaStore(LogStore):
             topic = self._topics[name] = _Topic({}, self._configs.get(name, {}), topic_id)
         topic.partitions[partition.partition.partition] = partition
 
-    def _settings_of(self, topic: str) -> TopicSettings:
-        return topic_settings({**self._settings.topic_defaults, **self._configs.get(topic, {})})
+    def settings_of(self, topic: str) -> TopicSettings:
+        """What a topic's partitions are run with; of one that is not there, what they would be."""
+        return self._settings.of_topic(topic, self._configs.get(topic, {}))
 
     # ---- topics ----
 
@@ -219,14 +213,13 @@ class KafkaStore(LogStore):
             topics = sorted(self._topics.items())
         return [partition for _, topic in topics for partition in self._partitions_of(topic)]
 
-    @staticmethod
-    def _info(name: str, topic: _Topic) -> TopicInfo:
+    def _info(self, name: str, topic: _Topic) -> TopicInfo:
         return TopicInfo(
             name=name,
             partitions=tuple(sorted(topic.partitions)),
-            configs=dict(topic.configs),
+            configs={**self._settings.broker_configs(name), **topic.configs},
             topic_id=topic.topic_id,
-            internal=name.startswith("__"),
+            internal=names.is_internal_topic(name),
         )
 
     def topics(self) -> Mapping[str, TopicInfo]:
@@ -253,7 +246,7 @@ class KafkaStore(LogStore):
                 return self._create(topic, count, wanted)
 
     def _create(self, topic: str, count: int, configs: dict[str, str]) -> TopicInfo:
-        settings = topic_settings({**self._settings.topic_defaults, **configs})
+        settings = self._settings.of_topic(topic, configs)
         self._directory.forget_topic(topic)  # its lines are those of one deleted before
         self._directory.write_topic_configs({**self._configs, topic: configs})
         topic_id, made = create_partitions(self._shared, self.path, topic, count, settings)
@@ -266,7 +259,7 @@ class KafkaStore(LogStore):
         if topic in self._topics:
             return self._info(topic, self._topics[topic])
         check_new_name(topic, self._topics)
-        check_appendable(records, topic_settings(self._settings.topic_defaults))
+        check_appendable(records, self._settings.of_topic(topic, {}))
         return TopicInfo(name=topic, partitions=range(self._settings.num_partitions))
 
     def alter_topic(self, topic: str, configs: Mapping[str, str | None]) -> TopicInfo:
@@ -284,7 +277,7 @@ class KafkaStore(LogStore):
             with self._fence.guarding():
                 self._directory.write_topic_configs({**self._configs, topic: new})
             self._configs[topic] = self._topics[topic].configs = new
-            settings = self._settings_of(topic)
+            settings = self.settings_of(topic)
             for partition in self._topics[topic].partitions.values():
                 partition.use_settings(settings)
             return self._info(topic, self._topics[topic])
@@ -294,6 +287,7 @@ class KafkaStore(LogStore):
         with self._lock:
             if topic not in self._topics:
                 raise UnknownTopic(topic)
+            topic_id = self._topics[topic].topic_id
             with self._fence.guarding():
                 self._producer_ids.remember(self._highest_producer_id())
                 self._directory.write_topic_configs({**self._configs, topic: {}})
@@ -302,6 +296,24 @@ class KafkaStore(LogStore):
                 del self._topics[topic]
                 self._deleted.add(topic)
                 self._configs.pop(topic, None)
+        self._group_offsets.forget_topic(topic, topic_id)
+
+    # ---- what the committed offsets need of their store: see group_offsets.Home ----
+
+    def topic_id(self, topic: str) -> str | None:
+        """The id of a topic, None where it has none or is not there."""
+        known = self._topics.get(topic)
+        return None if known is None else known.topic_id
+
+    def offsets_partitions(self) -> Sequence[Partition]:
+        """Those of `__consumer_offsets`, none before the first commit."""
+        topic = self._topics.get(names.GROUP_OFFSETS_TOPIC)
+        return () if topic is None else self._partitions_of(topic)
+
+    def create_offsets_topic(self) -> Sequence[Partition]:
+        """Make `__consumer_offsets`; durable on return."""
+        self.create_topic(names.GROUP_OFFSETS_TOPIC, self._settings.offsets_partitions)
+        return self.offsets_partitions()
 
     # ---- records ----
 
@@ -344,8 +356,7 @@ class KafkaStore(LogStore):
         max_bytes: int = DEFAULT_MAX_BYTES,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> Page:
-        limits = reading.Limits(max_records, max_bytes)
-        return self.partition(partition).read(offset, limits, isolation)
+        return self.partition(partition).read(offset, Limits(max_records, max_bytes), isolation)
 
     def read_batches(
         self,
@@ -459,19 +470,12 @@ class KafkaStore(LogStore):
 
     def stats(self) -> StoreStats:
         self._check_open()
-        segments = [s for p in self.partitions() for s in p.segments()]
-        details: dict[str, object] = {
-            "compiled": not (batch.__file__ or "").endswith(".py"),
-            "metadata_dirs": list(self._directory.metadata_dirs()),
-        }
-        return StoreStats(
+        return stats_of(
+            self.partitions(),
+            self._files,
             topics=len(self._topics),
-            partitions=sum(len(topic.partitions) for topic in self._topics.values()),
-            segments=len(segments),
-            size_bytes=sum(segment.size_bytes for segment in segments),
-            open_files=self._files.open_files,
+            metadata_dirs=self._directory.metadata_dirs(),
             fenced=self._fence.cause,
-            details=details,
         )
 
     def close(self) -> None:

@@ -18,17 +18,15 @@ from storage.files import Fence
 from storage.interface import Clock
 from storage.model import AppendResult, ProducerSequence
 from storage.rocketmq.commit_log import CommitLog
-from storage.rocketmq.dispatch import Dispatch, keys_of, new_dispatch
+from storage.rocketmq.dispatch import Dispatch, new_dispatches
 from storage.rocketmq.dispatcher import Dispatcher
 from storage.rocketmq.encoding import Encoded, runs
 from storage.rocketmq.format.message import (
     HOST_SIZE_V4,
     magic_for,
     message_size,
-    takes_queue_offset,
 )
 from storage.rocketmq.format.message_encoding import Placement, encode_messages
-from storage.rocketmq.format.queue_unit import code_of
 from storage.rocketmq.queues import Queue
 from storage.rocketmq.reading import locator_of
 from storage.rocketmq.settings import StoreSettings
@@ -136,21 +134,22 @@ class Appender:
         form = _form_of(topic)
         sizes = self._sizes(form, encoded, stamp)
         first_offset = following = queue.next_offset
-        log_end = self._log.end
+        log = self._log
+        log_end = log.end
         dispatches: list[Dispatch] = []
         with self._fence.guarding():
             try:
                 for start, stop in runs(sizes, self._batch_bytes):
-                    position = self._log.reserve(sum(sizes[start:stop]))
+                    position = log.reserve(sum(sizes[start:stop]))
                     place = Placement(form.utf8, form.magic, queue_id, following, position, *stamp)
                     data, following = self._place(topic, encoded[start:stop], place, dispatches)
-                    self._log.write(data)
+                    log.write(data)
             except StorageError:
                 self._take_back(log_end, sum(sizes))
                 raise
         count = following - first_offset
-        self._dispatcher.submit(dispatches, self._log.end)
-        queue.advance(count, log_end=self._log.end, publish=publish)
+        self._dispatcher.submit(dispatches, log.end)
+        queue.advance(count, log_end=log.end, publish=publish)
         locator = locator_of(stamp.store_host, 0)
         return AppendResult(
             first_offset,
@@ -186,21 +185,9 @@ class Appender:
     ) -> tuple[bytes, int]:
         """(the bytes of a run of records, the queue offset behind it); their dispatches are added."""
         records = encode_messages([message for message, _ in encoded], place)
-        queue_id, time_ms, with_tags = place.queue_id, place.store_timestamp_ms, self._with_tags
-        offset, position = place.queue_offset, place.physical_offset
-        for record, (message, properties) in zip(records, encoded, strict=True):
-            sys_flag, size = message.sys_flag, len(record)
-            counts = takes_queue_offset(sys_flag)
-            # fmt: off
-            dispatches.append(new_dispatch(Dispatch, (
-                topic, queue_id, offset if counts else 0, position, size,
-                code_of(topic, properties, time_ms), time_ms, sys_flag,
-                keys_of(topic, properties, sys_flag, with_tags=with_tags),
-            )))
-            # fmt: on
-            position += size
-            offset += counts
-        return b"".join(records), offset
+        made, following = new_dispatches(topic, encoded, records, place, with_tags=self._with_tags)
+        dispatches += made
+        return b"".join(records), following
 
     def _take_back(self, log_end: int, written_bytes: int) -> None:
         """Undo what an append that failed has written; where that fails too the store is fenced."""

@@ -86,6 +86,12 @@ def next_good(
     return pointed
 
 
+def first_told(run: FileRun, start: int, stop: int) -> int | None:
+    """Where in [start, stop) the first good record lies that tells its own place; None without one."""
+    candidates = _candidates(run, start - 1, stop)
+    return next((at for at in candidates if record_at(run, at) is not None), None)
+
+
 def _goes_on(message: Message, so_far: LogSoFar) -> bool:
     if message.store_timestamp_ms < so_far.last_store_timestamp_ms:
         return False

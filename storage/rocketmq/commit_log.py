@@ -123,26 +123,22 @@ class CommitLog:
     def remove_spare(self) -> None:
         """Remove the files that hold nothing, as a clean stop does."""
         spare = [base for base in self.run.bases if base >= max(self.end, 1)]
-        if spare:
-            self.run.remove(spare)
-            self.run.files.fs.sync_dir(self.run.directory)
+        self.run.remove_in_turn(spare[::-1])
 
     def read(self, physical_offset: int, size_bytes: int) -> bytes:
         """The bytes of a record, fewer when the file ends first. Raises Corrupt where no file is."""
         return self.run.read(physical_offset, size_bytes)
 
-    def message(self, physical_offset: int, size_bytes: int) -> Message:
-        """The record at a place; see `checked`."""
-        return self.checked(self.read(physical_offset, size_bytes), 0, physical_offset)
-
-    def checked(self, data: bytes, position: int, physical_offset: int) -> Message:
+    def checked(
+        self, data: bytes, position: int, physical_offset: int, *, check_crc: bool = True
+    ) -> Message:
         """The record at `data[position:]`, which lies at `physical_offset`.
 
         Raises Corrupt with the file and the position in it for one that is damaged. The physical
         offset that the record itself tells is not compared, as in the real store.
         """
         try:
-            message = decode_message(data, position)
+            message = decode_message(data, position, check_crc=check_crc)
         except DataError as error:
             facts = error.facts()
             raise self.damage(

@@ -34,12 +34,18 @@ class ConsumeQueue:
         self.start = 0  # the first offset whose record is there
         self.end = 0
         self.last_end = NOWHERE  # the physical offset behind the last unit's record
+        self.is_torn = False  # units were found behind the end, after a place without one
         self._synced = 0  # the position up to which units are on disk; moved by `sync`
 
     @property
     def directory(self) -> Path:
         """The folder consumequeue/TOPIC/QUEUEID."""
         return self.run.directory
+
+    def look_at(self, bases: Sequence[int], end: int) -> None:
+        """What somebody else found, to be read only: the files, and the next offset."""
+        self.run.take_as_there(bases)
+        self.start, self.end = self.first_offset, end
 
     def use(self, start: int, end: int) -> None:
         """What recovery found: the first offset and the next one."""
@@ -73,6 +79,20 @@ class ConsumeQueue:
     def is_empty(self) -> bool:
         """Whether no unit was ever written here."""
         return self.last_end == NOWHERE
+
+    @property
+    def has_empty_files(self) -> bool:
+        """Whether files without a unit follow the others: made just before a crash. From such a last
+        file the real store concludes that nothing of the queue is left (ConsumeQueue.correctMinOffset).
+        """
+        return bool(self._behind(self.end))
+
+    def _behind(self, end: int) -> Sequence[int]:
+        """The files without a unit below `end` that need not stay: the name of a first one tells the
+        next offset, unless that is 0.
+        """
+        bases = self.run.bases[1:] if end else self.run.bases
+        return [base for base in bases if base >= end * UNIT_SIZE]
 
     def append(self, units: bytes, offset: int, last_end: int) -> None:
         """Put units behind the others; `offset` is that of the first of them.
@@ -127,18 +147,36 @@ class ConsumeQueue:
             units += map(Unit._make, UNIT.iter_unpack(whole))
         return units
 
-    def positions(self, offset: int) -> Iterator[int]:
-        """Where the units from `offset` on point to, less the fillers: for a start, which asks it of
-        every unit and would spend a third of its time on making Units.
+    def positions(self, offset: int) -> list[int]:
+        """Where the units from `offset` on point to, less the fillers. This and `sound_end` make no
+        Units: a start asks them of every unit.
         """
+        return [
+            physical_offset
+            for _, units in self._chunks(offset)
+            for physical_offset, size, _ in units
+            if size != FILLER_SIZE or physical_offset
+        ]
+
+    def sound_end(self, offset: int) -> int:
+        """The first offset from `offset` on whose unit is none, or does not point behind all before
+        it; `end` without such a one. A filler points to 0 and may stand anywhere.
+        """
+        last = -1
+        for first, units in self._chunks(offset):
+            for at, (physical_offset, size, _) in enumerate(units, first):
+                if physical_offset > last and size > 0:
+                    last = physical_offset
+                elif physical_offset or size != FILLER_SIZE:
+                    return at
+        return self.end
+
+    def _chunks(self, offset: int) -> Iterator[tuple[int, Iterator[tuple[int, int, int]]]]:
+        """(offset of the first, fields) of the units from `offset` to the end, many at a time."""
         position, end = offset * UNIT_SIZE, self.end * UNIT_SIZE
-        for _, data in self.run.chunks(position, end, UNITS_AT_ONCE * UNIT_SIZE):
+        for start, data in self.run.chunks(position, end, UNITS_AT_ONCE * UNIT_SIZE):
             whole = memoryview(data)[: len(data) - len(data) % UNIT_SIZE]
-            yield from [
-                physical_offset
-                for physical_offset, size, _ in UNIT.iter_unpack(whole)
-                if size != FILLER_SIZE or physical_offset
-            ]
+            yield start // UNIT_SIZE, UNIT.iter_unpack(whole)
 
     def unit(self, offset: int) -> Unit:
         """One unit below the end."""
@@ -148,9 +186,11 @@ class ConsumeQueue:
         return units[0]
 
     def cut(self, end: int) -> None:
-        """Forget the units from `end` on: overwritten with zeros, files behind them removed."""
+        """Forget the units from `end` on: overwritten with zeros, files behind them removed. A first
+        file stays where its name tells the next offset.
+        """
         position = end * UNIT_SIZE
-        behind = [base for base in self.run.bases if base > 0 and base >= position]
+        behind = self._behind(end)
         self.run.remove(behind)
         data_end = self.run.data_end(position)
         if data_end > position:
@@ -176,19 +216,13 @@ class ConsumeQueue:
                 self.run.distrust(base)
         self._synced = min(self._synced, position)
 
-    def drop_before(self, physical_offset: int) -> Sequence[int]:
-        """Remove the files whose last unit points before `physical_offset`; the last file stays.
-        Gives the bases of the removed ones.
+    def drop_outlived(self) -> None:
+        """Remove the files that hold only units before `start`, the oldest first; the last file stays.
+        Durable on return.
         """
-        doomed = []
-        for base in self.run.bases[:-1]:
-            last = (base + self.run.file_bytes) // UNIT_SIZE - 1
-            if last >= self.end or self.unit(last).physical_offset >= physical_offset:
-                break
-            doomed.append(base)
-        self.start = max(self.start, self.first_at(physical_offset))
-        self.run.remove(doomed)
-        return doomed
+        first = self.start * UNIT_SIZE
+        outlived = [base for base in self.run.bases[:-1] if base + self.run.file_bytes <= first]
+        self.run.remove_in_turn(outlived)
 
     def first_at(self, physical_offset: int) -> int:
         """The first offset whose record lies at or behind a physical offset; `end` when none does.
@@ -197,13 +231,14 @@ class ConsumeQueue:
         them, may follow those that were synced.
         """
         low, high = max(self.start, self.first_offset), self.end
+        middle = low  # where nothing was deleted this is the answer: one read a queue
         while low < high:
-            middle = (low + high) // 2
             at, unit = self._first_unit(middle, high) or (high - 1, None)
             if unit is not None and (not unit.is_valid or unit.physical_offset >= physical_offset):
                 high = at
             else:
                 low = at + 1
+            middle = (low + high) // 2
         return low
 
     def _first_unit(self, offset: int, stop: int) -> tuple[int, Unit] | None:

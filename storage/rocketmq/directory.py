@@ -1,5 +1,5 @@
-"""The files at the root of a RocketMQ store: abort, lock, checkpoint, config/topics.json, and our own
-plain files beside them.
+"""The files at the root of a RocketMQ store: abort, lock, checkpoint, config/topics.json and
+consumerOffset.json, and our own plain files beside them.
 
 Owns reading and writing them, each atomically; must not know the log, the queues or the index. What
 the reference has no file for lies in `.logserver.store.json` (that we own the store, the file sizes,
@@ -10,43 +10,44 @@ never written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
-from storage.errors import Corrupt, DataError, UnsupportedFormat
+from storage.errors import Corrupt
 from storage.files import (
     STORE_FILE,
     UNFINISHED_STORE_FILE,
     FileLock,
     FileSystem,
-    atomic_write,
+    foreign_store,
     process_id,
     remove_if_present,
     stored_backend,
     write_durably,
 )
 from storage.model import Finding, TopicPartition
+from storage.rocketmq.config_file import ConfigFile
 from storage.rocketmq.format import names
 from storage.rocketmq.format.checkpoint import (
     Checkpoint,
     decode_checkpoint,
     encode_checkpoint,
 )
+from storage.rocketmq.offsets_file import StoredOffsets
 from storage.rocketmq.settings import Sizes
 from storage.rocketmq.topics_file import TopicTable
+from storage.root_files import RootFiles, StoreFacts
 from storage.sequencing import ProducerState
 
 BACKEND: Final = "rocketmq"
-STORE_VERSION: Final = 1
 ABORT_MARK: Final = (
     b" logserver"  # behind the process id; to the real store only the file's presence counts
 )
 DAMAGED_TOPICS_FILE: Final = ".logserver.topics.damaged.json"
-
-_T = TypeVar("_T")
+DAMAGED_OFFSETS_FILE: Final = ".logserver.consumerOffset.damaged.json"
 
 
 def detect(fs: FileSystem, path: Path) -> bool | None:
@@ -88,7 +89,7 @@ def is_empty(fs: FileSystem, path: Path) -> bool:
 def refuse_other_format(fs: FileSystem, path: Path) -> None:
     """Raise UnsupportedFormat for a directory that holds something, but no RocketMQ store."""
     if not is_empty(fs, path) and detect(fs, path) is None:
-        raise UnsupportedFormat(f"{path} is no RocketMQ store", path=str(path))
+        raise foreign_store(fs, path, "RocketMQ store")
 
 
 def take_lock(fs: FileSystem, path: Path) -> FileLock:
@@ -103,15 +104,12 @@ def take_lock(fs: FileSystem, path: Path) -> FileLock:
     return fs.lock(lock)
 
 
-class StoreFile(msgspec.Struct, kw_only=True):
-    """The content of `.logserver.store.json`. `created`: we made the directory. `queued`: the ends
-    of all queues in sum, as of the last checkpoint: fewer after a clean stop tell of lost files.
+class StoreFile(StoreFacts, kw_only=True):
+    """The content of `.logserver.store.json`. `queued`: the ends of all queues in sum, as of the
+    last checkpoint: fewer after a clean stop tell of lost files.
     """
 
     backend: str = BACKEND
-    version: int = STORE_VERSION
-    created: bool = False
-    next_producer_id: int = 0
     sizes: Sizes | None = None
     queued: int = 0
 
@@ -146,19 +144,31 @@ class ProducerSnapshot(msgspec.Struct, kw_only=True):
         return {TopicPartition(q.topic, q.queue_id): q.producers for q in self.queues}
 
 
-class StoreDirectory:
+class StoreDirectory(RootFiles[StoreFile]):
     """The root of one store. Not thread-safe: the store's lock guards it."""
 
     def __init__(self, fs: FileSystem, path: Path) -> None:
-        self.fs = fs
-        self.path = path
+        super().__init__(fs, path, BACKEND, StoreFile)
         self.commit_log = path / names.COMMIT_LOG
         self.consume_queue = path / names.CONSUME_QUEUE
         self.index = path / names.INDEX
         self.config = path / names.CONFIG
-        self.findings: list[Finding] = []
-        self._stored: dict[str, bytes] = {}
-        self._topics: bytes | None = None  # topics.json as it stands, if it can be understood
+        self._topics = ConfigFile(
+            fs,
+            path,
+            names.TOPICS,
+            TopicTable.decode,
+            damaged=DAMAGED_TOPICS_FILE,
+            report=self._report_topics,
+        )
+        self._offsets = ConfigFile(
+            fs,
+            path,
+            names.OFFSETS,
+            StoredOffsets.decode,
+            damaged=DAMAGED_OFFSETS_FILE,
+            report=self._report_offsets,
+        )
 
     # ---- reading: what cannot be understood counts as missing and is reported ----
 
@@ -172,25 +182,7 @@ class StoreDirectory:
 
     def checkpoint(self) -> Checkpoint:
         """How far things were flushed; all zeros when it is not known."""
-        path = self.path / names.CHECKPOINT
-        if not self.fs.exists(path):
-            return Checkpoint()
-        data = self._stored[names.CHECKPOINT] = self.fs.read_bytes(path)
-        return self._understood(path, data, decode_checkpoint) or Checkpoint()
-
-    def store_file(self) -> StoreFile | None:
-        """Our own facts about the store; None when it is not ours (yet). Raises UnsupportedFormat
-        for another version or backend.
-        """
-        stored = self._read_json(STORE_FILE, StoreFile)
-        if stored is not None and (stored.backend, stored.version) != (BACKEND, STORE_VERSION):
-            path = str(self.path / STORE_FILE)
-            raise UnsupportedFormat(
-                f"{path}: backend {stored.backend!r}, version {stored.version}; "
-                f"known here is {BACKEND}, version {STORE_VERSION}",
-                path=path,
-            )
-        return stored
+        return self._read(names.CHECKPOINT, decode_checkpoint) or Checkpoint()
 
     def deleted_topics(self) -> DeletedTopics:
         """Which topics were deleted here."""
@@ -223,72 +215,47 @@ class StoreDirectory:
 
         When neither can be understood: Corrupt naming the file, or an empty table if `read_only`.
         """
-        path = self.config / names.TOPICS
-        backup = path.with_name(names.TOPICS + names.BACKUP)
-        self._topics = self.fs.read_bytes(path) if self.fs.exists(path) else None
-        if not self._topics and not self.fs.exists(backup):
-            return TopicTable()
         try:
-            table = TopicTable.decode(self._topics or b"")
-        except DataError as error:
-            self._topics = None
-            table = self._backup_topics(path, backup, error, read_only=read_only)
-        for topic in table.unreadable:
-            self._report_config(path, f"what it says of {topic!r} is no topic; it is left as it is")
-        return table
-
-    def _backup_topics(
-        self, path: Path, backup: Path, error: DataError, *, read_only: bool
-    ) -> TopicTable:
-        try:
-            table = TopicTable.decode(self.fs.read_bytes(backup) if self.fs.exists(backup) else b"")
-        except DataError:
-            message = f"neither it nor its {names.BACKUP} can be understood: {error.message}"
+            table = self._topics.read() or TopicTable()
+        except Corrupt as error:
             if not read_only:
-                facts = {**error.facts(), "path": str(path)}
-                raise Corrupt(
-                    f"{path}: {message}. Restore it; --read-only serves the topics that have queues",
-                    **facts,
-                ) from error
-            self._report_config(path, f"{message}; topics are those that have queues")
+                hint = "Restore it; --read-only serves the topics that have queues"
+                raise Corrupt(f"{error.message}. {hint}", **error.facts()) from error
+            self._report_topics(
+                self._topics.path, f"{error.message}; topics are those that have queues"
+            )
             return TopicTable()
-        self._report_config(path, f"read from its {names.BACKUP}: {error.message}")
+        for topic in table.unreadable:
+            message = f"what it says of {topic!r} is no topic; it is left as it is"
+            self._report_topics(self._topics.path, message)
         return table
 
-    def _understood(self, path: Path, data: bytes, decode: Callable[[bytes], _T]) -> _T | None:
+    def _report_topics(self, path: Path, message: str) -> None:
+        self._report_config("bad-topics-file", path, message)
+
+    def offsets(self) -> StoredOffsets:
+        """config/consumerOffset.json, or its `.bak`; when neither can be understood, no offsets."""
         try:
-            return decode(data)
-        except DataError as error:
-            self._report(path, error.message)
-            return None
+            return self._offsets.read() or StoredOffsets()
+        except Corrupt as error:
+            self._report_offsets(self._offsets.path, f"{error.message}; no group has offsets")
+            return StoredOffsets()
 
-    def _read_json(self, name: str, kind: type[_T]) -> _T | None:
-        path = self.path / name
-        if not self.fs.exists(path):
-            return None
-        data = self._stored[name] = self.fs.read_bytes(path)
-        try:
-            return msgspec.json.decode(data, type=kind)
-        except msgspec.DecodeError as error:
-            self._report(path, str(error))
-            return None
+    def _report_offsets(self, path: Path, message: str) -> None:
+        self._report_config("bad-config-file", path, message)
 
-    def _report(self, path: Path, message: str) -> None:
+    def _report_config(self, code: str, path: Path, message: str) -> None:
         self.findings.append(
-            Finding(code="bad-root-file", severity="warning", path=str(path), message=message)
-        )
-
-    def _report_config(self, path: Path, message: str) -> None:
-        self.findings.append(
-            Finding(code="bad-topics-file", severity="warning", path=str(path), message=message)
+            Finding(code=code, severity="warning", path=str(path), message=message)
         )
 
     # ---- writing (each durable on return, and left out where it would change nothing) ----
 
     def write_abort(self) -> None:
-        """The marker that a server runs: before the first change."""
-        write_durably(self.fs, self.path / names.ABORT, b"%d%s" % (process_id(), ABORT_MARK))
-        self.fs.sync_dir(self.path)
+        """The marker that a server runs: before the first change. Whole at every moment: who wrote it
+        decides how far a start trusts the log.
+        """
+        self._write(names.ABORT, b"%d%s" % (process_id(), ABORT_MARK))
 
     def remove_abort(self) -> None:
         """A clean stop: only after everything else is durable."""
@@ -299,18 +266,9 @@ class StoreDirectory:
         """How far things are flushed. Written beside and renamed: whole at every moment."""
         self._write(names.CHECKPOINT, encode_checkpoint(checkpoint))
 
-    def write_store_file(self, content: StoreFile) -> None:
-        """Our own facts about the store."""
-        self._write(STORE_FILE, _json(content))
-
-    def write_next_producer_id(self, content: StoreFile, next_id: int) -> None:
-        """Our own facts with another next producer id, and change `content` to it."""
-        content.next_producer_id = next_id
-        self.write_store_file(content)
-
     def write_deleted_topics(self, content: DeletedTopics) -> None:
         """Which topics were deleted here."""
-        self._write(names.DELETED_FILE, _json(content))
+        self._write_json(names.DELETED_FILE, content)
 
     def write_producers(
         self, physical_offset: int, states: Mapping[TopicPartition, Iterable[ProducerState]]
@@ -324,34 +282,12 @@ class StoreDirectory:
         if not queues and not self.fs.exists(self.path / names.PRODUCERS_FILE):
             return
         content = ProducerSnapshot(physical_offset=physical_offset, queues=queues)
-        self._write(names.PRODUCERS_FILE, _json(content))
+        self._write_json(names.PRODUCERS_FILE, content)
 
     def write_topics(self, table: TopicTable) -> None:
-        """config/topics.json, and its former content as `.bak`.
+        """config/topics.json, and its former content as `.bak`."""
+        self._topics.write(table.encode())
 
-        A damaged one is kept at the store's root: then the `.bak` is the last good one, and stays.
-        """
-        path = self.config / names.TOPICS
-        data = table.encode()
-        if data == self._topics:
-            return
-        if not self.fs.exists(self.config):
-            self.fs.make_dir(self.config)
-            self.fs.sync_dir(self.path)
-        if self._topics is not None:
-            backup = path.with_name(names.TOPICS + names.BACKUP)
-            atomic_write(self.fs, backup, self._topics)
-        elif self.fs.exists(path):
-            atomic_write(self.fs, self.path / DAMAGED_TOPICS_FILE, self.fs.read_bytes(path))
-        atomic_write(self.fs, path, data)
-        self._topics = data
-
-    def _write(self, name: str, data: bytes) -> None:
-        if self._stored.get(name) != data:
-            self._stored.pop(name, None)
-            atomic_write(self.fs, self.path / name, data)
-            self._stored[name] = data
-
-
-def _json(content: object) -> bytes:
-    return msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n"
+    def write_offsets(self, offsets: StoredOffsets) -> None:
+        """config/consumerOffset.json, and its former content as `.bak`."""
+        self._offsets.write(offsets.encode())

@@ -2,23 +2,67 @@
 
 Owns that value and how it follows from a record's properties; must not do IO. Made by an append
 from what it has at hand, and by recovery and rebuild from the stored record, so that all of them
-build the same files. Source: CommitLog.checkMessageAndReturnSize of RocketMQ.
+build the same files. Source: CommitLog.checkMessageAndReturnSize of RocketMQ. Compiled where there
+is a compiler. What is read of a stored record (drawn whole in `format.message`):
+
+    position  bytes  field            note
+    4         4      magic            v2 records, and IPv6 hosts, take the long way
+    12        4      queue id
+    20        8      queue offset
+    36        4      sys flag
+    56        8      store timestamp
+    84        4      body length
+    88 + n    1      topic length     behind the body, the topic behind it
+    .         2      properties length, and the properties up to the record's end
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Sequence
+from struct import Struct
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from storage.model import RawMessage
 from storage.rocketmq.format.index_file import index_keys
 from storage.rocketmq.format.message import (
+    BODY_POSITION,
+    HOSTS_V6,
+    MAGIC_V1,
     TRANSACTION_MASK,
     TRANSACTION_ROLLBACK,
     Message,
+    decode_message,
     takes_queue_offset,
 )
+from storage.rocketmq.format.message_encoding import Placement
 from storage.rocketmq.format.properties import decode_properties
-from storage.rocketmq.format.queue_unit import code_of
+from storage.rocketmq.format.queue_unit import FILLER, UNIT, code_of
+
+if TYPE_CHECKING:
+    from mypy_extensions import i64
+
+_HEAD: Final = Struct(
+    ">4x"
+    "i"  # magic
+    "4x"
+    "i"  # queue id
+    "4x"
+    "q"  # queue offset
+    "8x"
+    "i"  # sys flag
+    "16x"
+    "q"  # store timestamp
+    "20x"
+    "i"  # body length
+)
+assert _HEAD.size == BODY_POSITION
+
+pack_unit: Final = UNIT.pack
+LARGEST_GAP: Final = 1_000_000
+"""Of offsets: a record that jumps further tells a damaged one."""
+
+Head = tuple[str, int, int, int, int, int]
+"""(topic, queue id, queue offset, sys flag, store timestamp, where the properties begin) of a record."""
 
 
 class Dispatch(NamedTuple):
@@ -46,13 +90,82 @@ new_dispatch: Final = tuple.__new__
 """`Dispatch._make` without its length check, in half the time."""
 
 
+def by_queue(dispatches: Sequence[Dispatch]) -> dict[tuple[str, int], list[Dispatch]]:
+    """The records that have a number in their queue, by (topic, queue id)."""
+    groups: dict[tuple[str, int], list[Dispatch]] = {}
+    for dispatch in dispatches:
+        topic, queue_id, _, _, _, _, _, sys_flag, _ = dispatch
+        if takes_queue_offset(sys_flag):
+            group = groups.get((topic, queue_id))
+            if group is None:
+                group = groups[topic, queue_id] = []
+            group.append(dispatch)
+    return groups
+
+
+def units_of(
+    group: Sequence[Dispatch], following: int, *, last_end: int
+) -> tuple[list[bytes], int, list[Dispatch]]:
+    """(units of a queue whose next number is `following`, fillers where numbers are left out; where
+    the last record ends; those whose number cannot be). What is there already is passed over: it
+    ends at `last_end` at the latest.
+    """
+    parts: list[bytes] = []
+    refused: list[Dispatch] = []
+    for dispatch in group:
+        _, _, offset, position, size, tags_code, _, _, _ = dispatch
+        end = position + size
+        if offset < following or end <= last_end:
+            continue
+        if offset > following:
+            if offset - following > LARGEST_GAP:
+                refused.append(dispatch)
+                continue
+            parts.append(FILLER * (offset - following))
+        parts.append(pack_unit(position, size, tags_code))
+        following = offset + 1
+        last_end = end
+    return parts, last_end, refused
+
+
 def keys_of(
-    topic: str, properties: Mapping[str, str], sys_flag: int, *, with_tags: bool
+    topic: str, properties: dict[str, str], sys_flag: int, *, with_tags: bool
 ) -> Sequence[str]:
     """The strings under which a record is indexed."""
     if sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
         return ()
     return index_keys(topic, properties, with_tags=with_tags)
+
+
+def new_dispatches(
+    topic: str,
+    given: Sequence[tuple[RawMessage, dict[str, str]]],
+    records: Sequence[bytes],
+    place: Placement,
+    *,
+    with_tags: bool,
+) -> tuple[list[Dispatch], int]:
+    """(the dispatches of a run that is appended at a place, the queue offset behind it). `given`:
+    messages with their properties, and `records` what was made of them.
+    """
+    made: list[Dispatch] = []
+    _, _, queue_id, first_offset, first_position, time_ms, _ = place
+    offset: i64 = first_offset
+    position: i64 = first_position
+    for record, (message, properties) in zip(records, given, strict=True):
+        sys_flag = message.sys_flag
+        counts: i64 = takes_queue_offset(sys_flag)
+        size: i64 = len(record)
+        # fmt: off
+        made.append(new_dispatch(Dispatch, (
+            topic, queue_id, offset if counts else 0, position, size,
+            code_of(topic, properties, time_ms), time_ms, sys_flag,
+            keys_of(topic, properties, sys_flag, with_tags=with_tags),
+        )))
+        # fmt: on
+        position += size
+        offset += counts
+    return made, offset
 
 
 def dispatch_of(message: Message, physical_offset: int, *, with_tags: bool) -> Dispatch:
@@ -66,3 +179,53 @@ def dispatch_of(message: Message, physical_offset: int, *, with_tags: bool) -> D
         keys_of(topic, properties, sys_flag, with_tags=with_tags),
     ))
     # fmt: on
+
+
+def heads_of(data: bytes, records: Sequence[tuple[int, int]], start: int) -> list[Head]:
+    """What records say of their places in their queues. `records` are good ones as `format.walking`
+    gives them, [(physical offset, size)]; `start` is the physical offset of `data`.
+    """
+    heads: list[Head] = []
+    topics: dict[bytes, str] = {}
+    unpack = _HEAD.unpack_from
+    magic: i64
+    sys_flag: i64
+    body_size: i64
+    for physical_offset, size in records:
+        position: i64 = physical_offset - start
+        magic, queue_id, queue_offset, sys_flag, time_ms, body_size = unpack(data, position)
+        if magic != MAGIC_V1 or sys_flag & HOSTS_V6:
+            message = decode_message(data, position, check_crc=False)
+            # fmt: off
+            heads.append((
+                message.topic, message.queue_id, message.queue_offset, message.sys_flag,
+                message.store_timestamp_ms, position + size - len(message.properties),
+            ))
+            # fmt: on
+            continue
+        topic_start: i64 = position + BODY_POSITION + body_size + 1
+        topic_end: i64 = topic_start + data[topic_start - 1]
+        name = data[topic_start:topic_end]
+        topic = topics.get(name)
+        if topic is None:
+            topic = topics[name] = name.decode(errors="replace")
+        heads.append((topic, queue_id, queue_offset, sys_flag, time_ms, topic_end + 2))
+    return heads
+
+
+def dispatches_of(
+    data: bytes, records: Sequence[tuple[int, int]], start: int, *, with_tags: bool
+) -> list[Dispatch]:
+    """The dispatches of records, given as to `heads_of`."""
+    found: list[Dispatch] = []
+    for (physical_offset, size), head in zip(records, heads_of(data, records, start), strict=True):
+        topic, queue_id, queue_offset, sys_flag, time_ms, begin = head
+        properties = decode_properties(data[begin : physical_offset - start + size])
+        # fmt: off
+        found.append(new_dispatch(Dispatch, (
+            topic, queue_id, queue_offset, physical_offset, size,
+            code_of(topic, properties, time_ms), time_ms, sys_flag,
+            keys_of(topic, properties, sys_flag, with_tags=with_tags),
+        )))
+        # fmt: on
+    return found

@@ -5,6 +5,9 @@ storage layer; must not read the log: whoever appends or recovers hands the disp
 does in the calling thread what the background thread does, so a reader never waits for that one.
 
     append -> submit -> [dispatches, ...] -> step: units of each queue, then the index
+
+A unit that cannot be written fences the store, and from then on units are kept in memory: what was taken in before can
+be read until the next start, which makes them again from the log. The index has no such stand-in.
 """
 
 from __future__ import annotations
@@ -16,18 +19,15 @@ from contextlib import suppress
 from typing import Final
 
 from storage.errors import DiskFull, StorageError, StoreFenced
-from storage.files import Fence
-from storage.rocketmq.dispatch import Dispatch
-from storage.rocketmq.format.message import takes_queue_offset
-from storage.rocketmq.format.queue_unit import FILLER, UNIT
+from storage.files import Fence, HandleCache
+from storage.rocketmq.dispatch import Dispatch, by_queue, units_of
 from storage.rocketmq.key_index import KeyIndex
 from storage.rocketmq.queues import Queue, QueueTable
 
-GATHER_S: Final = 0.002  # so long a wake-up waits for more, as the reference's loop sleeps
+GATHER_S: Final = 0.01  # so long a wake-up waits for more: a reader that is sooner does it itself
 RETRY_S: Final = 1.0  # after a disk that was full
 TOGETHER: Final = 4096  # records dispatched at once at most
 PENDING_APPENDS: Final = 1024
-LARGEST_GAP: Final = 1_000_000  # offsets; a record that jumps further tells a damaged offset
 
 
 class Builder:
@@ -62,33 +62,16 @@ class Builder:
 
     def build_queues(self, dispatches: Sequence[Dispatch]) -> None:
         """Append the missing units, one write for each queue."""
-        by_queue: dict[tuple[str, int], list[Dispatch]] = {}
-        for dispatch in dispatches:
-            if takes_queue_offset(dispatch.sys_flag):
-                by_queue.setdefault(dispatch[:2], []).append(dispatch)
-        for (topic, queue_id), group in by_queue.items():
+        for (topic, queue_id), group in by_queue(dispatches).items():
             self._append_units(self.queues.add(topic, queue_id), group)
 
     def _append_units(self, queue: Queue, group: Sequence[Dispatch]) -> None:
         units = queue.units
-        parts: list[bytes] = []
-        first = following = units.end
-        last_end = units.last_end
-        if units.is_empty and following <= group[0].queue_offset:
-            first = following = group[0].queue_offset
-        for dispatch in group:
-            _, _, offset, position, size, tags_code, _, _, _ = dispatch
-            end = position + size
-            if offset < following or end <= last_end:
-                continue
-            if offset > following:
-                if offset - following > LARGEST_GAP:
-                    self.refused.append(dispatch)
-                    continue
-                parts.append(FILLER * (offset - following))
-            parts.append(UNIT.pack(position, size, tags_code))
-            following = offset + 1
-            last_end = end
+        first = units.end
+        if units.is_empty and first <= group[0].queue_offset:
+            first = group[0].queue_offset
+        parts, last_end, refused = units_of(group, first, last_end=units.last_end)
+        self.refused += refused
         if parts:
             units.append(b"".join(parts), first, last_end)
 
@@ -112,6 +95,7 @@ class Dispatcher:
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
+        self._unwritten: HandleCache | None = None  # units over files that take no more writes
 
     @property
     def position(self) -> int:
@@ -148,6 +132,29 @@ class Dispatcher:
                 self._broken = True
                 raise
 
+    def catch_up(self, queue: Queue, end: int) -> None:
+        """On return the queue has a unit for every offset below `end`. What cannot be written any more
+        keeps nobody from reading by offset. Raises DiskFull.
+        """
+        try:
+            self.step()
+        except DiskFull:
+            if queue.units.end < end:
+                raise
+        except StoreFenced:
+            if queue.units.end < end:
+                self._build_in_memory()
+
+    def _build_in_memory(self) -> None:
+        """Put what is pending into the queues, not into their files. It stays pending for the index,
+        and it is little: a fenced store takes in no more.
+        """
+        with self._lock:
+            if self._unwritten is None:
+                self._unwritten = self.builder.queues.leave_files()
+            for dispatches, _ in tuple(self._pending):
+                self.builder.build_queues(self.builder.live(dispatches))
+
     def _build_some(self) -> None:
         """Build a run of what is pending; it is taken off only when it is built."""
         gathered: list[Dispatch] = []
@@ -175,6 +182,8 @@ class Dispatcher:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
+        if self._unwritten is not None:
+            self._unwritten.close(sync=False)
 
     def _run(self) -> None:
         while True:

@@ -8,8 +8,8 @@ its headers the user's properties.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeAlias
 
 from storage.errors import InvalidArgument, RecordTooLarge, UnrepresentableRecord
 from storage.files import process_id
@@ -40,14 +40,14 @@ _FIELDS: Final = {
     TAGS: "tag",
     **dict.fromkeys(SETTABLE, "properties"),
 }
-_TIMES: Final = range(-1 << 63, 1 << 63)
+MIN_TIME_MS: Final = -1 << 63
+MAX_TIME_MS: Final = (1 << 63) - 1
 
 
-class Encoded(NamedTuple):
-    """A message to be appended, and its properties as they were encoded."""
-
-    message: RawMessage
-    properties: Mapping[str, str]
+Encoded: TypeAlias = tuple[RawMessage, dict[str, str]]
+"""A message to be appended, and its properties as they were encoded."""
+_new_message: Final = tuple.__new__
+"""What RawMessage(...) does, less a Python call."""
 
 
 class Encoder:
@@ -74,45 +74,51 @@ class Encoder:
         Raises UnrepresentableRecord, RecordTooLarge (both with `index`), InvalidArgument.
         """
         now_ms = self._clock()
-        encoded = []
+        unique_ids = self._unique_ids.take(len(records))
+        limit_bytes, default_host = self._max_message_bytes, self._default_host
+        encoded: list[Encoded] = []
         for index, record in enumerate(records):
-            if record.timestamp_ms is not None and record.timestamp_ms not in _TIMES:
+            born_ms = record.timestamp_ms
+            if born_ms is None:
+                born_ms = now_ms
+            elif not MIN_TIME_MS <= born_ms <= MAX_TIME_MS:
                 raise _unrepresentable("timestamp", index, "does not fit 64 bits")
             properties = properties_of(record, index)
             if UNIQ_KEY not in properties:
-                properties[UNIQ_KEY] = self._unique_ids.next()
+                properties[UNIQ_KEY] = unique_ids[index]
             if producer is not None and not index:
                 properties[SEQUENCE_PROPERTY] = mark_text(producer, len(records))
-            body, sys_flag = compress(record.value or b"", compression)
-            self._check_body(len(record.value or b""), index)
-            message = RawMessage(
-                body,
-                _encode_properties(properties, index),
-                0,
-                sys_flag,
-                now_ms if record.timestamp_ms is None else record.timestamp_ms,
-                born_hosts[index] if born_hosts else self._default_host,
-            )
-            encoded.append(Encoded(message, properties))
+            value = record.value or b""
+            if len(value) > limit_bytes:
+                raise self._too_large(len(value), index)
+            body, sys_flag = (value, 0) if compression is None else compress(value, compression)
+            host = born_hosts[index] if born_hosts else default_host
+            text = _encode_properties(properties, index)
+            # fmt: off
+            message: RawMessage = _new_message(RawMessage, (
+                body, text, 0, sys_flag, born_ms, host, 0, 0
+            ))
+            # fmt: on
+            encoded.append((message, properties))
         return encoded
 
-    def _check_body(self, size_bytes: int, index: int) -> None:
-        """Raise RecordTooLarge for a body over the limit."""
-        if size_bytes > self._max_message_bytes:
-            raise RecordTooLarge(
-                f"record {index}: the value has {size_bytes} bytes, the limit maxMessageSize is "
-                f"{self._max_message_bytes}",
-                size_bytes=size_bytes,
-                limit_bytes=self._max_message_bytes,
-                index=index,
-            )
+    def _too_large(self, size_bytes: int, index: int) -> RecordTooLarge:
+        """The error for a body over the limit."""
+        return RecordTooLarge(
+            f"record {index}: the value has {size_bytes} bytes, the limit maxMessageSize is "
+            f"{self._max_message_bytes}",
+            size_bytes=size_bytes,
+            limit_bytes=self._max_message_bytes,
+            index=index,
+        )
 
     def take_raw(self, messages: Sequence[RawMessage], store_host: bytes) -> Sequence[Encoded]:
         """Messages as they are, checked. Raises RecordTooLarge, UnrepresentableRecord or
         InvalidArgument for what no record can hold.
         """
         for index, message in enumerate(messages):
-            self._check_body(len(message.body), index)
+            if len(message.body) > self._max_message_bytes:
+                raise self._too_large(len(message.body), index)
             _check_properties_size(message.properties, index)
             for host in (message.born_host, store_host):
                 if len(host) not in HOST_SIZES:
@@ -120,27 +126,20 @@ class Encoder:
                         f"message {index}: a host of {len(host)} bytes: it takes 8 or 20",
                         field="born_host",
                     )
-        return [Encoded(message, decode_properties(message.properties)) for message in messages]
+        return [(message, decode_properties(message.properties)) for message in messages]
 
 
 def properties_of(record: Record, index: int) -> dict[str, str]:
     """All properties of a record but those the store adds. Raises UnrepresentableRecord."""
     if record.value is None:
         raise _unrepresentable("value", index, "is null, which RocketMQ does not keep")
-    properties = _user_properties(record, index)
-    for name, text in (record.properties or {}).items():
-        if name not in SETTABLE:
-            raise _unrepresentable("properties", index, f"{name!r} cannot be set")
-        properties[name] = text
-    keys = list(record.lookup_keys)
-    if "" in keys or " " in "".join(keys):
-        raise _unrepresentable("keys", index, "hold an empty key or one with a space")
+    properties = _user_properties(record, index) if record.headers else {}
+    if record.properties:
+        _set_properties(properties, record.properties, index)
     if record.key is not None:
-        key = properties[SHARDING_KEY] = _text(record.key, "key", index)
-        if " " not in key and key not in keys:
-            keys.insert(0, key)
-    if keys:
-        properties[KEYS] = " ".join(keys)
+        properties[SHARDING_KEY] = _text(record.key, "key", index)
+    if record.lookup_keys or record.key is not None:
+        _set_keys(properties, record.lookup_keys, index)
     if record.tag is not None:
         if not record.tag:
             raise _unrepresentable("tag", index, "is empty, which RocketMQ does not keep")
@@ -159,6 +158,25 @@ def _user_properties(record: Record, index: int) -> dict[str, str]:
     return properties
 
 
+def _set_properties(properties: dict[str, str], given: Mapping[str, str], index: int) -> None:
+    """Take over the properties that a record may set itself."""
+    for name, text in given.items():
+        if name not in SETTABLE:
+            raise _unrepresentable("properties", index, f"{name!r} cannot be set")
+        properties[name] = text
+
+
+def _set_keys(properties: dict[str, str], lookup_keys: Sequence[str], index: int) -> None:
+    """Add KEYS: the record's key, where a reader of KEYS would find it as one, then its lookup keys."""
+    if "" in lookup_keys or " " in "".join(lookup_keys):
+        raise _unrepresentable("keys", index, "hold an empty key or one with a space")
+    key = properties.get(SHARDING_KEY)
+    if key is not None and " " not in key and key not in lookup_keys:
+        lookup_keys = [key, *lookup_keys]
+    if lookup_keys:
+        properties[KEYS] = " ".join(lookup_keys)
+
+
 def _text(value: bytes | None, field: str, index: int) -> str:
     if not value:
         raise _unrepresentable(field, index, "is empty or null, which RocketMQ does not keep")
@@ -168,7 +186,7 @@ def _text(value: bytes | None, field: str, index: int) -> str:
         raise _unrepresentable(field, index, "is no UTF-8 text") from None
 
 
-def _encode_properties(properties: Mapping[str, str], index: int) -> bytes:
+def _encode_properties(properties: dict[str, str], index: int) -> bytes:
     try:
         data = encode_properties(properties)
     except UnrepresentableRecord as error:
@@ -180,7 +198,7 @@ def _encode_properties(properties: Mapping[str, str], index: int) -> bytes:
     return data
 
 
-def _culprit(properties: Mapping[str, str]) -> str:
+def _culprit(properties: dict[str, str]) -> str:
     """The field whose property cannot be encoded; all of them where each by itself can."""
     for name, value in properties.items():
         try:
@@ -218,12 +236,16 @@ def parse_mark(text: str) -> tuple[ProducerSequence, int] | None:
     return ProducerSequence(producer_id, epoch, sequence), count
 
 
-def runs(sizes: Sequence[int], limit_bytes: int) -> Iterator[tuple[int, int]]:
+def runs(sizes: Sequence[int], limit_bytes: int) -> Sequence[tuple[int, int]]:
     """Split an append into batches that may go whole into one file: (first, stop) of each."""
+    if sum(sizes) <= limit_bytes:
+        return [(0, len(sizes))]
+    found = []
     first = total = 0
     for index, size in enumerate(sizes):
         if total and total + size > limit_bytes:
-            yield first, index
+            found.append((first, index))
             first, total = index, 0
         total += size
-    yield first, len(sizes)
+    found.append((first, len(sizes)))
+    return found

@@ -44,6 +44,10 @@ class FileRun:
             found = [base for base in map(parse_file_name, names) if base is not None]
             self._bases = tuple(sorted(base for base in found if not base % self.file_bytes))
 
+    def take_as_there(self, bases: Sequence[int]) -> None:
+        """Count these files as there, whoever has seen them; ascending."""
+        self._bases = tuple(bases)
+
     def forget(self) -> None:
         """Count the files as none; they stay where they are."""
         self._bases = ()
@@ -156,6 +160,14 @@ class FileRun:
             self.files.fs.remove(path)
             self.files.forget(path, sync=False)
             self._paths.pop(base, None)
+
+    def remove_in_turn(self, bases: Sequence[int]) -> None:
+        """Remove files in this order, each durably before the next: a disk may forget a removal and
+        keep a later one, which from the ends of a run inwards leaves no gap.
+        """
+        for base in bases:
+            self.remove([base])
+            self.files.fs.sync_dir(self.directory)
 
     def distrust(self, base: int) -> None:
         """Let the next sync of this file be one, whoever wrote to it: it counts as written."""

@@ -416,7 +416,7 @@ def _placed(
 
 def _damaged_step(queue: Queue, bad: Sequence[tuple[int, Unit]], place: int) -> _Step:
     (first, unit), (last, _) = min(bad), max(bad)
-    error = unit_error(queue.units, first, WRONG_PLACE, unit)
+    error = unit_error(queue.units.run, first, WRONG_PLACE, unit)
     damage = damaged(error, queue.partition, first, next_good_offset=last + 1)
     return _Step(place, queue.partition.partition, first, unit, damage)
 

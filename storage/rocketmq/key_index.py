@@ -213,6 +213,8 @@ class KeyIndex:
                 self._finish(run[-1])
             run = (*run, self._create(run))
             self._run = run
+        elif len(run) > 1 and not run[-1].has_entries:
+            run[-1].begin_behind(run[-2].header)  # its own header may never have come to the disk
         self._table = run[-1].open_table(self._hasher)
         return self._table
 

@@ -81,8 +81,12 @@ class KeyIndexFile:
             files.forget(path, sync=False)
             raise
         made = cls(files, path, slots=slots, entries=entries)
-        made._header = _following(inherited)
+        made.begin_behind(inherited)
         return made
+
+    def begin_behind(self, inherited: IndexHeader) -> None:
+        """A file without entries begins where the one before it ended."""
+        self._header = _following(inherited)
 
     @property
     def header(self) -> IndexHeader:
@@ -105,6 +109,16 @@ class KeyIndexFile:
         """Whether the header tells of no entries though there are some: it was lost."""
         first = self._read(ENTRY_SIZE, entry_position(self.slots, FIRST_ENTRY))
         return self.header.index_count <= FIRST_ENTRY and any(first)
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether entries or slots tell of more than the header does: writing them back was cut
+        short. Reads all slots.
+        """
+        count = self.header.index_count
+        if any(self._read(ENTRY_SIZE, entry_position(self.slots, count))):
+            return True
+        return max(slots_of(self._read(self.slots * SLOT_SIZE, HEADER_SIZE)), default=0) >= count
 
     # ---- writing ----
 

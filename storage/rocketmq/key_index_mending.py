@@ -66,8 +66,9 @@ def mend(
             continue
         index.remove_named([later.path.name for later in index.index_files[number + 1 :]])
         replayed = _replay(files, file, log_end)
-        if replayed.entries:
-            _write(files, file, replayed, time_of)
+        begin_ms, end_ms = _begin_ms(file, replayed, time_of), time_of(replayed.last)
+        if begin_ms and end_ms:
+            _write(files, file, replayed, begin_ms=begin_ms, end_ms=end_ms)
         else:
             index.remove_named([file.path.name])
         index.load()
@@ -88,7 +89,7 @@ def _is_whole(files: HandleCache, file: KeyIndexFile) -> bool:
         return False
     hashes, previous = entries[0::INTS_PER_ENTRY], entries[INTS_PER_ENTRY - 1 :: INTS_PER_ENTRY]
     led_to = sum(slots) + sum(previous)
-    return led_to == count * (count + 1) // 2 and not hashes.count(0)
+    return led_to == count * (count + 1) // 2 and min(hashes, default=1) > 0
 
 
 def _replay(files: HandleCache, file: KeyIndexFile, log_end: int) -> _Replayed:
@@ -118,10 +119,22 @@ def _entries(files: HandleCache, file: KeyIndexFile) -> Iterator[tuple[int, int,
         yield from ENTRY.iter_unpack(data[: len(data) - len(data) % ENTRY_SIZE])
 
 
-def _write(files: HandleCache, file: KeyIndexFile, replayed: _Replayed, time_of: TimeOf) -> None:
+def _begin_ms(file: KeyIndexFile, replayed: _Replayed, time_of: TimeOf) -> int:
+    """The store time that the entries' seconds count from; 0 where nothing tells it any more: the
+    first record may have gone with the head of the log, and the header may be lost.
+    """
+    header = file.header
+    if file.has_entries and header.begin_physical_offset == replayed.first:
+        return header.begin_timestamp_ms
+    return time_of(replayed.first) if replayed.entries else 0
+
+
+def _write(
+    files: HandleCache, file: KeyIndexFile, replayed: _Replayed, *, begin_ms: int, end_ms: int
+) -> None:
     header = IndexHeader(
-        time_of(replayed.first),
-        time_of(replayed.last),
+        begin_ms,
+        end_ms,
         replayed.first,
         replayed.last,
         len(replayed.slots) - replayed.slots.count(0),

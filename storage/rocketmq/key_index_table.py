@@ -140,24 +140,28 @@ class KeyIndexTable:
         """
         prefixes, suffixes = self._hasher.prefixes, self._hasher.suffixes
         slots, dirty_pages, slot_count = self.slots, self.dirty_pages, len(self.slots)
-        cut, entries = -SUFFIX, self.entries
+        entries = self.entries
         first, tail = self.tail
         number = first + len(tail) // ENTRY_SIZE
+        begin_ms = seconds_at_ms = self.begin_timestamp_ms
+        seconds = 0  # of `seconds_at_ms`: many records have one store time
         while done < len(dispatches) and number < entries:
             _, _, _, offset, _, _, time_ms, _, keys = dispatches[done]
             stop = min(len(keys), strings + entries - number)
             if stop <= strings or (not strings and offset < self.end_physical_offset):
                 done, strings = done + 1, 0
                 continue
-            seconds = time_diff_s(time_ms, self.begin_timestamp_ms)
-            if number <= FIRST_ENTRY:
-                self.begin_timestamp_ms, self.begin_physical_offset = time_ms, offset
+            if time_ms != seconds_at_ms:
+                seconds_at_ms, seconds = time_ms, time_diff_s(time_ms, begin_ms)
+            if number <= FIRST_ENTRY:  # only this string has its time from an inherited begin
+                begin_ms = self.begin_timestamp_ms = time_ms
+                self.begin_physical_offset = offset
+                stop = strings + 1
             for key in keys[strings:stop]:
-                prefix, suffix = prefixes.get(key[:cut]), suffixes.get(key[cut:])
-                if prefix is None or suffix is None:
+                try:
+                    hashed = prefixes[key[:-SUFFIX]] * SUFFIX_POWER + suffixes[key[-SUFFIX:]] & MASK
+                except KeyError:
                     hashed = self._hasher.java_hash(key)
-                else:
-                    hashed = prefix * SUFFIX_POWER + suffix & MASK
                 if hashed >= SIGN:
                     hashed = 0 if hashed == SIGN else MASK + 1 - hashed
                 slot = hashed % slot_count
@@ -169,12 +173,10 @@ class KeyIndexTable:
                 slots[slot] = number
                 dirty_pages[slot >> PAGE_SHIFT] = 1
                 number += 1
-                if number == 2:  # the first entry may have its time from an inherited begin
-                    seconds = time_diff_s(time_ms, self.begin_timestamp_ms)
             self.end_timestamp_ms, self.end_physical_offset = time_ms, offset
-            if stop < len(keys):
-                return done, stop
-            done, strings = done + 1, 0
+            if number == FIRST_ENTRY + 1:
+                seconds = 0  # behind the begin that is now its own
+            done, strings = (done, stop) if stop < len(keys) else (done + 1, 0)
         return done, strings
 
     def dirty_slots(self) -> list[tuple[int, bytes]]:

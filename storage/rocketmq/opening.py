@@ -8,19 +8,21 @@ changed nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-
-import msgspec
+from pathlib import Path
 
 from storage.errors import DamagedStore
-from storage.files import HandleCache, write_durably
+from storage.files import HandleCache
 from storage.interface import Clock, StoreOptions
-from storage.model import Finding, RecoveryReport
+from storage.kept import keep_losses
+from storage.model import Finding, Loss, RecoveryReport
 from storage.rocketmq.commit_log import CommitLog
-from storage.rocketmq.directory import StoreDirectory, StoreFile
+from storage.rocketmq.directory import ProducerSnapshot, StoreDirectory, StoreFile
 from storage.rocketmq.dispatch import dispatch_of
 from storage.rocketmq.dispatcher import Builder
 from storage.rocketmq.file_run import FileRun
+from storage.rocketmq.format import names
 from storage.rocketmq.format.checkpoint import Checkpoint
 from storage.rocketmq.key_index import KeyIndex
 from storage.rocketmq.plan import StorePlan
@@ -72,14 +74,16 @@ def open_parts(opening: Opening) -> OpenedStore:
     directory = opening.directory
     clean = not directory.is_unclean()
     checkpoint = directory.checkpoint()
-    run = _load_log(opening)
+    run = load_log(opening.files, directory, opening.sizes)
     queues = _load_queues(opening)
-    index = _load_index(opening)
+    index = None
+    if opening.settings.index_enabled:
+        index = load_index(opening.files, directory, opening.sizes, clock=opening.clock)
     snapshot = directory.producers()
     context = RecoveryContext(
         run=run,
         queues=queues,
-        index_files=[] if index is None else _index_states(index),
+        index_files=[] if index is None else _index_states(index, clean=clean),
         checkpoint=checkpoint,
         clean=clean,
         ours=opening.stored is not None and (clean or directory.is_left_by_us()),
@@ -95,18 +99,14 @@ def open_parts(opening: Opening) -> OpenedStore:
     _refuse_damaged(opening, plan)
     if not opening.read_only:
         directory.write_abort()
-        _keep_losses(opening, plan, started_ms)
+        _keep_losses(directory, plan, started_ms)
     opening.topics.end_deletions_at(plan.log_end, read_only=opening.read_only)
     builder = Builder(queues, index, opening.topics.deleted)
     _repair(opening, plan, builder)
     if plan.last_record is not None:
         position, message = plan.last_record
         builder.last = dispatch_of(message, position, with_tags=opening.settings.index_tags)
-    if snapshot is not None:
-        for partition, states in snapshot.by_queue().items():
-            queue = queues.get(*partition)
-            if queue is not None:
-                queue.producers = Producers(states)
+    _restore_producers(queues, snapshot)
     _take_in_sequences(plan)
     report = RecoveryReport(
         clean_shutdown=clean,
@@ -135,19 +135,19 @@ def _rebuilt(plan: StorePlan) -> int:
 
 
 def _confirmed(checkpoint: Checkpoint, plan: StorePlan) -> Checkpoint:
-    """The checkpoint with the last record that recovery walked, as CommitLog.setConfirmOffset."""
-    if plan.last_record is None:
+    """The checkpoint with the last record that recovery walked, as CommitLog.setConfirmOffset; a
+    place that is gone is forgotten.
+    """
+    if plan.last_record is not None:
+        return checkpoint._replace(confirm_physical_offset=plan.last_record[0])
+    if checkpoint.confirm_physical_offset < plan.log_end:
         return checkpoint
-    return checkpoint._replace(confirm_physical_offset=plan.last_record[0])
+    return checkpoint._replace(confirm_physical_offset=0)
 
 
-def _load_log(opening: Opening) -> FileRun:
-    run = FileRun(
-        opening.files,
-        opening.directory.commit_log,
-        opening.sizes.commit_log_bytes,
-        kind="commitlog",
-    )
+def load_log(files: HandleCache, directory: StoreDirectory, sizes: Sizes) -> FileRun:
+    """The files of the commit log as they lie there."""
+    run = FileRun(files, directory.commit_log, sizes.commit_log_bytes, kind=names.COMMIT_LOG)
     run.load()
     return run
 
@@ -162,24 +162,32 @@ def _load_queues(opening: Opening) -> QueueTable:
     return queues
 
 
-def _load_index(opening: Opening) -> KeyIndex | None:
-    if not opening.settings.index_enabled:
-        return None
+def load_index(
+    files: HandleCache, directory: StoreDirectory, sizes: Sizes, *, clock: Clock
+) -> KeyIndex:
+    """The files of the key index as they lie there."""
     index = KeyIndex(
-        opening.files,
-        opening.directory.index,
-        slots=opening.sizes.index_slots,
-        entries=opening.sizes.index_entries,
-        clock=opening.clock,
+        files,
+        directory.index,
+        slots=sizes.index_slots,
+        entries=sizes.index_entries,
+        clock=clock,
     )
     index.load()
     return index
 
 
-def _index_states(index: KeyIndex) -> list[IndexFileState]:
+def _index_states(index: KeyIndex, *, clean: bool) -> list[IndexFileState]:
+    """The files as they are found; only of the last one writing may have been cut short."""
+    files = index.index_files
     return [
-        IndexFileState(file.path.name, file.header, file.is_full, file.is_blank)
-        for file in index.index_files
+        IndexFileState(
+            file.path.name,
+            file.header,
+            file.is_full,
+            file.is_blank or (not clean and file is files[-1] and file.is_ahead),
+        )
+        for file in files
     ]
 
 
@@ -196,18 +204,15 @@ def _refuse_damaged(opening: Opening, plan: StorePlan) -> None:
     )
 
 
-def _keep_losses(opening: Opening, plan: StorePlan, now_ms: int) -> None:
+def _keep_losses(directory: StoreDirectory, plan: StorePlan, now_ms: int) -> None:
     """Copy what will be cut beside the store, with a report of it (JSON, ranges per queue)."""
-    if not plan.losses:
-        return
-    path, fs = opening.directory.path, opening.directory.fs
-    kept_dir = path.parent / f"{path.name}.cut-{now_ms}"
-    fs.make_dir(kept_dir)
-    keep_aside(plan, kept_dir)
-    data = msgspec.json.format(msgspec.json.encode({"store": str(path), "losses": plan.losses}))
-    write_durably(fs, kept_dir / "report.json", data)
-    fs.sync_dir(kept_dir)
-    fs.sync_dir(path.parent)
+
+    def copy(kept_dir: Path) -> Sequence[Loss]:
+        keep_aside(plan, kept_dir)
+        return plan.losses
+
+    if plan.losses:
+        keep_losses(directory.fs, directory.path, now_ms, copy)
 
 
 def _repair(opening: Opening, plan: StorePlan, builder: Builder) -> None:
@@ -226,7 +231,16 @@ def _repair(opening: Opening, plan: StorePlan, builder: Builder) -> None:
     for queue in plan.queues:
         head = max(plan.run.start, builder.deleted.get(queue.partition.topic, 0))
         queue.units.start = queue.units.first_at(head)
+        if not opening.read_only:
+            queue.units.drop_outlived()  # a deletion that was interrupted
         queue.next_offset = queue.published = queue.units.end
+
+
+def _restore_producers(queues: QueueTable, snapshot: ProducerSnapshot | None) -> None:
+    for partition, states in () if snapshot is None else snapshot.by_queue().items():
+        queue = queues.get(*partition)
+        if queue is not None:
+            queue.producers = Producers(states)
 
 
 def _take_in_sequences(plan: StorePlan) -> None:

@@ -10,12 +10,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 from storage.errors import OffsetOutOfRange
-from storage.files import HandleCache
+from storage.files import HandleCache, OverlayFileSystem
 from storage.model import OffsetBounds, TopicPartition
 from storage.rocketmq.consume_queue import ConsumeQueue
 from storage.sequencing import Producers
+
+FILES_LEFT: Final = 16  # open at once of queues that have left their files
 
 
 class Queue:
@@ -89,7 +92,7 @@ class QueueTable:
     def __init__(self, files: HandleCache, root: Path, file_bytes: int) -> None:
         self.files = files
         self.root = root
-        self._file_bytes = file_bytes
+        self.file_bytes = file_bytes
         self._queues: dict[tuple[str, int], Queue] = {}
         self._lock = threading.Lock()  # over changes of the table and snapshots of it
 
@@ -112,7 +115,7 @@ class QueueTable:
     def units_of(self, topic: str, queue_id: int) -> ConsumeQueue:
         """A new ConsumeQueue at its place; no file is made."""
         directory = self.root / topic / str(queue_id)
-        return ConsumeQueue(self.files, directory, self._file_bytes)
+        return ConsumeQueue(self.files, directory, self.file_bytes)
 
     def add(self, topic: str, queue_id: int) -> Queue:
         """The queue, made (without any file) where it is not there yet."""
@@ -122,6 +125,15 @@ class QueueTable:
             with self._lock:
                 self._queues[topic, queue_id] = queue
         return queue
+
+    def leave_files(self) -> HandleCache:
+        """From here on units are written to memory, over the files as they are. Gives what is to be
+        closed in the end.
+        """
+        self.files = HandleCache(OverlayFileSystem(self.files.fs), FILES_LEFT)
+        for queue in self:
+            queue.units.run.files = self.files
+        return self.files
 
     def remove_topic(self, topic: str) -> None:
         """Forget the queues of a topic; their files are somebody else's affair."""

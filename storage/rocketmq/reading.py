@@ -13,10 +13,11 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from storage.errors import Corrupt
-from storage.model import Header, StoredRecord, TopicPartition
+from storage.model import Finding, Header, StoredRecord, TopicPartition
 from storage.rocketmq.commit_log import CommitLog
 from storage.rocketmq.consume_queue import ConsumeQueue
 from storage.rocketmq.encoding import SEQUENCE_PROPERTY
+from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format.body import decompress
 from storage.rocketmq.format.message import Message
 from storage.rocketmq.format.properties import (
@@ -36,7 +37,7 @@ UNITS_PROBED: Final = 15  # whose median leads a bisection, so that a few damage
 MAX_BODY_BYTES: Final = 64 << 20  # of a compressed body when it is unpacked
 WRONG_PLACE: Final = "the unit leads to no record of this queue"
 V6_MARK: Final = 1 << 224  # tells an id of 28 bytes from one of 16 in a locator
-_HIDDEN: Final = RESERVED | {SHARDING_KEY, SEQUENCE_PROPERTY}
+HIDDEN_PROPERTIES: Final = RESERVED | {SHARDING_KEY, SEQUENCE_PROPERTY}
 
 
 class Limits(NamedTuple):
@@ -65,7 +66,9 @@ def to_stored(message: Message, offset: int, physical_offset: int) -> StoredReco
     if key in lookup_keys:
         lookup_keys.remove(key)
     headers: Sequence[Header] = [
-        (name, value.encode()) for name, value in properties.items() if name not in _HIDDEN
+        (name, value.encode())
+        for name, value in properties.items()
+        if name not in HIDDEN_PROPERTIES
     ]
     return StoredRecord(
         offset,
@@ -102,12 +105,12 @@ class QueueReader:
                     break
                 raise
             stop = offset + len(units)
-            for unit, message in self._messages(units, offset, bool(records)):
-                if message is not None:
+            for unit, record in self._records(units, offset, bool(records)):
+                if record is not None:
                     size_bytes += unit.size
                     if records and size_bytes > limits.max_bytes:
                         return records, offset
-                    records.append(self._stored(message, offset, unit))
+                    records.append(record)
                 offset += 1
             if offset < stop:
                 break  # before a damaged record
@@ -127,7 +130,7 @@ class QueueReader:
             stop = min([*behind, end])
             raise damaged(error, self._partition, offset, next_good_offset=stop) from error
         if not units:
-            missing = unit_error(self._units, offset, "the queue ends before this unit")
+            missing = unit_error(run, offset, "the queue ends before this unit")
             raise damaged(missing, self._partition, offset, next_good_offset=end)
         return units
 
@@ -135,13 +138,12 @@ class QueueReader:
         try:
             return to_stored(message, offset, unit.physical_offset)
         except Corrupt as error:
-            damage = self._log.damage(unit.physical_offset, error.message)
-            raise damaged(damage, self._partition, offset) from error
+            raise self._log.damage(unit.physical_offset, error.message) from error
 
-    def _messages(
+    def _records(
         self, units: Sequence[Unit], offset: int, begun: bool
-    ) -> Iterator[tuple[Unit, Message | None]]:
-        """The units with their messages; a filler has none. Ends before a damaged record, unless it
+    ) -> Iterator[tuple[Unit, StoredRecord | None]]:
+        """The units with their records; a filler has none. Ends before a damaged record, unless it
         is the first: then Corrupt is raised.
         """
         data, start = b"", 0
@@ -153,16 +155,16 @@ class QueueReader:
             position = unit.physical_offset - start
             try:
                 if at not in fitting:
-                    raise unit_error(self._units, offset + at, WRONG_PLACE, unit)
+                    raise unit_error(self._units.run, offset + at, WRONG_PLACE, unit)
                 if not 0 <= position <= len(data) - unit.size:
                     start, position = unit.physical_offset, 0
                     data = self._window(units, at)
-                message = self._checked(data, position, unit)
+                record = self._stored(self._checked(data, position, unit), offset + at, unit)
             except Corrupt as error:
                 if begun or at:
                     return
                 raise damaged(error, self._partition, offset + at) from error
-            yield unit, message
+            yield unit, record
 
     def _window(self, units: Sequence[Unit], at: int) -> bytes:
         """The bytes of the record of `units[at]` and of those behind it that lie close."""
@@ -170,15 +172,21 @@ class QueueReader:
 
     def _checked(self, data: bytes, position: int, unit: Unit) -> Message:
         message = self._log.checked(data, position, unit.physical_offset)
-        topic, queue_id = self._partition
-        if message.topic != topic or message.queue_id != queue_id:
-            raise self._log.damage(
-                unit.physical_offset,
-                f"the unit of {self._partition} points to a record of another queue",
-                expected=str(self._partition),
-                found=f"{message.topic}-{message.queue_id}",
-            )
+        check_address(self._log, self._partition, message, unit.physical_offset)
         return message
+
+
+def check_address(
+    log: CommitLog, partition: TopicPartition, message: Message, physical_offset: int
+) -> None:
+    """Raise Corrupt unless the record, which lies at a physical offset, is one of this queue."""
+    if (message.topic, message.queue_id) != partition:
+        raise log.damage(
+            physical_offset,
+            f"the unit of {partition} points to a record of another queue",
+            expected=str(partition),
+            found=f"{message.topic}-{message.queue_id}",
+        )
 
 
 def damaged(
@@ -195,11 +203,33 @@ def damaged(
     return Corrupt(f"{partition} offset {offset}: {error.message}", **facts)
 
 
-def unit_error(units: ConsumeQueue, offset: int, what: str, unit: Unit | None = None) -> Corrupt:
-    """The error for a unit: its file, the position in it, what is there."""
+def unreadable(partition: TopicPartition, offset: int, error: Corrupt) -> Finding:
+    """The finding for a record that cannot be read."""
+    facts = error.facts()
+    path, position = facts.get("path"), facts.get("position")
+    return Finding(
+        code="damaged-record",
+        severity="error",
+        path=str(path),
+        position=position if isinstance(position, int) else None,
+        topic=partition.topic,
+        partition=partition.partition,
+        offset=offset,
+        expected=_text(facts.get("expected")),
+        found=_text(facts.get("found")),
+        message=error.message.removeprefix(f"{path}: position {position}: "),
+    )
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def unit_error(run: FileRun, offset: int, what: str, unit: Unit | None = None) -> Corrupt:
+    """The error for a unit of a queue with these files: the file, the position in it, what is there."""
     position = offset * UNIT_SIZE
-    base = units.run.base_of(position)
-    path = units.directory if base is None else units.run.path(base)
+    base = run.base_of(position)
+    path = run.directory if base is None else run.path(base)
     position -= base or 0
     return Corrupt(
         f"{path}: position {position}: {what}",

@@ -14,18 +14,19 @@ which it follows in what counts as the end of the log, and outdoes where they lo
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from storage.errors import DataError
 from storage.interface import Progress
 from storage.rocketmq.behind import LogSoFar, has_zeroed_sector, next_good, record_at, sound_part
+from storage.rocketmq.dispatch import heads_of
 from storage.rocketmq.encoding import SEQUENCE_PROPERTY, parse_mark
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format.checkpoint import Checkpoint
 from storage.rocketmq.format.index_file import IndexHeader
-from storage.rocketmq.format.message import Message, decode_message
+from storage.rocketmq.format.message import Message, decode_message, takes_queue_offset
 from storage.rocketmq.format.properties import decode_properties
 from storage.rocketmq.format.walking import BAD
 from storage.rocketmq.losses import add_findings, damage_finding, no_log_finding
@@ -38,12 +39,12 @@ _MARK: Final = SEQUENCE_PROPERTY.encode()
 
 
 class IndexFileState(NamedTuple):
-    """An index file as it is found. `is_blank`: its header is zeros though it has entries."""
+    """An index file as it is found. `is_ahead`: it holds more than its header tells."""
 
     name: str
     header: IndexHeader
     is_full: bool
-    is_blank: bool
+    is_ahead: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,29 +103,21 @@ def _measure_queues(context: RecoveryContext) -> Sequence[tuple[str, int]]:
 
 def _measure(context: RecoveryContext, queue: Queue) -> None:
     units = queue.units
-    end = units.written_end()
-    units.use(units.first_offset, end)
+    written = units.written_end()
+    units.use(units.first_offset, written)
     if not context.clean:
         end = _checked_end(queue, context.checkpoint.logics_physical_offset)
-    units.use(units.first_offset, end)
+        units.use(units.first_offset, end)
+        units.is_torn = end < written
     units.start = units.first_at(context.run.start)
 
 
 def _checked_end(queue: Queue, trusted: int) -> int:
-    """The first offset whose unit is none, or points before the one in front of it; what points
-    before `trusted` was on disk at the last checkpoint and is not looked at.
+    """The end of the units that can be; what points before `trusted` was on disk at the last
+    checkpoint and is not looked at.
     """
     units = queue.units
-    offset = units.first_at(trusted) if trusted > 0 else units.first_offset
-    last = -1
-    while offset < units.end:
-        found = units.read(offset, 4096)
-        for unit in found:
-            if not unit.is_valid or (not unit.is_filler and unit.physical_offset <= last):
-                return offset
-            last = max(last, unit.physical_offset)
-            offset += 1
-    return units.end
+    return units.sound_end(units.first_at(trusted) if trusted > 0 else units.first_offset)
 
 
 def _start(context: RecoveryContext) -> int:
@@ -173,11 +166,14 @@ def _checkpointed(context: RecoveryContext) -> int:
 
 
 class _OpenAppend(NamedTuple):
-    """A sequenced append in the walk: where it begins, and how many of its records are to come."""
+    """A sequenced append in the walk: where it begins, how many of its records are to come, and where
+    the record before it begins (-1: not in the walk).
+    """
 
     append: SequencedAppend
     position: int
     left: int
+    before: int
 
     def following(self, message: Message) -> _OpenAppend | None:
         """With the next record of the log; None when that is not the append's."""
@@ -196,6 +192,7 @@ class _Walk:
         self._known = _unit_positions(context.queues, start)
         self._expected: dict[tuple[str, int], int] = {}
         self._open: _OpenAppend | None = None
+        self._before = -1  # where the record before the present one begins
         self.start = start
         self.end = start
         self.damages: list[Damage] = []
@@ -218,9 +215,15 @@ class _Walk:
             stop = self._stretches(position)
             self.end = stop.position
             if self._open is not None and self._context.ours and not self._context.clean:
-                self.end, self.torn = self._open.position, True
+                self._cut_before(self._open)
             self._open = None
             position = self._beyond(stop)
+
+    def _cut_before(self, unfinished: _OpenAppend) -> None:
+        """End the log where an append begins of which records are missing."""
+        self.end, self.torn = unfinished.position, True
+        last = record_at(self._context.run, unfinished.before)
+        self.last_record = None if last is None else (unfinished.before, last)
 
     def _stretches(self, position: int) -> Stop:
         context, run = self._context, self._context.run
@@ -233,7 +236,8 @@ class _Walk:
             if sound.records:
                 self._compare(sound)
                 self._note_sequenced(sound)
-                self.bytes_scanned += sum(size for _, size in sound.records)
+                last_position, last_size = sound.records[-1]
+                self.bytes_scanned += last_position + last_size - sound.start
                 last = sound
             if sound is not step:
                 self._note_last(last)
@@ -254,25 +258,34 @@ class _Walk:
         there = known[first : bisect_left(known, positions[-1] + 1)]
         if there == positions:
             return
-        for position in sorted(set(positions).difference(there)):
-            self._note_missing(_message(stretch, position), position)
+        missing: Sequence[tuple[int, int]] = stretch.records
+        if there:
+            pointed_to = set(there)
+            missing = [record for record in missing if record[0] not in pointed_to]
+        expected = self._expected
+        deleted = self._context.deleted
+        heads = heads_of(stretch.data, missing, stretch.start)
+        for (position, _), head in zip(missing, heads, strict=True):
+            topic, queue_id, queue_offset, sys_flag, _, _ = head
+            if takes_queue_offset(sys_flag) and position >= deleted.get(topic, 0):
+                key = topic, queue_id
+                if key not in expected:
+                    expected[key] = self._first_missing(key, queue_offset, position)
+                if queue_offset >= expected[key]:
+                    expected[key] = queue_offset + 1
 
-    def _note_missing(self, message: Message, position: int) -> None:
-        if not message.in_queue or position < self._context.deleted.get(message.topic, 0):
-            return
+    def _first_missing(self, key: tuple[str, int], queue_offset: int, position: int) -> int:
+        """The end of the queue of a record without a unit, the first one of that queue."""
         if self.missing_from is None:
             self.missing_from = position
-        key = (message.topic, message.queue_id)
-        expected = self._expected.get(key)
-        if expected is None:
-            queue = self._context.queues.get(*key)
-            expected = 0 if queue is None else self._end_in_log(queue)
-            if message.queue_offset > expected:
-                begin = self._context.run.start
-                if queue is not None and begin < queue.units.last_end <= position:
-                    begin = queue.units.last_end
-                self.gap_from = min(begin, self.start if self.gap_from is None else self.gap_from)
-        self._expected[key] = max(expected, message.queue_offset + 1)
+        queue = self._context.queues.get(*key)
+        end = 0 if queue is None else self._end_in_log(queue)
+        if queue_offset > end:
+            begin = self._context.run.start
+            if queue is not None and begin < queue.units.last_end <= position:
+                begin = queue.units.last_end
+            self.gap_from = min(begin, self.start if self.gap_from is None else self.gap_from)
+        return end
 
     def _end_in_log(self, queue: Queue) -> int:
         """Where a queue ends; one whose last unit leads out of the log: where the walk began."""
@@ -282,9 +295,8 @@ class _Walk:
 
     def _note_sequenced(self, stretch: Stretch) -> None:
         """Take in the marks of sequenced appends; the records of one stand one behind another."""
-        if self._open is None and _MARK not in stretch.data:
-            return
-        for position, size in stretch.records:
+        marked = self._open is not None or _MARK in stretch.data
+        for position, size in stretch.records if marked else ():
             begin = position - stretch.start
             if self._open is not None:
                 self._open = self._open.following(_message(stretch, position))
@@ -293,6 +305,8 @@ class _Walk:
             if self._open is not None and self._open.left == 0:
                 self.sequenced.append(self._open.append)
                 self._open = None
+            self._before = position
+        self._before = stretch.records[-1][0]
 
     def _opened(self, message: Message, position: int) -> _OpenAppend | None:
         mark = parse_mark(decode_properties(message.properties).get(SEQUENCE_PROPERTY, ""))
@@ -307,7 +321,7 @@ class _Walk:
             message.queue_offset,
             message.store_timestamp_ms,
         )
-        return _OpenAppend(append, position, count - 1)
+        return _OpenAppend(append, position, count - 1, self._before)
 
     def _beyond(self, stop: Stop) -> int | None:
         """What follows the place where the walk stopped: where to go on, None for the end."""
@@ -339,12 +353,11 @@ def _message(stretch: Stretch, position: int) -> Message:
 
 def _unit_positions(queues: QueueTable, start: int) -> Sequence[int]:
     """The physical offsets from `start` on that units point to, ascending."""
-    return sorted(position for queue in queues for position in _positions_of(queue, start))
-
-
-def _positions_of(queue: Queue, start: int) -> Iterator[int]:
-    units = queue.units
-    return units.positions(units.first_at(start))
+    found: list[int] = []
+    for queue in queues:
+        found += queue.units.positions(queue.units.first_at(start))
+    found.sort()
+    return found
 
 
 def _plan(context: RecoveryContext, walk: _Walk, broken: Sequence[tuple[str, int]]) -> StorePlan:
@@ -413,7 +426,7 @@ def _plan_index(context: RecoveryContext, walk: _Walk) -> _IndexPlan:
     if not files:
         return _IndexPlan(build_from=walk.start if walk.last_record is not None else None)
     # The real store leaves entries behind a cut, and then passes over new records up to the last.
-    odd = [f.name for f in files if f.is_blank or f.header.end_physical_offset >= max(walk.end, 1)]
+    odd = [f.name for f in files if f.is_ahead or f.header.end_physical_offset >= max(walk.end, 1)]
     if odd:
         return _IndexPlan(doubtful=[file.name for file in files if file.name >= min(odd)])
     if context.clean:

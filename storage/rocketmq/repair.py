@@ -7,18 +7,19 @@ steps make the read-only view of a store.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
 from storage.files import copy_range
 from storage.interface import Progress
 from storage.rocketmq.behind import record_at
-from storage.rocketmq.dispatch import Dispatch, dispatch_of
+from storage.rocketmq.dispatch import Dispatch, dispatches_of
 from storage.rocketmq.dispatcher import Builder
 from storage.rocketmq.file_run import FileRun
-from storage.rocketmq.format.message import decode_message
 from storage.rocketmq.format.names import file_name
 from storage.rocketmq.key_index import KeyIndex
 from storage.rocketmq.key_index_mending import mend
@@ -26,6 +27,7 @@ from storage.rocketmq.plan import StorePlan
 from storage.rocketmq.walking import Stop, walk_log
 
 _EVERYTHING: Final = 1 << 62
+_place: Final = attrgetter("physical_offset")
 
 
 def keep_aside(plan: StorePlan, kept_dir: Path) -> None:
@@ -57,20 +59,20 @@ def apply_log(plan: StorePlan) -> None:
     """
     run = plan.run
     behind = [base for base in run.bases if base >= plan.log_end and base > 0]
-    if behind:
-        run.remove(behind)
-        run.files.fs.sync_dir(run.directory)
+    run.remove_in_turn(behind[::-1])
     if plan.data_end > plan.log_end:
         run.zero(plan.log_end, min(plan.data_end, run.limit))
     for base in run.bases:
         if base + run.file_bytes > plan.accepted_from:
             run.distrust(base)
     run.sync(plan.accepted_from, max(plan.log_end, plan.accepted_from))
+    if run.bases:
+        run.files.fs.sync_dir(run.directory)  # a file may have been made just before a kill
 
 
 def apply_queues(plan: StorePlan) -> None:
-    """Cut the units that point behind the end of the log, and see to it that the others get to the
-    disk.
+    """Cut the units that point behind the end of the log or stand behind one that is none, and see
+    to it that the others get to the disk.
     """
     for queue in plan.queues:
         key = (queue.partition.topic, queue.partition.partition)
@@ -78,8 +80,8 @@ def apply_queues(plan: StorePlan) -> None:
             queue.units.discard()
             continue
         cut = plan.queue_ends.get(key)
-        if cut is not None:
-            queue.units.cut(cut)
+        if cut is not None or queue.units.is_torn or queue.units.has_empty_files:
+            queue.units.cut(queue.units.end if cut is None else cut)
         if plan.distrusted_from is not None:
             queue.units.distrust(queue.units.first_at(plan.distrusted_from))
 
@@ -111,10 +113,10 @@ def build_missing(
 ) -> None:
     """Dispatch again what queues or index lack."""
     queues_from = _EVERYTHING if plan.build_queues_from is None else plan.build_queues_from
-    first_indexed = _EVERYTHING if index_from is None else index_from
-    if index_from is not None and not plan.index_border_again:
-        first_indexed += 1
-    start = min(queues_from, _EVERYTHING if index_from is None else index_from)
+    index_from = _EVERYTHING if index_from is None else index_from
+    first_indexed = index_from if plan.index_border_again else index_from + 1
+    # What is indexed last may have gone with the head of the log.
+    start = max(min(queues_from, index_from), plan.run.start)
     stops = [damage.next_good for damage in plan.damages]
     while start < plan.log_end:
         following = plan.log_end
@@ -123,10 +125,15 @@ def build_missing(
                 following = batch.position
                 break
             live = builder.live(batch)
-            builder.build_queues([d for d in live if d.physical_offset >= queues_from])
-            builder.build_index([d for d in live if d.physical_offset >= first_indexed])
+            builder.build_queues(_from(live, queues_from))
+            builder.build_index(_from(live, first_indexed))
             progress("building queues and index", batch[-1].physical_offset, plan.log_end)
         start = min((s for s in stops if s is not None and s > following), default=plan.log_end)
+
+
+def _from(batch: Sequence[Dispatch], physical_offset: int) -> Sequence[Dispatch]:
+    """Those of records at or behind a place; they lie in the order of the log."""
+    return batch[bisect_left(batch, physical_offset, key=_place) :]
 
 
 def dispatches(
@@ -139,14 +146,7 @@ def dispatches(
         if isinstance(step, Stop):
             yield step
             return
-        yield [
-            dispatch_of(
-                decode_message(step.data, position - step.start, check_crc=False),
-                position,
-                with_tags=with_tags,
-            )
-            for position, _ in step.records
-        ]
+        yield dispatches_of(step.data, step.records, step.start, with_tags=with_tags)
 
 
 def forget_missing_files(plan: StorePlan) -> None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TypeVar
 
-from storage.errors import DataError, IoFailure
+from storage.errors import DataError, DiskFull, IoFailure
 from storage.rocketmq.commit_log import CommitLog
 from storage.rocketmq.key_index import KeyIndex
 from storage.rocketmq.queues import QueueTable
@@ -66,6 +67,14 @@ def given_up(log: CommitLog, settings: StoreSettings, *, now_ms: int) -> Sequenc
     return doomed
 
 
+def before_deletion(checkpoint: Callable[[], None]) -> None:
+    """See to it that what producers sent is known without the records that go. A full disk, which
+    deletion may mend, is no reason not to delete.
+    """
+    with suppress(DiskFull):
+        checkpoint()
+
+
 def delete_head(
     log: CommitLog, doomed: Sequence[int], queues: QueueTable, index: KeyIndex | None
 ) -> None:
@@ -75,11 +84,11 @@ def delete_head(
     run = log.run
     start = doomed[-1] + run.file_bytes
     for queue in queues:
+        queue.units.sync()  # units of records that are gone cannot be made again
         queue.units.start = queue.units.first_at(start)
-    run.remove(doomed)
-    run.files.fs.sync_dir(run.directory)
+    run.remove_in_turn(doomed)
     for queue in queues:
-        queue.units.drop_before(start)
+        queue.units.drop_outlived()
     if index is not None:
         index.delete_before(start)
 

@@ -15,6 +15,7 @@ from typing import Final
 
 import msgspec
 
+from storage.config_text import one_of, unknown, whole_number
 from storage.errors import InvalidArgument, InvalidConfig, NotOffered
 from storage.rocketmq.format.index_file import ENTRY_SIZE, SLOT_SIZE
 from storage.rocketmq.format.message_id import encode_host
@@ -100,11 +101,11 @@ def parse_store_settings(settings: Mapping[str, str]) -> StoreSettings:
         if name not in STORE_SETTINGS:
             raise InvalidConfig(f"setting {name!r} is unknown", name=name, value=value)
     numbers = {
-        name: _number(name, settings[name], *limits) if name in settings else None
-        for name, limits in _NUMBERS.items()
+        name: whole_number(name, settings[name], low=low, high=high) if name in settings else None
+        for name, (low, high) in _NUMBERS.items()
     }
     switches = {
-        name: _choice(name, settings.get(name, default), _BOOLEANS) == "true"
+        name: one_of(name, settings.get(name, default), _BOOLEANS) == "true"
         for name, default in _SWITCHES.items()
     }
     reserved_hours = numbers["fileReservedTime"]
@@ -175,19 +176,20 @@ def check_topic_config(name: str, value: str) -> None:
     topic config.
     """
     if name in _TOPIC_NUMBERS:
-        _number(name, value, *_TOPIC_NUMBERS[name])
+        low, high = _TOPIC_NUMBERS[name]
+        whole_number(name, value, low=low, high=high)
     elif name in _TOPIC_CHOICES:
-        _choice(name, value, _TOPIC_CHOICES[name])
+        one_of(name, value, _TOPIC_CHOICES[name])
     elif name == "attributes":
         parse_attributes(value)
     else:
-        raise _unknown_config(name, value)
+        raise unknown(name, value)
 
 
 def check_topic_reset(name: str) -> None:
     """Raise InvalidConfig unless RocketMQ has a topic config of this name, to be set to its default."""
     if name not in TOPIC_CONFIGS:
-        raise _unknown_config(name, None)
+        raise unknown(name, None)
 
 
 def check_queue_count(count: int) -> None:
@@ -224,28 +226,3 @@ def _bad_attribute(value: str, item: str) -> InvalidConfig:
         name="attributes",
         value=value,
     )
-
-
-def _unknown_config(name: str, value: str | None) -> InvalidConfig:
-    return InvalidConfig(f"config {name!r} is unknown", name=name, value=value)
-
-
-def _number(name: str, value: str, low: int, high: int) -> int:
-    number = int(value) if re.fullmatch(r"\d{1,18}", value, re.ASCII) else None
-    if number is None or not low <= number <= high:
-        raise InvalidConfig(
-            f"config {name} must be a whole number from {low} to {high}, not {value!r}",
-            name=name,
-            value=value,
-        )
-    return number
-
-
-def _choice(name: str, value: str, choices: tuple[str, ...]) -> str:
-    if value not in choices:
-        raise InvalidConfig(
-            f"config {name} must be one of {', '.join(choices)}, not {value!r}",
-            name=name,
-            value=value,
-        )
-    return value

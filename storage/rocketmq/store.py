@@ -21,14 +21,8 @@ from storage.errors import (
     UnknownPartition,
     UnknownTopic,
 )
-from storage.files import (
-    Fence,
-    FileLock,
-    FileSystem,
-    HandleCache,
-    OverlayFileSystem,
-    make_root,
-)
+from storage.files import Fence, FileLock, FileSystem, HandleCache, OverlayFileSystem, make_root
+from storage.group_offsets import KeepsGroupOffsets
 from storage.interface import (
     DEFAULT_FOUND_BYTES,
     DEFAULT_MAX_BYTES,
@@ -66,11 +60,12 @@ from storage.rocketmq.directory import (
 from storage.rocketmq.dispatcher import Dispatcher
 from storage.rocketmq.encoding import Encoder
 from storage.rocketmq.finding import Search, find_by_id, find_records
+from storage.rocketmq.group_offsets import GroupOffsets
 from storage.rocketmq.opening import OpenedStore, Opening, open_parts
 from storage.rocketmq.queues import Queue
 from storage.rocketmq.reading import Limits, QueueReader, locator_text
 from storage.rocketmq.reporting import CAPABILITIES, stats_of
-from storage.rocketmq.retention import Deletions, delete_head, given_up
+from storage.rocketmq.retention import Deletions, before_deletion, delete_head, given_up
 from storage.rocketmq.settings import StoreSettings, parse_store_settings
 from storage.rocketmq.sizes import resolve_sizes
 from storage.rocketmq.time_lookup import find_time
@@ -106,7 +101,7 @@ def open_rocketmq(
         raise
 
 
-class RocketMQStore(LogStore):
+class RocketMQStore(KeepsGroupOffsets, LogStore):
     """An opened store. Made by `open_rocketmq`."""
 
     def __init__(
@@ -149,7 +144,11 @@ class RocketMQStore(LogStore):
         )
         if facts.created and stored is None and not self.read_only:
             directory.write_store_file(facts)  # first: else an interrupted start is no store
-        self._topic_files = TopicFiles(directory, read_only=self.read_only)
+        self._group_offsets: GroupOffsets = GroupOffsets(self, directory, self._fence, self._clock)
+        forget_offsets = self._group_offsets.forget_topics
+        self._topic_files = TopicFiles(
+            directory, read_only=self.read_only, forget_offsets=forget_offsets
+        )
         parts = open_parts(
             Opening(
                 directory=directory,
@@ -173,8 +172,7 @@ class RocketMQStore(LogStore):
         )
         if self.read_only:
             return
-        if not is_empty(self.fs, self.path) or stored is None:
-            directory.write_store_file(facts)
+        directory.write_store_file(facts)
         self._topic_files.finish_deletions(self._clock())
         if self.recovery.losses or not self.recovery.clean_shutdown:
             self.checkpoint()
@@ -214,7 +212,7 @@ class RocketMQStore(LogStore):
         queue = self.queues.get(*partition)
         if queue is None:
             info = self._topics.get(partition.topic)
-            if info is None:
+            if info is None or partition.partition in info.partitions:  # gone, perhaps made again
                 raise UnknownTopic(partition.topic)
             raise UnknownPartition(*partition, partitions=len(info.partitions))
         return queue
@@ -279,6 +277,7 @@ class RocketMQStore(LogStore):
                 self._files.forget_tree(self._directory.consume_queue / topic, sync=False)
                 self.queues.remove_topic(topic)
                 del self._topics[topic]
+                self._group_offsets.forget_topics([topic])  # committed beside its deletion
                 self._deletions.note()
 
     # ---- records ----
@@ -343,7 +342,7 @@ class RocketMQStore(LogStore):
     def catch_up(self, queue: Queue, end: int) -> None:
         """On return the queue has a unit for every offset below `end`."""
         if queue.units.end < end:
-            self._dispatcher.step()
+            self._dispatcher.catch_up(queue, end)
 
     def read(
         self,
@@ -456,6 +455,8 @@ class RocketMQStore(LogStore):
 
     def enforce_retention(self, now_ms: int) -> RetentionReport:
         self._check_writable()
+        if given_up(self.log, self._settings, now_ms=now_ms):
+            before_deletion(self.checkpoint)
         with self._lock, self._fence.guarding():
             doomed = given_up(self.log, self._settings, now_ms=now_ms)
             if doomed:
@@ -463,8 +464,8 @@ class RocketMQStore(LogStore):
                 delete_head(self.log, doomed, self.queues, self.index)
                 self._deletions.note()
                 self._topic_files.forget_deleted(self.log.start)
-        size_bytes = len(doomed) * self.log.run.file_bytes
-        return RetentionReport(segments_deleted=len(doomed), bytes_deleted=size_bytes)
+        freed = len(doomed) * self.log.run.file_bytes
+        return RetentionReport(segments_deleted=len(doomed), bytes_deleted=freed)
 
     def stats(self) -> StoreStats:
         self._check_open()
@@ -494,7 +495,6 @@ class RocketMQStore(LogStore):
     def _stop_cleanly(self) -> None:
         """Everything durable first, then the spare file, the mark of a running server last."""
         with self._fence.guarding():
-            self.log.flush()
             self._checkpointer.write()
             self.log.remove_spare()
             self._directory.remove_abort()

@@ -8,7 +8,7 @@ durable the rest (its queues, its entry) is cleaning up, which a start or the ne
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from storage.errors import DiskFull, InvalidTopic, TopicExists
 from storage.model import TopicInfo
@@ -35,7 +35,9 @@ def check_folder_name(topic: str) -> None:
 def check_same_shape(
     info: TopicInfo, queues: int | None, configs: Mapping[str, str] | None
 ) -> None:
-    """Raise TopicExists unless a topic that is there has the wanted shape; None: any."""
+    """Raise TopicExists unless a topic that is there has the wanted shape; None: any. Raises InvalidConfig or
+    NotOffered for configs that none has.
+    """
     if queues is not None and queues != len(info.partitions):
         raise TopicExists(
             f"topic {info.name!r} exists with {len(info.partitions)} partitions, not {queues}",
@@ -43,6 +45,8 @@ def check_same_shape(
         )
     if configs is None:
         return
+    for name, value in configs.items():
+        check_topic_config(name, value)
     wanted = TopicTable().created(info.name, len(info.partitions), configs, now_ms=0)
     if wanted.info(info.name).configs != info.configs:
         raise TopicExists(f"topic {info.name!r} exists with other configs", topic=info.name)
@@ -62,8 +66,16 @@ class TopicFiles:
     lock guards it.
     """
 
-    def __init__(self, directory: StoreDirectory, *, read_only: bool) -> None:
+    def __init__(
+        self,
+        directory: StoreDirectory,
+        *,
+        read_only: bool,
+        forget_offsets: Callable[[Sequence[str]], None],
+    ) -> None:
+        """`forget_offsets`: how the offsets of deleted topics are taken away."""
         self._directory = directory
+        self._forget_offsets = forget_offsets
         self._deleted = directory.deleted_topics()
         self._table = directory.topics(read_only=read_only)
 
@@ -144,20 +156,24 @@ class TopicFiles:
             self._table = self._table.without(self._deleted.unfinished, now_ms=now_ms)
 
     def _finish(self, now_ms: int) -> None:
+        """Who began it may have been killed: what is gone already may still have to come to the disk."""
         unfinished = self._deleted.unfinished
         for topic in unfinished:
             self._remove_queues(topic)
+        self._forget_offsets(unfinished)
         self._write(self._table.without(unfinished, now_ms=now_ms))
+        self._directory.fs.sync_dir(self._directory.config)
         self._write_deleted(self._deleted.topics, unfinished=[])
 
     def _remove_queues(self, topic: str) -> None:
         fs = self._directory.fs
         for name in (names.CONSUME_QUEUE, names.QUEUE_EXTENSION):
             folder = self._directory.path / name
-            there = fs.exists(folder) and topic in fs.list_dir(folder)  # a name, and no path
-            if there and fs.is_dir(folder / topic):
+            if not fs.is_dir(folder):
+                continue
+            if topic in fs.list_dir(folder) and fs.is_dir(folder / topic):  # a name, and no path
                 fs.remove_tree(folder / topic)
-                fs.sync_dir(folder)
+            fs.sync_dir(folder)
 
     def forget_deleted(self, min_physical_offset: int) -> None:
         """Drop the notes of deleted topics none of whose records is left in the log."""

@@ -13,13 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from storage.errors import Corrupt
 from storage.model import TopicInfo
-from storage.rocketmq.format.config_json import decode_config, encode_config
+from storage.rocketmq.config_file import VERSION, next_version
+from storage.rocketmq.format.config_json import decode_table, encode_config
 from storage.rocketmq.format.names import is_system_topic
 from storage.rocketmq.settings import attributes_text, parse_attributes
 
-VERSION: Final = "dataVersion"
 TABLE: Final = "topicConfigTable"
 READ_QUEUES: Final = "readQueueNums"
 WRITE_QUEUES: Final = "writeQueueNums"
@@ -53,16 +52,7 @@ class TopicTable:
     @classmethod
     def decode(cls, data: bytes) -> TopicTable:
         """The table in a file. Raises Corrupt."""
-        content = decode_config(data)
-        if not isinstance(content, dict) or not isinstance(content.get(TABLE) or {}, dict):
-            raise Corrupt(
-                f"no {TABLE} in it",
-                kind="topics.json",
-                position=None,
-                expected=f"an object with {TABLE}",
-                found=type(content).__name__,
-            )
-        return cls(content)
+        return cls(decode_table(data, TABLE, kind="topics.json"))
 
     def encode(self) -> bytes:
         """The bytes of the file."""
@@ -128,12 +118,7 @@ class TopicTable:
         return self._next({**(self._content.get(TABLE) or {}), topic: entry}, now_ms)
 
     def _next(self, table: Mapping[int | str, Any], now_ms: int) -> TopicTable:
-        """DataVersion.nextVersion."""
-        stored = self._content.get(VERSION)
-        version: dict[str, Any] = {"counter": 0, "stateVersion": 0, "timestamp": 0}
-        version |= stored if isinstance(stored, dict) else {}
-        counter = version["counter"] if isinstance(version["counter"], int) else 0
-        version |= {"counter": counter + 1, "timestamp": now_ms}
+        version = next_version(self._content.get(VERSION), now_ms)
         content: dict[int | str, Any] = {} if VERSION in self._content else {VERSION: version}
         return TopicTable({**content, **self._content, VERSION: version, TABLE: table})
 
@@ -174,8 +159,9 @@ def _configs(entry: Mapping[str, Any]) -> dict[str, str]:
     }
     count = _queue_count(entry)
     for name in (READ_QUEUES, WRITE_QUEUES):
-        if entry.get(name, DEFAULT_QUEUES) != count:
-            configs[name] = _text(entry[name])
+        stored = entry.get(name, DEFAULT_QUEUES)
+        if stored != count:
+            configs[name] = _text(stored)
     if entry.get(ATTRIBUTES):
         configs[ATTRIBUTES] = attributes_text(entry[ATTRIBUTES])
     return configs

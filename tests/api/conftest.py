@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.api.harness import ONE_PARTITION, Api, opener, serving, settings
+from tests.api.running import Running, Serve
 
 BACKENDS = ("memory", "kafka", "rocketmq")
 
@@ -24,3 +25,19 @@ async def api(backend: str, tmp_path: Path) -> AsyncIterator[Api]:
     chosen = settings(tmp_path / "store", set=ONE_PARTITION.get(backend, {}))
     async with serving(chosen, opener(backend, chosen)) as running:
         yield running
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Starts servers; none outlives the test."""
+    running: list[Running] = []
+
+    def start(*options: str | Path) -> Running:
+        running.append(Running(*options))
+        return running[-1]
+
+    yield start
+    for one in running:
+        if one.process.poll() is None:
+            one.process.kill()
+            one.process.communicate()

@@ -11,7 +11,7 @@ import asyncio
 import base64
 import io
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from yarl import URL
 
 import storage
 from api.server import Server
+from logserver.cluster import cluster_id
 from logserver.config import Address, Settings
 from logserver.service import LogService
 from storage import LogStore, StoreOptions
@@ -121,6 +122,32 @@ class Api:
         while self.server.connections != count:  # noqa: ASYNC110  # as above
             await asyncio.sleep(0.001)
 
+    async def until_free(self) -> None:
+        """Until no request holds bytes any more."""
+        while self.service.budget.held_bytes:  # noqa: ASYNC110  # as above
+            await asyncio.sleep(0.001)
+
+    @asynccontextmanager
+    async def connection(
+        self, **options: Any
+    ) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+        """A connection for bytes as they are; closed at the end, whatever the test has met. What is left
+        open is found by the collector, in another test.
+        """
+        host, port = self.url.removeprefix("http://").split(":")
+        reader, writer = await asyncio.open_connection(host, int(port), **options)
+        try:
+            yield reader, writer
+        finally:
+            writer.transport.abort()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+    @property
+    def cluster_id(self) -> str:
+        """What the v3 API calls the cluster."""
+        return cluster_id(self.service.store)
+
     @property
     def backend(self) -> str:
         """The name of the store's backend."""
@@ -184,10 +211,14 @@ def opener(backend: str, chosen: Settings, *, read_only: bool = False) -> Callab
 
 @asynccontextmanager
 async def serving(
-    chosen: Settings, open_it: Callable[..., LogStore], *, wait: bool = True
+    chosen: Settings,
+    open_it: Callable[..., LogStore],
+    *,
+    wait: bool = True,
+    clock: storage.Clock = storage.wall_clock_ms,
 ) -> AsyncIterator[Api]:
     """A server from start to stop; with `wait` its store is open."""
-    server = Server(LogService(chosen, open_it))
+    server = Server(LogService(chosen, open_it, clock=clock))
     await server.listen()
     if wait:
         await server.service.start()

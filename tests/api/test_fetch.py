@@ -339,12 +339,10 @@ async def test_many_wait_for_one_record(api: Api) -> None:
 
 async def test_a_client_that_goes_away_waits_no_more(api: Api) -> None:
     await api.create("t")
-    address = api.url.removeprefix("http://").split(":")
     for _ in range(5):
-        _, writer = await asyncio.open_connection(*address)
-        writer.write(f"GET {PATH}?timeout=200000 HTTP/1.1\r\nHost: a\r\n\r\n".encode())
-        await api.until_waiting()
-        writer.close()
+        async with api.connection() as (_, writer):
+            writer.write(f"GET {PATH}?timeout=200000 HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+            await api.until_waiting()
         async with asyncio.timeout(10):
             while api.service.waiting:  # noqa: ASYNC110  # the service has no event for tests
                 await asyncio.sleep(0.001)

@@ -152,18 +152,15 @@ async def test_what_does_not_wait_is_not_synced(
 
 async def test_the_born_host_is_the_client(api: Api, store: MessageStore) -> None:
     """Its address and port, for each of its records."""
-    host, port = api.url.removeprefix("http://").split(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
     body = msgspec.json.encode(records(1, 2))
-    writer.write(
-        b"POST /topics/t HTTP/1.1\r\nHost: here\r\nConnection: close\r\n"
-        b"Content-Type: application/vnd.kafka.json.v2+json\r\n"
-        b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
-    )
-    client_port: int = writer.get_extra_info("sockname")[1]
-    assert (await reader.read()).startswith(b"HTTP/1.1 200")
-    writer.close()
-    await writer.wait_closed()
+    async with api.connection() as (reader, writer):
+        writer.write(
+            b"POST /topics/t HTTP/1.1\r\nHost: here\r\nConnection: close\r\n"
+            b"Content-Type: application/vnd.kafka.json.v2+json\r\n"
+            b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+        )
+        client_port: int = writer.get_extra_info("sockname")[1]
+        assert (await reader.read()).startswith(b"HTTP/1.1 200")
     assert store.hosts == [LOCALHOST + client_port.to_bytes(4, "big")] * 2
 
 

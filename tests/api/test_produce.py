@@ -301,9 +301,6 @@ async def test_what_is_not_offered_is_refused_by_name(api: Api) -> None:
     with_properties = await api.post("/topics/t", records(1, properties={"a": "b"}))
     assert with_properties.code == 42206
     assert "properties" in with_properties.json["message"]
-    key = {"Content-Type": JSON, "Idempotency-Key": "k"}
-    keyed = await api.call("POST", "/topics/t", data=b'{"records":[{}]}', headers=key)
-    assert keyed.code == 42207
     assert (await api.get("/topics")).json == []
     assert (await api.post("/topics/t", records(1, delay_level=0, properties={}))).status == 200
 
@@ -381,7 +378,7 @@ async def test_a_codec_may_be_asked_for(api: Api, codec: str) -> None:
     others = {"gzip", "snappy"} if api.keeps_messages else {"zlib"}
     if codec in others:
         refused = await api.post(f"/topics/t?compression={codec}", records("x"))
-        assert refused.code == 40000
+        assert refused.code == 42207
         assert "compression" in refused.json["message"]
         assert (await api.get("/topics")).json == []
         return

@@ -9,14 +9,10 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import threading
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, TypeAlias
 from urllib.parse import quote
 
 import pytest
@@ -25,73 +21,11 @@ from api.server import Server
 from logserver.errors import NotReady
 from logserver.service import LogService
 from storage import LogStore, Progress
-from tests.api.harness import JSON, ONE_PARTITION, opener, records, serving, settings
+from tests.api.harness import ONE_PARTITION, opener, records, serving, settings
+from tests.api.running import COMMAND, LISTEN, Running, Serve
 from tests.watched_store import WatchedStore
 
-COMMAND = (sys.executable, "-P", "-m", "logserver", "serve")
-LISTEN = ("--listen", "127.0.0.1:0")
 LOG_NAMES = {"kafka": f"{0:020}.log", "rocketmq": f"{0:020}"}
-
-
-class Running:
-    """A server in a process of its own."""
-
-    def __init__(self, *options: str | Path) -> None:
-        self.process = subprocess.Popen(
-            [*COMMAND, *LISTEN, *map(str, options)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line, self.process.communicate()[1]
-        self.told: dict[str, Any] = json.loads(line)
-
-    def call(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
-        """Status and decoded body."""
-        request = urllib.request.Request(
-            self.told["url"] + path,
-            data=None if body is None else json.dumps(body).encode(),
-            headers={"Content-Type": JSON, "Accept": JSON},
-            method=method,
-        )
-        try:
-            with urllib.request.urlopen(request, timeout=20) as answer:
-                return answer.status, json.load(answer)
-        except urllib.error.HTTPError as refused:
-            with refused:
-                return refused.code, json.load(refused)
-
-    def values(self, topic: str) -> list[Any]:
-        status, rows = self.call("GET", f"/topics/{topic}/partitions/0/records?max_records=10000")
-        assert status == 200
-        return [row["value"] for row in rows]
-
-    def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
-        """Exit code and what stood on standard error."""
-        self.process.send_signal(number)
-        _, errors = self.process.communicate(timeout=30)
-        return self.process.returncode, errors
-
-
-Serve: TypeAlias = Callable[..., Running]
-
-
-@pytest.fixture
-def serve() -> Iterator[Serve]:
-    """Starts servers; none outlives the test."""
-    running: list[Running] = []
-
-    def start(*options: str | Path) -> Running:
-        running.append(Running(*options))
-        return running[-1]
-
-    yield start
-    for one in running:
-        if one.process.poll() is None:
-            one.process.kill()
-            one.process.communicate()
 
 
 def refused(*options: str | Path) -> tuple[int, str]:
@@ -158,17 +92,32 @@ def test_start_and_stop(serve: Serve, tmp_path: Path, number: int, backend: str)
 
 
 def test_the_lines_to_try_work_as_they_stand(serve: Serve, tmp_path: Path, backend: str) -> None:
-    server = serve("--data", tmp_path / "new", "--backend", backend)
+    for line in lines_to_try(serve("--data", tmp_path / "new", "--backend", backend)):
+        tried(line)
+
+
+def test_the_lines_to_try_show_where_the_token_goes(serve: Serve, tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text("0123456789abcdef admin\n")
+    tokens.chmod(0o600)
+    for line in lines_to_try(serve("--data", tmp_path / "new", "--token-file", tokens)):
+        tried(line.replace("Bearer TOKEN", "Bearer 0123456789abcdef"))
+        with pytest.raises(subprocess.CalledProcessError):
+            tried(line)
+
+
+def lines_to_try(server: Running) -> list[str]:
+    """What the server proposes at its start."""
     assert server.process.stderr is not None
-    lines = [server.process.stderr.readline() for _ in range(5)]
-    for line in lines[2:]:
-        tried = subprocess.run(
-            ["bash", "-c", f"{line.strip()} -sS --fail"],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert json.loads(tried.stdout), line
+    told = [server.process.stderr.readline() for _ in range(5)]
+    return [line.strip() for line in told[2:]]
+
+
+def tried(line: str) -> None:
+    """Run it; fails where it does, and where nothing is answered."""
+    words = ["bash", "-c", f"{line} -sS --fail"]
+    answer = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert json.loads(answer.stdout), line
 
 
 def test_what_was_acknowledged_survives_a_kill(serve: Serve, tmp_path: Path, backend: str) -> None:
@@ -275,6 +224,8 @@ def test_damage_before_good_records_is_refused_unless_accepted(
     server = serve(*new(backend, data))
     for number in range(4):
         server.call("POST", "/topics/t", records(f"value-{number}"))
+    status, kept = server.call("GET", "/topics/t/partitions/0/records")  # so the queue has them all
+    assert (status, len(kept)) == (200, 4)
     server.stop(signal.SIGKILL)
     log = data / ("t-0" if backend == "kafka" else "commitlog") / LOG_NAMES[backend]
     damaged = bytearray(log.read_bytes())
@@ -329,13 +280,14 @@ def test_a_real_brokers_directory_is_left_alone_until_taken_over(
 async def test_a_stop_answers_what_is_under_way(tmp_path: Path) -> None:
     store = WatchedStore()
     store.create_topic("t", 2)
-    async with serving(settings(tmp_path), store.opener()) as api:
+    async with serving(settings(tmp_path), store.opener()) as api, AsyncExitStack() as held:
         polling = asyncio.create_task(api.get("/topics/t/partitions/1/records?timeout=60000"))
         await api.until_waiting()
         store.gate.clear()
+        held.callback(store.gate.set)
         writing = asyncio.create_task(api.post("/topics/t/partitions/0", records(1)))
         assert await asyncio.to_thread(store.flushing.wait, 10)
-        idle = await asyncio.open_connection(*api.url.removeprefix("http://").split(":"))
+        idle, _ = await held.enter_async_context(api.connection())
         stopping = asyncio.create_task(api.server.stop())
         polled = await polling
         assert (polled.status, polled.json) == (200, [])
@@ -345,10 +297,10 @@ async def test_a_stop_answers_what_is_under_way(tmp_path: Path) -> None:
         assert (await writing).status == 200
         await stopping
         assert store.closed == 1
-        assert await idle[0].read() == b""
-        idle[1].close()
+        assert await idle.read() == b""
         with pytest.raises(ConnectionRefusedError):
-            await asyncio.open_connection(*api.url.removeprefix("http://").split(":"))
+            async with api.connection():
+                pass
 
 
 async def test_a_request_that_comes_while_stopping_is_503(tmp_path: Path) -> None:

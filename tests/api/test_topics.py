@@ -54,6 +54,15 @@ async def test_another_shape_is_a_conflict(api: Api) -> None:
     assert answer.json["topic"] == "t"
 
 
+@pytest.mark.parametrize("configs", [{"no.such": "1"}, {"perm": "much"}])
+async def test_configs_that_no_topic_has_are_refused_of_one_that_is_there_too(
+    api: Api, configs: dict[str, str]
+) -> None:
+    await api.create("t")
+    answer = await api.call("PUT", "/topics/t", json={"configs": configs})
+    assert answer.code == 42205
+
+
 async def test_partitions_are_as_inside_the_topic(api: Api) -> None:
     await api.create("t", 2)
     inside = (await api.get("/topics/t")).json["partitions"]
@@ -165,6 +174,7 @@ async def test_a_name_that_is_not_utf8_is_malformed(api: Api) -> None:
     [
         (b"{", 40000),
         (b"nope", 40000),
+        (b'{"\xe9":1}', 40000),
         (b"[]", 42201),
         (b'{"partitions":"2"}', 42201),
         (b'{"partitions":2.0}', 42201),

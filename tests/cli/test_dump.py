@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.runner import Ended, fine, place_of, run
-from tests.golden import stores
+from tests.cli.runner import Ended, fine, place_of, run, settings_options
+from tests.golden import rocketmq_stores, stores
 from tests.golden.stores import GoldenPartition, by_id
 
 ALL = stores.partitions()
@@ -214,3 +214,61 @@ def test_read_committed_with_a_damaged_transaction_index(tmp_path: Path) -> None
     shown = fine("dump", root, *place_of(TXN.address), "--isolation", "read_committed")
     assert shown.rows == TXN.lines(stores.COMMITTED)
     assert index.read_bytes() == damaged
+
+
+def test_committed_offsets() -> None:
+    """Where the real broker says that each group stands; of one topic or partition alone if asked so."""
+    store = stores.KAFKA / "offsets"
+    told = json.loads((store / "expect" / "committed.json").read_text())
+    expected = {
+        (group, row["topic"], row["partition"]): (
+            row["offset"],
+            row["leaderEpoch"],
+            row["metadata"],
+        )
+        for group, rows in told.items()
+        for row in rows
+    }
+    rows = fine("dump", store / "data", "--what", "offsets").rows
+    found = {
+        (row["group"], row["topic"], row["partition"]): (
+            row["offset"],
+            row["leaderEpoch"],
+            row["metadata"],
+        )
+        for row in rows
+    }
+    assert found == expected
+    assert len(rows) == len(expected)
+    assert all(row["commitTimestamp"] > 1_795_000_000_000 for row in rows)
+    some = fine("dump", store / "data", "--what", "offsets", *place_of(("orders", 1))).rows
+    assert some == [row for row in rows if (row["topic"], row["partition"]) == ("orders", 1)]
+
+
+def test_committed_offsets_of_one_partition_folder() -> None:
+    """A folder of `__consumer_offsets` tells those of the groups that have their home there; another folder none."""
+    folder = stores.KAFKA / "offsets" / "data"
+    parts = [
+        fine("dump", folder / f"__consumer_offsets-{number}", "--what", "offsets").rows
+        for number in range(4)
+    ]
+    whole = fine("dump", folder, "--what", "offsets").rows
+    assert [row for rows in parts for row in rows] == whole
+    assert fine("dump", folder / "orders-0", "--what", "offsets").rows == []
+
+
+def test_committed_offsets_of_rocketmq() -> None:
+    golden = rocketmq_stores.golden("broker")
+    rows = fine(
+        "dump",
+        golden.root,
+        "--what",
+        "offsets",
+        "--topic",
+        "order-live",
+        *settings_options(golden.settings),
+    ).rows
+    assert rows == [
+        {"group": "order-group", "topic": "order-live", "queueId": queue_id, "offset": offset}
+        for queue_id, offset in enumerate((29, 30, 28))
+    ]

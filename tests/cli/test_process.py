@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -15,7 +16,15 @@ from tests.cli.runner import command_line, run_process
 from tests.golden import stores
 
 PARTS = stores.KAFKA / "parts/data"
-SERVER_ONLY = ("aiohttp", "uvloop", "prometheus_client", "asyncio", "api")
+SERVER_ONLY = (
+    "logserver.client",
+    "logserver.commands.online",
+    "aiohttp",
+    "uvloop",
+    "prometheus_client",
+    "asyncio",
+    "api",
+)
 OFFLINE: dict[str, list[object]] = {
     "inspect": ["inspect", PARTS],
     "dump": ["dump", PARTS],
@@ -128,3 +137,13 @@ def test_control_c_ends_it_at_once(tmp_path: Path) -> None:
     )
     assert done.returncode == 128 + signal.SIGINT
     assert done.stderr == b"interrupted\n"
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_closed_standard_stream_is_no_error(tmp_path: Path, closed: str) -> None:
+    command = shlex.join(command_line("config", "show"))
+    done = subprocess.run(
+        ["sh", "-c", f"{command} {closed}"], capture_output=True, cwd=tmp_path, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert bool(done.stdout) == (" >&-" not in f" {closed}")

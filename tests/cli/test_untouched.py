@@ -12,7 +12,16 @@ from tests.golden.trees import picture
 
 HEALTHY = [f"{name}/data" for name in stores.healthy_stores()]
 DAMAGED = [f"{stores.DAMAGED}/{name}/data" for name in stores.damaged_variants()]
-KINDS = ("records", "batches", "index", "timeindex", "txnindex", "snapshot", "checkpoints")
+KINDS = (
+    "records",
+    "batches",
+    "index",
+    "timeindex",
+    "txnindex",
+    "snapshot",
+    "checkpoints",
+    "offsets",
+)
 
 
 def everything_about(path: Path) -> None:

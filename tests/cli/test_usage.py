@@ -40,6 +40,19 @@ def test_every_command_is_there_and_helps(name: str) -> None:
     assert ended.out.startswith(b"Usage: logserver " + name.encode())
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_says_what_it_is_for(name: str) -> None:
+    command = resolve(COMMANDS[name].target)
+    inner = command.commands.values() if isinstance(command, click.Group) else ()
+    silent = [
+        f"{one.name} {option.opts[0]}"
+        for one in (command, *inner)
+        for option in one.params
+        if isinstance(option, click.Option) and not option.help
+    ]
+    assert silent == []
+
+
 def test_help_lists_the_commands_without_importing_them() -> None:
     ended = run("--help")
     assert ended.code == 0
@@ -68,7 +81,17 @@ def test_the_version() -> None:
         ["dump", ""],
         ["offsets", ROOT, "--time", "2023-13-01"],
         ["offsets", ROOT, "--time", "99999999999999999999"],
-        ["find", "http://127.0.0.1:8082", "--key", "a"],
+        ["inspect", "http://127.0.0.1:8082"],
+        ["find", "http://127.0.0.1:8082", "--key", "a", "--raw"],
+        ["topic", "alter", "t"],
+        ["consume"],
+        ["consume", "-t", "t", "-o", "stored"],
+        ["consume", "-t", "t", "-o", "middle"],
+        ["consume", "-t", "t", "-o", "@yesterday"],
+        ["consume", "-t", "t", "-c", "0"],
+        ["consume", "-t", "t", "-f", "%s", "-J"],
+        ["produce", "-t", "t", "-z", "rar"],
+        ["produce", "-t", "t", "-D", ""],
     ],
 )
 def test_wrong_use(arguments: list[object]) -> None:

@@ -28,6 +28,7 @@ class Flavour:
     `unkept`: by the name of a record in the suites, the field that makes it one that cannot be kept. `limit`: what sets
     the size of the largest record, for a topic (`limit_is_topics`) or for the store. `default_limit`: sizes of values
     that fit without it and that do not. `append_time`: the topic configs under which the append's time counts.
+    `keeps_commit_details`: of a committed offset also the leader epoch, the metadata and the time.
     """
 
     backend: str
@@ -51,6 +52,7 @@ class Flavour:
     default_limit: tuple[int, int]
     big_bytes: int = 100_000
     first_id: str = "events:0:0"
+    keeps_commit_details: bool = True
 
     @property
     def keeps_any_key(self) -> bool:
@@ -86,7 +88,9 @@ MEMORY = Flavour(
     default_limit=(1_000_000, 1_100_000),
 )
 
-KAFKA = replace(MEMORY, backend="kafka", durable=True)
+KAFKA = replace(
+    MEMORY, backend="kafka", durable=True, settings={"offsets.topic.num.partitions": "3"}
+)
 
 ROCKETMQ = Flavour(
     backend="rocketmq",
@@ -136,6 +140,7 @@ ROCKETMQ = Flavour(
     limit="maxMessageSize",
     default_limit=(4 << 20, (4 << 20) + 1),
     first_id="7F00000100002A9F0000000000000000",
+    keeps_commit_details=False,
 )
 
 SMALL_ROCKETMQ = replace(

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from storage import LogStore, StoredRecord, StoreOptions, TopicPartition, open_store
+from storage import LogStore, StoredRecord, StoreOptions, TimedOffset, TopicPartition, open_store
 from storage.files import FileSystem
 from storage.interface import Clock
 from storage.kafka.format.batch import BatchHeader, decode_header
@@ -197,3 +197,14 @@ def differences(fs: FileSystem, made: Path, real: Path) -> dict[str, str]:
         if fs.read_bytes(made / name) != (real / name).read_bytes():
             found[name] = "differs"
     return dict(sorted(found.items()))
+
+
+def as_answer(found: TimedOffset | None) -> dict[str, Any] | None:
+    """A lookup by time in the form of times.json, which is that of the peer's answers too."""
+    if found is None:
+        return None
+    return {
+        "offset": found.offset,
+        "timestamp": found.timestamp_ms,
+        "leaderEpoch": found.leader_epoch,
+    }

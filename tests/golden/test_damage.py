@@ -22,6 +22,7 @@ from storage.kafka.format.checkpoints import decode_epochs, decode_offsets
 from tests.golden import stores
 from tests.golden.stores import GoldenPartition
 from tests.golden.trees import picture
+from tests.killed_store import killed
 
 HEALTHY = GoldenPartition("epochs", "epoch-idem-0")
 ADDRESS = HEALTHY.address
@@ -302,15 +303,15 @@ WRITABLE = [case for case in OPENED if case.values[1] != "read-only"]
 @pytest.mark.parametrize(("variant", "mode"), WRITABLE)
 def test_a_start_after_the_next_crash_finds_nothing_more(variant: str, mode: str) -> None:
     fs = overlay()
-    store = open_variant(variant, mode, fs)
-    rows, _ = read_around(store)
-    bounds = store.bounds(ADDRESS)
+    with killed(open_variant(variant, mode, fs)) as store:
+        rows, _ = read_around(store)
+        bounds = store.bounds(ADDRESS)
     for _ in range(2):
         fs = OverlayFileSystem(fs)
-        store = open_variant(variant, "writable", fs)
-        assert not store.recovery.clean_shutdown
-        assert (store.recovery.findings, store.recovery.losses) == ([], [])
-        assert (read_around(store)[0], store.bounds(ADDRESS)) == (rows, bounds)
+        with killed(open_variant(variant, "writable", fs)) as store:
+            assert not store.recovery.clean_shutdown
+            assert (store.recovery.findings, store.recovery.losses) == ([], [])
+            assert (read_around(store)[0], store.bounds(ADDRESS)) == (rows, bounds)
     assert fs.changed() == []
 
 
@@ -320,19 +321,19 @@ def test_a_start_after_a_clean_stop_finds_nothing_more(variant: str, mode: str) 
     with open_variant(variant, mode, fs) as store:
         rows, _ = read_around(store)
         bounds = store.bounds(ADDRESS)
-    store = open_variant(variant, "writable", fs)
-    assert store.recovery.clean_shutdown
-    assert (store.recovery.findings, store.recovery.losses) == ([], [])
-    assert (read_around(store)[0], store.bounds(ADDRESS)) == (rows, bounds)
+    with open_variant(variant, "writable", fs) as store:
+        assert store.recovery.clean_shutdown
+        assert (store.recovery.findings, store.recovery.losses) == ([], [])
+        assert (read_around(store)[0], store.bounds(ADDRESS)) == (rows, bounds)
 
 
 @pytest.mark.parametrize(("variant", "mode"), CUT)
 def test_the_checkpoints_do_not_name_what_was_cut(variant: str, mode: str) -> None:
     fs, root = overlay(), root_of(variant)
-    store = open_variant(variant, mode, fs)
+    with killed(open_variant(variant, mode, fs)) as store:
+        end = store.bounds(ADDRESS).end
     for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
-        offsets = decode_offsets(fs.read_bytes(root / name))
-        assert offsets[ADDRESS] == store.bounds(ADDRESS).end
+        assert decode_offsets(fs.read_bytes(root / name))[ADDRESS] == end
 
 
 @pytest.mark.parametrize(("variant", "mode"), WRITABLE)

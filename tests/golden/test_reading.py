@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from storage import Isolation, LogStore, StoredRecord, SupportsBatchBytes, TimedOffset
+from storage import Isolation, LogStore, StoredRecord, SupportsBatchBytes
 from storage.kafka.store import KafkaStore
 from tests.golden import stores
-from tests.golden.stores import GoldenPartition
+from tests.golden.stores import GoldenPartition, as_answer
 
 WITH_TRANSACTIONS = [p for p in stores.partitions() if (p.expect / stores.COMMITTED).exists()]
 TIMES_ASKED = 2248
@@ -32,17 +32,6 @@ def store(partition: GoldenPartition) -> Iterator[LogStore]:
 
 def rows(partition: GoldenPartition, records: Iterator[StoredRecord]) -> list[dict[str, Any]]:
     return [stores.as_row(partition.address, record) for record in records]
-
-
-def as_answer(found: TimedOffset | None) -> dict[str, Any] | None:
-    """A lookup's answer in the form of times.json."""
-    if found is None:
-        return None
-    return {
-        "offset": found.offset,
-        "timestamp": found.timestamp_ms,
-        "leaderEpoch": found.leader_epoch,
-    }
 
 
 def test_records_are_those_that_the_real_consumer_read(

@@ -15,10 +15,10 @@ import pytest
 from storage import Finding, LogStore, Loss, OffsetBounds, Record, TopicPartition
 from storage.errors import Corrupt, DamagedStore, DataError
 from storage.files import OverlayFileSystem, RealFileSystem
-from storage.rocketmq.store import RocketMQStore
 from tests.golden import rocketmq_stores as stores
 from tests.golden.rocketmq_stores import Recipe, by_id
 from tests.golden.trees import picture
+from tests.killed_store import killed
 
 READ_ONLY, WRITABLE, ACCEPT_LOSS = "read-only", "writable", "accept-loss"
 MODES = (READ_ONLY, WRITABLE, ACCEPT_LOSS)
@@ -84,13 +84,6 @@ def open_damaged(recipe: Recipe, mode: str, fs: OverlayFileSystem) -> LogStore:
     )
 
 
-def abandon(store: LogStore) -> None:
-    """Let go of a store's files and its thread, and do nothing that a stop does: as a kill leaves it."""
-    assert isinstance(store, RocketMQStore)
-    store._dispatcher.stop()
-    store._files.close(sync=False)
-
-
 def came_of(recipe: Recipe, mode: str) -> Outcome:
     """Damage a store and open it. It is left as by a kill, and looked at by several tests."""
     return _came_of(recipe.store.name, recipe.name, mode)
@@ -100,20 +93,18 @@ def came_of(recipe: Recipe, mode: str) -> Outcome:
 def _came_of(store_name: str, name: str, mode: str) -> Outcome:
     recipe = stores.recipe(store_name, name)
     fs = damaged(recipe)
-    store = open_damaged(recipe, mode, fs)
-    rows, errors = read_around(store)
-    found = found_by_unique_id(recipe, store, errors)
-    outcome = Outcome(
-        fs,
-        rows,
-        bounds_of(store),
-        found,
-        list(store.recovery.findings),
-        list(store.recovery.losses),
-        errors,
-    )
-    abandon(store)
-    return outcome
+    with killed(open_damaged(recipe, mode, fs)) as store:
+        rows, errors = read_around(store)
+        found = found_by_unique_id(recipe, store, errors)
+        return Outcome(
+            fs,
+            rows,
+            bounds_of(store),
+            found,
+            list(store.recovery.findings),
+            list(store.recovery.losses),
+            errors,
+        )
 
 
 def bounds_of(store: LogStore) -> dict[TopicPartition, OffsetBounds]:
@@ -322,8 +313,8 @@ def test_the_next_starts_find_nothing_more(recipe: Recipe, mode: str) -> None:
     fs = OverlayFileSystem(ours.fs)
     for _ in range(2):
         fs = OverlayFileSystem(fs)
-        store = open_damaged(recipe, WRITABLE, fs)
-        check_same(store, ours, clean=False)
+        with killed(open_damaged(recipe, WRITABLE, fs)) as store:
+            check_same(store, ours, clean=False)
     fs = OverlayFileSystem(fs)
     open_damaged(recipe, WRITABLE, fs).close()
     with open_damaged(recipe, WRITABLE, fs) as store:

@@ -23,10 +23,10 @@ from storage.files.fs import File
 from storage.rocketmq.format.checkpoint import Checkpoint, decode_checkpoint
 from storage.rocketmq.format.properties import encode_properties
 from tests.contract.harness import ManualClock, copy_tree
+from tests.faults.faulty import Fault, FaultyFileSystem, no_fault
+from tests.faults.power import Power
+from tests.faults.relay import Relay, RelayFile
 from tests.golden.rocketmq_stores import files_below, put, walk
-from tests.unit.files.power import Power
-from tests.unit.files.relay import Relay, RelayFile
-from tests.unit.kafka.faults import Fault, FaultyFileSystem, no_fault
 
 ROOT = Path("/data/store")
 QUEUES = [TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("paid", 0)]

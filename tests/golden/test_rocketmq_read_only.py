@@ -17,7 +17,7 @@ from tests.golden.rocketmq_stores import GoldenStore, Recipe, by_id
 from tests.golden.trees import picture
 from tests.process.server import Server
 
-KINDS = ("records", "commitlog", "consumequeue", "indexfile", "checkpoints")
+KINDS = ("records", "commitlog", "consumequeue", "indexfile", "checkpoints", "offsets")
 SERVED = ("basic", "unclean", "unclean-late", "broker", "deleted-head")
 
 

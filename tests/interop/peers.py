@@ -1,4 +1,4 @@
-"""The real Kafka as the judge: runs the scripts of tests/interop/peers/kafka and gives their answers as values.
+"""The real Kafka as the judge: runs the scripts of tests/interop/peers/kafka (and spark) and gives their answers.
 
 Owns the calls and their errors; knows no byte of ours. Every call works on a copy of what it is given, so the directory
 stays as it is. The first call of a machine fetches and compiles the peer, which takes a minute.
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 KAFKA = Path(__file__).resolve().parent / "peers" / "kafka"
+SPARK = KAFKA.parent / "spark"
 TIMEOUT_S = 300.0
 """Fetching the jars included; a broker takes 5 to 10 s."""
 
@@ -92,6 +93,13 @@ def start_broker(work: Path, *, port: int, log_dir: Path, properties: Sequence[s
         raise _failure(done)
 
 
+def adopt(work: Path, *, port: int, log_dir: Path) -> None:
+    """Before the first start in `work`: the partition folders in `log_dir`, written by anyone, are the broker's."""
+    done = _run("broker", "adopt", work, str(port), log_dir)
+    if done.returncode != 0:
+        raise _failure(done)
+
+
 def stop_broker(work: Path, *, kill: bool = False) -> None:
     """End the broker that was started in `work`, cleanly or (`kill`) at once; no error when it has ended before."""
     done = _run("broker", "kill" if kill else "stop", work)
@@ -99,10 +107,21 @@ def stop_broker(work: Path, *, kill: bool = False) -> None:
         raise _failure(done)
 
 
+def connector_jars() -> list[Path]:
+    """The jars of Spark's own Kafka connector, fetched where they are missing."""
+    done = _run("setup", folder=SPARK)
+    if done.returncode != 0:
+        raise _failure(done)
+    return [Path(line) for line in done.stdout.splitlines()]
+
+
 def _run(
-    script: str, *arguments: str | Path, environment: dict[str, str] | None = None
+    script: str,
+    *arguments: str | Path,
+    environment: dict[str, str] | None = None,
+    folder: Path = KAFKA,
 ) -> subprocess.CompletedProcess[str]:
-    command = [str(KAFKA / script), *map(str, arguments)]
+    command = [str(folder / script), *map(str, arguments)]
     with subprocess.Popen(
         command,
         env={**os.environ, **(environment or {})},

@@ -42,6 +42,7 @@ class RocketAnswer:
     index: list[Row] = field(default_factory=list)
     found: list[Row] = field(default_factory=list)
     sent: list[Row] = field(default_factory=list)
+    committed: list[Row] = field(default_factory=list)
     result: Row = field(default_factory=dict)
     odd: list[Row] = field(default_factory=list)
 
@@ -53,15 +54,41 @@ def run_rocketmq_opens(
 
     `sizes` are the lengths of its files under RocketMQ's names. Raises PeerError when it is refused.
     """
+    return _sorted(_lines("rocketmq-opens", directory, *_options(sizes), *options))
+
+
+def run_rocketmq_opens_each(parent: Path, sizes: Mapping[str, str]) -> dict[str, RocketAnswer]:
+    """Let the real store open a copy of every folder in `parent`, in one JVM; what it read, by the folder's name.
+
+    A store that it refuses is told by a row in `odd`.
+    """
+    rows: dict[str, list[Row]] = {}
+    name = ""
+    for line in _lines("rocketmq-opens", parent, *_options(sizes), "--each"):
+        if line["kind"] == "dir":
+            name = line["name"]
+            rows[name] = []
+        else:
+            rows[name].append(line)
+    return {name: _sorted(lines) for name, lines in rows.items()}
+
+
+def _options(sizes: Mapping[str, str]) -> Sequence[str]:
+    """The options of rocketmq-opens for the lengths of files; other settings are not its concern."""
     names = {
         "mappedFileSizeCommitLog": "--commitlog",
         "mappedFileSizeConsumeQueue": "--consumequeue",
         "maxHashSlotNum": "--slots",
         "maxIndexNum": "--indexnum",
     }
-    given = [part for name, size in sizes.items() for part in (names[name], size)]
-    done = _checked("rocketmq-opens", directory, *given, *options)
-    return _sorted([json.loads(line) for line in done.stdout.splitlines()])
+    return [
+        part for name, option in names.items() if name in sizes for part in (option, sizes[name])
+    ]
+
+
+def _lines(script: str, *arguments: str | Path) -> Sequence[Row]:
+    """What a script tells; raises PeerError when it fails."""
+    return [json.loads(line) for line in _checked(script, *arguments).stdout.splitlines()]
 
 
 def _sorted(lines: Sequence[Row]) -> RocketAnswer:
@@ -72,6 +99,7 @@ def _sorted(lines: Sequence[Row]) -> RocketAnswer:
         "index": found.index,
         "found": found.found,
         "sent": found.sent,
+        "committed": found.committed,
         "log": found.log,
         "blank": found.log,
         "appended": [],
@@ -141,7 +169,10 @@ def _wait_for_the_end(pid: int, *, seconds: int) -> None:
     with suppress(FileNotFoundError, ProcessLookupError):
         while time.monotonic() < deadline:
             state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-            if state in "ZX":
+            threads = len(list(Path(f"/proc/{pid}/task").iterdir()))
+            if (
+                state in "ZX" and threads <= 1
+            ):  # the first thread may end before those that hold files
                 return
             time.sleep(0.05)
 
@@ -163,11 +194,11 @@ def hold(directory: Path, params: Path) -> Iterator[int]:
 
 def talk(port: int, *actions: Sequence[str]) -> RocketAnswer:
     """Let the real client do these things in turn: ("pull", TOPIC...), ("query", TOPIC, KEY, BEGIN, END),
-    ("send", TOPIC, COUNT). It waits until the broker that has just started is known to the name server: 10 s.
+    ("send", TOPIC, COUNT), ("committed", TOPIC, GROUP...). It waits until the broker that has just started is known to
+    the name server: 10 s.
     """
     arguments = [word for action in actions for word in ("--", *action)][1:]
-    done = _checked("talk", f"127.0.0.1:{port}", *arguments)
-    return _sorted([json.loads(line) for line in done.stdout.splitlines()])
+    return _sorted(_lines("talk", f"127.0.0.1:{port}", *arguments))
 
 
 def _checked(script: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:

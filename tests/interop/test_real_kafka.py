@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from storage import Isolation, LogStore, TimedOffset, TopicPartition, open_store
+from storage import Isolation, LogStore, TopicPartition, open_store
+from tests.golden.stores import as_answer
 from tests.golden.trees import picture
 from tests.interop import peers, written
 from tests.interop.peers import KafkaAnswer
@@ -67,16 +67,6 @@ def check_times(answer: KafkaAnswer, store: LogStore) -> None:
         for time_ms, expected in answers:
             found = as_answer(store.offset_for_time(TopicPartition(topic, number), time_ms))
             assert (topic, number, time_ms, found) == (topic, number, time_ms, expected)
-
-
-def as_answer(found: TimedOffset | None) -> dict[str, Any] | None:
-    if found is None:
-        return None
-    return {
-        "offset": found.offset,
-        "timestamp": found.timestamp_ms,
-        "leaderEpoch": found.leader_epoch,
-    }
 
 
 OPENINGS = [

@@ -12,7 +12,14 @@ from typing import Any
 
 import pytest
 
-from storage import LogStore, Record, TopicPartition
+from storage import (
+    CommittedOffset,
+    GroupCommit,
+    LogStore,
+    Record,
+    SupportsGroupOffsets,
+    TopicPartition,
+)
 from storage import open_store as open_any
 from storage.errors import StoreLocked
 from storage.rocketmq.format.config_json import decode_config
@@ -153,6 +160,55 @@ def the_broker_goes_on_and_is_killed(broker: Broker) -> None:
     check_client_saw(answer, broker.store, {p: len(r) for p, r in answer.messages.items()})
     last = peers.run_rocketmq_opens(broker.store, written.SIZES)
     assert last.messages == written.rows(broker.store)
+
+
+def test_groups_go_on_where_they_stood(broker: Broker) -> None:
+    """The real broker tells a client the offsets that we committed; we tell those that the client committed there."""
+    written.write(broker.store)
+    places = [TopicPartition("orders", number) for number in range(3)]
+    ours = {"g1": {places[0]: 4, places[1]: 0, places[2]: 2}, "ours_%-|2": {places[1]: 3}}
+    with open_ours(broker.store) as store:
+        commit(store, {"g1": {places[0]: 1, places[1]: 0}, "deleted": {places[0]: 1}})
+        commit(store, {"g1": {places[0]: 4, places[2]: 2}, "ours_%-|2": {places[1]: 3}})
+        offsets_of(store).delete_offsets("deleted")
+    broker.start()
+    answer = peers.talk(broker.port, ("committed", "orders", *ours), ("pull", "orders"))
+    found = {(row["group"], row["queueId"]): row["offset"] for row in answer.committed}
+    for group, offsets in ours.items():
+        for partition, offset in offsets.items():
+            assert found[group, partition.partition] == offset, (group, partition)
+    peers.stop_broker(broker.work)
+    with open_ours(broker.store) as store:
+        assert store.recovery.findings == []
+        ends = {place: store.bounds(place).end for place in places}
+        assert committed(store) == {**ours, "peer-talk": ends}
+        commit(store, {"peer-talk": {places[0]: 1}})
+        assert committed(store)["peer-talk"] == {**ends, places[0]: 1}
+
+
+def offsets_of(store: LogStore) -> SupportsGroupOffsets:
+    assert isinstance(store, SupportsGroupOffsets)
+    return store
+
+
+def commit(store: LogStore, groups: dict[str, dict[TopicPartition, int]]) -> None:
+    """Commit what each group says."""
+    offsets_of(store).commit_offsets(
+        [
+            GroupCommit(group, {p: CommittedOffset(offset) for p, offset in offsets.items()})
+            for group, offsets in groups.items()
+        ]
+    )
+
+
+def committed(store: LogStore) -> dict[str, dict[TopicPartition, int]]:
+    """Where each of the store's groups stands, the broker's own left out."""
+    offsets = offsets_of(store)
+    return {
+        group: {partition: at.offset for partition, at in offsets.committed(group).items()}
+        for group in offsets.groups()
+        if not group.startswith("CID_RMQ_SYS")
+    }
 
 
 def set_options() -> list[str]:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -19,47 +17,11 @@ from storage import Record, TopicPartition, open_store
 from storage.errors import StoreLocked
 from tests.golden.trees import picture
 from tests.interop import peers, written
+from tests.interop.brokers import Broker
 
 pytestmark = pytest.mark.java
 
 ORDERS = TopicPartition("orders", 0)
-
-
-def two_free_ports() -> int:
-    """The lower one of two neighbours that are free now."""
-    while True:
-        with closing(socket.socket()) as first, closing(socket.socket()) as second:
-            first.bind(("127.0.0.1", 0))
-            port: int = first.getsockname()[1]
-            try:
-                second.bind(("127.0.0.1", port + 1))
-            except OSError:
-                continue
-            return port
-
-
-class Broker:
-    """A real broker on `log`, killed after the test at the latest."""
-
-    def __init__(self, work: Path) -> None:
-        self.work = work
-        self.log = work / "log"
-        self.port = two_free_ports()
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
-
-    @property
-    def pid(self) -> int:
-        """The process id, while it runs."""
-        return int((self.work / "pid").read_text())
-
-    def start(self) -> None:
-        peers.start_broker(self.work, port=self.port, log_dir=self.log)
-
-    def end(self, *, kill: bool) -> None:
-        peers.stop_broker(self.work, kill=kill)
 
 
 @pytest.fixture

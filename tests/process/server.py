@@ -78,20 +78,38 @@ class Client:
         self.close()
 
 
+def start(
+    data: Path,
+    *options: str,
+    limits: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+) -> subprocess.Popen[str]:
+    """A server that is starting; `limits`: a command (`prlimit`, ...) to run it under."""
+    command = [sys.executable, "-P", "-m", "logserver", "serve", "--listen", "127.0.0.1:0"]
+    return subprocess.Popen(
+        [*limits, *command, "--data", str(data), *options],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+
+
 class Server:
     """A running server; made when it serves. Ended at the end of its `with` block at the latest."""
 
-    def __init__(self, data: Path, *options: str, limits: Sequence[str] = ()) -> None:
-        """`limits`: a command (`prlimit`, ...) to run the server under."""
-        command = [sys.executable, "-P", "-m", "logserver", "serve", "--listen", "127.0.0.1:0"]
+    def __init__(
+        self,
+        data: Path,
+        *options: str,
+        limits: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        """See `start`."""
         self.data = data
-        self.process = subprocess.Popen(
-            [*limits, *command, "--data", str(data), *options],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        self.errors = ""  # what stood on standard error, once it has ended
+        self.process = start(data, *options, limits=limits, environment=environment)
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, f"did not start: {self.process.communicate()[1]}"
@@ -114,8 +132,8 @@ class Server:
 
     def _end(self, number: int) -> str:
         self.process.send_signal(number)
-        _, errors = self.process.communicate(timeout=TIMEOUT_S)
-        return errors
+        _, self.errors = self.process.communicate(timeout=TIMEOUT_S)
+        return self.errors
 
     def __enter__(self) -> Server:
         return self

@@ -1,10 +1,12 @@
 """Random operations on a backend and on the model: after each, both say the same.
 
 The store lives in a file system in memory, with files small enough to roll often. A stop is clean
-(close) or a kill: the next store opens what the old one had written. Either way everything written
-is there again and published. What may differ: page sizes in bytes, locators, topic ids, and how
-many of a producer's appends are recognised as repeats after a stop (the newest always). What
-differs by design is in the methods that a backend's machine overrides.
+(close), a kill or a loss of power. After the first two everything written is there again and
+published. A power loss leaves topics and their configs, and of each partition the first records, at
+least those that were flushed or found by an earlier start; the model is then cut to the same. What
+may differ: page sizes in bytes, locators, topic ids, and how many of a producer's appends are
+recognised as repeats after a stop (the newest always). What differs by design is in the methods that
+a backend's machine overrides.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import Any, ClassVar
 
 from hypothesis import strategies as st
@@ -23,15 +26,23 @@ from storage import (
     LogStore,
     ProducerSequence,
     Record,
-    StorageError,
-    StoredRecord,
     StoreOptions,
     TopicPartition,
     open_store,
 )
 from storage.errors import RecordNotFound
-from storage.files import OverlayFileSystem
-from tests.contract.harness import ManualClock, copy_tree
+from tests.contract.harness import ManualClock
+from tests.faults.explorer import choices
+from tests.faults.invariants import (
+    check_lookups,
+    check_positions,
+    check_recovery,
+    positions,
+    require,
+)
+from tests.faults.recorder import Recorder
+from tests.stateful.answers import Outcome, content, everything, found_everywhere, is_error, outcome
+from tests.stateful.journal import Append, Journal, TopicChange
 
 PATH = Path("/store")
 TOPICS = ("a", "a-0", "b")
@@ -65,72 +76,27 @@ configs = st.fixed_dictionaries(
 resets = st.dictionaries(st.sampled_from(CONFIGS), st.none(), min_size=1, max_size=1)
 numbers = st.integers(0, 1000)
 codecs = st.sampled_from([None, None, "gzip", "zstd"])
-Outcome = tuple[object, ...]
-
-
-def content(record: StoredRecord) -> Outcome:
-    """What of a stored record both must agree on."""
-    headers = [tuple(h) for h in record.headers if h[0] not in ("TAGS", "KEYS")]
-    return (
-        record.offset,
-        record.timestamp_ms,
-        record.timestamp_type,
-        record.key,
-        record.value,
-        headers,
-        record.tag,
-        list(record.lookup_keys),
-    )
-
-
-def everything(partition: TopicPartition, store: LogStore) -> Sequence[Outcome]:
-    """All that can be read of a partition."""
-    return [content(record) for record in store.scan(partition)]
-
-
-def append_one(
-    partition: TopicPartition,
-    batch: list[Record],
-    codec: str | None,
-    publish: bool,
-    store: LogStore,
-) -> Outcome:
-    """Append and tell where it went."""
-    return store.append(partition, batch, compression=codec, publish=publish)[:3]
-
-
-def found_everywhere(store: LogStore, topic: str, limit: int, **what: Any) -> Sequence[Outcome]:
-    """All pages of a `find`, sorted: the order is a backend's own."""
-    found, cursor = list[Outcome](), None
-    while True:
-        page = store.find(topic, limit=limit, cursor=cursor, max_scanned=7, **what)
-        found += [(number, *content(record)) for number, record in page.records]
-        if page.complete:
-            return sorted(found, key=lambda row: row[:2])
-        cursor = page.cursor
-
-
-def outcome(call: Callable[[LogStore], object], store: LogStore) -> object:
-    """The answer, or the error's class and facts."""
-    try:
-        return call(store)
-    except StorageError as error:
-        return type(error), error.facts()
+losses = st.sampled_from(("nothing", "names", "prefix", "some", "files", "most", "kill"))
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """The store under test, the model, and the appends that producers made."""
+    """The store under test, the model, all changes that were made, and of each partition the end of what a power loss
+    must leave. `whole_batches`: an append's records outlive a power loss all or none.
+    """
 
     backend: ClassVar[str]
     store_settings: ClassVar[Mapping[str, str]]
+    whole_batches: ClassVar[bool]
 
     def __init__(self) -> None:
         super().__init__()
         self.clock = ManualClock()
-        self.fs = OverlayFileSystem(clock=self.clock)
+        self.fs = Recorder()
         self.model = open_store("memory", PATH, clock=self.clock)
         self.store = self.open()
-        self.highest_producer_id = -1
+        self.journal = Journal()
+        self.sure = defaultdict[TopicPartition, int](int)
+        self.highest_producer_id = self.handed_out = -1
         self.forget_sequences()
 
     def open(self, *, read_only: bool = False) -> LogStore:
@@ -162,7 +128,10 @@ class StoreMachine(RuleBasedStateMachine):
     def forget_sequences(self) -> None:
         """No producer has appended since the store was opened."""
         self.since_start = defaultdict[tuple[TopicPartition, int], int](int)
-        self.sent = getattr(self, "sent", defaultdict[Any, list[tuple[Any, ...]]](list))
+        self.sent = defaultdict[tuple[TopicPartition, int], list[Append]](list)
+        for append in self.journal.appends():
+            if append.producer is not None:
+                self.sent[append.partition, append.producer.producer_id].append(append)
 
     def teardown(self) -> None:
         self.store.close()
@@ -186,7 +155,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.same(lambda store: list(store.create_topic("a", 2).partitions))
+        self.change_topic("a", lambda store: list(store.create_topic("a", 2).partitions))
 
     @rule(topic=st.sampled_from(TOPICS), partitions=st.integers(1, 2), configs=configs)
     def create_topic(self, topic: str, partitions: int, configs: dict[str, str]) -> None:
@@ -194,7 +163,12 @@ class StoreMachine(RuleBasedStateMachine):
             told = self.given(store, configs)
             return list(store.create_topic(topic, partitions, told).partitions)
 
-        self.same(call)
+        self.change_topic(topic, call)
+
+    def change_topic(self, topic: str, call: Callable[[LogStore], object]) -> None:
+        """Make or alter a topic."""
+        if not is_error(self.same(call)):
+            self.journal.add(TopicChange(self.clock.now_ms, topic, call))
 
     @rule(topic=st.sampled_from(TOPICS), configs=configs, reset=resets)
     def alter_topic(self, topic: str, configs: dict[str, str], reset: dict[str, None]) -> None:
@@ -202,13 +176,17 @@ class StoreMachine(RuleBasedStateMachine):
             told = self.given(store, {**configs, **reset})
             return self.shown(store, store.alter_topic(topic, told).configs)
 
-        self.same(call)
+        self.change_topic(topic, call)
 
     @rule(topic=st.sampled_from(("a-0", "b", "x/y")))
     def delete_topic(self, topic: str) -> None:
         self.same(lambda store: store.delete_topic(topic))
-        for partition, producer_id in [key for key in self.sent if key[0].topic == topic]:
-            del self.sent[partition, producer_id]
+        self.journal.forget(topic)
+        for table in (self.sent, self.since_start):
+            for key in [key for key in table if key[0].topic == topic]:
+                del table[key]
+        for partition in [partition for partition in self.sure if partition.topic == topic]:
+            del self.sure[partition]
 
     @rule(number=numbers, batches=bursts, codec=codecs, publish=st.booleans())
     def append(
@@ -216,24 +194,39 @@ class StoreMachine(RuleBasedStateMachine):
     ) -> None:
         partition = self.pick(number)
         for batch in map(self.fitting, batches):
-            self.clock.now_ms += 1
-            call = partial(append_one, partition, batch, self.codec(codec), publish)
-            self.same(call)
+            self.append_to(partition, batch, codec=self.codec(codec), publish=publish)
             publish = not publish
 
-    def append_sequenced(
-        self, partition: TopicPartition, batch: list[Record], producer: ProducerSequence
+    def append_to(
+        self,
+        partition: TopicPartition,
+        batch: list[Record],
+        producer: ProducerSequence | None = None,
+        *,
+        codec: str | None = None,
+        publish: bool = True,
     ) -> None:
-        """Append as a producer, and remember it if it was stored."""
+        """Append, and remember it if it was stored."""
         self.clock.now_ms += 1
 
         def call(store: LogStore) -> Outcome:
-            result = store.append(partition, batch, producer=producer)
-            return result.base_offset, result.last_offset, result.duplicate
+            result = store.append(
+                partition, batch, compression=codec, producer=producer, publish=publish
+            )
+            times = () if result.duplicate else (result.timestamp_ms,)
+            return result.base_offset, result.last_offset, result.duplicate, *times
 
         answer = self.same(call)
-        if isinstance(answer, tuple) and answer[-1] is False:
-            self.sent[partition, producer.producer_id].append((batch, producer))
+        if is_error(answer):
+            return
+        assert isinstance(answer, tuple)
+        base, _, duplicate, *_ = answer
+        if duplicate:
+            return
+        append = Append(self.clock.now_ms, partition, base, batch, producer)
+        self.journal.add(append)
+        if producer is not None:
+            self.sent[partition, producer.producer_id].append(append)
             self.since_start[partition, producer.producer_id] += 1
             self.highest_producer_id = max(self.highest_producer_id, producer.producer_id)
 
@@ -260,13 +253,14 @@ class StoreMachine(RuleBasedStateMachine):
         for batch in map(self.fitting, batches):
             batch = [record._replace(timestamp_ms=None) for record in batch]
             sent = self.sent.get((partition, producer_id))
-            before, last = sent[-1] if sent else ([], FIRST._replace(producer_id=producer_id))
-            sequence = (last.sequence + len(before) + gap) % 2**31
+            count = len(sent[-1].records) if sent else 0
+            last = (sent and sent[-1].producer) or FIRST._replace(producer_id=producer_id)
+            sequence = (last.sequence + count + gap) % 2**31
             if next_epoch:
                 sequence = max(gap, 0)
             if gap != -1 or not self.may_be_a_repeat(partition, producer_id, sequence, len(batch)):
                 mark = ProducerSequence(producer_id, last.epoch + next_epoch, sequence)
-                self.append_sequenced(partition, batch, mark)
+                self.append_to(partition, batch, mark)
             gap = next_epoch = 0
 
     def may_be_a_repeat(
@@ -274,8 +268,9 @@ class StoreMachine(RuleBasedStateMachine):
     ) -> bool:
         """Whether this looks like an earlier append, which after a stop only some stores recognise."""
         return any(
-            (mark.sequence, len(batch)) == (sequence, count)
-            for batch, mark in self.sent[partition, producer_id]
+            append.producer is not None
+            and (append.producer.sequence, len(append.records)) == (sequence, count)
+            for append in self.sent[partition, producer_id]
         )
 
     @precondition(lambda self: any(self.sent.values()))
@@ -287,23 +282,32 @@ class StoreMachine(RuleBasedStateMachine):
         sent = self.sent[partition, producer_id]
         since_start = self.since_start[partition, producer_id]
         if back < len(sent) and (back == 0 or back < since_start or back >= REMEMBERED):
-            self.append_sequenced(partition, *sent[-1 - back])
+            again = sent[-1 - back]
+            self.append_to(partition, again.records, again.producer)
 
     @rule()
     def new_producer_id(self) -> None:
         producer_id = self.store.new_producer_id()
         assert producer_id > self.highest_producer_id
-        self.highest_producer_id = producer_id
+        self.highest_producer_id = self.handed_out = producer_id
 
     @rule(number=numbers)
     def flush_one(self, number: int) -> None:
         partition = self.pick(number)
         if partition in self.partitions():
             self.same(lambda store: store.flush([partition]))
+            self.sure[partition] = self.model.bounds(partition).end
 
     @rule()
     def flush_all(self) -> None:
         self.same(lambda store: store.flush())
+        self.all_is_sure()
+
+    def all_is_sure(self) -> None:
+        """What there is must outlive a power loss."""
+        self.sure |= {
+            partition: self.model.bounds(partition).end for partition in self.partitions()
+        }
 
     @rule()
     def checkpoint(self) -> None:
@@ -368,15 +372,72 @@ class StoreMachine(RuleBasedStateMachine):
     @rule()
     def close_and_open(self) -> None:
         self.store.close()
-        self.restart(clean=True)
+        self.restart()
+        assert self.store.recovery.clean_shutdown
+        self.nothing_is_lost()
 
     @rule()
     def kill_and_open(self) -> None:
-        """What the killed store does once its files have been copied nobody sees."""
-        killed, self.fs = self.fs, OverlayFileSystem(clock=self.clock)
-        copy_tree(killed, PATH, self.fs, PATH)
+        """What the killed store does beside the next one nobody sees."""
+        self.crash(self.fs.after_kill())
+        self.restart()
+        assert not self.store.recovery.clean_shutdown
+        self.nothing_is_lost()
+
+    @rule(kind=losses, seed=st.integers(0, 1 << 32), again=st.booleans())
+    def lose_power_and_open(self, kind: str, seed: int, again: bool) -> None:
+        """The disk keeps what it surely holds, and any part of the rest; `again`: also while the store is opened."""
+        dice = Random(seed)
+        self.crash(Recorder(self.fs.now().left(dict(choices(dice))[kind])))
+        if again:
+            self.restart()
+            moment = dice.randrange(len(self.fs.events) + 1)
+            self.crash(Recorder(self.fs.now(moment).left(dict(choices(dice))[kind])))
+        told = positions(self.fs, PATH, self.backend)
+        self.restart()
+        check_recovery(self.store)
+        check_positions(told, self.store)
+        self.cut_model()
+        check_lookups(self.store)
+
+    def crash(self, left: Recorder) -> None:
+        """The disk is this one from here on; the store that was open goes on with the old one."""
+        self.fs = left
         self.store.close()
-        self.restart(clean=False)
+
+    def restart(self) -> None:
+        self.clock.now_ms += 1000
+        self.store = self.open()
+
+    def nothing_is_lost(self) -> None:
+        """A start found everything that was written."""
+        assert list(self.store.recovery.losses) == []
+        check_recovery(self.store)
+        self.model.flush()
+        self.all_is_sure()
+        self.forget_sequences()
+        self.records_agree()
+
+    def cut_model(self) -> None:
+        """The model is what a power loss must and may have left of it."""
+        ends = {partition: self.store.bounds(partition).end for partition in self.partitions()}
+        for partition, end in ends.items():
+            sure = self.sure[partition]
+            require(end >= sure, "I1", f"{partition} ends at {end}, sure was {sure}")
+        for append in self.journal.torn(ends):
+            whole = self.whole_batches or append.producer is not None
+            require(
+                not whole, "I4", f"of {append} records before {ends[append.partition]} are there"
+            )
+        self.journal.cut(ends)
+        self.model.close()
+        self.model = open_store("memory", PATH, clock=self.clock)
+        self.journal.repeat(self.model, self.clock)
+        self.all_is_sure()
+        self.forget_sequences()
+        ids = [producer_id for _, producer_id in self.sent]
+        self.highest_producer_id = max([self.handed_out, *ids])
+        self.records_agree()
 
     @rule()
     def look_beside_it(self) -> None:
@@ -385,16 +446,6 @@ class StoreMachine(RuleBasedStateMachine):
             for partition in self.partitions():
                 expected = everything(partition, self.model)
                 assert everything(partition, view)[: len(expected)] == expected
-
-    def restart(self, *, clean: bool) -> None:
-        self.clock.now_ms += 1000
-        self.store = self.open()
-        assert self.store.recovery.clean_shutdown == clean
-        assert list(self.store.recovery.losses) == []
-        assert [f for f in self.store.recovery.findings if f.severity == "error"] == []
-        self.model.flush()
-        self.forget_sequences()
-        self.records_agree()
 
     @rule()
     def records_agree(self) -> None:

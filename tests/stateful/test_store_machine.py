@@ -23,6 +23,7 @@ class KafkaMachine(StoreMachine):
         "segment.index.bytes": "120",
         "index.interval.bytes": "90",
     }
+    whole_batches = True
 
 
 # Configs of the model, and what stands for them on RocketMQ; the model is not to act on them.
@@ -48,6 +49,7 @@ class RocketMQMachine(StoreMachine):
         "maxHashSlotNum": "7",
         "maxIndexNum": "20",
     }
+    whole_batches = False
 
     def __init__(self) -> None:
         self.no_thread = patch.object(Dispatcher, "start")
@@ -99,7 +101,7 @@ def fitted(record: Record) -> Record:
 
 EXAMPLES = settings().max_examples  # of the profile: 100, and more with --all-suites
 LIMITS = settings(
-    max_examples=EXAMPLES if EXAMPLES > 100 else 50, stateful_step_count=40, deadline=None
+    max_examples=EXAMPLES if EXAMPLES > 100 else 30, stateful_step_count=40, deadline=None
 )
 TestKafkaMachine = KafkaMachine.TestCase
 TestKafkaMachine.settings = LIMITS

@@ -229,8 +229,15 @@ def encode_control_batch(
     leader_epoch: int,
     timestamp_ms: int,
 ) -> bytes:
-    """The marker that ends a transaction, as the coordinator lets it be written."""
+    """The marker that ends a transaction, as the coordinator lets it be written.
+
+    Raises InvalidArgument for a field out of range, UnrepresentableRecord for a time outside 64 bits.
+    """
     key = _CONTROL_KEY.pack(0, COMMIT if commit else ABORT)
+    if not -1 << 31 <= coordinator_epoch < 1 << 31:
+        raise InvalidArgument(
+            f"coordinator epoch {coordinator_epoch} does not fit into 32 bits", field="batch"
+        )
     value = _MARKER.pack(0, coordinator_epoch)
     payload, _ = record.encode_records(
         [(key, value, (), timestamp_ms)], base_timestamp_ms=timestamp_ms, now_ms=timestamp_ms

@@ -57,6 +57,7 @@ ROOT_FILES: Final = (
 )
 
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
+GROUP_OFFSETS_TOPIC: Final = "__consumer_offsets"
 
 MAX_NAME_LENGTH: Final = 255
 MAX_TOPIC_LENGTH: Final = 249
@@ -131,6 +132,11 @@ def validate_new_topic(name: str) -> None:
     problem = _topic_problem(name)
     if problem is not None:
         raise InvalidTopic(f"topic name {_shortened(name)} {problem}", topic=name)
+
+
+def is_internal_topic(name: str) -> bool:
+    """Whether the servers keep this topic for themselves."""
+    return name.startswith("__")
 
 
 def collision_key(topic: str) -> str:

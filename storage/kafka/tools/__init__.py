@@ -5,10 +5,12 @@ Owns the decision what a PATH is. The door is `open_inspector`; the parts behind
     directory_inspector, file_inspector   SupportsInspect for a directory and for a file
     view        a log directory as recovery would leave it, in memory
     dump, rows  what is in it, as rows;  search: one record among them;  summary: all on one screen
-    verify      what is wrong with it (verify_log, check_indexes, verify_files);  rebuild: indexes anew
+    verify      what is wrong with it (verify_partition, verify_log, check_indexes, verify_files)
+    rebuild     indexes anew, a segment at a time (rebuild_segment)
+    salvage     a new store of what is good (salvage_log, salvage_files)
     logs        the walk over `.log` files that all of them share
 
-Must not write, but for `rebuild` when it is told to.
+Must not write, but for `rebuild` when it is told to, and the new store of a `salvage`.
 """
 
 from __future__ import annotations
@@ -36,9 +38,9 @@ def open_inspector(
     """
     if path.name in {"", ".."}:
         path = path.resolve()
-    if not fs.is_dir(path):
+    if not fs.is_dir(path, follow=True):
         kind = classify(path.name)
-        return None if kind is None else FileInspector(fs, path, *kind)
+        return None if kind is None else FileInspector(fs, path, options, clock=clock)
     adopted = detect(fs, path)
     if adopted is not None:
         return DirectoryInspector(

@@ -7,22 +7,27 @@ not know bytes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 
 from storage.errors import InvalidArgument
 from storage.interface import FindQuery, Progress, no_progress
 from storage.kafka.tools import search, summary, verify
 from storage.kafka.tools.dump import CHECKPOINTS, KINDS, check_kind, partition_rows, root_rows
+from storage.kafka.tools.offsets import OFFSETS, offset_runs
 from storage.kafka.tools.rebuild import rebuild_indexes
+from storage.kafka.tools.salvage import salvage
 from storage.kafka.tools.view import View
 from storage.model import (
     Bound,
     Finding,
     Isolation,
+    LossReport,
     OffsetBounds,
     RebuildReport,
     TimedOffset,
     TopicPartition,
 )
+from storage.parts import Counted, RunParts, not_counted, one_by_one
 
 
 class DirectoryInspector:
@@ -54,8 +59,11 @@ class DirectoryInspector:
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> Iterator[Sequence[Mapping[str, object]]]:
         """See SupportsInspect. Raises also UnknownTopic, UnknownPartition."""
-        check_kind(what, KINDS)
+        check_kind(what, self.dump_kinds())
         addresses = self._view.select(topic, partition)
+        if what == OFFSETS:
+            everything = topic is None and partition is None
+            return offset_runs(self._view, None if everything else set(addresses))
         return self._runs(what, addresses, isolation)
 
     def _runs(
@@ -70,7 +78,7 @@ class DirectoryInspector:
 
     def dump_kinds(self) -> Sequence[str]:
         """See SupportsInspect."""
-        return KINDS
+        return (*KINDS, OFFSETS)
 
     def partitions(self) -> Sequence[TopicPartition]:
         """See SupportsInspect."""
@@ -90,9 +98,15 @@ class DirectoryInspector:
 
     def verify(self, progress: Progress = no_progress) -> Iterator[Finding]:
         """See SupportsInspect."""
+        return self.audit(one_by_one, progress=progress)
+
+    def audit(
+        self, run: RunParts, *, progress: Progress = no_progress, counted: Counted = not_counted
+    ) -> Iterator[Finding]:
+        """See SupportsParts: a part for every segment."""
         view = self._fresh_view(progress)
         try:
-            yield from verify.check_view(view, whole=self._is_store)
+            yield from verify.check_view(view, whole=self._is_store, run=run, counted=counted)
         finally:
             view.close()
 
@@ -100,11 +114,25 @@ class DirectoryInspector:
         self, what: str, *, write: bool = False, progress: Progress = no_progress
     ) -> RebuildReport:
         """See SupportsInspect. With `write` raises StoreLocked while a server owns the store."""
+        return self.rebuild_in_parts(what, one_by_one, write=write, progress=progress)
+
+    def rebuild_in_parts(
+        self, what: str, run: RunParts, *, write: bool = False, progress: Progress = no_progress
+    ) -> RebuildReport:
+        """See SupportsParts: a part for every segment."""
         if what != "indexes":
             raise InvalidArgument(
                 f"rebuild: {what!r} is unknown here, only 'indexes' is", field="what"
             )
-        return rebuild_indexes(lambda: self._fresh_view(progress), write=write)
+        return rebuild_indexes(lambda: self._fresh_view(progress), write=write, run=run)
+
+    def salvage(self, target: Path, *, progress: Progress = no_progress) -> LossReport:
+        """See SupportsInspect."""
+        view = self._fresh_view(progress)
+        try:
+            return salvage(view, target, whole=self._is_store)
+        finally:
+            view.close()
 
     def _fresh_view(self, progress: Progress) -> View:
         view = self._make_view()

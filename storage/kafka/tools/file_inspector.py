@@ -7,11 +7,12 @@ must not look at other files. What is damaged becomes a finding, what is good is
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from storage.errors import InvalidArgument
 from storage.files import FileSystem, HandleCache
-from storage.interface import FindQuery, Progress, no_progress
+from storage.interface import Clock, FindQuery, Progress, StoreOptions, no_progress
 from storage.kafka.format import names
 from storage.kafka.log_file import INT64_MAX
 from storage.kafka.tools import dump, search, summary
@@ -25,9 +26,12 @@ from storage.kafka.tools.rows import (
     checkpoint_entries,
     index_entries,
 )
+from storage.kafka.tools.salvage import UNNAMED, salvage
+from storage.kafka.tools.view import View
 from storage.model import (
     Finding,
     Isolation,
+    LossReport,
     OffsetBounds,
     RebuildReport,
     TimedOffset,
@@ -43,7 +47,11 @@ class FileInspector:
 
     backend = summary.BACKEND
 
-    def __init__(self, fs: FileSystem, path: Path, kind: str, base_offset: int) -> None:
+    def __init__(self, fs: FileSystem, path: Path, options: StoreOptions, *, clock: Clock) -> None:
+        """`path` bears a name that `classify` knows."""
+        kind, base_offset = classify(path.name) or (CHECKPOINTS, 0)
+        self._options = options
+        self._clock = clock
         self._fs = fs
         self._path = path
         self._kind = kind
@@ -184,6 +192,19 @@ class FileInspector:
     ) -> RebuildReport:
         """See SupportsInspect. Raises InvalidArgument: a file alone is not rebuilt."""
         raise InvalidArgument("rebuild needs a store or a partition directory", field="path")
+
+    def salvage(self, target: Path, *, progress: Progress = no_progress) -> LossReport:
+        """See SupportsInspect. Topic and partition are what the folder's name says."""
+        self._require_log("salvage")
+        path = self._path.absolute()
+        address = self._address or UNNAMED
+        options = replace(self._options, progress=progress)
+        only = (address, path.parent)
+        view = View(path.parent.parent, options, fs=self._fs, clock=self._clock, only=only)
+        try:
+            return salvage(view, target, whole=False, only=path)
+        finally:
+            view.close()
 
     def findings(self) -> Sequence[Finding]:
         """See SupportsInspect."""

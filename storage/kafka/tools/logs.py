@@ -6,8 +6,10 @@ must not know partitions: a log may be a segment of an opened partition or a fil
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 
 from storage.errors import Corrupt
@@ -21,7 +23,11 @@ from storage.notes import Meter, Notes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """One `.log` file, its first `size_bytes` bytes; topic and partition are None where unknown."""
+    """One `.log` file, its first `size_bytes` bytes; topic and partition are None where unknown.
+
+    `path` is what it is called in findings, `lies_at` where its bytes are: elsewhere if a start would
+    rename it.
+    """
 
     path: Path
     base_offset: int
@@ -29,6 +35,7 @@ class Log:
     topic: str | None = None
     partition: int | None = None
     limit_offset: int = INT64_MAX
+    lies_at: Path | None = None
 
     def finding(self, code: str, severity: str, **facts: object) -> Finding:
         """A finding in this file; the facts are Finding's own fields."""
@@ -53,7 +60,7 @@ class LogReader:
     def items(self, log: Log) -> Iterator[Batch | Gap]:
         """Every good batch of a log, and the gaps between them, which are noted."""
         add = self.meter.add
-        with self.files.borrow(log.path) as file:
+        with self.files.borrow(log.lies_at or log.path) as file:
             for item in walk(
                 file,
                 position=0,
@@ -65,7 +72,7 @@ class LogReader:
                     add(item.header.size_bytes)
                 else:
                     add(item.end - item.position)
-                    self.notes.add(_gap_finding(log, item, file))
+                    self.notes.add(gap_finding(log, item, file))
                 yield item
 
     def batches(self, log: Log) -> Iterator[Batch]:
@@ -94,7 +101,7 @@ def undecodable(batch: Batch, log: Log, error: Corrupt) -> Finding:
     )
 
 
-def _gap_finding(log: Log, gap: Gap, file: File) -> Finding:
+def gap_finding(log: Log, gap: Gap, file: File) -> Finding:
     """What a bad place is: damage if good batches lie behind it, else a tail."""
     size_bytes = gap.end - gap.position
     if gap.next_offset is not None or log.limit_offset != INT64_MAX:
@@ -114,3 +121,9 @@ def _gap_finding(log: Log, gap: Gap, file: File) -> Finding:
         found=gap.found,
         message=message,
     )
+
+
+def epoch_at(epochs: Sequence[tuple[int, int]], offset: int) -> int | None:
+    """The leader epoch in force at an offset, by a checkpoint's entries; None before the first."""
+    at = bisect_right(epochs, offset, key=itemgetter(1)) - 1
+    return epochs[at][0] if at >= 0 else None

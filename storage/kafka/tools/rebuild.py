@@ -1,37 +1,42 @@
 """Making indexes anew from the logs: offset, time and transaction index of every segment.
 
-Owns what is compared, kept aside and replaced; the rules are the engine's. With `write` it holds the
-store's lock all the time, copies every file that it changes to `DIR.cut-TIME` beside the store first,
-and replaces files in one step each: a crash leaves old or new ones. Logs are never written.
+Owns what is compared, kept aside and replaced; a segment is done by rebuild_segment, wherever that
+runs. With `write` it holds the store's lock all the time. What is new is written to `DIR.rebuild-TIME`
+beside the store; every file that changes is copied to `DIR.cut-TIME` first, and then replaced in one
+step: a crash leaves old or new ones. Logs are never written.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from storage.errors import InvalidArgument
 from storage.files import atomic_write
-from storage.kafka import indexes
 from storage.kafka.directory import detect
-from storage.kafka.format import names, offset_index, time_index, txn_index
-from storage.kafka.format.batch import BatchHeader
+from storage.kafka.format import names
 from storage.kafka.format.names import segment_name
-from storage.kafka.format.txn_index import AbortedTransaction
 from storage.kafka.plan import PartitionPlan, SegmentPlan
-from storage.kafka.producers import ProducerStates
 from storage.kafka.tools.logs import Log
+from storage.kafka.tools.rebuild_segment import RebuildPart, SegmentBuilt, build_segment
+from storage.kafka.tools.verify_partition import index_places, snapshot_place
 from storage.kafka.tools.view import View
 from storage.model import Finding, RebuildReport
+from storage.parts import RunParts, one_by_one
 
 WHAT = "indexes"
 
 
-def rebuild_indexes(make_view: Callable[[], View], *, write: bool) -> RebuildReport:
+def rebuild_indexes(
+    make_view: Callable[[], View], *, write: bool, run: RunParts = one_by_one
+) -> RebuildReport:
     """See SupportsInspect.rebuild. Raises StoreLocked, and InvalidArgument without a store to lock."""
     view = make_view()
     if not write:
-        return _Rebuild(view, write=False).run()
+        return _Rebuild(view, run, write=False).run()
     if detect(view.base, view.root) is None:
         raise InvalidArgument(
             f"{view.root} is no log directory: there is nothing to lock, so nothing is written",
@@ -40,29 +45,45 @@ def rebuild_indexes(make_view: Callable[[], View], *, write: bool) -> RebuildRep
     lock = view.base.lock(view.root / names.LOCK)
     try:
         view.close()
-        return _Rebuild(make_view(), write=True).run()
+        return _Rebuild(make_view(), run, write=True).run()
     finally:
         lock.release()
+
+
+class _Given:
+    """A segment whose part was given out."""
+
+    def __init__(self, plan: PartitionPlan, segment: SegmentPlan, part: RebuildPart) -> None:
+        self.plan = plan
+        self.segment = segment
+        self.part = part
 
 
 class _Rebuild:
     """One pass over the partitions of a view."""
 
-    def __init__(self, view: View, *, write: bool) -> None:
+    def __init__(self, view: View, run: RunParts, *, write: bool) -> None:
+        moment_ms = view.clock()
         self._view = view
         view.start_meter("rebuilding indexes", list(view.folders))
+        self._run = run
+        self._here = run is one_by_one  # then a part tells of its progress itself
+        self._work = partial(build_segment, meter=view.reader.meter if self._here else None)
         self._write = write
         self._files = 0
         self._changed: list[str] = []
-        self._kept_dir = view.root.parent / f"{view.root.name}.cut-{view.clock()}"
+        self._kept_dir = view.root.parent / f"{view.root.name}.cut-{moment_ms}"
+        self._made_dir = view.root.parent / f"{view.root.name}.rebuild-{moment_ms}"
+        self._given: deque[_Given] = deque()  # without results
+        self._taken: PartitionPlan | None = None  # of the last result
+        self._open: Mapping[int, int] = {}  # transactions, where that segment ends
 
     def run(self) -> RebuildReport:
         """Compare, and with `write` replace, every index file."""
         view = self._view
-        compacted = view.checkpoints[names.CLEANER_OFFSETS]
         try:
-            for address in view.folders:
-                self._partition(view.plan(address), compacted=address in compacted)
+            for result in self._run(self._work, self._parts()):
+                self._take(result)
             if self._write and self._changed:
                 view.notes.add(self._kept_aside())
             return RebuildReport(
@@ -74,41 +95,33 @@ class _Rebuild:
             )
         finally:
             view.close()
+            if self._write and view.base.exists(self._made_dir):
+                view.base.remove_tree(self._made_dir)
+                view.base.sync_dir(self._made_dir.parent)
 
-    def _partition(self, plan: PartitionPlan, *, compacted: bool) -> None:
-        producers = ProducerStates()
-        for segment in plan.segments:
-            if not self._view.base.exists(segment.path):
-                continue  # a `.swap` set that the next start completes
-            wanted = self._contents(plan, segment, producers)
-            if compacted:  # what was aborted cannot be seen any more where compaction went
-                del wanted[names.TXN_INDEX]
-            self._replace(segment, wanted)
+    # ---- parts ---------------------------------------------------------------------------------
 
-    def _contents(
-        self, plan: PartitionPlan, segment: SegmentPlan, producers: ProducerStates
-    ) -> dict[str, bytes]:
-        """What the index files of a segment should hold; an empty `.txnindex` should not be there."""
-        aborted: list[AbortedTransaction] = []
-        rebuilt = indexes.rebuild_indexes(
-            self._batches(plan, segment, producers, aborted),
-            base_offset=segment.base_offset,
-            interval_bytes=plan.settings.index_interval_bytes,
-        )
-        return {
-            names.INDEX: b"".join(offset_index.encode_entry(*e) for e in rebuilt.offsets),
-            names.TIME_INDEX: b"".join(time_index.encode_entry(*e) for e in rebuilt.times),
-            names.TXN_INDEX: b"".join(map(txn_index.encode_entry, aborted)),
-        }
+    def _parts(self) -> Iterator[RebuildPart]:
+        """A part for every segment; one that is asked for when all before it were taken in knows what
+        is open.
+        """
+        compacted = self._view.checkpoints[names.CLEANER_OFFSETS]
+        for address in self._view.folders:
+            plan = self._view.plan(address)
+            staged = self._made_dir / plan.directory.name if self._write else None
+            for segment in plan.segments:
+                if not self._view.base.exists(segment.path):
+                    continue  # a `.swap` set that the next start completes
+                part = self._part(plan, segment, staged, compacted=address in compacted)
+                if not self._given:
+                    part = replace(part, open_transactions=self._open_before(plan))
+                self._given.append(_Given(plan, segment, part))
+                yield part
 
-    def _batches(
-        self,
-        plan: PartitionPlan,
-        segment: SegmentPlan,
-        producers: ProducerStates,
-        aborted: list[AbortedTransaction],
-    ) -> Iterator[tuple[int, BatchHeader]]:
-        """The good batches below the end that recovery leaves; `aborted` is filled on the way."""
+    def _part(
+        self, plan: PartitionPlan, segment: SegmentPlan, staged: Path | None, *, compacted: bool
+    ) -> RebuildPart:
+        """The good batches below the end that recovery leaves."""
         log = Log(
             path=segment.path,
             base_offset=segment.base_offset,
@@ -117,33 +130,50 @@ class _Rebuild:
             partition=plan.partition.partition,
             limit_offset=segment.limit_offset,
         )
-        for batch in self._view.reader.batches(log):
-            ended = producers.update(batch.header, batch.data, batch.at)
-            if ended is not None:
-                aborted.append(ended)
-            yield batch.position, batch.header
+        return RebuildPart(
+            fs=self._view.base,
+            log=log,
+            indexes=index_places(self._view, segment),
+            snapshot=snapshot_place(self._view, segment),
+            interval_bytes=plan.settings.index_interval_bytes,
+            compacted=compacted,
+            staged=staged,
+        )
 
-    def _replace(self, segment: SegmentPlan, wanted: Mapping[str, bytes]) -> None:
-        for suffix, data in wanted.items():
-            path = segment.path.with_name(segment_name(segment.base_offset, suffix))
-            stored = self._view.fs.read_bytes(path) if suffix in segment.suffixes else None
-            absent = suffix == names.TXN_INDEX and not data
-            self._files += not (absent and stored is None)
-            if stored == (None if absent else data):
-                continue
-            self._changed.append(str(path))
-            if self._write:
-                self._write_file(path, stored, None if absent else data)
+    def _open_before(self, plan: PartitionPlan) -> Mapping[int, int]:
+        """What is open behind the last segment that was taken in; nothing where a partition begins."""
+        return self._open if plan is self._taken else {}
 
-    def _write_file(self, path: Path, stored: bytes | None, data: bytes | None) -> None:
+    def _take(self, result: SegmentBuilt) -> None:
+        given = self._given.popleft()
+        before = self._open_before(given.plan)
+        if result.transactional and result.opened != before:
+            known = replace(given.part, open_transactions=before)
+            (result,) = self._run(self._work, [known])
+        self._taken = given.plan
+        self._open = result.left_open if result.transactional else before
+        if not self._here:
+            self._view.reader.meter.add(given.part.log.size_bytes)
+        self._view.notes.add(*result.findings)
+        self._files += result.files
+        for suffix, staged in result.changed.items():
+            self._replace(given, suffix, staged)
+
+    # ---- putting in place ----------------------------------------------------------------------
+
+    def _replace(self, given: _Given, suffix: str, staged: Path | None) -> None:
         """Keep the old bytes aside, durably, then put the new ones in their place."""
-        fs = self._view.base
-        if stored is not None:
+        segment, fs = given.segment, self._view.base
+        path = segment.path.with_name(segment_name(segment.base_offset, suffix))
+        self._changed.append(str(path))
+        if not self._write:
+            return
+        if suffix in segment.suffixes:
             kept = self._kept_dir / path.parent.name / path.name
             fs.make_dir(kept.parent)
-            atomic_write(fs, kept, stored)
-        if data is not None:
-            atomic_write(fs, path, data)
+            atomic_write(fs, kept, fs.read_bytes(given.part.indexes[suffix]))
+        if staged is not None:
+            atomic_write(fs, path, fs.read_bytes(staged))
         else:
             fs.remove(path)
             fs.sync_dir(path.parent)

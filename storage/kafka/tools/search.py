@@ -21,8 +21,6 @@ from storage.kafka.tools.rows import Row, stored_row
 from storage.kafka.tools.view import View
 from storage.model import StoredRecord, TopicPartition
 
-_CRITERIA = ("key", "record_id", "unique_id", "tag", "grep")
-
 
 class Wanted(NamedTuple):
     """A query, ready to be matched. `needle` stands in the bytes of every uncompressed match."""
@@ -61,18 +59,10 @@ def _contains(record: StoredRecord, text: bytes) -> bool:
 
 def parse(query: FindQuery) -> Wanted:
     """What a query means. Raises InvalidArgument and, for what Kafka has not, NotOffered."""
-    given = [name for name in _CRITERIA if getattr(query, name) is not None]
-    if len(given) > 1:
-        raise InvalidArgument(f"{' and '.join(given)} exclude each other", field=given[1])
-    if not given and query.from_ms is None and query.to_ms is None:
-        raise InvalidArgument(
-            f"nothing to look for: give one of {', '.join(_CRITERIA)}, or a time", field="key"
-        )
+    query.check()
     if query.unique_id is not None or query.raw:
         feature = "raw" if query.raw else "unique_id"
         raise NotOffered(f"{feature}: a Kafka log has no such thing", feature=feature)
-    if query.limit < 1:
-        raise InvalidArgument(f"limit must be at least 1, not {query.limit}", field="limit")
     text = query.key or query.tag or query.grep or ""
     search = Search(
         key=None if query.key is None else query.key.encode(),

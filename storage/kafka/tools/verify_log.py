@@ -1,18 +1,21 @@
 """Verifying one segment: every batch of its log, and its indexes against what the log holds.
 
 Owns the one pass over a log in which batches, records, epochs, offsets and index entries are checked;
-must not know other files. What one segment hands to the next is in Progression.
+must not know other files. A segment is a part that anybody may do: what depends on the segments
+before it is told as such, and judged where they are put together (verify_partition). The open
+transactions alone have to be known before: they are guessed from the snapshot that the broker writes
+where a segment begins.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from operator import itemgetter
-from typing import Final, Protocol
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
 
 from storage.errors import DataError
+from storage.files import FileSystem, HandleCache
 from storage.kafka.format import names, offset_index, time_index, txn_index
 from storage.kafka.format.batch import BatchHeader
 from storage.kafka.format.names import segment_name
@@ -26,9 +29,10 @@ from storage.kafka.tools.check_indexes import (
     WrongEntries,
     wrong_transaction,
 )
-from storage.kafka.tools.logs import Log, LogReader
+from storage.kafka.tools.logs import Log, LogReader, epoch_at
+from storage.kafka.tools.opened_before import opened_before
 from storage.model import Finding
-from storage.notes import Notes
+from storage.notes import Meter, Notes
 
 _NEVER: Final = 1 << 62  # an interval that no log fills: nothing is rebuilt only to be thrown away
 
@@ -42,68 +46,125 @@ class _Format(Protocol):
     def leading_entries(self, data: bytes) -> list[tuple[int, int]]: ...
 
 
-@dataclass(slots=True, kw_only=True)
-class Progression:
-    """What is known of a partition where one segment ends and the next begins."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentPart:
+    """One segment to be read. Picklable.
 
+    `indexes`: where the bytes of its index files lie, by suffix; `epochs`: the partition's checkpoint;
+    `left_behind`: offsets that are known to be missing. `open_transactions`: what is open where the
+    segment begins; None: what `snapshot` says. `open_end`: a running server may be writing here, or a
+    crash has ended it. Then entries may be missing, some may be ahead of the log (which was looked at
+    before), and zeros may follow them.
+    """
+
+    fs: FileSystem
+    log: Log
+    indexes: Mapping[str, Path]
+    snapshot: Path | None
     start_offset: int
-    next_offset: int
     epochs: Sequence[tuple[int, int]] | None
-    compacted: bool
     interval_bytes: int | None
-    producers: ProducerStates = field(default_factory=ProducerStates)
+    left_behind: Sequence[range]
+    open_end: bool
+    open_transactions: Mapping[int, int] | None = None
+
+
+class FirstBatch(NamedTuple):
+    """The batch with which a log begins."""
+
+    position: int
+    base_offset: int
+
+
+@dataclass(slots=True, kw_only=True)
+class SegmentResult:
+    """What one segment tells, and what the partition has to judge.
+
+    `first` is None where a bad place comes first, `next_offset` where there is no good batch. `epochs`
+    are findings by the (epoch of a batch, epoch wanted) that disagree. `transactional`: whether what
+    was open before mattered; then `opened` was taken for it.
+    """
+
+    findings: Sequence[Finding] = ()
+    if_undamaged: Sequence[Finding] = ()
+    if_all_is_there: Sequence[Finding] = ()  # neither damaged nor compacted so far
     holes: list[Finding] = field(default_factory=list)
+    epochs: dict[tuple[int, int | None], Finding] = field(default_factory=dict)
+    first: FirstBatch | None = None
+    next_offset: int | None = None
     after_gap: bool = False
     damaged: bool = False
-    told_epochs: set[tuple[int, int | None]] = field(default_factory=set)
+    compacted: bool = False
+    transactional: bool = False
+    opened: Mapping[int, int] = field(default_factory=dict)
+    left_open: Mapping[int, int] = field(default_factory=dict)
+    records: int = 0
 
-    def epoch_at(self, offset: int) -> int | None:
-        """The leader epoch in force at an offset, by the checkpoint."""
-        epochs = self.epochs or ()
-        at = bisect_right(epochs, offset, key=itemgetter(1)) - 1
-        return epochs[at][0] if at >= 0 else None
+
+def check_segment(part: SegmentPart, meter: Meter | None = None) -> SegmentResult:
+    """Read one segment. Memory: its index files, and one window of its log. Raises IoFailure."""
+    files = HandleCache(part.fs, 2)
+    try:
+        return LogCheck(part, files, meter or Meter()).run()
+    finally:
+        files.close(sync=False)
+
+
+def hole(log: Log, position: int, *, expected: int, found: int) -> Finding:
+    """Offsets are missing in front of a batch."""
+    return log.finding(
+        "offset-gap",
+        "warning",
+        position=position,
+        offset=expected,
+        expected=f"offset {expected}",
+        found=f"offset {found}",
+        message=f"{found - expected} offsets are missing",
+    )
 
 
 class LogCheck:
-    """One pass over one segment; `raw` holds its index files.
+    """One pass over one segment."""
 
-    `open_end`: a running server may be writing here, or a crash has ended it. Then entries may be
-    missing, some may be ahead of the log (which was looked at before), and zeros may follow them.
-    """
-
-    def __init__(
-        self,
-        reader: LogReader,
-        log: Log,
-        state: Progression,
-        raw: Mapping[str, bytes],
-        *,
-        open_end: bool,
-    ) -> None:
-        self._reader = reader
-        self._log = log
-        self._state = state
-        self._raw = raw
-        self._open_end = open_end
+    def __init__(self, part: SegmentPart, files: HandleCache, meter: Meter) -> None:
+        self._part = part
+        self._log = log = part.log
+        self._met = Notes()  # bad places
         self._notes = Notes()
+        self._reader = LogReader(files, self._met)
+        self._reader.meter = meter
+        self._raw = {suffix: part.fs.read_bytes(path) for suffix, path in part.indexes.items()}
         self._aborted: list[AbortedTransaction] = []
         self._offsets = OffsetEntries(self._load(names.INDEX), log.base_offset)
         self._times = TimeEntries(self._load(names.TIME_INDEX), log.base_offset)
+        self._result = SegmentResult(
+            opened=opened_before(part.fs, part.open_transactions, part.snapshot)
+        )
+        self._producers = ProducerStates.with_open(self._result.opened)
 
-    def run(self) -> Sequence[Finding]:
-        """Read the log and judge; what is wrong with this segment's files."""
-        interval_bytes = self._state.interval_bytes
+    def run(self) -> SegmentResult:
+        """Read the log and judge."""
+        part, result = self._part, self._result
         rebuilt = rebuild_indexes(
             self._good(),
             base_offset=self._log.base_offset,
-            interval_bytes=_NEVER if interval_bytes is None else interval_bytes,
+            interval_bytes=_NEVER if part.interval_bytes is None else part.interval_bytes,
         )
-        if not self._open_end:
+        self._judge_entries()
+        result.if_undamaged = [*self._compare(rebuilt)]
+        result.if_all_is_there = [*self._check_transactions()]
+        result.findings = [*self._met.all(), *self._notes.all()]
+        result.left_open = self._producers.open_transactions
+        return result
+
+    def _judge_entries(self) -> None:
+        open_end = self._part.open_end
+        if not open_end:
             self._offsets.finish()
             self._times.finish()
         self._judge(names.INDEX, self._offsets.wrong)
         self._judge(names.TIME_INDEX, self._times.wrong)
-        if self._times.is_behind and not self._open_end and names.TIME_INDEX in self._raw:
+        if self._times.is_behind and not open_end and names.TIME_INDEX in self._raw:
             self._report(
                 names.TIME_INDEX,
                 "time-index-behind",
@@ -111,62 +172,60 @@ class LogCheck:
                 expected=f"a last entry of time {self._times.largest_ms}",
                 message="lookups by time may pass over this segment",
             )
-        self._compare(rebuilt)
-        self._check_transactions()
-        return self._notes.all()
 
     # ---- the log -------------------------------------------------------------------------------
 
     def _good(self) -> Iterator[tuple[int, BatchHeader]]:
         """Every good batch, checked on the way."""
+        result = self._result
         for item in self._reader.items(self._log):
             if isinstance(item, Gap):
                 self._pass_gap(item)
                 continue
+            header = item.header
             self._check_offsets(item)
             self._check_epoch(item)
-            self._reader.records(item, self._log)
-            self._offsets.meet(item.position, item.header)
-            self._times.meet(item.header)
-            ended = self._state.producers.update(item.header, item.data, item.at)
+            result.records += len(self._reader.records(item, self._log))
+            self._offsets.meet(item.position, header)
+            self._times.meet(header)
+            result.transactional |= header.is_control or header.is_transactional
+            ended = self._producers.update(header, item.data, item.at)
             if ended is not None:
                 self._aborted.append(ended)
-            yield item.position, item.header
+            yield item.position, header
 
     def _pass_gap(self, gap: Gap) -> None:
         self._offsets.pass_over(gap.position, gap.end)
         self._times.pass_over()
-        self._state.after_gap = self._state.damaged = True
+        self._result.after_gap = self._result.damaged = True
 
     def _check_offsets(self, batch: Batch) -> None:
-        header, state = batch.header, self._state
-        if header.base_offset > state.next_offset and not state.after_gap:
-            finding = self._log.finding(
-                "offset-gap",
-                "warning",
-                position=batch.position,
-                offset=state.next_offset,
-                expected=f"offset {state.next_offset}",
-                found=f"offset {header.base_offset}",
-                message=f"{header.base_offset - state.next_offset} offsets are missing",
-            )
-            state.holes.append(finding)
+        header, result = batch.header, self._result
+        expected, found = result.next_offset, header.base_offset
+        if expected is None and not result.after_gap:
+            result.first = FirstBatch(batch.position, found)
+        elif (
+            expected is not None
+            and found > expected
+            and not result.after_gap
+            and not is_left_behind(self._part.left_behind, expected, found)
+        ):
+            result.holes.append(hole(self._log, batch.position, expected=expected, found=found))
         if header.has_delete_horizon or header.count <= header.last_offset_delta:
-            state.compacted = True
-        state.next_offset = header.next_offset
-        state.after_gap = False
+            result.compacted = True
+        result.next_offset = header.next_offset
+        result.after_gap = False
 
     def _check_epoch(self, batch: Batch) -> None:
-        header, state = batch.header, self._state
-        if header.leader_epoch < 0 or state.epochs is None:
+        header, part = batch.header, self._part
+        if header.leader_epoch < 0 or part.epochs is None:
             return
-        if header.base_offset < state.start_offset:
+        if header.base_offset < part.start_offset:
             return
-        wanted = state.epoch_at(header.base_offset)
+        wanted = epoch_at(part.epochs, header.base_offset)
         pair = header.leader_epoch, wanted
-        if wanted != header.leader_epoch and pair not in state.told_epochs:
-            state.told_epochs.add(pair)
-            finding = self._log.finding(
+        if wanted != header.leader_epoch and pair not in self._result.epochs:
+            self._result.epochs[pair] = self._log.finding(
                 "leader-epoch-mismatch",
                 "warning",
                 position=batch.position,
@@ -175,7 +234,6 @@ class LogCheck:
                 found=f"epoch {header.leader_epoch}",
                 message="the batch and the partition's checkpoint of leader epochs disagree",
             )
-            self._notes.add(finding)
 
     # ---- the indexes ---------------------------------------------------------------------------
 
@@ -192,7 +250,7 @@ class LogCheck:
             self._report(
                 suffix,
                 "index-not-trimmed",
-                "info" if self._open_end else "warning",
+                "info" if self._part.open_end else "warning",
                 position=len(entries) * entry_format.ENTRY_SIZE,
                 message="zeros follow the entries",
             )
@@ -210,14 +268,14 @@ class LogCheck:
                 message=f"{wrong.count} entries are wrong, the first of them here",
             )
 
-    def _compare(self, rebuilt: RebuiltIndexes) -> None:
+    def _compare(self, rebuilt: RebuiltIndexes) -> Iterator[Finding]:
         """Entries too many or too few mislead nobody; told only where the interval is known."""
-        if self._state.interval_bytes is None or self._open_end or self._state.damaged:
+        if self._part.interval_bytes is None or self._part.open_end:
             return
         for suffix, entries in ((names.INDEX, rebuilt.offsets), (names.TIME_INDEX, rebuilt.times)):
             stored = self._load(suffix)
             if suffix in self._raw and list(stored) != list(entries):
-                self._report(
+                yield self._finding(
                     suffix,
                     "index-differs",
                     "info",
@@ -226,19 +284,16 @@ class LogCheck:
                     message="a rebuild would give others; these are right as well",
                 )
 
-    def _check_transactions(self) -> None:
+    def _check_transactions(self) -> Iterator[Finding]:
         data = self._raw.get(names.TXN_INDEX, b"")
         try:
             stored = txn_index.decode_entries(data)
         except DataError as error:
             self._report(names.TXN_INDEX, "bad-index", "warning", message=error.message)
             return
-        if self._state.compacted or self._state.damaged:
-            return
-        start_offset = self._state.start_offset
-        wrong = wrong_transaction(stored, self._aborted, start_offset=start_offset)
+        wrong = wrong_transaction(stored, self._aborted, start_offset=self._part.start_offset)
         if wrong is not None:
-            self._report(
+            yield self._finding(
                 names.TXN_INDEX,
                 "wrong-txn-index",
                 "warning",
@@ -248,15 +303,21 @@ class LogCheck:
             )
 
     def _report(self, suffix: str, code: str, severity: str, **facts: object) -> None:
+        self._notes.add(self._finding(suffix, code, severity, **facts))
+
+    def _finding(self, suffix: str, code: str, severity: str, **facts: object) -> Finding:
         log = self._log
         path = log.path.with_name(segment_name(log.base_offset, suffix))
-        self._notes.add(
-            Finding(
-                code=code,
-                severity=severity,
-                path=str(path),
-                topic=log.topic,
-                partition=log.partition,
-                **facts,  # type: ignore[arg-type]  # named by the callers
-            )
+        return Finding(
+            code=code,
+            severity=severity,
+            path=str(path),
+            topic=log.topic,
+            partition=log.partition,
+            **facts,  # type: ignore[arg-type]  # named by the callers
         )
+
+
+def is_left_behind(runs: Sequence[range], first_offset: int, next_offset: int) -> bool:
+    """Whether these offsets are known to be missing: the store was made by a salvage."""
+    return any(run.start <= first_offset and next_offset <= run.stop for run in runs)

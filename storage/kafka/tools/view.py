@@ -51,6 +51,7 @@ class View:
         """`only`: look at this partition, in this folder; checkpoints and marker are the root's."""
         settings = parse_store_settings(options.settings)
         self.root = root
+        self.options = options
         self.base = fs
         self.clock = clock
         self.progress = options.progress

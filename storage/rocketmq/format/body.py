@@ -60,6 +60,19 @@ def compress(body: bytes, compression: str | None) -> tuple[bytes, int]:
     return writer(body), COMPRESSED | codec << COMPRESSION_TYPE_SHIFT
 
 
+def compress_again(body: bytes, sys_flag: int) -> bytes:
+    """The body by the codec that a sys flag tells, whatever its size: the same content, perhaps in other bytes.
+
+    Raises InvalidArgument for an unknown codec.
+    """
+    codec = codec_of(sys_flag)
+    if codec is None:
+        return body
+    if codec not in CODECS:
+        raise InvalidArgument(f"codec {codec} of the body is unknown", field="sys_flag")
+    return _WRITERS[CODECS[codec]][1](body)
+
+
 def codec_of(sys_flag: int) -> int | None:
     """The number of the codec that a body with this flag was compressed by; None: as it is."""
     if not sys_flag & COMPRESSED:

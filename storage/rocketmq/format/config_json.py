@@ -26,9 +26,11 @@ MAX_DEPTH: Final = 100
 """Of nesting; no file of the broker has more than five levels."""
 
 # A string (with the colon if it is a key), or a number that stands as a key: after '{' or ','. The
-# closing quote is optional so that a string without an end is passed over in one step.
+# closing quote is optional so that a string without an end is passed over in one step. What is behind
+# the text of a string is optional, so nothing in it is ever tried twice; a possessive group, which says
+# the same, is matched wrongly by Python before 3.11.5 (gh-106052).
 _KEY = re.compile(
-    r'("(?:[^"\\]|\\.)*+"?)(\s*:)?|(?<=[{,\s])(-?(?:0|[1-9][0-9]{0,18}))(\s*:)', re.DOTALL
+    r'("[^"\\]*(?:\\.[^"\\]*)*"?)(\s*:)?|(?<=[{,\s])(-?(?:0|[1-9][0-9]{0,18}))(\s*:)', re.DOTALL
 )
 
 
@@ -51,6 +53,22 @@ def decode_config(data: bytes) -> Any:
             expected="JSON, number keys bare or quoted",
             found=str(error),
         ) from error
+
+
+def decode_table(data: bytes, table: str, *, kind: str) -> dict[int | str, Any]:
+    """The value of a config file that is an object; its member `table`, where it is there and not null,
+    is one too. Raises Corrupt (of `kind`).
+    """
+    content = decode_config(data)
+    if not isinstance(content, dict) or not isinstance(content.get(table) or {}, dict):
+        raise Corrupt(
+            f"no {table} in it",
+            kind=kind,
+            position=None,
+            expected=f"an object with {table}",
+            found=type(content).__name__,
+        )
+    return content
 
 
 def _mark_key(match: re.Match[str]) -> str:

@@ -27,7 +27,6 @@ slot is its hash modulo s. Strings themselves are not kept, so different ones ma
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from storage.coding.javahash import java_hash
@@ -171,20 +170,21 @@ def index_string(topic: str, key: str, index_type: str | None = None) -> str:
     return f"{topic}#{key}" if index_type is None else f"{topic}#{index_type}#{key}"
 
 
-def index_keys(topic: str, properties: Mapping[str, str], *, with_tags: bool = True) -> list[str]:
+def index_keys(topic: str, properties: dict[str, str], *, with_tags: bool = True) -> list[str]:
     """The strings indexed for a record, in order: its unique key, each of its keys (one that
     repeats too), its tag (`with_tags`: as 5.5.0 does and 4.x does not).
     """
+    prefix = topic + "#"
     strings: list[str] = []
     unique_key = properties.get("UNIQ_KEY")
     if unique_key is not None:
-        strings.append(f"{topic}#{unique_key}")
+        strings.append(prefix + unique_key)
     keys = properties.get("KEYS")
     if keys and " " in keys:
-        strings += [f"{topic}#{key}" for key in keys.split(" ") if key]
+        strings += [prefix + key for key in keys.split(" ") if key]
     elif keys:
-        strings.append(f"{topic}#{keys}")
+        strings.append(prefix + keys)
     tags = properties.get("TAGS")
     if with_tags and tags:
-        strings.append(f"{topic}#{TAG_TYPE}#{tags}")
+        strings.append(f"{prefix}{TAG_TYPE}#{tags}")
     return strings

@@ -25,10 +25,10 @@ and the unique id (property UNIQ_KEY, made by the client before it sends) the he
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
 from ipaddress import IPv4Address, IPv6Address, ip_address
-from itertools import count
 from struct import Struct
 from typing import Final
 
@@ -41,6 +41,10 @@ MAX_PHYSICAL_OFFSET: Final = (1 << 63) - 1
 IPV4_SIZE: Final = 4
 NTP_SLACK_MS: Final = 1_000_000
 """A clock set back by less counts as the month's first millisecond, as in the client."""
+
+COUNTED: Final = 1 << 16
+"""The counter of a unique id wraps here."""
+_PAIRS: Final = [f"{number:02X}" for number in range(256)]
 
 _PHYSICAL_OFFSET: Final = Struct(">q")
 assert _PHYSICAL_OFFSET.size == 8
@@ -126,11 +130,25 @@ class UniqueIds:
         maker = (pid & 0xFFFF).to_bytes(2) + (loader_hash & 0xFFFFFFFF).to_bytes(4)
         self._prefix = (host[:-PORT_SIZE] + maker).hex().upper()
         self._clock = clock
-        self._counter = count()  # one step of it is one step of the interpreter: no lock
+        self._lock = threading.Lock()  # over the counter
+        self._counter = 0
         self._month = _month(clock())  # replaced whole, by whoever sees the month end first
 
-    def next(self) -> str:
-        """A new id: 32 characters, with IPv6 56."""
+    def take(self, count: int) -> list[str]:
+        """So many new ids: 32 characters each, with IPv6 56. The clock is read for each run of 256."""
+        with self._lock:
+            number, self._counter = self._counter, (self._counter + count) % COUNTED
+        made: list[str] = []
+        while count > 0:  # ids that share all but the last two digits
+            high, low = divmod(number, len(_PAIRS))
+            head = self._stem() + _PAIRS[high]
+            made += [head + pair for pair in _PAIRS[low : low + count]]
+            taken = len(_PAIRS) - low
+            number, count = (number + taken) % COUNTED, count - taken
+        return made
+
+    def _stem(self) -> str:
+        """All of an id but its counter, at this millisecond."""
         now_ms = self._clock()
         start_ms, end_ms = self._month
         if now_ms >= end_ms:
@@ -138,7 +156,7 @@ class UniqueIds:
         elapsed_ms = now_ms - start_ms
         if -NTP_SLACK_MS < elapsed_ms < 0:
             elapsed_ms = 0
-        return f"{self._prefix}{elapsed_ms & 0xFFFFFFFF:08X}{next(self._counter) & 0xFFFF:04X}"
+        return f"{self._prefix}{elapsed_ms & 0xFFFFFFFF:08X}"
 
 
 def _month(now_ms: int) -> tuple[int, int]:

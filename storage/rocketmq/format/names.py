@@ -30,6 +30,7 @@ LOCK: Final = "lock"
 LOCK_CONTENT: Final = b"lock"
 
 TOPICS: Final = "topics.json"
+OFFSETS: Final = "consumerOffset.json"
 CONSUMER_OFFSETS: Final = "consumerOffset.json"
 DELAY_OFFSETS: Final = "delayOffset.json"
 SUBSCRIPTION_GROUPS: Final = "subscriptionGroup.json"

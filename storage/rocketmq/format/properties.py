@@ -23,7 +23,6 @@ of a name that is there twice the later value counts. With the option enabledApp
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Final
 from zlib import crc32
 
@@ -120,11 +119,7 @@ _REPLACEMENT: Final = "\ufffd".encode()
 
 def decode_properties(data: bytes) -> dict[str, str]:
     """The properties by name, in the order of the bytes. Nothing is refused; bad UTF-8 is replaced as in Java."""
-    try:
-        text = data.decode()
-    except UnicodeDecodeError:
-        # Java replaces an encoded surrogate as a whole, Python each of its bytes.
-        text = _ENCODED_SURROGATE.sub(_REPLACEMENT, data).decode(errors="replace")
+    text = properties_text(data)
     found: dict[str, str] = {}
     for piece in text.split(PROPERTY_SEPARATOR):
         name, _, value = piece.partition(NAME_VALUE_SEPARATOR)
@@ -133,7 +128,16 @@ def decode_properties(data: bytes) -> dict[str, str]:
     return found
 
 
-def encode_properties(properties: Mapping[str, str]) -> bytes:
+def properties_text(data: bytes) -> str:
+    """Stored properties as text; bad UTF-8 is replaced as in Java."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        # Java replaces an encoded surrogate as a whole, Python each of its bytes.
+        return _ENCODED_SURROGATE.sub(_REPLACEMENT, data).decode(errors="replace")
+
+
+def encode_properties(properties: dict[str, str]) -> bytes:
     """The properties in the order of the mapping, each closed by a separator.
 
     Raises UnrepresentableRecord (field) for an empty name or value, for one that holds a separator or is no text, and

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -116,7 +115,7 @@ def delay_code(level: int, store_timestamp_ms: int) -> int:
     return store_timestamp_ms + DELAYS_MS[min(level, MAX_DELAY_LEVEL) - 1]
 
 
-def code_of(topic: str, properties: Mapping[str, str], store_timestamp_ms: int) -> int:
+def code_of(topic: str, properties: dict[str, str], store_timestamp_ms: int) -> int:
     """The tags code of a record with these properties: of its tag, or in the schedule topic the
     time it is due.
     """
@@ -124,4 +123,5 @@ def code_of(topic: str, properties: Mapping[str, str], store_timestamp_ms: int) 
         level = properties.get("DELAY", "")
         if _LEVEL.fullmatch(level) and int(level) > 0:
             return delay_code(int(level), store_timestamp_ms)
-    return tags_code(properties.get("TAGS"))
+    tags = properties.get("TAGS")
+    return tags_code(tags) if tags else 0

@@ -8,9 +8,11 @@ The door is `open_inspector`; the parts behind it:
     log_walk    the log from one end to the other, over damage
     dump, rows  what is in it, as rows;  search: some records of it;  summary: all on one screen
     verify      what is wrong with it (verify_files, record_check, check_queues, check_index)
-    rebuild     queues or index anew, from the log
+    rebuild     queues or index anew, from the log (rebuild_store; in parts rebuild_parts)
+    picture, stretches   a store handed to whoever does parts: verify_stretch, verify_rest, rebuild_stretch
+    salvage     a new store of what is good (salvage_survey, salvage_log, blanks)
 
-Must not write, but for `rebuild` when it is told to.
+Must not write, but for `rebuild` when it is told to, and the new store of a `salvage`.
 """
 
 from __future__ import annotations
@@ -40,6 +42,6 @@ def open_inspector(
     if place is None:
         return None
     if isinstance(place, Alone):
-        return FileInspector(fs, place, options)
+        return FileInspector(fs, place, options, clock=clock)
     view = View(place.root, options, fs=fs, clock=clock, topic=place.topic, queue_id=place.queue_id)
     return StoreInspector(view, adopted=detect(fs, place.root), part=place.part)

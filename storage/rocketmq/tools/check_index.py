@@ -1,14 +1,13 @@
 """Whether the entries of the index tell the truth about the log.
 
-Owns the judgement of entries, slots and headers, fed with the records of the log in order; must not
-read the log. Entries stand in the order of the log, so that both are walked side by side. A record
-that is indexed twice is right (the real store does so at the border after a crash), and so are
-entries of what was deleted; an index without tags is one of RocketMQ 4.x.
+Owns the judgement of entries, fed with the records of a stretch of the log in order; must not read
+the log. Entries stand in the order of the log, so that both are walked side by side. A record that is
+indexed twice is right (the real store does so at the border after a crash), and so are entries of
+what was deleted; an index without tags is one of RocketMQ 4.x.
 """
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,56 +18,100 @@ from storage.model import Finding
 from storage.notes import Tallies
 from storage.rocketmq.dispatch import Dispatch
 from storage.rocketmq.format.index_file import (
-    ENTRY_SIZE,
     FIRST_ENTRY,
-    HEADER_SIZE,
-    SLOT_SIZE,
     TAG_TYPE,
     IndexEntry,
-    decode_entries,
-    entry_position,
     key_hash,
-    slot_position,
     time_diff_s,
 )
 from storage.rocketmq.key_index_file import KeyIndexFile
-from storage.rocketmq.key_index_table import file_order
+from storage.rocketmq.tools.check_index_file import (
+    entries_end,
+    entries_of,
+    entry_at,
+    entry_finding,
+    wrong_header,
+)
 from storage.rocketmq.tools.check_queues import Surroundings
 
-ENTRIES_AT_ONCE: Final = 1 << 14
+
+class IndexPlace(NamedTuple):
+    """The next entry to be met: the number of its file (behind the last one: END), its own there, and
+    the physical offset of the entry before it.
+    """
+
+    file: int
+    number: int
+    last: int
+
+
+BEGIN: Final = IndexPlace(0, FIRST_ENTRY, -1)
+END: Final = IndexPlace(-1, 0, 0)
 
 
 class Numbered(NamedTuple):
-    """An entry, its file and its number there."""
+    """An entry: the number of its file and its own there, and that file with what it inherited."""
 
-    file: KeyIndexFile
+    at: int
     number: int
+    file: KeyIndexFile
     entry: IndexEntry
     inherited_ms: int | None  # end time of the file before; None for the first
 
 
+def guessed_place(
+    index_files: Sequence[KeyIndexFile], files: HandleCache, position: int
+) -> IndexPlace:
+    """The first entry of what lies at or behind a physical offset, if nothing is wrong before it."""
+    last = -1
+    for at, file in enumerate(index_files):
+        low, high = FIRST_ENTRY, entries_end(file)
+        if low == high:
+            continue
+        if file.header.end_physical_offset < position:
+            last = file.header.end_physical_offset
+            continue
+        while low < high:
+            middle = (low + high) // 2
+            at_middle = entry_at(file, files, middle).physical_offset
+            if at_middle < position:
+                low, last = middle + 1, at_middle
+            else:
+                high = middle
+        if low < entries_end(file):
+            return IndexPlace(at, low, last)
+    return END
+
+
 class IndexCheck:
-    """The index files of a store, met by the records of its log."""
+    """The index files of a store from one place on, met by the records of a stretch of its log."""
 
     def __init__(
         self,
         index_files: Sequence[KeyIndexFile],
         files: HandleCache,
-        tallies: Tallies,
         surroundings: Surroundings,
+        place: IndexPlace,
         *,
         directory: Path,
     ) -> None:
+        self.tallies = Tallies()
+        self.early = Tallies()  # tags that are missing before any was met
+        self.keys_met = False
+        self.tags_met = False
         self._index_files = index_files
         self._files = files
         self._directory = directory
-        self._tallies = tallies
         self._log_start, self._rebuilt_from, self._damaged_between, _ = surroundings
-        self._entries = self._in_order()
+        self._before = place.last  # physical offset of the entry in front of the current one
+        self._entries = self._in_order(place)
         self._current = next(self._entries, None)
-        self._keys_met = False
-        self._tags_met = False
-        self._without_tags: list[Finding] = []
+
+    @property
+    def place(self) -> IndexPlace:
+        """The next entry to be met."""
+        current = self._current
+        return END if current is None else IndexPlace(current.at, current.number, self._before)
 
     def meet(self, dispatch: Dispatch, *, deleted: bool = False) -> None:
         """A good record. `deleted`: of a deleted topic, so that its entries are right, but need not
@@ -90,8 +133,8 @@ class IndexCheck:
         for is_tag in missing.values():
             self._note_missing(at, is_tag=is_tag)
         met = [is_tag for key, is_tag in wanted.items() if key not in missing]
-        self._keys_met |= False in met
-        self._tags_met |= True in met
+        self.keys_met |= False in met
+        self.tags_met |= True in met
 
     def finish(self, log_end: int) -> None:
         """The end of the log."""
@@ -106,12 +149,10 @@ class IndexCheck:
             else:
                 self._refuse(self._current)
             self._current = next(self._entries, None)
-        if self._keys_met and not self._tags_met and self._without_tags:
-            self._tallies.add(self._without_tags[0])
 
     def _compare(self, found: Numbered, wanted: dict[int, bool], store_timestamp_ms: int) -> None:
         """An entry of a record that is there."""
-        file, number, entry, inherited_ms = found
+        _, number, file, entry, inherited_ms = found
         if entry.key_hash not in wanted:
             what = "the record has no key with this hash"
             self._report(found, "wrong-index-entry", "warning", what, found=f"{entry.key_hash}")
@@ -119,7 +160,8 @@ class IndexCheck:
         if number == FIRST_ENTRY:
             if begin_ms != store_timestamp_ms:
                 began_ms = file.header.begin_timestamp_ms
-                self._wrong_header(file, "beginTimestamp", store_timestamp_ms, began_ms)
+                wrong = wrong_header(file, "beginTimestamp", store_timestamp_ms, began_ms)
+                self.tallies.add(wrong)
             begin_ms = inherited_ms
         if begin_ms is None:
             return
@@ -153,125 +195,61 @@ class IndexCheck:
             path=str(path),
             message=f"the record at physical offset {at} is not in the index under each of its keys",
         )
-        if not is_tag or self._tags_met:
-            self._tallies.add(finding)
-        elif not self._without_tags:
-            what = "no tag is in the index, as RocketMQ 4.x leaves it"
-            finding = replace(finding, code="index-without-tags", severity="info", message=what)
-            self._without_tags.append(finding)
+        (self.early if is_tag and not self.tags_met else self.tallies).add(finding, order=at)
 
     # ---- the entries, in order -----------------------------------------------------------------
 
-    def _in_order(self) -> Iterator[Numbered]:
-        """The entries that do not step out of the order of the log; those that do are told."""
-        last = -1
+    def _in_order(self, place: IndexPlace) -> Iterator[Numbered]:
+        """The entries from a place on that do not step out of the order of the log. Those that do are
+        told by whoever comes past them: who stops at an entry has told those in front of it.
+        """
+        last = place.last
         waiting: Numbered | None = None
-        for found in self._all():
+        odd: list[Numbered] = []  # behind the one that waits
+        for found in self._from(place):
             at = found.entry.physical_offset
             if at < last:
-                self._misplaced(found)
+                odd.append(found)
                 continue
-            if waiting is not None:
-                if at < waiting.entry.physical_offset:
-                    self._misplaced(waiting)
-                else:
-                    last = waiting.entry.physical_offset
-                    yield waiting
-            waiting = found
+            if waiting is not None and at < waiting.entry.physical_offset:
+                self._misplaced(waiting, *odd)
+            elif waiting is not None:
+                self._before = last
+                yield waiting
+                last = waiting.entry.physical_offset
+                self._misplaced(*odd)
+            else:
+                self._misplaced(*odd)
+            waiting, odd = found, []
         if waiting is not None:
+            self._before = last
             yield waiting
+        self._misplaced(*odd)
 
-    def _misplaced(self, found: Numbered) -> None:
+    def _misplaced(self, *entries: Numbered) -> None:
         what = "the entry is not in the order of the log"
-        at = found.entry.physical_offset
-        self._report(found, "wrong-index-entry", "warning", what, found=f"physical offset {at}")
+        for found in entries:
+            at = found.entry.physical_offset
+            self._report(found, "wrong-index-entry", "warning", what, found=f"physical offset {at}")
 
-    def _all(self) -> Iterator[Numbered]:
-        """Every entry of every file; chains, slots and header of a file are checked on the way."""
-        inherited_ms: int | None = None
-        for file in self._index_files:
-            slots = array("i", bytes(file.slots * SLOT_SIZE))
-            last: IndexEntry | None = None
-            for number, entry in self._of_file(file):
-                slot = entry.key_hash % file.slots
-                found = Numbered(file, number, entry, inherited_ms)
-                if entry.previous != slots[slot]:
-                    self._report(
-                        found,
-                        "wrong-index-entry",
-                        "warning",
-                        "the chain of its slot goes on elsewhere",
-                        expected=f"entry {slots[slot]}",
-                        found=f"entry {entry.previous}",
-                    )
-                slots[slot] = number
-                last = entry
-                yield found
-            self._check_slots(file, slots)
-            self._check_header(file, last, slots)
-            inherited_ms = file.header.end_timestamp_ms
+    def _from(self, place: IndexPlace) -> Iterator[Numbered]:
+        """Every entry of every file from a place on."""
+        run = self._index_files
+        for at in range(place.file if place != END else len(run), len(run)):
+            file = run[at]
+            inherited_ms = run[at - 1].header.end_timestamp_ms if at else None
+            first = place.number if at == place.file else FIRST_ENTRY
+            for number, entry in entries_of(file, self._files, first):
+                yield Numbered(at, number, file, entry, inherited_ms)
 
-    def _of_file(self, file: KeyIndexFile) -> Iterator[tuple[int, IndexEntry]]:
-        stop = min(file.header.index_count, file.entries)
-        with self._files.borrow(file.path) as opened:
-            for first in range(FIRST_ENTRY, stop, ENTRIES_AT_ONCE):
-                count = min(stop - first, ENTRIES_AT_ONCE)
-                data = opened.pread(count * ENTRY_SIZE, entry_position(file.slots, first))
-                whole = data[: len(data) - len(data) % ENTRY_SIZE]
-                yield from enumerate(decode_entries(whole), start=first)
+    def _report(self, met: Numbered, code: str, severity: str, what: str, **facts: str) -> None:
+        self.tallies.add(entry_finding(met.file, met.number, code, severity, what, **facts))
 
-    def _check_slots(self, file: KeyIndexFile, expected: array[int]) -> None:
-        with self._files.borrow(file.path) as opened:
-            stored = file_order(array("i", opened.pread(file.slots * SLOT_SIZE, HEADER_SIZE)))
-        if stored == expected or not stored:
-            return
-        for slot, (wanted, found) in enumerate(zip(expected, stored, strict=True)):
-            if wanted != found:
-                self._tallies.add(
-                    Finding(
-                        code="wrong-index-slot",
-                        severity="warning",
-                        path=str(file.path),
-                        position=slot_position(slot),
-                        expected=f"entry {wanted}",
-                        found=f"entry {found}",
-                        message="the slot does not lead to the newest entry of its chain",
-                    )
-                )
 
-    def _check_header(self, file: KeyIndexFile, last: IndexEntry | None, slots: array[int]) -> None:
-        header = file.header
-        if file.is_blank:
-            self._wrong_header(file, "indexCount", "the number of the next entry", 0)
-        if last is not None and header.end_physical_offset < last.physical_offset:
-            end = header.end_physical_offset
-            self._wrong_header(file, "endPhyOffset", last.physical_offset, end)
-        used = len(slots) - slots.count(0)
-        # 4.3 counted every entry.
-        if header.hash_slot_count not in (used, header.index_count - 1):
-            self._wrong_header(file, "hashSlotCount", used, header.hash_slot_count)
-
-    def _wrong_header(self, file: KeyIndexFile, field: str, expected: object, found: int) -> None:
-        self._tallies.add(
-            Finding(
-                code="wrong-index-header",
-                severity="warning",
-                path=str(file.path),
-                position=0,
-                expected=f"{field} {expected}",
-                found=f"{field} {found}",
-                message="the header does not fit the entries: lookups may miss records",
-            )
-        )
-
-    def _report(self, place: Numbered, code: str, severity: str, what: str, **facts: str) -> None:
-        self._tallies.add(
-            Finding(
-                code=code,
-                severity=severity,
-                path=str(place.file.path),
-                position=entry_position(place.file.slots, place.number),
-                message=f"entry {place.number}: {what}",
-                **facts,  # type: ignore[arg-type]  # named by the callers
-            )
-        )
+def without_tags(early: Tallies) -> Finding | None:
+    """What it means that no tag at all is in an index that has keys."""
+    first = next(iter(early.all()), None)
+    if first is None:
+        return None
+    what = "no tag is in the index, as RocketMQ 4.x leaves it"
+    return replace(first, code="index-without-tags", severity="info", message=what)

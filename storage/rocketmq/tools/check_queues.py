@@ -1,8 +1,9 @@
 """Whether the units of the queues tell the truth about the log.
 
-Owns the judgement of units, fed with the records of the log in order; must not read the log. A unit
-is right if it leads to the record that bears its offset, with that one's size and tag. In front of
-the first record that is there, units may lead to what was deleted, or be fillers.
+Owns the judgement of units, fed with the records of a stretch of the log in order; must not read the
+log. A unit is right if it leads to the record that bears its offset, with that one's size and tag. In
+front of the first record that is there, units may lead to what was deleted, or be fillers. Units that
+no record was met for are judged at last, when the whole log is known.
 """
 
 from __future__ import annotations
@@ -34,17 +35,37 @@ class Surroundings(NamedTuple):
     extended: bool = False
 
 
-class QueueChecks:
-    """All queues of a store, met by the records of its log."""
+class QueueState(NamedTuple):
+    """How far a queue has come: the first offset whose unit is not judged yet, the offset after that
+    of the last record (None: none was met), and where that one lies.
+    """
 
-    def __init__(self, queues: QueueTable, tallies: Tallies, surroundings: Surroundings) -> None:
+    next_offset: int
+    following: int | None = None
+    last_at: int = 0
+
+
+Key = tuple[str, int]
+Range = tuple[int, int]
+
+
+class QueueChecks:
+    """The queues of a store, met by the records of a stretch of its log."""
+
+    def __init__(
+        self,
+        queues: QueueTable,
+        tallies: Tallies,
+        surroundings: Surroundings,
+        state_of: Callable[[Queue], QueueState],
+    ) -> None:
+        """`state_of`: how far a queue has come where the stretch begins; asked when it is met."""
         self._queues = queues
         self._tallies = tallies
         self._surroundings = surroundings
-        self._checks = {
-            (queue.partition.topic, queue.partition.partition): self._check(queue)
-            for queue in queues
-        }
+        self._state_of = state_of
+        self._checks: dict[Key, QueueCheck] = {}
+        self.began: dict[Key, QueueState] = {}
         self.first_missing: int | None = None  # physical offset of a record that lacks its unit
 
     def meet(self, dispatch: Dispatch) -> None:
@@ -52,33 +73,71 @@ class QueueChecks:
         key = dispatch.topic, dispatch.queue_id
         check = self._checks.get(key)
         if check is None:
-            check = self._checks[key] = self._check(self._queues.add(*key))
+            queue = self._queues.add(*key)
+            state = self.began[key] = self._state_of(queue)
+            check = QueueCheck(queue, self._tallies, self._surroundings, state)
+            self._checks[key] = check
         if not check.meet(dispatch) and self.first_missing is None:
             self.first_missing = dispatch.physical_offset
 
-    def _check(self, queue: Queue) -> _QueueCheck:
-        return _QueueCheck(queue, self._tallies, self._surroundings)
+    def ended(self) -> dict[Key, QueueState]:
+        """How far the queues that were met have come."""
+        return {key: check.state for key, check in self._checks.items()}
 
-    def finish(self, log_end: int) -> None:
-        """The end of the log."""
-        for check in self._checks.values():
-            check.finish(log_end)
+    def unmatched(self) -> dict[Key, list[Range]]:
+        """Their offsets [first, stop) that were passed over."""
+        return {key: check.unmatched for key, check in self._checks.items() if check.unmatched}
 
 
-class _QueueCheck:
-    """One queue."""
+def at_first(queue: Queue) -> QueueState:
+    """How far a queue has come where the log begins."""
+    return QueueState(queue.units.first_offset)
 
-    def __init__(self, queue: Queue, tallies: Tallies, surroundings: Surroundings) -> None:
+
+def guessed(queue: Queue, position: int, *, log_start: int) -> QueueState:
+    """How far a queue has come where a record of the log begins, if nothing is wrong before it."""
+    units = queue.units
+    try:
+        following = units.first_at(position)
+        before = units.unit(following - 1) if following > units.first_offset else None
+    except Corrupt:  # no file there
+        return at_first(queue)
+    if before is None or before.is_filler or before.physical_offset < log_start:
+        return at_first(queue)
+    return QueueState(following, following, before.physical_offset)
+
+
+def judge_units(
+    queue: Queue,
+    unmatched: Range,
+    tallies: Tallies,
+    surroundings: Surroundings,
+    *,
+    log_end: int,
+) -> None:
+    """Judge the units of [first, stop) that no record was met for, when the whole log is known."""
+    QueueCheck(queue, tallies, surroundings, at_first(queue)).judge(unmatched, log_end)
+
+
+class QueueCheck:
+    """One queue, from one state to another."""
+
+    def __init__(
+        self, queue: Queue, tallies: Tallies, surroundings: Surroundings, state: QueueState
+    ) -> None:
         self._partition = queue.partition
         self._units = queue.units
         self._tallies = tallies
         self._log_start, self._rebuilt_from, self._damaged_between, self._extended = surroundings
-        self._next = queue.units.first_offset  # units before it are judged
-        self._following: int | None = None  # the offset after that of the last record
-        self._last_at = 0
-        self._unmatched: list[tuple[int, int]] = []  # [first, stop) of units no record was met for
+        self._next, self._following, self._last_at = state
+        self.unmatched: list[Range] = []  # [first, stop) of units no record was met for
         self._block: Sequence[Unit] = ()
         self._block_start = 0
+
+    @property
+    def state(self) -> QueueState:
+        """How far the queue has come."""
+        return QueueState(self._next, self._following, self._last_at)
 
     def meet(self, dispatch: Dispatch) -> bool:
         """A record of the queue; whether it has a unit, right or wrong."""
@@ -166,16 +225,14 @@ class _QueueCheck:
 
     def _pass_to(self, offset: int) -> None:
         if self._next < offset:
-            self._unmatched.append((self._next, offset))
+            self.unmatched.append((self._next, offset))
 
-    def finish(self, log_end: int) -> None:
-        """Judge the units that no record was met for."""
-        self._pass_to(self._units.end)
-        for first, stop in self._unmatched:
-            for offset in range(first, stop):
-                unit = self._unit(offset)
-                if unit is not None and not unit.is_filler:
-                    self._judge(offset, unit, log_end)
+    def judge(self, unmatched: Range, log_end: int) -> None:
+        """Judge units that no record was met for, in the whole log."""
+        for offset in range(*unmatched):
+            unit = self._unit(offset)
+            if unit is not None and not unit.is_filler:
+                self._judge(offset, unit, log_end)
 
     def _judge(self, offset: int, unit: Unit, log_end: int) -> None:
         at = unit.physical_offset

@@ -6,7 +6,7 @@ Owns the order of the rows and what is left out; must not know the shape of a ro
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -45,7 +45,8 @@ COMMIT_LOG: Final = "commitlog"
 CONSUME_QUEUE: Final = "consumequeue"
 INDEX_FILE: Final = "indexfile"
 CHECKPOINTS: Final = "checkpoints"
-KINDS: Final = (RECORDS, COMMIT_LOG, CONSUME_QUEUE, INDEX_FILE, CHECKPOINTS)
+OFFSETS: Final = "offsets"
+KINDS: Final = (RECORDS, COMMIT_LOG, CONSUME_QUEUE, INDEX_FILE, CHECKPOINTS, OFFSETS)
 
 RUN_BYTES: Final = 1 << 18
 """About so much of a log goes into one run of rows."""
@@ -75,7 +76,22 @@ def rows_of(view: View, what: str, addresses: Sequence[TopicPartition]) -> Runs:
         return (run for address in addresses for run in _queue_runs(view, address))
     if what == INDEX_FILE:
         return index_runs(view)
+    if what == OFFSETS:
+        return in_runs((row, 1) for row in _offset_rows(view, set(addresses)))
     return small_file_runs(view.store.fs, view.root, view.notes)
+
+
+def _offset_rows(view: View, addresses: Container[TopicPartition]) -> Iterator[Row]:
+    """Where each group stands in these queues."""
+    for group in view.store.groups():
+        for queue, committed in view.store.committed(group).items():
+            if queue in addresses:
+                yield {
+                    "group": group,
+                    "topic": queue.topic,
+                    "queueId": queue.partition,
+                    "offset": committed.offset,
+                }
 
 
 def in_runs(rows: Iterable[tuple[Row, int]]) -> Runs:
@@ -135,8 +151,11 @@ def index_runs(view: View) -> Runs:
     """One row for each index file, the oldest first."""
     index = view.store.index
     files = HandleCache(view.store.fs, 1)
-    for file in () if index is None else index.index_files:
-        yield [index_file_row(files, file.path, file.slots, file.entries)]
+    try:
+        for file in () if index is None else index.index_files:
+            yield [index_file_row(files, file.path, file.slots, file.entries)]
+    finally:
+        files.close(sync=False)
 
 
 def index_file_row(files: HandleCache, path: Path, slots: int, entries: int) -> Row:

@@ -8,16 +8,19 @@ is good is shown.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import islice
+from pathlib import Path
 from typing import Final
 
 from storage.errors import InvalidArgument, InvalidConfig
 from storage.files import FileSystem, HandleCache
-from storage.interface import FindQuery, Progress, StoreOptions, no_progress
+from storage.interface import Clock, FindQuery, Progress, StoreOptions, no_progress
 from storage.model import (
     Finding,
     Isolation,
+    LossReport,
     OffsetBounds,
     RebuildReport,
     TimedOffset,
@@ -33,9 +36,11 @@ from storage.rocketmq.format.queue_unit import UNIT_SIZE
 from storage.rocketmq.key_index_file import KeyIndexFile
 from storage.rocketmq.key_index_sizes import infer_sizes
 from storage.rocketmq.queues import QueueTable
-from storage.rocketmq.settings import parse_store_settings
+from storage.rocketmq.settings import Sizes, parse_store_settings
+from storage.rocketmq.sizes import DEFAULTS
 from storage.rocketmq.tools import dump, search, summary
-from storage.rocketmq.tools.check_index import IndexCheck
+from storage.rocketmq.tools.check_index import BEGIN, IndexCheck
+from storage.rocketmq.tools.check_index_file import check_index_file
 from storage.rocketmq.tools.check_queues import Surroundings
 from storage.rocketmq.tools.dump import (
     COMMIT_LOG,
@@ -47,6 +52,8 @@ from storage.rocketmq.tools.log_walk import LogWalk
 from storage.rocketmq.tools.place import Alone
 from storage.rocketmq.tools.record_check import RecordCheck, note_tail
 from storage.rocketmq.tools.rows import Row, message_row
+from storage.rocketmq.tools.salvage import Salvage
+from storage.rocketmq.tools.salvage_survey import LogSource
 from storage.rocketmq.tools.view import UNITS_AT_ONCE
 
 _NOWHERE: Final = TopicPartition("", 0)
@@ -58,8 +65,11 @@ class FileInspector:
 
     backend = summary.BACKEND
 
-    def __init__(self, fs: FileSystem, place: Alone, options: StoreOptions) -> None:
+    def __init__(
+        self, fs: FileSystem, place: Alone, options: StoreOptions, *, clock: Clock
+    ) -> None:
         self._fs = fs
+        self._clock = clock
         self._place = place
         self._options = options
         self._files = HandleCache(fs, options.open_files)
@@ -75,7 +85,7 @@ class FileInspector:
     def _run(self) -> FileRun:
         """The run that the files belong to; `_span` tells which part of it is meant."""
         path, bases = self._place.path, self._place.bases
-        folder = path if self._fs.is_dir(path) else path.parent
+        folder = path if self._fs.is_dir(path, follow=True) else path.parent
         settings = parse_store_settings(self._options.settings)
         given = settings.commit_log_bytes if self._is_log else settings.consume_queue_bytes
         file_bytes = given or self._fs.size(folder / names.file_name(bases[0]))
@@ -133,7 +143,7 @@ class FileInspector:
     def summary(self) -> Mapping[str, object]:
         """See SupportsInspect."""
         place = self._place
-        is_dir = self._fs.is_dir(place.path)
+        is_dir = self._fs.is_dir(place.path, follow=True)
         row: Row = {
             "path": str(place.path),
             "backend": self.backend,
@@ -294,9 +304,11 @@ class FileInspector:
             nothing_known = Surroundings(_EVERYWHERE, None, lambda start, end: False)
             file = self._index
             index = IndexCheck(
-                [file], self._files, tallies, nothing_known, directory=file.path.parent
+                [file], self._files, nothing_known, BEGIN, directory=file.path.parent
             )
             index.finish(_EVERYWHERE)
+            tallies.merge(index.tallies)
+            tallies.merge(check_index_file(file, self._files)[0])
         else:
             self._small_file()
         yield from self._notes.all()
@@ -332,6 +344,33 @@ class FileInspector:
     ) -> RebuildReport:
         """See SupportsInspect. Raises InvalidArgument: files alone are not rebuilt."""
         raise InvalidArgument("rebuild needs a store", field="path")
+
+    def salvage(self, target: Path, *, progress: Progress = no_progress) -> LossReport:
+        """See SupportsInspect. Raises InvalidArgument for files under names that can be no places of
+        one log. The sizes of queue and index files are those that are set, or RocketMQ's defaults.
+        """
+        self._require_log("salvage")
+        start, end = self._span
+        if not self._run.is_whole or self._run.base_of(start) is None:
+            raise InvalidArgument(
+                f"{self._place.path}: the name and length of its files fit no place in one log: "
+                "set mappedFileSizeCommitLog",
+                field="path",
+            )
+        settings = parse_store_settings(self._options.settings)
+        sizes = Sizes(
+            commit_log_bytes=self._run.file_bytes,
+            consume_queue_bytes=settings.consume_queue_bytes or DEFAULTS.consume_queue_bytes,
+            index_slots=settings.index_slots or DEFAULTS.index_slots,
+            index_entries=settings.index_entries or DEFAULTS.index_entries,
+        )
+        options = replace(self._options, progress=progress)
+        queues = QueueTable(self._files, self._place.path, UNIT_SIZE)
+        source = LogSource(run=self._run, start=start, end=end, queues=queues, clean=False)
+        path = self._place.path.absolute()
+        return Salvage(source, sizes, options, path=path, directory=None, clock=self._clock).run(
+            target
+        )
 
     def findings(self) -> Sequence[Finding]:
         """See SupportsInspect."""

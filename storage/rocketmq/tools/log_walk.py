@@ -6,7 +6,8 @@ records follow; must not write, and must not know what a record is looked at for
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from storage.errors import Corrupt, DataError
@@ -41,8 +42,8 @@ class Placed(NamedTuple):
 
 
 class LogWalk:
-    """One walk over the log from `start` (None: its beginning) to `end`. `queues` (perhaps empty)
-    help to tell records from old bytes.
+    """One walk over the log from `start` (None: its beginning) to `end`, or only up to the first record
+    at or behind `until`. `queues` (perhaps empty) help to tell records from old bytes.
     """
 
     def __init__(
@@ -53,10 +54,14 @@ class LogWalk:
         *,
         start: int | None = None,
         end: int,
+        until: int | None = None,
         meter: Meter | None = None,
+        origin: int | None = None,
         clean: bool = False,
     ) -> None:
-        """`clean`: the last stop was a clean one, so that zeros end the log unless a unit leads on."""
+        """`clean`: the last stop was a clean one, so that zeros end the log unless a unit leads on.
+        `origin`: where what `meter` counts began (None: at `start`).
+        """
         self.run = run
         self.notes = notes
         self._start = run.start if start is None else start
@@ -66,10 +71,14 @@ class LogWalk:
         self.torn: Stop | None = None  # the end of the log, where bytes that are no record follow
         self._queues = queues
         self._no_queues = QueueTable(queues.files, queues.root, UNIT_SIZE)
+        self._origin = self._start if origin is None else origin
         self._end = end
+        self._until = end if until is None else until
         self._clean = clean
         self._meter = meter or Meter()
-        self._next_offsets: dict[tuple[str, int], int] = {}
+        self.next_offsets: dict[tuple[str, int], int] = {}
+        self.goes_on_at: int | None = self._start  # behind the walk; None: the log has ended
+        self.looked_back = False  # something depended on what is in front of `start`
 
     def records(self) -> Iterator[Placed]:
         """The good records, in order."""
@@ -83,10 +92,22 @@ class LogWalk:
             else:
                 yield from self.placed(item)
 
+    def resume(
+        self,
+        *,
+        last_store_timestamp_ms: int,
+        next_offsets: Mapping[tuple[str, int], int],
+        gaps: Sequence[tuple[int, int]],
+    ) -> None:
+        """What walks over all that is in front of `start` have met, before this one begins."""
+        self.last_store_timestamp_ms = last_store_timestamp_ms
+        self.next_offsets = dict(next_offsets)
+        self.gaps = list(gaps)
+
     def stretches(self) -> Iterator[Stretch | Padding]:
         """The same, records that lie side by side together."""
         position: int | None = self._start
-        while position is not None and position < self._end:
+        while position is not None and position < self._until:
             self.position = position
             for step in walk_log(self.run, position, self._end):
                 if isinstance(step, Stop):
@@ -94,10 +115,23 @@ class LogWalk:
                     position = self._beyond(step)
                     break
                 yield from self._paddings(step.start)
-                last, size = step.records[-1]
-                self.position = last + size
-                yield step
-                self._meter.reach(self.position - self._start)
+                wanted = self._wanted(step)
+                if wanted.records:
+                    last, size = wanted.records[-1]
+                    position = self.position = last + size
+                    yield wanted
+                    self._meter.reach(self.position - self._origin)
+                if self.position >= self._until or wanted is not step:
+                    position = self.position
+                    break
+        self.goes_on_at = position
+
+    def _wanted(self, stretch: Stretch) -> Stretch:
+        """The records that begin in front of `until`."""
+        if stretch.records[-1][0] < self._until:
+            return stretch
+        stop = bisect_left(stretch.records, (self._until, 0))
+        return stretch._replace(records=stretch.records[:stop])
 
     def _paddings(self, position: int) -> Iterator[Padding]:
         """What the walk stepped over to come to `position`."""
@@ -114,14 +148,16 @@ class LogWalk:
             self.last_store_timestamp_ms = message.store_timestamp_ms
             if message.in_queue:
                 key = message.topic, message.queue_id
-                self._next_offsets[key] = message.queue_offset + 1
+                self.next_offsets[key] = message.queue_offset + 1
             yield Placed(at, message, stretch.data, position)
 
     def _beyond(self, stop: Stop) -> int | None:
         """Where good records go on behind the place where the walk stopped; None for the end."""
         if stop.position >= self._end:
             return None
-        so_far = LogSoFar(self.last_store_timestamp_ms, lambda *key: self._next_offsets.get(key, 0))
+        if stop.position >= self._until:
+            return stop.position
+        so_far = LogSoFar(self.last_store_timestamp_ms, lambda *key: self.next_offsets.get(key, 0))
         looking = not self._clean or stop.reason != BLANK
         try:
             following = next_good(self.run, stop.position, self._queues, so_far, looking=looking)
@@ -130,12 +166,14 @@ class LogWalk:
         if following is None or not stop.position < following < self._end:
             self.torn = stop if stop.reason == BAD else None
             return None
+        self.looked_back = True
         self.gaps.append((stop.position, following))
         self.notes.add(self._damage(stop, following))
         return following
 
     def damaged_between(self, start: int, end: int) -> bool:
         """Whether one of the bad places that were met lies in [start, end), at least in part."""
+        self.looked_back |= start < self._start
         return any(begin < end and start < stop for begin, stop in self.gaps)
 
     def _damage(self, stop: Stop, following: int) -> Finding:

@@ -66,7 +66,7 @@ class Alone(NamedTuple):
 
 def place_of(fs: FileSystem, path: Path) -> InStore | Alone | None:
     """What PATH is; None for nothing of RocketMQ's."""
-    return _folder(fs, path) if fs.is_dir(path) else _file(fs, path)
+    return _folder(fs, path) if fs.is_dir(path, follow=True) else _file(fs, path)
 
 
 def _folder(fs: FileSystem, path: Path) -> InStore | Alone | None:

@@ -15,10 +15,9 @@ from storage.interface import Clock, StoreOptions
 from storage.model import Finding
 from storage.rocketmq.consume_queue import ConsumeQueue
 from storage.rocketmq.directory import StoreDirectory
-from storage.rocketmq.file_run import FileRun
-from storage.rocketmq.format import names
 from storage.rocketmq.format.queue_unit import UNIT_SIZE
 from storage.rocketmq.key_index import KeyIndex
+from storage.rocketmq.opening import load_index, load_log
 from storage.rocketmq.queues import QueueTable
 from storage.rocketmq.settings import parse_store_settings
 from storage.rocketmq.sizes import resolve_sizes
@@ -47,13 +46,7 @@ class RawStore:
         deleted = self.directory.deleted_topics()
         self.deleted: Mapping[str, int] = deleted.topics
         self.files = HandleCache(fs, options.open_files)
-        self.run = FileRun(
-            self.files,
-            self.directory.commit_log,
-            self.sizes.commit_log_bytes,
-            kind=names.COMMIT_LOG,
-        )
-        self.run.load()
+        self.run = load_log(self.files, self.directory, self.sizes)
         self.queues = self._load_queues(deleted.unfinished)
         self.index = self._load_index(clock)
 
@@ -79,14 +72,7 @@ class RawStore:
     def _load_index(self, clock: Clock) -> KeyIndex | None:
         if not self.settings.index_enabled:
             return None
-        index = KeyIndex(
-            self.files,
-            self.directory.index,
-            slots=self.sizes.index_slots,
-            entries=self.sizes.index_entries,
-            clock=clock,
-        )
-        index.load()
+        index = load_index(self.files, self.directory, self.sizes, clock=clock)
         self.findings += index.findings
         return index
 

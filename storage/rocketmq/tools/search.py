@@ -32,7 +32,6 @@ from storage.rocketmq.tools.rows import Row, gone_row, message_row, queued_row
 from storage.rocketmq.tools.view import View
 from storage.rocketmq.walking import Stretch
 
-_CRITERIA = ("key", "record_id", "unique_id", "tag", "grep")
 _REPLACEMENT = "\ufffd"
 
 
@@ -69,15 +68,7 @@ def _contains(message: Message, text: bytes) -> bool:
 
 def parse(query: FindQuery) -> Wanted:
     """What a query means. Raises InvalidArgument."""
-    given = [name for name in _CRITERIA if getattr(query, name) is not None]
-    if len(given) > 1:
-        raise InvalidArgument(f"{' and '.join(given)} exclude each other", field=given[1])
-    if not given and query.from_ms is None and query.to_ms is None:
-        raise InvalidArgument(
-            f"nothing to look for: give one of {', '.join(_CRITERIA)}, or a time", field="key"
-        )
-    if query.limit < 1:
-        raise InvalidArgument(f"limit must be at least 1, not {query.limit}", field="limit")
+    query.check()
     search = Search(
         key=None if query.key is None else query.key.encode(),
         unique_id=query.unique_id,

@@ -7,19 +7,26 @@ not know bytes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 
+from storage.errors import InvalidArgument
 from storage.interface import FindQuery, Progress, no_progress
 from storage.model import (
     Bound,
     Finding,
     Isolation,
+    LossReport,
     OffsetBounds,
     RebuildReport,
     TimedOffset,
     TopicPartition,
 )
+from storage.parts import Counted, RunParts, not_counted, one_by_one
 from storage.rocketmq.tools import dump, rebuild, search, summary, verify
 from storage.rocketmq.tools.raw import RawStore
+from storage.rocketmq.tools.salvage import Salvage
+from storage.rocketmq.tools.salvage_survey import LogSource
 from storage.rocketmq.tools.view import View
 
 
@@ -78,10 +85,16 @@ class StoreInspector:
 
     def verify(self, progress: Progress = no_progress) -> Iterator[Finding]:
         """See SupportsInspect: the whole store is read, whichever of its queues PATH is."""
+        return self.audit(one_by_one, progress=progress)
+
+    def audit(
+        self, run: RunParts, *, progress: Progress = no_progress, counted: Counted = not_counted
+    ) -> Iterator[Finding]:
+        """See SupportsParts: a part for every stretch of the log, then for what is left."""
         view = self._view
         raw = RawStore(view.root, view.options, fs=view.base, clock=view.clock)
         try:
-            yield from verify.check_store(raw, progress)
+            yield from verify.check_store(raw, progress, run=run, counted=counted)
         finally:
             raw.close()
 
@@ -90,6 +103,45 @@ class StoreInspector:
     ) -> RebuildReport:
         """See SupportsInspect. With `write` raises StoreLocked while a server owns the store."""
         return rebuild.rebuild(self._view, what, write=write, progress=progress)
+
+    def rebuild_in_parts(
+        self, what: str, run: RunParts, *, write: bool = False, progress: Progress = no_progress
+    ) -> RebuildReport:
+        """See SupportsParts: stretches of the log, then queues by some, or index files."""
+        return rebuild.rebuild(self._view, what, write=write, progress=progress, run=run)
+
+    def salvage(self, target: Path, *, progress: Progress = no_progress) -> LossReport:
+        """See SupportsInspect. Raises InvalidArgument for a topic or queue: the log is one for all."""
+        view = self._view
+        if not view.is_whole:
+            raise InvalidArgument(
+                f"salvage needs the whole store, not a {view.kind}: its log is one for all queues",
+                field="path",
+            )
+        options = replace(view.options, progress=progress)
+        raw = RawStore(view.root, options, fs=view.base, clock=view.clock)
+        try:
+            run = raw.run
+            source = LogSource(
+                run=run,
+                start=run.start,
+                end=run.limit,
+                queues=raw.queues,
+                clean=raw.clean,
+                deleted=raw.deleted,
+            )
+            salvage = Salvage(
+                source,
+                raw.sizes,
+                options,
+                path=view.root,
+                directory=raw.directory,
+                clock=view.clock,
+            )
+            salvage.findings += raw.findings
+            return salvage.run(target)
+        finally:
+            raw.close()
 
     def findings(self) -> Sequence[Finding]:
         """See SupportsInspect."""

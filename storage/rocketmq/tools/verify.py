@@ -1,33 +1,44 @@
 """Verifying a store: everything that lies in it is read, and what is wrong is told.
 
-Owns the order of the checks, and that of the checkpoint; names and small files are checked by
-verify_files, records by record_check, units by check_queues, the index by check_index. Must not
-repair: the files are looked at as they lie there. One walk over the log serves all of them, in
-memory that does not grow with the store.
+Owns the order of the checks, how stretches of the log are put together, and the check of the
+checkpoint; names and small files are checked by verify_files, a stretch with its units and entries by
+verify_stretch, what is left by verify_rest. Must not repair: the files are looked at as they lie
+there. What is kept does not grow with the log: some numbers for each queue, and findings, of which
+each file has one for each code.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
 
-from storage.interface import Progress
+from storage.interface import Progress, no_progress
 from storage.model import Finding
 from storage.notes import Meter, Notes, Tallies
-from storage.rocketmq.dispatch import dispatch_of
-from storage.rocketmq.format import names
+from storage.parts import Counted, FileCount, RunParts, not_counted, one_by_one
 from storage.rocketmq.tools import verify_files
-from storage.rocketmq.tools.check_index import IndexCheck
-from storage.rocketmq.tools.check_queues import QueueChecks, Surroundings
-from storage.rocketmq.tools.log_walk import LogWalk, Placed
+from storage.rocketmq.tools.check_index import without_tags
+from storage.rocketmq.tools.check_queues import Key, QueueState, Range, at_first
+from storage.rocketmq.tools.picture import Picture, picture_of
 from storage.rocketmq.tools.raw import RawStore
-from storage.rocketmq.tools.record_check import RecordCheck, note_tail
+from storage.rocketmq.tools.stretches import Reached, in_order
+from storage.rocketmq.tools.verify_rest import check_file_of_index, check_rest, rest_parts
+from storage.rocketmq.tools.verify_stretch import StretchResult, check_stretch
 
 WHAT: Final = "verifying"
 
 
-def check_store(raw: RawStore, progress: Progress) -> Iterator[Finding]:
-    """Every finding: of names and small files, of the log, then of queues and index by file."""
+def check_store(
+    raw: RawStore,
+    progress: Progress = no_progress,
+    *,
+    run: RunParts = one_by_one,
+    counted: Counted = not_counted,
+) -> Iterator[Finding]:
+    """Every finding: of names and small files, of the log, then of queues and index by file. The log
+    is read by `run`, in stretches.
+    """
     notes = Notes()
     notes.add(*raw.findings)
     notes.add(*verify_files.check_names(raw))
@@ -35,11 +46,24 @@ def check_store(raw: RawStore, progress: Progress) -> Iterator[Finding]:
     if not raw.clean:
         notes.add(_unclean(raw))
     yield from notes.take()
-    check = _LogCheck(raw, notes, progress)
-    for _ in check.run():
+    picture = picture_of(raw)
+    log = _Log(raw, notes)
+    for _ in log.read(picture, run, progress):
         yield from notes.take()
+    tallies = log.tallies
+    rest = rest_parts(log.unmatched(), log.reached.index, log_end=log.end, gaps=log.reached.gaps)
+    for of_rest in run(partial(check_rest, picture), rest):
+        tallies.merge(of_rest)
+    for of_file, count in run(
+        partial(check_file_of_index, picture), range(len(picture.index_paths or ()))
+    ):
+        tallies.merge(of_file)
+        counted(count)
+    notes.add(*_check_checkpoint(raw, log))
     yield from notes.take()
-    yield from check.tallies.all()
+    for count in log.counts():
+        counted(count)
+    yield from tallies.all()
 
 
 def _unclean(raw: RawStore) -> Finding:
@@ -51,89 +75,115 @@ def _unclean(raw: RawStore) -> Finding:
     )
 
 
-class _LogCheck:
-    """One walk over the log, with everything that is derived from it beside it."""
+class _Log:
+    """The log, its stretches put together in order."""
 
-    def __init__(self, raw: RawStore, notes: Notes, progress: Progress) -> None:
-        run = raw.run
-        meter = Meter(progress, WHAT, run.limit - run.start)
-        self.tallies = Tallies()
+    def __init__(self, raw: RawStore, notes: Notes) -> None:
+        self.reached = Reached()
+        self.end = raw.run.start
+        self.latest_ms = 0
+        self.first_missing: int | None = None
         self._raw = raw
         self._notes = notes
-        self._walk = LogWalk(run, raw.queues, notes, end=run.limit, meter=meter, clean=raw.clean)
-        rebuilt_from = None if raw.clean else raw.checkpoint.logics_physical_offset
-        surroundings = Surroundings(
-            run.start,
-            rebuilt_from,
-            self._walk.damaged_between,
-            extended=raw.fs.exists(raw.root / names.QUEUE_EXTENSION),
+        self._tallies = Tallies()
+        self._early = Tallies()  # tags missing in the index before any was met
+        self._keys_met = self._tags_met = False
+        self._unmatched: dict[Key, list[Range]] = {}
+        self._counts: dict[int, tuple[int, int]] = {}
+
+    def read(self, picture: Picture, run: RunParts, progress: Progress) -> Iterator[None]:
+        """Read it all; comes back after each stretch, so that what was met can be told."""
+        log = self._raw.run
+        meter = Meter(progress, WHAT, log.limit - log.start)
+        here = run is one_by_one  # then a part tells of its progress itself
+        work = partial(check_stretch, picture, meter=meter if here else None)
+        for result in in_order(log, run, work, self.reached, self._fits):
+            self._take(result)
+            if not here:
+                meter.reach(self.end - log.start)
+            yield
+
+    def _fits(self, result: StretchResult) -> bool:
+        """Whether what a part guessed is what is known."""
+        return result.index_began == self.reached.index and all(
+            state == self._state(key) for key, state in result.began.items()
         )
-        self._queues = QueueChecks(raw.queues, self.tallies, surroundings)
-        self._index = None
-        if raw.index is not None:
-            self._index = IndexCheck(
-                raw.index.index_files,
-                raw.files,
-                self.tallies,
-                surroundings,
-                directory=raw.directory.index,
-            )
-        self._records = RecordCheck(self._walk, self.tallies)
 
-    def run(self) -> Iterator[None]:
-        """Check; comes back now and then, so that what was met can be told."""
-        for number, placed in enumerate(self._walk.records()):
-            self._records.meet(placed)
-            self._derived(placed)
-            if number % 1024 == 0:
-                yield
-        end = self._walk.position
-        self._queues.finish(end)
-        if self._index is not None:
-            self._index.finish(end)
-        note_tail(self._walk, self._notes)
-        self._check_checkpoint(end)
+    def _state(self, key: Key) -> QueueState:
+        """How far a queue has come."""
+        known = self.reached.queues.get(key)
+        queue = self._raw.queues.get(*key)
+        return known or (QueueState(0) if queue is None else at_first(queue))
 
-    def _derived(self, placed: Placed) -> None:
-        """Compare what follows from a record with what lies in queues and index."""
-        at, message = placed.physical_offset, placed.message
-        deleted = at < self._raw.deleted.get(message.topic, 0)
-        dispatch = dispatch_of(message, at, with_tags=self._raw.settings.index_tags)
-        if dispatch.is_queued and not deleted:
-            self._queues.meet(dispatch)
-        if self._index is not None:
-            self._index.meet(dispatch, deleted=deleted)
+    def _take(self, result: StretchResult) -> None:
+        self.end = result.end
+        self._notes.add(*result.notes)
+        self._tallies.merge(result.tallies)
+        (self._tallies if self._tags_met else self._early).merge(result.early)
+        self._keys_met |= result.keys_met
+        self._tags_met |= result.tags_met
+        for key, ranges in result.unmatched.items():
+            self._unmatched.setdefault(key, []).extend(ranges)
+        if self.first_missing is None:
+            self.first_missing = result.first_missing
+        self.latest_ms = max(self.latest_ms, result.latest_ms)
+        for base, (records, size_bytes) in result.counts.items():
+            before = self._counts.get(base, (0, 0))
+            self._counts[base] = before[0] + records, before[1] + size_bytes
 
-    def _check_checkpoint(self, end: int) -> None:
-        checkpoint, latest_ms = self._raw.checkpoint, self._records.latest_ms
-        facts = [
-            ("logicsPhysicalOffset", checkpoint.logics_physical_offset, end, "the end of the log"),
-            ("confirmPhyOffset", checkpoint.confirm_physical_offset, end + 1, "the end of the log"),
-            ("physicMsgTimestamp", checkpoint.physic_msg_timestamp_ms, latest_ms + 1, "the log"),
-            ("logicsMsgTimestamp", checkpoint.logics_msg_timestamp_ms, latest_ms + 1, "the log"),
-        ]
-        index = self._raw.index
-        if index is not None and index.index_files:
-            ends_ms = max(file.header.end_timestamp_ms for file in index.index_files)
-            index_ms = checkpoint.index_msg_timestamp_ms
-            facts.append(("indexMsgTimestamp", index_ms, ends_ms + 1, "the index"))
-        for field, value, limit, what in facts:
-            if value >= limit and value > 0:
-                self._ahead(f"{field} below {limit}", f"{value}", f"{field} is ahead of {what}")
-        missing = self._queues.first_missing
-        if missing is not None and 0 < checkpoint.logics_physical_offset >= missing:
-            reached = f"{checkpoint.logics_physical_offset}"
-            what = "the checkpoint is ahead of the queues: a record before it has no unit"
-            self._ahead(f"logicsPhysicalOffset below {missing}", reached, what)
+    @property
+    def tallies(self) -> Tallies:
+        """What was found in the log, and between it and what is derived from it."""
+        tagless = without_tags(self._early)
+        if tagless is not None and self._keys_met and not self._tags_met:
+            self._tallies.add(tagless)
+        return self._tallies
 
-    def _ahead(self, expected: str, found: str, what: str) -> None:
-        self._notes.add(
-            Finding(
-                code="checkpoint-ahead",
-                severity="warning",
-                path=str(self._raw.root / "checkpoint"),
-                expected=expected,
-                found=found,
-                message=what,
-            )
-        )
+    def unmatched(self) -> Iterator[tuple[Key, Range]]:
+        """The units of every queue that no record was met for."""
+        queues = {
+            (queue.partition.topic, queue.partition.partition): queue for queue in self._raw.queues
+        }
+        for key, queue in queues.items():
+            for passed in self._unmatched.get(key, ()):
+                yield key, passed
+            yield key, (self._state(key).next_offset, queue.units.end)
+
+    def counts(self) -> Iterator[FileCount]:
+        """Records and bytes of the log's files."""
+        run = self._raw.run
+        for base in run.bases:
+            yield FileCount(str(run.path(base)), None, None, *self._counts.get(base, (0, 0)))
+
+
+def _check_checkpoint(raw: RawStore, log: _Log) -> Iterator[Finding]:
+    checkpoint, latest_ms, end = raw.checkpoint, log.latest_ms, log.end
+    facts = [
+        ("logicsPhysicalOffset", checkpoint.logics_physical_offset, end, "the end of the log"),
+        ("confirmPhyOffset", checkpoint.confirm_physical_offset, end + 1, "the end of the log"),
+        ("physicMsgTimestamp", checkpoint.physic_msg_timestamp_ms, latest_ms + 1, "the log"),
+        ("logicsMsgTimestamp", checkpoint.logics_msg_timestamp_ms, latest_ms + 1, "the log"),
+    ]
+    if raw.index is not None and raw.index.index_files:
+        ends_ms = max(file.header.end_timestamp_ms for file in raw.index.index_files)
+        index_ms = checkpoint.index_msg_timestamp_ms
+        facts.append(("indexMsgTimestamp", index_ms, ends_ms + 1, "the index"))
+    for field, value, limit, what in facts:
+        if value >= limit and value > 0:
+            yield _ahead(raw, f"{field} below {limit}", f"{value}", f"{field} is ahead of {what}")
+    missing = log.first_missing
+    if missing is not None and 0 < checkpoint.logics_physical_offset >= missing:
+        reached = f"{checkpoint.logics_physical_offset}"
+        what = "the checkpoint is ahead of the queues: a record before it has no unit"
+        yield _ahead(raw, f"logicsPhysicalOffset below {missing}", reached, what)
+
+
+def _ahead(raw: RawStore, expected: str, found: str, what: str) -> Finding:
+    return Finding(
+        code="checkpoint-ahead",
+        severity="warning",
+        path=str(raw.root / "checkpoint"),
+        expected=expected,
+        found=found,
+        message=what,
+    )

@@ -21,6 +21,7 @@ from storage.rocketmq.format import names
 from storage.rocketmq.format.message import Message
 from storage.rocketmq.format.queue_unit import Unit
 from storage.rocketmq.queues import Queue
+from storage.rocketmq.reading import check_address, unreadable
 from storage.rocketmq.store import RocketMQStore, open_rocketmq
 from storage.rocketmq.tools.log_walk import LogWalk
 
@@ -128,18 +129,11 @@ class View:
                 offset += 1
 
     def _message(self, queue: Queue, window: _Window, unit: Unit, offset: int) -> Message | None:
-        log = self.store.log
         try:
             message = window.message(unit)
-            if (message.topic, message.queue_id) != queue.partition:
-                raise log.damage(
-                    unit.physical_offset,
-                    f"the unit of {queue.partition} points to a record of another queue",
-                    expected=str(queue.partition),
-                    found=f"{message.topic}-{message.queue_id}",
-                )
+            check_address(self.store.log, queue.partition, message, unit.physical_offset)
         except Corrupt as error:
-            self.notes.add(_unreadable(queue.partition, offset, error))
+            self.notes.add(unreadable(queue.partition, offset, error))
             return None
         return message
 
@@ -169,24 +163,3 @@ class _Window:
         if not 0 <= at - self._start <= len(self._data) - size:
             self._start, self._data = at, self._log.read(at, max(size, WINDOW_BYTES))
         return self._log.checked(self._data, at - self._start, at)
-
-
-def _unreadable(partition: TopicPartition, offset: int, error: Corrupt) -> Finding:
-    facts = error.facts()
-    path, position = facts.get("path"), facts.get("position")
-    return Finding(
-        code="damaged-record",
-        severity="error",
-        path=str(path),
-        position=position if isinstance(position, int) else None,
-        topic=partition.topic,
-        partition=partition.partition,
-        offset=offset,
-        expected=_text(facts.get("expected")),
-        found=_text(facts.get("found")),
-        message=error.message.removeprefix(f"{path}: position {position}: "),
-    )
-
-
-def _text(value: object) -> str | None:
-    return None if value is None else str(value)

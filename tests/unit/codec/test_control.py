@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import pytest
 
-from storage.errors import Corrupt, Truncated
+from storage.errors import Corrupt, InvalidArgument, Truncated
 from storage.kafka.format.batch import (
     ABORT,
     COMMIT,
@@ -134,3 +134,17 @@ def test_one_flipped_bit(position: int) -> None:
             decode_control(bytes(data))
         with pytest.raises(Corrupt):
             split_batches(bytes(data))
+
+
+@pytest.mark.parametrize("epoch", [-(1 << 31) - 1, 1 << 31, 1 << 64])
+def test_a_coordinator_epoch_out_of_range_is_an_error_of_ours(epoch: int) -> None:
+    with pytest.raises(InvalidArgument):
+        encode_control_batch(
+            commit=True,
+            coordinator_epoch=epoch,
+            producer_id=3,
+            producer_epoch=12,
+            base_offset=251,
+            leader_epoch=2,
+            timestamp_ms=WHEN,
+        )

@@ -163,7 +163,7 @@ def test_unique_ids_are_the_real_client_s() -> None:
     ids = UniqueIds(
         encode_host("fd00::2", 0), pid=0x53979, loader_hash=0x4E0E2F2A, clock=lambda: now_ms
     )
-    made = [ids.next() for _ in range(12)]
+    made = ids.take(12)
     assert made[11] == "FD00000000000000000000000000000239794E0E2F2A677A049A000B"
     assert made[0][-4:] == "0000"
     assert len(set(made)) == 12
@@ -174,7 +174,7 @@ def test_the_month_turns() -> None:
     times = iter([NOVEMBER_MS - 1, NOVEMBER_MS - 1, NOVEMBER_MS, NOVEMBER_MS + 5, NOVEMBER_MS - 9])
     ids = UniqueIds(bytes(8), pid=1, loader_hash=-1, clock=lambda: next(times))
     october_ms = 31 * 86_400_000
-    assert [ids.next()[20:28] for _ in range(4)] == [
+    assert [ids.take(1)[0][20:28] for _ in range(4)] == [
         f"{october_ms - 1:08X}",
         "00000000",
         "00000005",
@@ -186,7 +186,7 @@ def test_the_month_turns() -> None:
 def test_a_clock_set_back_by_far_wraps_as_in_java() -> None:
     times = iter([NOVEMBER_MS, NOVEMBER_MS - 1_000_000])
     ids = UniqueIds(bytes(8), pid=1, loader_hash=1, clock=lambda: next(times))
-    assert ids.next()[20:28] == f"{(1 << 32) - 1_000_000:08X}"
+    assert ids.take(1)[0][20:28] == f"{(1 << 32) - 1_000_000:08X}"
 
 
 @pytest.mark.usefixtures("utc")
@@ -194,7 +194,7 @@ def test_the_year_turns() -> None:
     new_year_ms = 1_798_761_600_000
     times = iter([new_year_ms - 1, new_year_ms - 1, new_year_ms])
     ids = UniqueIds(bytes(8), pid=1, loader_hash=1, clock=lambda: next(times))
-    assert [ids.next()[20:28] for _ in range(2)] == [f"{31 * 86_400_000 - 1:08X}", "00000000"]
+    assert [ids.take(1)[0][20:28] for _ in range(2)] == [f"{31 * 86_400_000 - 1:08X}", "00000000"]
 
 
 @pytest.mark.usefixtures("vienna")
@@ -203,17 +203,17 @@ def test_the_month_is_that_of_local_time() -> None:
     october_ms = NOVEMBER_MS - 31 * 86_400_000 - 2 * 3_600_000
     asked_ms = NOVEMBER_MS - 3_600_000 - 1
     ids = UniqueIds(bytes(8), pid=1, loader_hash=1, clock=lambda: asked_ms)
-    assert ids.next()[20:28] == f"{asked_ms - october_ms:08X}"
+    assert ids.take(1)[0][20:28] == f"{asked_ms - october_ms:08X}"
 
 
 def test_the_counter_wraps() -> None:
     ids = UniqueIds(bytes(8), pid=1, loader_hash=1, clock=lambda: NOVEMBER_MS)
-    made = [ids.next()[-4:] for _ in range((1 << 16) + 1)]
+    made = [one[-4:] for one in ids.take((1 << 16) + 1)]
     assert (made[0], made[1], made[-2], made[-1]) == ("0000", "0001", "FFFF", "0000")
 
 
 def test_threads_share_a_maker() -> None:
     ids = UniqueIds(bytes(8), pid=1, loader_hash=1, clock=lambda: NOVEMBER_MS)
     with ThreadPoolExecutor(4) as pool:
-        made = [*pool.map(lambda _: [ids.next() for _ in range(2000)], range(8))]
+        made = [*pool.map(lambda _: ids.take(2000), range(8))]
     assert len({one for some in made for one in some}) == 16_000

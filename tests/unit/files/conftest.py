@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import pytest
 
 from storage.files import FileSystem, OverlayFileSystem, RealFileSystem
 from storage.files.fs import File
+from storage.files.real import RealFile
+from tests.faults.ram import Ram
 from tests.unit.files.guarded import ReadOnly
 
 
@@ -39,15 +42,35 @@ class Place:
         return self.fs.open(self.root / name, create=True)
 
 
-@pytest.fixture(params=["real", "memory", "over-real", "over-memory"])
+@pytest.fixture(params=["real", "memory", "over-real", "over-memory", "ram"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     """Each implementation in turn; those over a base may only read it."""
     real = RealFileSystem()
     memory = OverlayFileSystem(None)
     if request.param == "real":
         return Place(real, tmp_path, real)
+    if request.param == "ram":
+        ram = Ram()
+        ram.make_dir(Path("/store"))
+        return Place(ram, Path("/store"), ram)
     if request.param == "over-real":
         return Place(OverlayFileSystem(ReadOnly(real)), tmp_path, real)
     memory.make_dir(Path("/store"))
     fs = memory if request.param == "memory" else OverlayFileSystem(ReadOnly(memory))
     return Place(fs, Path("/store"), memory)
+
+
+@pytest.fixture(autouse=True)
+def closed_behind(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Close behind each test what it opened: here the tests are about open files."""
+    opened: list[RealFile] = []
+
+    def note(file: RealFile, path: Path, descriptor: int) -> None:
+        make(file, path, descriptor)
+        opened.append(file)
+
+    make = RealFile.__init__
+    monkeypatch.setattr(RealFile, "__init__", note)
+    yield
+    for file in opened:
+        file.close()

@@ -145,6 +145,39 @@ def test_names_that_appear_are_seen(root: Path, fs: OverlayFileSystem) -> None:
     assert fs.read_bytes(root / "part" / "c") == b"ccc"
 
 
+class _Appearing(RealFileSystem):
+    """A base in which others make a directory right after it was asked whether it is there."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def is_dir(self, path: Path, *, follow: bool = False) -> bool:
+        found = super().is_dir(path, follow=follow)
+        self._appear(path)
+        return found
+
+    def exists(self, path: Path) -> bool:
+        found = super().exists(path)
+        self._appear(path)
+        return found
+
+    def _appear(self, path: Path) -> None:
+        if path == self._path:
+            path.mkdir(exist_ok=True)
+
+
+def test_a_directory_that_appears_while_it_is_looked_for_is_no_file(root: Path) -> None:
+    late = root / "late"
+    fs = OverlayFileSystem(_Appearing(late))
+    assert not fs.exists(late)
+    assert fs.is_dir(late)
+    late.rmdir()
+    fs = OverlayFileSystem(_Appearing(late))
+    assert not fs.is_dir(late)
+    fs.make_dir(late / "below")
+    assert fs.list_dir(late) == ["below"]
+
+
 def test_an_open_file_outlives_its_name_in_the_base(root: Path, fs: OverlayFileSystem) -> None:
     opened = fs.open(root / "log")
     (root / "log").unlink()
@@ -156,7 +189,8 @@ def test_a_name_that_goes_while_it_is_looked_at(
     root: Path, fs: OverlayFileSystem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def exists(_: RealFileSystem, path: Path) -> bool:
-        path.unlink(missing_ok=True)
+        if path.is_file():
+            path.unlink()
         return True
 
     monkeypatch.setattr(RealFileSystem, "exists", exists)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from storage.errors import DiskFull, IoFailure
-from storage.files import RealFileSystem, is_missing
+from storage.files import OverlayFileSystem, RealFileSystem, is_missing
 from storage.files.failures import io_failure
 from tests.unit.files.guarded import descriptors_below
 from tests.unit.files.test_conformance import errno_of
@@ -220,12 +220,17 @@ def test_dangling_links_exist_and_are_not_created_through(tmp_path: Path) -> Non
     assert errno_of(FS.make_dir, link / "d") == errno.ENOENT
 
 
-def test_links_to_directories_are_followed(tmp_path: Path) -> None:
+def test_a_link_to_a_directory_is_refused_or_followed_as_asked(tmp_path: Path) -> None:
     FS.make_dir(tmp_path / "d")
     (tmp_path / "link").symlink_to(tmp_path / "d")
+    (tmp_path / "dangling").symlink_to(tmp_path / "none")
     FS.open(tmp_path / "link" / "f", create=True).close()
-    assert FS.is_dir(tmp_path / "link")
-    assert FS.list_dir(tmp_path / "link") == ["f"]
+    for fs in (FS, OverlayFileSystem(FS)):
+        assert errno_of(fs.is_dir, tmp_path / "link") == errno.ELOOP
+        assert fs.is_dir(tmp_path / "link", follow=True)
+        assert fs.list_dir(tmp_path / "link") == ["f"]
+        assert not fs.is_dir(tmp_path / "link" / "f", follow=True)
+        assert not fs.is_dir(tmp_path / "dangling")
     FS.make_dir(tmp_path / "link")
     FS.sync_dir(tmp_path / "link")
 

@@ -16,9 +16,9 @@ from storage.files import (
     stored_backend,
 )
 from storage.files.copying import CHUNK_BYTES
+from tests.faults.power import Power
 from tests.unit.files.conftest import Place
 from tests.unit.files.guarded import Watched
-from tests.unit.files.power import Power
 
 
 def test_the_root_and_its_parents_outlive_a_power_loss() -> None:

@@ -20,6 +20,7 @@ PAGES = (
     "kafka-indexes.md",
     "kafka-producer-snapshot.md",
     "kafka-checkpoints.md",
+    "kafka-consumer-offsets.md",
     "kafka-directory.md",
     "kafka-recovery.md",
 )

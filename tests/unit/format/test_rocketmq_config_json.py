@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import storage
 from storage.errors import Corrupt, InvalidArgument
 from storage.rocketmq.format.config_json import MAX_DEPTH, decode_config, encode_config
 
@@ -101,6 +104,8 @@ def test_a_flipped_bit_is_another_value_or_corrupt(bit: int) -> None:
         b"\xff",
         b"[" * 100_000,
         b'{"a":' + b'"\\"' * 50_000,
+        b'{"a":"b\\',
+        b'"' + b"\\a" * 500_000 + b"\\",
         b"9" * 5000,
     ],
     ids=lambda data: repr(data[:12]),
@@ -167,3 +172,10 @@ def test_any_bytes_decode_or_raise_in_the_tree(data: bytes) -> None:
     except Corrupt:
         return
     assert decode_config(encode_config(value)) == value
+
+
+def test_no_pattern_of_a_format_is_matched_wrongly_by_an_older_python() -> None:
+    """A possessive group that fails on its way loses its place before Python 3.11.5 (gh-106052)."""
+    possessive = re.compile(r"\)(?:[*+?]|\{[0-9,]+\})\+")
+    for path in Path(storage.__file__).parent.rglob("*.py"):
+        assert not possessive.search(path.read_text(encoding="utf-8")), path

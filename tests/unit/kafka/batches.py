@@ -17,7 +17,8 @@ def data_batch(
     *,
     count: int = 1,
     times_ms: Sequence[int] = (),
-    value: bytes = b"x",
+    key: bytes | None = None,
+    value: bytes | None = b"x",
     epoch: int = 0,
     producer: tuple[int, int, int] = (-1, -1, -1),
     transactional: bool = False,
@@ -25,7 +26,7 @@ def data_batch(
     """A batch of `count` records (or one per time); `producer`: id, epoch, base sequence."""
     times = times_ms or (1,) * count
     return encode_batch(
-        [(None, value, (), time_ms) for time_ms in times],
+        [(key, value, (), time_ms) for time_ms in times],
         base_offset=base_offset,
         leader_epoch=epoch,
         now_ms=1,

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from storage import Isolation, LogStore
-from storage.files import FileSystem, OverlayFileSystem
+from storage.files import FileSystem, make_root
 from storage.kafka.store import KafkaStore
-from tests.unit.files.power import Power
+from tests.faults.power import Power
 from tests.unit.kafka.batches import data_batch, marker
 from tests.unit.kafka.workshop import ROOT, T0, Workshop, put_value
 
@@ -17,11 +15,8 @@ VALUES = [b"value %2d" % n for n in range(14)]
 
 def safe_place(power: Power) -> Workshop:
     """A place for one store: an empty folder that is durably there."""
-    shop = Workshop(power)
-    power.make_dir(ROOT)
-    for parent in ROOT.parents:
-        power.sync_dir(parent)
-    return shop
+    make_root(power, ROOT)
+    return Workshop(power)
 
 
 def on(fs: FileSystem, shop: Workshop) -> Workshop:
@@ -49,15 +44,6 @@ def sync_files(power: Power, shop: Workshop, suffix: str) -> None:
         file = power.open(shop.path(base, suffix), write=True)
         file.datasync()
         file.close()
-
-
-def moments(power: Power, act: Callable[[], object]) -> list[OverlayFileSystem]:
-    """What a power loss would leave just before each step of `act`, and at its end."""
-    cuts: list[OverlayFileSystem] = []
-    power.before = lambda operation, path: cuts.append(power.cut())
-    act()
-    power.before = lambda operation, path: None
-    return [*cuts, power.cut()]
 
 
 def committed(store: LogStore) -> list[bytes | None]:

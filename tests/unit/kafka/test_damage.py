@@ -14,7 +14,6 @@ from storage.model import TopicPartition
 from tests.unit.kafka.workshop import ROOT, T0, Workshop, put_value, read_around, values
 
 SMALL = (b"first", b"second", b"third")
-BASE_OFFSET_BYTES = range(8)
 
 
 def one_batch(value: bytes, base_offset: int) -> bytes:
@@ -32,48 +31,6 @@ def three_batches(shop: Workshop) -> tuple[list[int], bytes]:
     data = shop.bytes_of(0)
     starts = [position for position, *_ in scan_headers(data, 0, len(data))]
     return [*starts, len(data)], data
-
-
-@pytest.mark.parametrize("mask", [0x01, 0x80, 0xFF])
-def test_any_byte_may_be_wrong(shop: Workshop, mask: int) -> None:
-    starts, data = three_batches(shop)
-    for position, byte in enumerate(data):
-        index = sum(position >= start for start in starts) - 1
-        broken = shop.after_kill()
-        broken.overwrite(position, bytes([byte ^ mask]))
-        seen = _check_read_only(broken, index, position - starts[index])
-        _check_writable(broken, index, seen)
-
-
-def _check_read_only(broken: Workshop, index: int, at: int) -> list[bytes | None]:
-    """All whole batches are served, the broken one is not (unless nothing of it shows); gives what was served."""
-    store = broken.open(read_only=True)
-    records, _ = read_around(store)
-    whole = [(n, value) for n, value in enumerate(SMALL) if n != index]
-    served = [(record.offset, record.value) for record in records]
-    rest = [pair for pair in served if pair not in whole]
-    assert [pair for pair in served if pair in whole] == whole, (index, at)
-    if rest and rest != [(index, SMALL[index])]:
-        assert index == len(SMALL) - 1, (index, at)
-        assert at in BASE_OFFSET_BYTES
-        assert rest[0][1] == SMALL[index], "only its offset is wrong, which nothing tells"
-    return [value for _, value in served]
-
-
-def _check_writable(broken: Workshop, index: int, seen: list[bytes | None]) -> None:
-    """Good batches behind the bad one: refused, nothing changed. Else: opened, and writable."""
-    fs = OverlayFileSystem(broken.fs)
-    again = Workshop(fs)
-    if len(seen) < len(SMALL) and index < len(SMALL) - 1:
-        with pytest.raises(DamagedStore):
-            again.open()
-        assert [path for path in fs.changed() if path.name != ".lock"] == []
-        return
-    store = again.open()
-    assert values(store) == seen
-    put_value(store, b"more")
-    store.close()
-    assert values(again.open()) == [*seen, b"more"]
 
 
 @pytest.mark.parametrize("jump", [1, 2, 200, 1 << 20, 1 << 33, 1 << 62])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from storage.kafka.format.names import segment_name
+from tests.unit.kafka.splitting import read_rows, splitter_of, whole
 from tests.unit.kafka.workshop import ROOT, T0, Workshop, put_value, values
 
 SETTINGS = {"internal.segment.bytes": "150"}
@@ -34,6 +35,12 @@ def check(shop: Workshop, bases: list[int]) -> None:
     """All records are there, in segments with these bases, after both kinds of start."""
     with shop.open(SETTINGS, read_only=True) as reader:
         assert values(reader) == WRITTEN
+    splitter = splitter_of(shop)
+    for _ in range(2):
+        splits = splitter.plan(whole(splitter), split_bytes=100)
+        assert [row.value for row in read_rows(shop, splits)] == WRITTEN
+        splitter.refresh()
+    splitter.close()
     with shop.open(SETTINGS) as store:
         assert values(store) == WRITTEN
         assert (store.recovery.findings, store.recovery.losses) == ([], [])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ def a_file(*parts: bytes) -> File:
 
 def walked(file: File, **limits: int) -> list[tuple[object, ...]]:
     """What a walk finds: (position, base offset) of a batch, (position, end, next offset, reason) of a gap."""
-    start = {"position": 0, "next_offset": 0, "end": file.size()} | limits
+    start: dict[str, Any] = {"position": 0, "next_offset": 0, "end": file.size()} | limits
     return [
         (item.position, item.header.base_offset)
         if isinstance(item, Batch)
@@ -178,11 +179,15 @@ def test_a_lost_write_is_an_aligned_sector(zeros_from: int, size: int, found: bo
     assert holds_lost_write(a_file(bytes(data)), position=100, end=4000) is found
 
 
-def test_a_sector_that_the_place_covers_in_part_is_no_sign() -> None:
+def test_of_the_sector_in_which_the_place_begins_the_rest_counts() -> None:
+    """A write that was lost there left zeros up to the sector's end; a base offset may begin with seven."""
     file = a_file(b"x" * 512, bytes(512), b"x" * 512)
     assert holds_lost_write(file, position=512, end=1024)
-    assert not holds_lost_write(file, position=513, end=1536)
-    assert not holds_lost_write(file, position=512, end=1023)
+    assert holds_lost_write(file, position=513, end=1536)
+    assert holds_lost_write(file, position=1016, end=1536)
+    assert not holds_lost_write(file, position=1017, end=1536)
+    assert not holds_lost_write(file, position=500, end=600)
+    assert not holds_lost_write(file, position=512, end=519)
 
 
 def test_zeros() -> None:

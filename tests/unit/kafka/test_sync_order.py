@@ -18,8 +18,8 @@ from storage.kafka.format.checkpoints import decode_offsets, encode_offsets
 from storage.kafka.format.producer_snapshot import decode_snapshot
 from storage.kafka.store import KafkaStore, open_kafka
 from tests.contract.harness import ManualClock
-from tests.unit.files.power import Power
-from tests.unit.kafka.faults import FaultyFileSystem, fails, no_fault
+from tests.faults.faulty import FaultyFileSystem, fails, no_fault
+from tests.faults.power import Power, moments
 from tests.unit.kafka.outage import (
     SETTINGS,
     VALUES,
@@ -29,7 +29,6 @@ from tests.unit.kafka.outage import (
     committed,
     fill,
     folder,
-    moments,
     on,
     safe_place,
 )

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from storage.files import FileSystem
-from tests.unit.files.power import Power
+from tests.faults.power import Power, moments
 from tests.unit.kafka.outage import (
     SETTINGS,
     VALUES,
@@ -18,7 +18,6 @@ from tests.unit.kafka.outage import (
     committed,
     fill,
     folder,
-    moments,
     on,
     safe_place,
     sync_files,

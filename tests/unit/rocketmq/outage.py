@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from pathlib import Path
 
-from storage.files import FileSystem, OverlayFileSystem
-from tests.unit.files.power import Power
+from storage.files import FileSystem, OverlayFileSystem, make_root
+from tests.faults.power import Power
 from tests.unit.rocketmq.workshop import ROOT, Workshop, on, put_file
 
 PREALLOCATED = frozenset({"commitlog", "consumequeue", "index"})
@@ -15,25 +14,13 @@ PREALLOCATED = frozenset({"commitlog", "consumequeue", "index"})
 
 def safe_place(power: Power) -> Workshop:
     """A place for one store: an empty folder that is durably there."""
-    shop = Workshop(power)
-    power.make_dir(ROOT)
-    for parent in ROOT.parents:
-        power.sync_dir(parent)
-    return shop
+    make_root(power, ROOT)
+    return Workshop(power)
 
 
 def after_cut(power: Power, shop: Workshop) -> Workshop:
     """What the next start finds when the power fails now."""
     return on(power.cut(), shop)
-
-
-def moments(power: Power, act: Callable[[], object]) -> list[OverlayFileSystem]:
-    """What a power loss would leave just before each step of `act`, and at its end."""
-    cuts: list[OverlayFileSystem] = []
-    power.before = lambda operation, path: cuts.append(power.cut())
-    act()
-    power.before = lambda operation, path: None
-    return [*cuts, power.cut()]
 
 
 def mixed(kept: FileSystem, now: FileSystem, dice: random.Random, sector: int) -> OverlayFileSystem:

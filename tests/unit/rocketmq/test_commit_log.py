@@ -12,7 +12,7 @@ from storage.errors import RecordTooLarge
 from storage.model import RawMessage
 from storage.rocketmq.format.message import MAGIC_PADDING
 from storage.rocketmq.store import RocketMQStore
-from tests.unit.kafka.faults import FaultyFileSystem
+from tests.faults.faulty import FaultyFileSystem
 from tests.unit.rocketmq.workshop import (
     LOG_BYTES,
     T0,

@@ -179,6 +179,20 @@ def test_a_record_that_rots_while_we_run_is_never_served(shop: Workshop, byte: i
     assert page.next_offset == 3
 
 
+def test_a_body_that_cannot_be_unpacked_does_not_hide_the_records_before_it(shop: Workshop) -> None:
+    """The sys flag has no checksum: here it says of a plain body that it is compressed."""
+    a_store(shop, clean=True)
+    with shop.open() as store:
+        path = damage(shop, 3, 39)
+        page = store.read(T0, 0)
+        assert ([record.offset for record in page.records], page.next_offset) == ([0, 1, 2], 3)
+        with pytest.raises(Corrupt) as refused:
+            store.read(T0, 3)
+        facts = refused.value.facts()
+        assert (facts["path"], facts["offset"], facts["next_good_offset"]) == (str(path), 3, 4)
+        assert readable(store) == {n: value for n, value in enumerate(VALUES) if n != 3}
+
+
 def test_old_damage_is_told_when_it_is_read(shop: Workshop) -> None:
     """A start looks at the log's tail only, as the real store does; a read checks what it gives."""
     a_store(shop, clean=True)

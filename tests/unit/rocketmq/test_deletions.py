@@ -7,8 +7,8 @@ import pytest
 from storage import LogStore, Record
 from storage.errors import RecordNotFound
 from storage.files import OverlayFileSystem
-from tests.unit.files.power import Power
-from tests.unit.rocketmq.outage import moments, safe_place
+from tests.faults.power import Power, moments
+from tests.unit.rocketmq.outage import safe_place
 from tests.unit.rocketmq.workshop import (
     ROOT,
     T0,

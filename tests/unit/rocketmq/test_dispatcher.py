@@ -14,12 +14,14 @@ import pytest
 from storage import LogStore
 from storage.errors import DiskFull, StoreFenced
 from storage.files import Fence, OverlayFileSystem
+from storage.model import TopicPartition
 from storage.rocketmq.dispatch import Dispatch
 from storage.rocketmq.dispatcher import PENDING_APPENDS, Builder, Dispatcher
 from storage.rocketmq.store import RocketMQStore
-from tests.unit.kafka.faults import FaultyFileSystem, fails, no_fault
+from tests.faults.faulty import FaultyFileSystem, fails, no_fault
 from tests.unit.rocketmq.workshop import T0, Workshop, check_lookups, put_value, values
 
+T1 = TopicPartition("t", 1)
 DEADLINE_S = 30
 VALUES = [b"value-%02d" % n for n in range(14)]
 
@@ -197,25 +199,49 @@ def test_the_thread_tries_again_on_a_full_disk(faulty: FaultyFileSystem) -> None
 
 
 def test_a_broken_queue_file_fences(faulty: FaultyFileSystem) -> None:
-    """What was dispatched before is still read; the rest is there after the next start."""
+    """What was taken in is still read by offset, also from queues that have no file yet."""
     shop = Workshop(faulty)
-    store = shop.open_with_topic()
+    store = shop.open_with_topic(partitions=2)
     put_value(store, b"first")
     assert values(store) == [b"first"]
+    before = shop.files()
     faulty.fault = on_queues(errno.EIO)
     put_value(store, b"second")
+    put_value(store, b"beside", T1)
     store.flush()
     for _ in range(2):
+        assert (values(store), values(store, T1)) == ([b"first", b"second"], [b"beside"])
         with pytest.raises(StoreFenced):
-            store.read(T0, 1)
+            store.find("t", key="k")
     faulty.fault = no_fault
-    with pytest.raises(StoreFenced):
-        store.read(T0, 1)
+    assert values(store) == [b"first", b"second"]
     with pytest.raises(StoreFenced):
         put_value(store, b"third")
+    assert {n for n in shop.files() if "consumequeue" in n} == {
+        n for n in before if "consumequeue" in n
+    }
     store.close()
     with shop.open() as again:
-        assert values(again) == [b"first", b"second"]
+        assert (values(again), values(again, T1)) == ([b"first", b"second"], [b"beside"])
+        check_lookups(again)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+def test_an_index_that_cannot_be_written_keeps_nobody_from_reading(
+    faulty: FaultyFileSystem, number: int
+) -> None:
+    """The first read after an append answered with the index file's error; the second one went well."""
+    shop = Workshop(faulty)
+    store = shop.open_with_topic()
+    fault = fails(number, "write")
+    faulty.fault = lambda done, path: fault(done, path) if "index" in path.parts else None
+    for value in VALUES:
+        put_value(store, value)
+    assert values(store) == VALUES
+    faulty.fault = no_fault
+    store.close()
+    with shop.open() as again:
+        assert values(again) == VALUES
         check_lookups(again)
 
 

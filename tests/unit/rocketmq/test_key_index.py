@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.coding.javahash import MASK, java_hash
-from storage.files import OverlayFileSystem, RealFileSystem
+from storage.files import OverlayFileSystem
 from storage.rocketmq.format.index_file import (
     HEADER_SIZE,
     IndexHeader,
@@ -33,8 +33,8 @@ from tests.unit.rocketmq.indexes import (
     open_index,
     record,
     records,
-    sizes_of,
 )
+from tests.unit.rocketmq.workshop import put_file
 
 stores = pytest.mark.parametrize("store", all_stores(), ids=by_id)
 
@@ -92,8 +92,12 @@ def test_the_real_answers_from_the_real_files(name: str) -> None:
 
 
 def real_index(store: GoldenStore) -> KeyIndex:
-    fs = OverlayFileSystem(RealFileSystem())
-    index = open_index(fs, *sizes_of(store), directory=store.root / "index")
+    """The real files, read into memory."""
+    fs = OverlayFileSystem()
+    fs.make_dir(FOLDER)
+    for path in (store.root / "index").iterdir():
+        put_file(fs, FOLDER / path.name, path.read_bytes())
+    index = index_like(store, fs)
     assert index.findings == []
     return index
 
@@ -159,6 +163,20 @@ def test_a_new_file_inherits_the_end_and_its_first_entry_counts_from_there() -> 
     diffs = [second[entry_position(16, n) + 12 :][:4] for n in (1, 2)]
     assert [int.from_bytes(diff, "big") for diff in diffs] == [51, 0]
     assert old.end_timestamp_ms == MS + 9000
+
+
+def test_a_new_file_inherits_though_its_header_was_lost() -> None:
+    """A file that a kill left without a header took its first record's time for its own beginning."""
+    first = [record(n, f"a{n}") for n in range(0, 100, 10)]
+    later = [record(100, time_ms=MS + 60_000), record(110, "x", "y", time_ms=MS + 60_999)]
+    fs = OverlayFileSystem()
+    killed = open_index(fs)
+    killed.put_all([*first, later[0]])
+    assert decode_header(contents(fs)[1]) == IndexHeader(0, 0, 0, 0, 0, 0)
+    index = open_index(fs)
+    index.put_all(later)
+    index.sync()
+    assert contents(fs) == made_of([*first, *later])
 
 
 def test_names_are_never_taken_twice() -> None:

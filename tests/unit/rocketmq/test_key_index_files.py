@@ -14,8 +14,8 @@ from storage.rocketmq.format.index_file import (
 )
 from storage.rocketmq.format.names import index_name
 from storage.rocketmq.key_index import KeyIndex
+from tests.faults.faulty import FaultyFileSystem, at_change, disk_full
 from tests.golden.rocketmq_stores import put
-from tests.unit.kafka.faults import FaultyFileSystem, at_change, disk_full
 from tests.unit.rocketmq.indexes import (
     FOLDER,
     MS,

@@ -12,8 +12,8 @@ import pytest
 from storage import LogStore, RawMessage, Record
 from storage.files import OverlayFileSystem
 from tests.contract.harness import ManualClock
-from tests.unit.files.power import Power
-from tests.unit.rocketmq.outage import after_cut, mixed, moments, safe_place
+from tests.faults.power import Power, moments
+from tests.unit.rocketmq.outage import after_cut, mixed, safe_place
 from tests.unit.rocketmq.workshop import (
     LOG_BYTES,
     T0,

@@ -7,16 +7,18 @@ from collections.abc import Mapping
 
 import pytest
 
+from storage import LogStore, StoreOptions, open_inspector
 from storage.errors import OffsetOutOfRange, RecordNotFound
 from storage.files import OverlayFileSystem
 from storage.rocketmq.store import RocketMQStore
 from tests.contract.harness import ManualClock
-from tests.unit.files.power import Power
-from tests.unit.kafka.faults import FaultyFileSystem
-from tests.unit.rocketmq.outage import moments, safe_place
+from tests.faults.faulty import FaultyFileSystem
+from tests.faults.power import Power, moments
+from tests.unit.rocketmq.outage import safe_place
 from tests.unit.rocketmq.workshop import (
     LOG_BYTES,
     ROOT,
+    SMALL,
     T0,
     Workshop,
     check_lookups,
@@ -59,7 +61,7 @@ def fill(shop: Workshop, settings: Mapping[str, str]) -> RocketMQStore:
     return store
 
 
-def check_start(store: RocketMQStore, shop: Workshop, start: int) -> None:
+def check_start(store: LogStore, shop: Workshop, start: int) -> None:
     """The first `start` records are gone from every lookup, the others are there."""
     assert store.bounds(T0) == (start, len(VALUES), len(VALUES))
     assert values(store) == VALUES[start:]
@@ -168,7 +170,7 @@ def test_a_queue_that_lost_all_its_records(shop: Workshop) -> None:
 
 
 def test_files_go_from_the_first_on(shop: Workshop) -> None:
-    """First the log's names are gone for good, then those of queues and index."""
+    """First the log's names are gone for good, one after another, then those of queues and index."""
     faulty = FaultyFileSystem(shop.fs)
     store = fill(Workshop(faulty, shop.clock), AN_HOUR)
     values(store)
@@ -176,9 +178,11 @@ def test_files_go_from_the_first_on(shop: Workshop) -> None:
     done: list[tuple[str, str]] = []
     faulty.fault = lambda operation, path: done.append((operation, str(path.relative_to(ROOT))))
     store.enforce_retention(shop.clock.now_ms)
-    log = [("remove", f"commitlog/{n * LOG_BYTES:020d}") for n in range(3)]
-    assert done[:4] == [*log, ("sync_dir", "commitlog")]
-    assert [path for operation, path in done[4:] if operation == "remove"][:3] == [
+    del done[: done.index(("remove", f"commitlog/{0:020d}"))]  # a checkpoint comes first
+    for n in range(3):
+        gone = ("remove", f"commitlog/{n * LOG_BYTES:020d}")
+        assert done[2 * n : 2 * n + 2] == [gone, ("sync_dir", "commitlog")]
+    assert [path for operation, path in done[6:] if operation == "remove"][:3] == [
         f"consumequeue/t/0/{n:020d}" for n in (0, 100, 200)
     ]
 
@@ -231,3 +235,41 @@ def test_readers_meanwhile(shop: Workshop) -> None:
         thread.join(30)
     assert errors == []
     assert values(store) == VALUES[24:]
+
+
+def test_the_record_indexed_last_on_disk_goes_with_the_head(shop: Workshop) -> None:
+    """After a kill the index goes on at the start of the log, not where it ended, which is gone."""
+    many = {**AN_HOUR, "maxIndexNum": "1000"}
+    store = shop.open_with_topic(many)
+    put_value(store, VALUES[0])
+    store.checkpoint()
+    for value in VALUES[1:]:
+        shop.clock.now_ms += HOUR_MS // 6
+        put_value(store, value)
+    store.enforce_retention(shop.clock.now_ms)
+    after = shop.after_kill()
+    with after.open(many) as again:
+        assert not again.recovery.clean_shutdown
+        check_start(again, after, 3 * PER_FILE)
+    store.close()
+
+
+def test_the_first_record_of_an_index_file_goes_with_the_head(shop: Workshop) -> None:
+    """The seconds of its entries still count from that record when the file is mended after a kill."""
+    many = {**AN_HOUR, "maxIndexNum": "1000"}
+    store = shop.open_with_topic(many)
+    for value in VALUES:
+        shop.clock.now_ms += HOUR_MS // 6
+        put_value(store, value)
+        if value == VALUES[20]:
+            store.checkpoint()
+    store.enforce_retention(shop.clock.now_ms)
+    assert store.index is not None
+    store.index.index_files[-1].write_entries()
+    after = shop.after_kill()
+    with after.open(many) as again:
+        check_start(again, after, 3 * PER_FILE)
+    inspector = open_inspector(ROOT, StoreOptions(settings={**SMALL, **many}), fs=after.fs)
+    assert [finding for finding in inspector.verify() if finding.severity != "info"] == []
+    inspector.close()
+    store.close()

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from storage.errors import DamagedStore
-from storage.files import FileSystem
+from storage.files import FileSystem, OverlayFileSystem
+from storage.rocketmq.format.checkpoint import decode_checkpoint
 from storage.rocketmq.format.names import file_name
 from tests.unit.rocketmq.workshop import (
     LOG_BYTES,
@@ -17,8 +18,10 @@ from tests.unit.rocketmq.workshop import (
     Workshop,
     check_lookups,
     keyed,
+    on,
     place_of,
     put_file,
+    put_sequenced,
     put_value,
     values,
 )
@@ -70,6 +73,20 @@ def test_lost_files_of_a_queue_are_made_anew(
     with shop.open(read_only=read_only) as store:
         assert values(store) == values(store, OTHER) == VALUES
         check_lookups(store)
+
+
+def test_an_empty_last_file_of_a_queue_goes_away(shop: Workshop) -> None:
+    """A kill came between a queue's next file and its first unit; the real store then took the queue for empty."""
+    stopped(shop)
+    bases = shop.queue_bases()
+    assert len(VALUES) % FILE_UNITS == 0
+    put_file(shop.fs, QUEUE / file_name(len(VALUES) * 20), bytes(FILE_UNITS * 20))
+    with shop.open() as store:
+        assert values(store) == VALUES
+    assert shop.queue_bases() == bases
+    with shop.open() as store:
+        put_value(store, b"next")
+        assert values(store) == [*VALUES, b"next"]
 
 
 @pytest.mark.parametrize("seed", range(24))
@@ -172,3 +189,23 @@ def test_whose_crash_it_was(shop: Workshop, mark: bytes, ours: bool) -> None:
         assert values(store) == VALUES
         store.append(T0, [keyed(b"more")])
     assert not shop.fs.exists(ROOT / "abort")
+
+
+def test_a_checkpoint_does_not_tell_of_an_append_that_a_start_cuts() -> None:
+    """Of the last append a record is missing: the start takes the rest away, and its checkpoint ends before it."""
+    shop = Workshop()
+    store = shop.open_with_topic()
+    put_value(store, b"before")
+    append = put_sequenced(store, 7, 0, count=3)
+    begin = place_of(append)
+    third = append.locators[2] % (1 << 64)
+    killed = on(OverlayFileSystem(shop.fs), shop)
+    file = third - third % LOG_BYTES
+    killed.overwrite(killed.log_path(file), third - file, bytes(LOG_BYTES - (third - file)))
+    with killed.open() as again:
+        assert values(again) == [b"before"]
+        checkpoint = decode_checkpoint(killed.fs.read_bytes(ROOT / "checkpoint"))
+        assert 0 <= checkpoint.logics_physical_offset < begin
+        assert 0 <= checkpoint.confirm_physical_offset < begin
+        assert not put_sequenced(again, 7, 0, count=3).duplicate
+    store.close()

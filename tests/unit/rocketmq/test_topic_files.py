@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import itertools
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -27,9 +29,7 @@ from storage.rocketmq.topic_files import (
     check_new_topic,
     check_same_shape,
 )
-from tests.unit.files.guarded import ReadOnly
-from tests.unit.files.power import Power
-from tests.unit.kafka.faults import (
+from tests.faults.faulty import (
     FaultyFileSystem,
     Killed,
     at_change,
@@ -38,6 +38,8 @@ from tests.unit.kafka.faults import (
     killed,
     no_fault,
 )
+from tests.faults.power import Power
+from tests.unit.files.guarded import ReadOnly
 
 ROOT = Path("/store")
 QUEUES = ROOT / names.CONSUME_QUEUE
@@ -58,7 +60,7 @@ def a_disk() -> OverlayFileSystem:
 
 def opened(fs: FileSystem) -> TopicFiles:
     """The topics as a start finds them, with the deletions ended."""
-    topics = TopicFiles(StoreDirectory(fs, ROOT), read_only=False)
+    topics = TopicFiles(StoreDirectory(fs, ROOT), read_only=False, forget_offsets=lambda gone: None)
     topics.finish_deletions(now_ms=9)
     return topics
 
@@ -166,43 +168,46 @@ def test_a_read_only_view_ends_a_deletion_in_memory() -> None:
     assert is_gone(OverlayFileSystem(ReadOnly(disk)))
 
 
-def test_killed_at_any_moment() -> None:
-    """A deletion has happened or has not; a start ends what was begun."""
-    seen = []
+def deletions() -> Iterator[tuple[Power, bool]]:
+    """A deletion that is killed at its first change to the disk, another at its second, and so on, and at last one that
+    is not: the disk of each, and whether it ended.
+    """
     for count in itertools.count(1):
-        disk = a_disk()
-        fs = FaultyFileSystem(disk)
+        power = Power(a_disk())
+        fs = FaultyFileSystem(power)
         topics = opened(fs)
         fs.fault = at_change(fs, count, killed)
-        try:
+        has_ended = False
+        with suppress(Killed):
             topics.delete("gone", physical_offset=1000, now_ms=5)
-        except Killed:
-            seen.append(is_gone(disk))
-        else:
-            assert is_gone(disk)
-            break
+            has_ended = True
+        yield power, has_ended
+        if has_ended:
+            return
+
+
+def test_killed_at_any_moment() -> None:
+    """A deletion has happened or has not; a start ends what was begun."""
+    *seen, at_the_end = [is_gone(power) for power, _ in deletions()]
+    assert at_the_end
     assert seen == sorted(seen)
     assert set(seen) == {False, True}
 
 
 def test_power_lost_at_any_moment() -> None:
     """The same, with all lost that was not synced; an acknowledged deletion stays."""
-    seen = []
-    for count in itertools.count(1):
-        disk = a_disk()
-        power = Power(disk)
-        fs = FaultyFileSystem(power)
-        topics = opened(fs)
-        fs.fault = at_change(fs, count, killed)
-        try:
-            topics.delete("gone", physical_offset=1000, now_ms=5)
-        except Killed:
-            seen.append(is_gone(power.cut()))
-        else:
-            assert is_gone(power.cut())
-            break
+    *seen, at_the_end = [is_gone(power.cut()) for power, _ in deletions()]
+    assert at_the_end
     assert seen == sorted(seen)
     assert set(seen) == {False, True}
+
+
+def test_power_lost_after_a_kill_at_any_moment() -> None:
+    """The start after the kill found the entry gone and believed it to be durably so; it came back with the power."""
+    interrupted = [power for power, has_ended in deletions() if not has_ended]
+    assert len(interrupted) > 4
+    for power in interrupted:
+        assert is_gone(power) <= is_gone(power.cut())
 
 
 def test_a_full_disk_at_any_moment() -> None:

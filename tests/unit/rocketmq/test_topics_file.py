@@ -203,3 +203,11 @@ def test_other_keys_are_kept() -> None:
 def test_damage(data: bytes) -> None:
     with pytest.raises(Corrupt):
         TopicTable.decode(data)
+
+
+@pytest.mark.parametrize("missing", ["readQueueNums", "writeQueueNums"])
+def test_a_topic_that_does_not_tell_one_of_its_counts_is_described(missing: str) -> None:
+    entry = {"readQueueNums": 20, "writeQueueNums": 20}
+    del entry[missing]
+    info = table_of(t=entry).info("t")
+    assert (info.partitions, info.configs) == (range(20), {missing: "16"})

@@ -88,7 +88,7 @@ def refusing(*bad: str, limit: int | None = None) -> object:
 async def test_each_partition_that_was_touched_is_flushed_once(store: WatchedStore) -> None:
     first, second = request(part("a"), part("b", partition=T1)), request(part("c"))
     committed(store, first, second)
-    assert store.flushes == [{T0}, {T1}]
+    assert store.flushes == [{T0, T1}]
     assert first.runs == [run_at(0, 0), run_at(1, 0)]
     assert second.runs == [run_at(0, 1)]
     assert {publish for _, _, publish in store.appends} == {False}

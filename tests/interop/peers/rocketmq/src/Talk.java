@@ -9,7 +9,8 @@ import org.apache.rocketmq.common.message.*;
 /**
  * A real client that does what it is told, one thing after the other, and prints JSON lines:
  * "pull TOPIC..." every message of every queue, after which the group "peer-talk" is at the ends,
- * "query TOPIC KEY BEGIN END" what the broker finds by key, "send TOPIC COUNT" new messages (tag "talk", key "talk-N").
+ * "query TOPIC KEY BEGIN END" what the broker finds by key, "send TOPIC COUNT" new messages (tag "talk", key "talk-N"),
+ * "committed TOPIC GROUP..." where each group stands in each queue, as the broker tells it.
  */
 public class Talk {
     final DefaultMQPullConsumer c = new DefaultMQPullConsumer("peer-talk");
@@ -54,6 +55,18 @@ public class Talk {
         }
     }
 
+    void committed(String topic, List<String> groups) throws Exception {
+        for (String group : groups) {
+            DefaultMQPullConsumer member = new DefaultMQPullConsumer(group);
+            member.setNamesrvAddr(c.getNamesrvAddr());
+            member.setInstanceName("member-of-" + group);
+            member.start();
+            for (MessageQueue q : route(topic))
+                Peer.emit(Peer.row("kind", "committed", "group", group, "topic", topic, "queueId", q.getQueueId(), "offset", member.fetchConsumeOffset(q, true)));
+            member.shutdown();
+        }
+    }
+
     void query(String topic, String key, long begin, long end) throws Exception {
         route(topic);
         for (MessageExt m : c.queryMessage(topic, key, 64, begin, end).getMessageList()) Peer.emit(row("found", m));
@@ -72,7 +85,8 @@ public class Talk {
             case "pull": for (String topic : a.subList(1, a.size())) pull(topic); break;
             case "query": query(a.get(1), a.get(2), Long.parseLong(a.get(3)), Long.parseLong(a.get(4))); break;
             case "send": send(a.get(1), Integer.parseInt(a.get(2))); break;
-            default: throw new IllegalArgumentException("pull | query | send");
+            case "committed": committed(a.get(1), a.subList(2, a.size())); break;
+            default: throw new IllegalArgumentException("pull | query | send | committed");
         }
     }
 

@@ -1,0 +1,212 @@
+"""Consumer instances: the calls, described."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from api.description.doc import Answer, Doc, Example, plain
+from api.description.parameters import (
+    ASYNC,
+    CONSUMER_MAX_BYTES,
+    CONSUMER_TIMEOUT,
+    OF_PARTITION,
+    OF_TOPIC,
+)
+from api.handlers.consumers import (
+    CommitBody,
+    ConsumerAnswer,
+    NewConsumer,
+    OffsetRow,
+    OffsetsAnswer,
+    PartitionsBody,
+    PositionsBody,
+    SubscriptionAnswer,
+    SubscriptionBody,
+)
+from api.negotiation import V2_JSON
+from api.rendering import Row
+
+PART: Final = "Consumers"
+_ORDERS: Final = {"partitions": [{"topic": "orders", "partition": 0}]}
+_DONE: Final = Answer(204, "Done.")
+
+
+def _example(name: str = "default", *, body: Any = None, **more: Any) -> Example:
+    media_type = None if body is None else V2_JSON
+    return Example(name, media_type=media_type, body=body, **more)
+
+
+CREATE: Final = Doc(
+    id="createConsumer",
+    tag=PART,
+    summary="Create a consumer instance",
+    about="A member of the group; it reads once it has a subscription or assigned partitions. Without a name it gets "
+    "one. Numbers and booleans may be text, settings that are not known are passed over. Idle instances are closed "
+    "after the setting `consumer_idle_ms`.",
+    bodies=plain(NewConsumer),
+    body_required=False,
+    answers=(Answer(200, "The instance.", plain(ConsumerAnswer)),),
+    errors=(40902, 42203, 42204, 42901),
+    examples=(
+        _example(
+            body={"name": "worker-2", "format": "json", "auto.offset.reset": "earliest"},
+            answer={
+                "instance_id": "worker-2",
+                "base_uri": "http://localhost:8082/consumers/billing/instances/worker-2",
+            },
+        ),
+    ),
+)
+DELETE: Final = Doc(
+    id="deleteConsumer",
+    tag=PART,
+    summary="Delete a consumer instance",
+    about="Its partitions go to other members at once. With auto-commit, what was delivered is committed first.",
+    answers=(Answer(204, "It is gone."),),
+    errors=(40403,),
+    examples=(Example(status=204),),
+)
+SUBSCRIBE: Final = Doc(
+    id="subscribe",
+    tag=PART,
+    summary="Subscribe to topics",
+    about="By name, or by a regular expression that must match a topic's whole name. The instances of a group share "
+    "the partitions. Topics that are created later come in by themselves. No topics at all: as without a subscription.",
+    bodies=plain(SubscriptionBody),
+    answers=(_DONE,),
+    errors=(40403, 40903),
+    examples=(_example(body={"topics": ["orders"]}, status=204),),
+)
+GET_SUBSCRIPTION: Final = Doc(
+    id="getSubscription",
+    tag=PART,
+    summary="The topics of the subscription",
+    answers=(Answer(200, "The names, in order.", plain(SubscriptionAnswer)),),
+    errors=(40403,),
+    examples=(Example(answer={"topics": ["orders"]}),),
+)
+UNSUBSCRIBE: Final = Doc(
+    id="unsubscribe",
+    tag=PART,
+    summary="Give up subscription and assigned partitions",
+    answers=(_DONE,),
+    errors=(40403,),
+    examples=(Example(status=204),),
+)
+ASSIGN: Final = Doc(
+    id="assign",
+    tag=PART,
+    summary="Read exactly these partitions",
+    about="Whoever else in the group reads them. Not beside a subscription.",
+    bodies=plain(PartitionsBody),
+    answers=(_DONE,),
+    errors=(40401, 40402, 40403, 40903),
+    examples=(_example(body=_ORDERS, path={"instance": "worker-0"}, status=204),),
+)
+GET_ASSIGNMENTS: Final = Doc(
+    id="getAssignments",
+    tag=PART,
+    summary="The partitions that the instance reads",
+    answers=(Answer(200, "The partitions, in order.", plain(PartitionsBody)),),
+    errors=(40403,),
+    examples=(Example(answer=_ORDERS),),
+)
+POLL: Final = Doc(
+    id="poll",
+    tag=PART,
+    summary="The next records",
+    about="Of all its partitions in turn. Positions move when the answer has been written to the connection: a poll "
+    "whose client went away is answered with the same records again. Polls of one instance take turns; a newer one "
+    "ends the wait of the one before it.",
+    query=(CONSUMER_TIMEOUT, CONSUMER_MAX_BYTES),
+    answers=(Answer(200, "The records; none when nothing came in time.", plain(Sequence[Row])),),
+    errors=(40403, 40601, 40903, 41601, 50010),
+    examples=(
+        Example(
+            query={"timeout": "1000", "max_bytes": "300000"},
+            headers={"Accept": "application/vnd.kafka.binary.v2+json"},
+            answer=[
+                {
+                    "topic": "orders",
+                    "partition": 0,
+                    "offset": offset,
+                    "timestamp": 1760000000000 + offset,
+                    "key": key,
+                    "value": value,
+                    "headers": [],
+                }
+                for offset, (key, value) in enumerate(
+                    (("ImsxIg==", "eyJ0b3RhbCI6MTJ9"), ("ImsyIg==", "eyJ0b3RhbCI6N30="))
+                )
+            ],
+        ),
+    ),
+)
+COMMIT: Final = Doc(
+    id="commit",
+    tag=PART,
+    summary="Commit offsets",
+    about="`offset` is that of the last record that was consumed: 3 commits 4, the next one. Without a body: all that "
+    "was delivered to this instance. Answered when the store's flush mode is met.",
+    query=(ASYNC,),
+    bodies=plain(CommitBody),
+    body_required=False,
+    answers=(Answer(200, "Committed; the list is always empty.", plain(Sequence[OffsetRow])),),
+    errors=(40401, 40402, 40403, 41601, 50701),
+    examples=(
+        _example(
+            body={
+                "offsets": [{"topic": "orders", "partition": 0, "offset": 1, "metadata": "mine"}]
+            },
+            answer=[],
+        ),
+        _example("all that was delivered", answer=[]),
+    ),
+)
+GET_COMMITTED: Final = Doc(
+    id="getCommitted",
+    tag=PART,
+    summary="What the group has committed",
+    about="Of the partitions in the body, or of those that the query names, or of those that the instance reads. The "
+    "offsets are the next ones; partitions without a commit are left out.",
+    query=(OF_TOPIC, OF_PARTITION),
+    bodies=plain(PartitionsBody),
+    body_required=False,
+    answers=(Answer(200, "The committed offsets.", plain(OffsetsAnswer)),),
+    errors=(40401, 40402, 40403),
+    examples=(
+        _example(body=_ORDERS, answer={"offsets": []}),
+        _example("by query", query={"topic": "orders"}, answer={"offsets": []}),
+    ),
+)
+SEEK: Final = Doc(
+    id="seek",
+    tag=PART,
+    summary="Go on at other offsets",
+    about="`offsets` name the next record, `timestamps` the first one at or after a time.",
+    bodies=plain(PositionsBody),
+    answers=(_DONE,),
+    errors=(40403, 40903, 41601),
+    examples=(
+        _example(body={"offsets": [{"topic": "orders", "partition": 0, "offset": 1}]}, status=204),
+    ),
+)
+
+
+def _seek_to(call_id: str, place: str) -> Doc:
+    return Doc(
+        id=call_id,
+        tag=PART,
+        summary=f"Go on at the {place} of partitions",
+        about="No partitions: all that it reads.",
+        bodies=plain(PartitionsBody),
+        body_required=False,
+        answers=(_DONE,),
+        errors=(40403, 40903),
+        examples=(_example(body=_ORDERS, status=204),),
+    )
+
+
+SEEK_TO_BEGINNING: Final = _seek_to("seekToBeginning", "beginning")
+SEEK_TO_END: Final = _seek_to("seekToEnd", "end")

@@ -1,0 +1,105 @@
+"""The values that describe a call. Owns their shapes only: no route, no text of the API, no OpenAPI."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from functools import cached_property
+from typing import Any, Final, TypeAlias
+
+from api.negotiation import PLAIN_TYPES
+from api.params import Parameter
+from logserver.tokens import Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """A stream of JSON values of this type, each on a line or in an event of its own."""
+
+    type: Any
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """A JSON value of one of these types."""
+
+    types: Sequence[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Octets:
+    """Bytes or text that are no JSON."""
+
+    is_text: bool = False
+
+
+OCTETS: Final = Octets()
+TEXT: Final = Octets(is_text=True)
+
+# A msgspec type, or what stands for one that is no JSON value.
+Shape: TypeAlias = Any
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One status that a call can have, other than an error's. `headers`: what each means."""
+
+    status: int
+    about: str
+    shapes: Mapping[str, Shape] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A request and its answer. A path parameter that is not given is that of `parameters.SAMPLES`. `answer` shows the
+    answer's shape: offsets and times of another run differ. `backends`: where it holds, empty: everywhere.
+    """
+
+    name: str = "default"
+    _: KW_ONLY
+    path: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+    media_type: str | None = None
+    body: Any = None
+    status: int = 200
+    answer: Any = None
+    backends: Sequence[str] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Doc:
+    """One call: `id` is its operation id, `tag` the part of the API. `errors` are the codes beside those that
+    every call can have. `scope` is what a token must allow; None: no token is needed. `needs_store` False: it
+    answers while the store is not open.
+    """
+
+    id: str
+    tag: str
+    summary: str
+    about: str = ""
+    scope: Scope | None = Scope.READ
+    query: Sequence[Parameter[Any]] = ()
+    headers: Sequence[Parameter[Any]] = ()
+    bodies: Mapping[str, Shape] = field(default_factory=dict)
+    body_required: bool = True
+    answers: Sequence[Answer]
+    errors: Sequence[int] = ()
+    examples: Sequence[Example] = ()
+    needs_store: bool = True
+
+    @cached_property
+    def query_names(self) -> Sequence[str]:
+        """The names of the query parameters, in order."""
+        return tuple(parameter.name for parameter in self.query)
+
+    @cached_property
+    def offers(self) -> Sequence[str]:
+        """The media types that the answer can have; empty: it has no body."""
+        return tuple(dict.fromkeys(kind for answer in self.answers for kind in answer.shapes))
+
+
+def plain(shape: Shape) -> Mapping[str, Shape]:
+    """A JSON value, under each of the media types that mean JSON."""
+    return dict.fromkeys(PLAIN_TYPES, shape)

@@ -1,0 +1,67 @@
+"""Messages: the calls, described."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from api.description.doc import Answer, Doc, Example, plain
+from api.description.parameters import (
+    BEGIN,
+    CURSOR,
+    DIRECTION,
+    END,
+    FORMAT,
+    KEY,
+    LIMIT,
+    SCAN,
+    TAG,
+    UNIQUE_ID,
+)
+from api.handlers.messages import FoundAnswer
+from api.rendering import Row
+
+PART: Final = "Query"
+_ROW: Final = {
+    "topic": "orders",
+    "partition": 0,
+    "offset": 0,
+    "timestamp": 1760000000000,
+    "key": "k1",
+    "value": {"total": 12},
+    "headers": [],
+    "message_id": "orders:0:0",
+}
+
+FIND: Final = Doc(
+    id="findMessages",
+    tag=PART,
+    summary="Records of a topic by what they carry",
+    about="All that is given must hold; nothing given is every record. A query looks at a bounded number of records, "
+    "`scanned` says how many. While `complete` is false, `next` is the path of the same query from there on: follow "
+    "it, also when `records` is empty.",
+    query=(KEY, UNIQUE_ID, TAG, BEGIN, END, LIMIT, CURSOR, DIRECTION, SCAN, FORMAT),
+    answers=(Answer(200, "One page of what was found.", plain(FoundAnswer)),),
+    errors=(40401, 42201, 50010),
+    examples=(
+        Example(
+            query={"key": '"k1"', "format": "json"},
+            answer={
+                "records": [_ROW],
+                "scanned": 2,
+                "indexed": False,
+                "complete": True,
+                "next": None,
+                "time_axis": "timestamp",
+            },
+        ),
+    ),
+)
+GET_MESSAGE: Final = Doc(
+    id="getMessage",
+    tag=PART,
+    summary="One record by its id",
+    query=(FORMAT,),
+    answers=(Answer(200, "The record.", plain(Row)),),
+    errors=(40404, 42201, 50010),
+    examples=(Example(query={"format": "json"}, answer=_ROW),),
+)

@@ -1,0 +1,48 @@
+"""Operation: the calls, described."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from api.description.doc import TEXT, Answer, Doc, Example, plain
+from api.handlers.operation import Alive, Ready, StoreAnswer
+from logserver.metrics import CONTENT_TYPE
+
+PART: Final = "Operation"
+
+LIVEZ: Final = Doc(
+    id="live",
+    needs_store=False,
+    tag=PART,
+    summary="Whether the process answers",
+    scope=None,
+    answers=(Answer(200, "It does.", plain(Alive)),),
+    examples=(Example(answer={"state": "alive"}),),
+)
+READYZ: Final = Doc(
+    id="ready",
+    tag=PART,
+    summary="Whether requests should come here",
+    about="503 while the store is opened, with the progress of a recovery; with a full disk; after a failed write.",
+    scope=None,
+    answers=(Answer(200, "They should.", plain(Ready)),),
+    examples=(
+        Example(answer={"state": "ready", "read_only": False, "disk_full": False, "fenced": None}),
+    ),
+)
+METRICS: Final = Doc(
+    id="metrics",
+    needs_store=False,
+    tag=PART,
+    summary="Metrics for Prometheus",
+    answers=(Answer(200, "The text format.", {CONTENT_TYPE.partition(";")[0]: TEXT}),),
+    examples=(Example(),),
+)
+STORE: Final = Doc(
+    id="store",
+    tag=PART,
+    summary="What the store is",
+    about="Backend, capabilities, what the last recovery found, sizes.",
+    answers=(Answer(200, "The store.", plain(StoreAnswer)),),
+    examples=(Example(),),
+)

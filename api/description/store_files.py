@@ -1,0 +1,77 @@
+"""The store's files: the calls, described."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from api.description.doc import Answer, Doc, Example, plain
+from api.description.operation import PART
+from api.description.parameters import CURSOR, FILES_LIMIT
+from api.handlers.store_files import FilesAnswer
+
+_LOG: Final = {
+    "path": "orders-0/00000000000000000000.log",
+    "kind": "log",
+    "topic": "orders",
+    "partition": 0,
+    "base_offset": 0,
+    "physical_offset": None,
+    "size_bytes": 161,
+    "last_modified_ms": 1760000000123,
+}
+_COMMIT_LOG: Final = {
+    "path": "commitlog/00000000000000000000",
+    "kind": "commitlog",
+    "topic": None,
+    "partition": None,
+    "base_offset": None,
+    "physical_offset": 0,
+    "size_bytes": 1073741824,
+    "last_modified_ms": 1760000000123,
+}
+_ABOUT: Final = (
+    "As they lie on the disk now, in order of their paths; what is no regular file is left out. `kind` is what the "
+    "name says; `base_offset` is the offset that a segment, or a file of a queue, begins at, `physical_offset` where a "
+    "file of RocketMQ's commit log does. `size_bytes` is the length, of which less may be used. While `next` is not "
+    "null, follow it."
+)
+
+STORE_FILES: Final = Doc(
+    id="storeFiles",
+    tag=PART,
+    summary="The files of the store",
+    about=_ABOUT,
+    query=(FILES_LIMIT, CURSOR),
+    answers=(Answer(200, "One page of files.", plain(FilesAnswer)),),
+    errors=(42207,),
+    examples=(
+        Example(
+            query={"limit": "1", "cursor": "commitlog"},
+            answer={"files": [_COMMIT_LOG], "next": "/store/files?limit=1&cursor=commitlog/0"},
+            backends=("rocketmq",),
+        ),
+        Example(
+            "nothing behind",
+            query={"cursor": "~"},
+            answer={"files": [], "next": None},
+            backends=("kafka",),
+        ),
+    ),
+)
+PARTITION_FILES: Final = Doc(
+    id="partitionFiles",
+    tag=PART,
+    summary="The files of a partition",
+    about=f"{_ABOUT} Of a RocketMQ store these are the queue's: its records lie in the one commit log.",
+    query=(FILES_LIMIT, CURSOR),
+    answers=(Answer(200, "One page of files.", plain(FilesAnswer)),),
+    errors=(40401, 40402, 42207),
+    examples=(
+        Example(
+            query={"limit": "1", "cursor": "orders-0/00000000000000000000.index"},
+            answer={"files": [_LOG]},
+            backends=("kafka",),
+        ),
+        Example("queue", backends=("rocketmq",)),
+    ),
+)

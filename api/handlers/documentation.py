@@ -1,0 +1,25 @@
+"""Documentation: the API as this server has it, for programs and for readers."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from api.call import Call
+from api.page import POLICY
+
+
+async def openapi(call: Call) -> web.Response:
+    """GET /openapi.json"""
+    call.params()
+    return call.encoded(call.book.openapi)
+
+
+async def docs(call: Call) -> web.Response:
+    """GET /docs"""
+    call.params()
+    headers = {
+        "Content-Type": "text/html; charset=utf-8",
+        "Content-Security-Policy": POLICY,
+        "X-Content-Type-Options": "nosniff",
+    }
+    return web.Response(body=call.book.page, headers=headers)

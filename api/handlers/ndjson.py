@@ -1,0 +1,67 @@
+"""Produce as NDJSON: a record per line, and a line of the answer for each.
+
+Owns how these lines stand; the stream itself is `api.streaming`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+from aiohttp import web
+
+from api.call import Call
+from api.description.parameters import FORMAT
+from api.errors import ApiError
+from api.negotiation import NDJSON, Format, negotiate
+from api.produce_options import SEQUENCED, read_options, record_ids, refuse_key
+from api.rendering import OffsetRow, RecordNames, offset_rows
+from api.schema import Limits, Produced, decode_records
+from api.splitting import Bounds, Item, LineSplitter
+from api.streaming import ProduceStream
+from logserver.writer import Run
+
+_BY_ITSELF: Final = "each record of a stream is stored by itself, or fails by itself"
+_ENCODER = msgspec.json.Encoder()
+
+
+async def produce_lines(call: Call) -> web.StreamResponse:
+    """POST of application/x-ndjson to a topic or a partition."""
+    call.answer_type = negotiate(call.request.headers.get("Accept"), (NDJSON,))
+    params = call.params()
+    params.refuse(SEQUENCED, _BY_ITSELF)
+    refuse_key(call, _BY_ITSELF)
+    options = read_options(call, params)
+    settings = call.settings
+    dialect = _Lines(
+        params.get(FORMAT) or Format.BINARY,
+        Bounds(settings.max_body_bytes, settings.max_json_depth),
+        record_ids(call.service.store, call.topic),
+    )
+    return await ProduceStream(call, dialect, options).run()
+
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """Records as in `records` of a JSON body, rows as in its answer."""
+
+    kind: Format
+    bounds: Bounds
+    record_names: RecordNames | None
+
+    def splitter(self) -> LineSplitter:
+        return LineSplitter(self.bounds)
+
+    def decode(self, items: Sequence[Item]) -> Produced:
+        return decode_records(items, self.kind, Limits(len(items), self.bounds.max_depth))
+
+    def reports(self, decoded: Produced, runs: Sequence[Run]) -> bytes:
+        rows = offset_rows(
+            decoded.count, runs, decoded.positions, decoded.failed, record_names=self.record_names
+        )
+        return _ENCODER.encode_lines(rows)
+
+    def last_word(self, error: ApiError) -> bytes:
+        return _ENCODER.encode_lines([OffsetRow(None, None, error.error_code, error.message)])

@@ -1,0 +1,130 @@
+"""What every way to produce records can be told beside them: when to answer, how long to wait, the
+codec, the producer's sequence, the request's key.
+
+Owns how these parameters are read; must not know how records arrive.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from hashlib import blake2b
+from typing import Final
+
+from msgspec import structs
+
+from api.call import Call
+from api.description.parameters import (
+    ACKS,
+    COMPRESSION,
+    IDEMPOTENCY_KEY,
+    PRODUCE_TIMEOUT,
+    PRODUCER_EPOCH,
+    PRODUCER_ID,
+    SEQUENCE,
+)
+from api.errors import MALFORMED, NOT_OFFERED, ApiError
+from api.params import Params
+from api.rendering import RecordNames
+from api.schema import Produced
+from logserver.budget import Hold
+from logserver.requests import Produce, ProduceOptions, RequestKey
+from storage import LogStore, ProducerSequence, TopicPartition
+
+COMPRESSIONS: Final = frozenset({"none", "gzip", "snappy", "lz4", "zstd"})
+MESSAGE_COMPRESSIONS: Final = frozenset({"none", "zlib", "lz4", "zstd"})
+DIGEST_BYTES: Final = 16
+_KEY: Final = re.compile(r"[\x20-\x7e]{1,255}")
+SEQUENCED: Final = (PRODUCER_ID, PRODUCER_EPOCH, SEQUENCE)
+
+
+def read_options(call: Call, params: Params) -> ProduceOptions:
+    """What the query says. Raises 40000, and 42207 for a codec of the other backend."""
+    store = call.service.store
+    return ProduceOptions(
+        acks=params[ACKS],
+        timeout_ms=params.get(PRODUCE_TIMEOUT),
+        compression=_compression(params, store),
+        producer=_sequence(params),
+        born_host=born_host(call),
+    )
+
+
+def with_key(options: ProduceOptions, call: Call, content: bytes, form: str) -> ProduceOptions:
+    """With the key that the request has, if it has one; it belongs to this content in this form
+    at this place. Raises 40000.
+    """
+    key = call.request.headers.get(IDEMPOTENCY_KEY.name)
+    if key is None:
+        return options
+    if not _KEY.fullmatch(key):
+        raise ApiError(
+            MALFORMED,
+            f"{IDEMPOTENCY_KEY.name} is {key[:80]!r}: it must be 1 to 255 characters of ASCII",
+        )
+    if options.producer is not None:
+        raise ApiError(
+            MALFORMED,
+            f"{IDEMPOTENCY_KEY.name} and {PRODUCER_ID.name} exclude each other: give one",
+        )
+    place = f"{call.topic}\0{call.partition_number}\0{form}\0".encode()
+    digest = blake2b(place + content, digest_size=DIGEST_BYTES).digest()
+    return structs.replace(options, key=RequestKey(key, digest))
+
+
+def request_of(
+    call: Call, decoded: Produced, options: ProduceOptions, *, hold: Hold, size_bytes: int
+) -> Produce:
+    """The good records of a request as the service takes them."""
+    return Produce(
+        topic=call.topic,
+        records=decoded.records,
+        hold=hold,
+        size_bytes=size_bytes,
+        partition=call.partition_number,
+        partitions=decoded.partitions,
+        **structs.asdict(options),
+    )
+
+
+def born_host(call: Call) -> bytes | None:
+    """The client's address, where the store keeps it."""
+    return call.peer if call.service.store.capabilities.messages else None
+
+
+def refuse_key(call: Call, reason: str) -> None:
+    """Raise 40000 where a request that cannot have a key has one."""
+    if IDEMPOTENCY_KEY.name in call.request.headers:
+        raise ApiError(MALFORMED, f"{IDEMPOTENCY_KEY.name} is not taken here: {reason}")
+
+
+def record_ids(store: LogStore, topic: str) -> RecordNames | None:
+    """How an answer names the records of a topic, None where it does not."""
+    if not store.capabilities.messages:
+        return None
+    return lambda number: partial(store.record_id, TopicPartition(topic, number))
+
+
+def _sequence(params: Params) -> ProducerSequence | None:
+    """The producer's id, epoch and sequence: all of them or none."""
+    values = [params.get(parameter) for parameter in SEQUENCED]
+    given = [value for value in values if value is not None]
+    if not given:
+        return None
+    if len(given) < len(values):
+        missing = SEQUENCED[values.index(None)].name
+        names = ", ".join(parameter.name for parameter in SEQUENCED)
+        raise ApiError(MALFORMED, f"query parameter {missing} is missing: {names} belong together")
+    return ProducerSequence(*given)
+
+
+def _compression(params: Params, store: LogStore) -> str | None:
+    """The codec that was asked for. Raises 42207 for one that the store's format does not have."""
+    codec = params.get(COMPRESSION)
+    codecs = MESSAGE_COMPRESSIONS if store.capabilities.messages else COMPRESSIONS
+    if codec is not None and codec not in codecs:
+        raise ApiError(
+            NOT_OFFERED,
+            f"compression {codec} is not one of this store: {', '.join(sorted(codecs))}",
+        )
+    return codec

@@ -1,0 +1,26 @@
+"""One row of the route table. Owns its shape only."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from aiohttp import web
+
+from api.description.doc import Doc
+
+if TYPE_CHECKING:
+    from api.call import Call
+
+Handler: TypeAlias = "Callable[[Call], Awaitable[web.StreamResponse]]"
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """`doc` tells what the call takes and gives: see `api.description`."""
+
+    method: str
+    pattern: str
+    handler: Handler
+    doc: Doc

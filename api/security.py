@@ -1,0 +1,90 @@
+"""Who may call what, and how the connection is secured.
+
+Owns the Authorization header and the TLS context; what a token allows is `logserver.tokens`, what a call
+needs is its description. No token is ever logged or put into a message.
+"""
+
+from __future__ import annotations
+
+import ssl
+from typing import Final
+
+from aiohttp import web
+
+from api.errors import ApiError
+from logserver.config import Settings
+from logserver.errors import SettingsError
+from logserver.tokens import Scope, Tokens, load_tokens
+
+_SCHEME: Final = "bearer"
+_REALM: Final = 'Bearer realm="logserver"'
+
+
+class Guard:
+    """Lets a request through, or not."""
+
+    def __init__(self, settings: Settings) -> None:
+        """Reads the token file, where there is one. Raises SettingsError."""
+        self._path = settings.token_file
+        self._tokens: Tokens | None = None
+        self.reload()
+
+    def reload(self) -> None:
+        """Read the token file again; where that fails with SettingsError the tokens stay as they were."""
+        if self._path is not None:
+            self._tokens = load_tokens(self._path)
+
+    def check(self, request: web.BaseRequest, scope: Scope | None) -> None:
+        """Raises 401 for a token that is missing or unknown, 403 for one that does not allow `scope`. None: anybody
+        may.
+        """
+        if self._tokens is None or scope is None:
+            return
+        header = request.headers.get("Authorization")
+        if header is None:
+            raise _unauthorized(_REALM, "this call needs a token: send Authorization: Bearer TOKEN")
+        scheme, _, token = header.partition(" ")
+        invalid = f'{_REALM}, error="invalid_token"'
+        if scheme.lower() != _SCHEME:
+            raise _unauthorized(_REALM, "the only Authorization that is taken is Bearer")
+        scopes = self._tokens.scopes_of(token.strip().encode(errors="surrogateescape"))
+        if scopes is None:
+            raise _unauthorized(invalid, "the token is unknown")
+        if not scopes & {scope, Scope.ADMIN}:
+            told = f'{_REALM}, error="insufficient_scope", scope="{scope.value}"'
+            raise ApiError(
+                403,
+                f"the token does not allow {scope.value}, which this call needs",
+                headers={"WWW-Authenticate": told},
+                facts={"scope": scope.value},
+            )
+
+
+def tls_context(settings: Settings) -> ssl.SSLContext | None:
+    """How connections are secured; None for plain HTTP. Raises SettingsError."""
+    if settings.tls_cert is None:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    setting = "tls_cert"
+    try:
+        context.load_cert_chain(settings.tls_cert, settings.tls_key, password=_no_password)
+        if settings.tls_client_ca is not None:
+            setting = "tls_client_ca"
+            context.load_verify_locations(settings.tls_client_ca)
+            context.verify_mode = ssl.CERT_REQUIRED
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        raise SettingsError(
+            f"setting {setting}: {getattr(settings, setting)} cannot be used: {error}",
+            setting=setting,
+        ) from None
+    return context
+
+
+def _no_password() -> str:
+    raise ValueError("its key is encrypted")
+
+
+def _unauthorized(challenge: str, message: str) -> ApiError:
+    return ApiError(401, message, headers={"WWW-Authenticate": challenge})

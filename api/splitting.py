@@ -1,0 +1,248 @@
+"""Bytes of a stream as they come, to the records that stand in it one after the other: no IO.
+
+Owns where a record begins and ends, and how much of one is kept while its end is awaited; what a
+record says is for a decoder. However the bytes are cut into pieces, the same records come out. A
+record that is too large or nested too deeply is passed over to its end without being kept, and an
+error stands in its place.
+
+    lines      {"value":1} LF {"value":2} CR LF        blank lines are nothing
+    objects    {"value":{"data":1}} {"value":..}{...   white space between them is nothing
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import reduce
+from typing import Final, Protocol, TypeAlias
+
+from api.errors import MALFORMED, PAYLOAD, RECORD_TOO_LARGE, ApiError
+
+Item: TypeAlias = bytes | ApiError
+
+_OPEN_OBJECT: Final = ord("{")
+_CLOSING: Final = frozenset({b"}", b"]"})
+# What stands outside strings, up to the next bracket or quote, or the end.
+_NEXT: Final = re.compile(rb'[^{}\[\]"]*+([{}\[\]"]?)')
+_BETWEEN: Final = re.compile(rb"[ \t\r\n]*+")
+
+# A whole object that is not deep, which most are: found in one go, at a quarter of the price. Possessive,
+# so that nothing is remembered for going back. Python before 3.11.5 loses its place where such a group
+# fails on its way (gh-106052), and finds every object by its brackets.
+_FLAT_DEPTH: Final = 4
+_STRING: Final = rb'"(?:[^"\\]++|\\.)*+"'
+_FLAT: Final = re.compile(
+    reduce(
+        lambda inner, _: rb'(?:[^{}\[\]"]++|%b|[{\[]%b[}\]])*+' % (_STRING, inner),
+        range(_FLAT_DEPTH - 1),
+        rb'(?:[^{}\[\]"]++|%b)*+' % _STRING,
+    ).join((rb"\{", rb"[}\]]")),
+    re.DOTALL,
+)
+HAS_FLAT: Final = re.findall(rb'^(?:x|"[^"]*+")*+', b'x"x') == [b"x"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What one record may be."""
+
+    max_bytes: int
+    max_depth: int
+
+    def too_large(self) -> ApiError:
+        """The error that stands for a record over `max_bytes`."""
+        return ApiError(
+            RECORD_TOO_LARGE,
+            f"the record's JSON is larger than {self.max_bytes} bytes (max_body_bytes)",
+            facts={"limit_bytes": self.max_bytes},
+        )
+
+    def too_deep(self) -> ApiError:
+        """The error that stands for a record nested deeper than `max_depth`."""
+        return ApiError(PAYLOAD, f"the record is nested deeper than {self.max_depth} levels")
+
+
+class Splitter(Protocol):
+    """Where records end in a stream. `ended`: no further record can be found, whatever comes."""
+
+    ended: bool
+
+    @property
+    def pending_bytes(self) -> int:
+        """How much is kept of a record whose end has not come."""
+        ...
+
+    def feed(self, data: bytes) -> list[Item]:
+        """The records that end in `data`."""
+        ...
+
+    def close(self) -> list[Item]:
+        """What the end of the stream makes of what is pending: one record or none."""
+        ...
+
+
+class _Pending:
+    """The beginning of a record; dropped where it passes the limit."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._bounds = bounds
+        self._kept = bytearray()
+        self._refused: ApiError | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self._kept)
+
+    def add(self, piece: bytes) -> None:
+        """Keep one more piece."""
+        if self._refused is None:
+            self._kept += piece
+            if len(self._kept) > self._bounds.max_bytes:
+                self.refuse(self._bounds.too_large())
+
+    def refuse(self, error: ApiError) -> None:
+        """Keep nothing of this record; the last reason counts."""
+        self._refused = error
+        self._kept = bytearray()
+
+    def end_with(self, piece: bytes) -> Item:
+        """The record, whole; the next one begins."""
+        if not self._kept and self._refused is None and len(piece) <= self._bounds.max_bytes:
+            return piece
+        self.add(piece)
+        item = self._refused or bytes(self._kept)
+        self._kept = bytearray()
+        self._refused = None
+        return item
+
+
+class LineSplitter:
+    """A record per line; the last line may lack its end. Blank lines are passed over."""
+
+    ended = False
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._pending = _Pending(bounds)
+
+    @property
+    def pending_bytes(self) -> int:
+        """How much is kept of a line whose end has not come."""
+        return self._pending.size_bytes
+
+    def feed(self, data: bytes) -> list[Item]:
+        """The lines that end in `data`."""
+        *lines, rest = data.split(b"\n")
+        items = [self._pending.end_with(line) for line in lines]
+        self._pending.add(rest)
+        return _without_blank(items)
+
+    def close(self) -> list[Item]:
+        """The last line, where no end of line stood behind it."""
+        return _without_blank([self._pending.end_with(b"")])
+
+
+class ObjectSplitter:
+    """JSON objects one after the other. Brackets are counted, not matched: the decoder does that.
+
+    What stands between two objects and is no white space ends the stream: nobody can say where a
+    record begins behind it.
+    """
+
+    def __init__(self, bounds: Bounds, *, try_flat: bool = HAS_FLAT) -> None:
+        self.ended = False
+        self._bounds = bounds
+        self._pending = _Pending(bounds)
+        self._try_flat = try_flat and bounds.max_depth >= _FLAT_DEPTH
+        self._depth = 0
+        self._in_string = False
+        self._escaped = False  # the last piece ended between a backslash and what it escapes
+
+    @property
+    def pending_bytes(self) -> int:
+        """How much is kept of an object whose end has not come."""
+        return self._pending.size_bytes
+
+    def feed(self, data: bytes) -> list[Item]:
+        """The objects that end in `data`; last an error, where something else begins."""
+        items: list[Item] = []
+        position = 0
+        while position < len(data) and not self.ended:
+            if not self._depth:
+                position = _end(_BETWEEN, data, position)
+                if position == len(data):
+                    break
+                if data[position] != _OPEN_OBJECT:
+                    self.ended = True
+                    items.append(_no_object(data[position : position + 1]))
+                    break
+                flat = _FLAT.match(data, position) if self._try_flat else None
+                if flat is not None:
+                    items.append(self._pending.end_with(flat[0]))
+                    position = flat.end()
+                    continue
+            begin, position = position, self._scan(data, position)
+            if self._depth:
+                self._pending.add(data[begin:position])
+            else:
+                items.append(self._pending.end_with(data[begin:position]))
+        return items
+
+    def close(self) -> list[Item]:
+        """Nothing, or the error of an object that has no end."""
+        if not self._depth or self.ended:
+            return []
+        return [ApiError(MALFORMED, "the stream ends within a record")]
+
+    def _scan(self, data: bytes, position: int) -> int:
+        """Behind the end of the object that `position` is in, or the end of the data."""
+        if self._in_string:
+            position = self._scan_string(data, position)
+        while position < len(data):
+            found = _NEXT.match(data, position)
+            assert found is not None  # it matches anything
+            position, mark = found.end(), found[1]
+            if mark == b'"':
+                position = self._scan_string(data, position)
+            elif mark in _CLOSING:
+                self._depth -= 1
+                if not self._depth:
+                    break
+            elif mark:
+                self._depth += 1
+                if self._depth > self._bounds.max_depth:
+                    self._pending.refuse(self._bounds.too_deep())
+        return position
+
+    def _scan_string(self, data: bytes, position: int) -> int:
+        """Behind the quote that ends the string, or the end of the data."""
+        while True:
+            begin = position + self._escaped
+            quote = data.find(b'"', begin)
+            position = quote if quote >= 0 else len(data)
+            before = data[begin:position]
+            self._escaped = (len(before) - len(before.rstrip(b"\\"))) % 2 == 1
+            self._in_string = quote < 0 or self._escaped
+            if quote < 0:
+                return position
+            if not self._escaped:
+                return position + 1
+
+
+def _end(pattern: re.Pattern[bytes], data: bytes, position: int) -> int:
+    found = pattern.match(data, position)
+    return position if found is None else found.end()
+
+
+def _without_blank(items: list[Item]) -> list[Item]:
+    return [item for item in items if isinstance(item, ApiError) or not _is_blank(item)]
+
+
+def _is_blank(line: bytes) -> bool:
+    return not line or line.isspace()
+
+
+def _no_object(found: bytes) -> ApiError:
+    return ApiError(
+        MALFORMED,
+        f"records are JSON objects one after the other, and {ascii(found)[1:]} begins none",
+    )

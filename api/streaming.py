@@ -1,0 +1,205 @@
+"""Records that come in a stream and are answered in one: what lines and concatenated objects share.
+
+Owns the way of one stream: pieces of the body to records, records in groups to the service, reports
+in order to the client. Must not know how a record or a report is written: a `Dialect` does.
+
+    body -> pieces -> splitter -> records -> group -> append -> reports -> connection
+
+A group is what has come when the one before it has been stored: one record alone is stored and
+answered at once, and where many come they share an append. What is held is bounded: a piece, a group,
+the beginning of one record, and reports that the client has not read yet (UNREAD_BYTES beside the
+sockets' own buffers). A client that reads nothing while those are full, for as long as a body may
+pause, is hung up on; until then it is not read from either. So one that sends first and listens after
+may send that much, and does not wait for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import replace
+from typing import Final, Generic, Protocol, TypeVar, cast
+
+from aiohttp import web
+from aiohttp.http import StreamWriter
+
+from api.body import BodyStream, meet_expectation
+from api.call import Call
+from api.errors import PAYLOAD, ApiError, as_api_error
+from api.produce_options import request_of
+from api.schema import Produced
+from api.splitting import Item, Splitter
+from logserver.budget import Hold
+from logserver.requests import ProduceOptions
+from logserver.writer import Acks, Run
+from storage import StorageError
+
+D = TypeVar("D", bound=Produced)
+
+GROUP_RECORDS: Final = 1000
+GROUP_BYTES: Final = 1 << 20
+UNREAD_BYTES: Final = 4 << 20
+# Below this the connection counts as flushed: the HTTP library waits for the rest by itself.
+_FLUSHED_BYTES: Final = 64 << 10
+
+
+class Dialect(Protocol[D]):
+    """How records and reports stand in a stream."""
+
+    def splitter(self) -> Splitter:
+        """Finds the records of one stream."""
+        ...
+
+    def decode(self, items: Sequence[Item]) -> D:
+        """The records of a group; what is wrong with one is its failure."""
+        ...
+
+    def reports(self, decoded: D, runs: Sequence[Run]) -> bytes:
+        """A report per record, in order. A good record that no run speaks of was not waited for."""
+        ...
+
+    def last_word(self, error: ApiError) -> bytes:
+        """Why the stream ends early: nothing behind the last report was stored."""
+        ...
+
+
+class ProduceStream(Generic[D]):
+    """One request that streams both ways."""
+
+    def __init__(self, call: Call, dialect: Dialect[D], options: ProduceOptions) -> None:
+        self._call = call
+        self._dialect = dialect
+        self._options = options
+        self._pause_s = call.settings.body_timeout_ms / 1000
+        # No group must be larger than what may be in flight at all.
+        self._group_bytes = min(GROUP_BYTES, call.settings.max_body_bytes)
+        self._pending: Hold = call.service.hold(0)
+
+    async def run(self) -> web.StreamResponse:
+        """Answer the request: it has begun before the first record comes, and ends with the body, with
+        the client, or with a last word.
+
+        Raises, before that, what speaks of the whole request.
+        """
+        call = self._call
+        request = call.request
+        await call.service.check_target(call.topic, call.partition_number)
+        body = BodyStream(request, call.settings, call.service.stopping)
+        await meet_expectation(request)
+        response = await call.stream({}, status=202 if self._options.acks is Acks.NONE else 200)
+        with suppress(ConnectionError):
+            try:
+                await self._take_all(body)
+            except ApiError as error:
+                await self._send(self._dialect.last_word(error))
+            except StorageError as error:
+                await self._send(self._dialect.last_word(as_api_error(error)))
+            finally:
+                self._pending.release()
+            await self._until_read(_FLUSHED_BYTES)
+            await response.write_eof()
+        return response
+
+    async def _take_all(self, body: BodyStream) -> None:
+        splitter = self._dialect.splitter()
+        async with aclosing(body.pieces()) as pieces:
+            async for piece in pieces:
+                await self._take(splitter.feed(piece))
+                if splitter.ended:
+                    return
+                await self._hold_pending(splitter.pending_bytes)
+        await self._take(splitter.close())
+
+    async def _hold_pending(self, size_bytes: int) -> None:
+        """Count the beginning of a record that stays in memory until its end comes."""
+        if size_bytes or self._pending.size_bytes:
+            self._pending.release()
+            self._pending = await self._hold(size_bytes)
+
+    async def _take(self, items: Sequence[Item]) -> None:
+        for group in _groups(items, self._group_bytes):
+            decoded = self._dialect.decode(group)
+            decoded = _refuse_other_partitions(decoded, self._call.partition_number)
+            runs: Sequence[Run] = ()
+            if decoded.records:
+                try:
+                    runs = await self._store(decoded, _size_bytes(group))
+                except StorageError as error:
+                    decoded = _refuse(
+                        decoded, dict.fromkeys(decoded.positions, as_api_error(error))
+                    )
+            await self._send(self._dialect.reports(decoded, runs))
+
+    async def _store(self, decoded: D, size_bytes: int) -> Sequence[Run]:
+        call = self._call
+        with await self._hold(size_bytes) as hold:
+            request = request_of(call, decoded, self._options, hold=hold, size_bytes=size_bytes)
+            return await call.service.produce(request)
+
+    async def _hold(self, size_bytes: int) -> Hold:
+        """Wait for room among the bytes in flight; meanwhile the client is not read from."""
+        return await self._call.service.budget.hold_when_free(size_bytes, timeout_s=self._pause_s)
+
+    async def _send(self, reports: bytes) -> None:
+        # The connection's own buffer keeps what the client has not read yet.
+        writer = cast("StreamWriter", self._call.request.writer)
+        await writer.write(reports, drain=False)
+        await self._until_read(UNREAD_BYTES)
+
+    async def _until_read(self, limit_bytes: int) -> None:
+        """Wait until the client has left no more than that unread; hang up on one that reads nothing."""
+        request = self._call.request
+        while (transport := request.transport) is not None:
+            unread_bytes = transport.get_write_buffer_size()
+            if unread_bytes <= limit_bytes:
+                return
+            try:
+                async with asyncio.timeout(self._pause_s):
+                    await request.writer.drain()
+            except TimeoutError:
+                if transport.get_write_buffer_size() >= unread_bytes:
+                    transport.abort()
+                    raise ConnectionAbortedError("the client does not read its answers") from None
+
+
+def _groups(items: Sequence[Item], limit_bytes: int) -> Iterator[Sequence[Item]]:
+    """The records in order, so many at once as are stored together; at least one."""
+    begin = size_bytes = 0
+    for end, item in enumerate(items):
+        item_bytes = len(item) if isinstance(item, bytes) else 0
+        if end - begin == GROUP_RECORDS or (begin < end and size_bytes + item_bytes > limit_bytes):
+            yield items[begin:end]
+            begin, size_bytes = end, 0
+        size_bytes += item_bytes
+    if begin < len(items):
+        yield items[begin:]
+
+
+def _size_bytes(group: Sequence[Item]) -> int:
+    return sum(len(item) for item in group if isinstance(item, bytes))
+
+
+def _refuse_other_partitions(decoded: D, path_partition: int | None) -> D:
+    """Records that were sent to a partition cannot name another one."""
+    if path_partition is None or decoded.partitions is None:
+        return decoded
+    errors = {
+        position: ApiError(PAYLOAD, f"partition is {number}, and the path says {path_partition}")
+        for position, number in zip(decoded.positions, decoded.partitions, strict=True)
+        if number not in {None, path_partition}
+    }
+    return _refuse(decoded, errors)
+
+
+def _refuse(decoded: D, errors: dict[int, ApiError]) -> D:
+    """The same with these errors in place of the records at those positions."""
+    kept = [index for index, at in enumerate(decoded.positions) if at not in errors]
+    numbers = decoded.partitions
+    return replace(
+        decoded,
+        records=[decoded.records[index] for index in kept],
+        positions=[decoded.positions[index] for index in kept],
+        partitions=None if numbers is None else [numbers[index] for index in kept],
+        failed=[*decoded.failed, *errors.items()],
+    )

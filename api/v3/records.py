@@ -1,0 +1,348 @@
+"""Records of the v3 API, to values and to their reports: pure.
+
+Owns the shapes of v3 produce, in a stream and in a batch; must not know HTTP or the service. A record
+is an object of its own, with the type of key and value beside the data:
+
+    type             data                        stored
+    BINARY           base64 text                 its bytes
+    STRING           text                        UTF-8
+    JSON, or none    JSON of any kind            as it was written
+    any              null, or nothing            null
+
+Types that need a schema registry are known and refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Final, Generic, TypeAlias, TypeVar
+
+import msgspec
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType, field
+
+from api.errors import (
+    BASE64,
+    BODY_TOO_LARGE,
+    MALFORMED,
+    NOT_OFFERED,
+    PAYLOAD,
+    ApiError,
+    as_api_error,
+)
+from api.schema import PartitionNumber, Produced, is_nested_deeper
+from api.splitting import Item
+from logserver.writer import Run
+from storage import Record
+
+T = TypeVar("T")
+
+_NULL: Final = Raw(b"null")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+_WITH_SCHEMA: Final = frozenset({"AVRO", "JSONSCHEMA", "PROTOBUF"})
+_SCHEMA_FIELDS: Final = (
+    "subject", "subject_name_strategy", "schema_id", "schema_version", "schema",
+)  # fmt: skip
+# Where the data stands in a record: the record, `key` or `value`.
+_DEPTH_OF_DATA: Final = 2
+
+MaybeTime: TypeAlias = Annotated[datetime, Meta(tz=True)] | None
+EntryId: TypeAlias = Annotated[str, Meta(min_length=1, max_length=80)]
+
+
+class ProduceHeader(Struct, forbid_unknown_fields=True, gc=False):
+    """A header of a record; its value in base64."""
+
+    name: str
+    value: bytes | None = None
+
+
+class ProduceData(Struct, forbid_unknown_fields=True, gc=False):
+    """A key or value: `data` as `type` says. What only a schema registry can tell is refused."""
+
+    type: str | None = None
+    data: Raw = field(default_factory=lambda: _NULL)
+    subject: str | None = None
+    subject_name_strategy: str | None = None
+    schema_id: int | None = None
+    schema_version: int | None = None
+    schema: str | None = None
+
+
+class ProduceRequest(Struct, forbid_unknown_fields=True, gc=False):
+    """One record; `timestamp` in ISO 8601 with its zone."""
+
+    partition_id: PartitionNumber | None = None
+    headers: list[ProduceHeader] | None = None
+    key: ProduceData | None = None
+    value: ProduceData | None = None
+    timestamp: MaybeTime = None
+
+
+class ProduceBatchEntry(ProduceRequest, forbid_unknown_fields=True, kw_only=True, gc=False):
+    """One record of a batch, with a name for its report."""
+
+    id: EntryId
+
+
+class ProduceBatchRequest(Struct):
+    """A batch of records."""
+
+    entries: list[ProduceBatchEntry]
+
+
+class Shown(Struct, gc=False):
+    """What became of a key or value: its type and its stored size in bytes."""
+
+    type: str
+    size: int
+
+
+class _Stored(Struct, gc=False, kw_only=True):
+    """Where a record went. `key` and `value` are there where the record had them."""
+
+    cluster_id: str
+    topic_name: str
+    partition_id: int
+    offset: int
+    timestamp: datetime
+    key: Shown | UnsetType = UNSET
+    value: Shown | UnsetType = UNSET
+
+
+class ProduceResponse(_Stored, gc=False, kw_only=True):
+    """The report of a record that was stored."""
+
+    error_code: int = 200
+
+
+class ProduceFailure(Struct, gc=False):
+    """The report of a record that was not."""
+
+    error_code: int
+    message: str
+
+
+class BatchSuccess(_Stored, gc=False, kw_only=True):
+    """The report of an entry that was stored."""
+
+    id: str
+
+
+class BatchFailure(Struct, gc=False):
+    """The report of an entry that was not."""
+
+    id: str
+    error_code: int
+    message: str
+
+
+class _Id(Struct, gc=False):
+    id: EntryId
+
+
+class _Entries(Struct, Generic[T]):
+    entries: list[T]
+
+
+class ProduceBatchResponse(Struct):
+    """The reports of a batch, each part in the order of its entries."""
+
+    successes: Sequence[BatchSuccess]
+    failures: Sequence[BatchFailure]
+
+
+Kinds: TypeAlias = tuple[str | None, str | None]
+Stored = TypeVar("Stored", bound=_Stored)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypedRecords(Produced):
+    """Decoded records with the types of key and value, by position, for their reports."""
+
+    kinds: Sequence[Kinds]
+
+
+def decode_typed(
+    items: Sequence[Item],
+    *,
+    max_depth: int,
+    now_ms: int,
+    kind: type[ProduceRequest] = ProduceRequest,
+) -> TypedRecords:
+    """The records of a stream's group, or of a batch. One without a time has `now_ms`. What is wrong
+    with a record is its failure.
+    """
+    decode = _DECODERS[kind]
+    records: list[Record] = []
+    positions: list[int] = []
+    partitions: list[int | None] = []
+    kinds: list[Kinds] = []
+    failed: list[tuple[int, ApiError]] = []
+    for position, item in enumerate(items):
+        try:
+            request = _decoded(item, decode)
+            record, types = _converted(request, max_depth, now_ms)
+        except ApiError as error:
+            failed.append((position, error))
+            kinds.append((None, None))
+        else:
+            records.append(record)
+            positions.append(position)
+            partitions.append(request.partition_id)
+            kinds.append(types)
+    return TypedRecords(
+        count=len(items),
+        records=records,
+        positions=positions,
+        partitions=partitions if any(number is not None for number in partitions) else None,
+        failed=failed,
+        kinds=kinds,
+    )
+
+
+def reports_of(
+    decoded: TypedRecords,
+    runs: Sequence[Run],
+    make: Callable[[int, Mapping[str, Any]], Stored],
+    *,
+    append_time: bool,
+) -> list[Stored | ApiError]:
+    """What became of each record, in order. `make` gets the position and what is to be told; with
+    `append_time` the time that the store gave at the append goes before the record's own.
+    """
+    found: list[Stored | ApiError | None] = [None] * decoded.count
+    for position, refused in decoded.failed:
+        found[position] = refused
+    for run in runs:
+        error = None if run.error is None else as_api_error(run.error)
+        for index, at in enumerate(run.positions):
+            position = decoded.positions[at]
+            if error is not None:
+                found[position] = error
+                continue
+            record = decoded.records[at]
+            own_ms = record.timestamp_ms or 0
+            given_ms = run.timestamp_ms if append_time and run.timestamp_ms >= 0 else own_ms
+            key_kind, value_kind = decoded.kinds[position]
+            told = {
+                "partition_id": run.partition,
+                "offset": run.base_offset + index,
+                "timestamp": _EPOCH + given_ms * _MILLISECOND,
+                "key": _shown(key_kind, record.key),
+                "value": _shown(value_kind, record.value),
+            }
+            found[position] = make(position, told)
+    return [report for report in found if report is not None]
+
+
+def _shown(kind: str | None, data: bytes | None) -> Shown | UnsetType:
+    return UNSET if kind is None else Shown(kind, len(data or b""))
+
+
+def decode_batch(body: bytes, *, max_records: int) -> tuple[Sequence[str], Sequence[bytes]]:
+    """The entries of a batch, still JSON, and their ids, which differ. Raises ApiError for what speaks
+    of the whole batch.
+    """
+    try:
+        body.decode()
+        ids = [entry.id for entry in _IDS_DECODER.decode(body).entries]
+        entries = [bytes(entry) for entry in _ENTRIES_DECODER.decode(body).entries]
+    except msgspec.ValidationError as error:
+        raise ApiError(PAYLOAD, str(error)) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ApiError(MALFORMED, f"the body is no JSON: {error}") from None
+    except RecursionError:
+        raise ApiError(PAYLOAD, "the body is nested too deeply") from None
+    if not ids:
+        raise ApiError(PAYLOAD, "entries is empty: send at least one entry")
+    if len(ids) > max_records:
+        raise ApiError(
+            BODY_TOO_LARGE,
+            f"entries holds {len(ids)}, the limit is {max_records} (max_records_per_request)",
+            facts={"limit": max_records},
+        )
+    if len(set(ids)) < len(ids):
+        raise ApiError(PAYLOAD, "two entries have the same id: ids must differ")
+    return ids, entries
+
+
+def _decoded(item: Item, decode: Callable[[bytes], ProduceRequest]) -> ProduceRequest:
+    if isinstance(item, ApiError):
+        raise item
+    try:
+        if not item.isascii():
+            item.decode()
+        return decode(item)
+    except msgspec.ValidationError as error:
+        code = BASE64 if "Invalid base64" in str(error) else PAYLOAD
+        raise ApiError(code, str(error)) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ApiError(MALFORMED, f"the record is no JSON: {error}") from None
+    except RecursionError:
+        raise ApiError(PAYLOAD, "the record is nested too deeply") from None
+
+
+def _converted(request: ProduceRequest, max_depth: int, now_ms: int) -> tuple[Record, Kinds]:
+    key, key_kind = _data(request.key, "key", max_depth)
+    value, value_kind = _data(request.value, "value", max_depth)
+    headers = [(header.name, header.value) for header in request.headers or ()]
+    timestamp_ms = now_ms
+    if request.timestamp is not None:
+        timestamp_ms = (request.timestamp - _EPOCH) // _MILLISECOND
+        if timestamp_ms < 0:
+            raise ApiError(PAYLOAD, "timestamp is before 1970")
+    return Record(key, value, headers, timestamp_ms), (key_kind, value_kind)
+
+
+def _data(given: ProduceData | None, name: str, max_depth: int) -> tuple[bytes | None, str | None]:
+    """The bytes of a key or value, and their type; no type where it is not there."""
+    if given is None:
+        return None, None
+    _refuse_schema(given, name)
+    data, kind = bytes(given.data), given.type
+    convert = _BY_TYPE.get(kind)
+    if convert is None:
+        raise ApiError(PAYLOAD, f"{name}.type is {kind!r}: it must be one of BINARY, JSON, STRING")
+    if data == b"null":
+        return None, kind
+    if is_nested_deeper(data, max_depth - _DEPTH_OF_DATA):
+        raise ApiError(PAYLOAD, f"{name}.data: nested deeper than {max_depth} levels")
+    try:
+        return convert(data), kind or "JSON"
+    except msgspec.ValidationError as error:
+        if "base64" in str(error):
+            raise ApiError(BASE64, f"{name}.data is not base64, as type BINARY means") from None
+        raise ApiError(PAYLOAD, f"{name}.data: {error}, as type {kind} means") from None
+
+
+def _refuse_schema(given: ProduceData, name: str) -> None:
+    fields = [field for field in _SCHEMA_FIELDS if getattr(given, field) is not None]
+    if given.type in _WITH_SCHEMA:
+        fields.insert(0, "type")
+    if fields:
+        raise ApiError(
+            NOT_OFFERED,
+            f"{name}.{fields[0]} means a schema, and this server has no schema registry: use type "
+            "BINARY, JSON or STRING",
+        )
+
+
+def _text(data: bytes) -> bytes:
+    return _TEXT_DECODER.decode(data).encode()
+
+
+_DECODERS: Final[Mapping[type[ProduceRequest], Callable[[bytes], ProduceRequest]]] = {
+    kind: msgspec.json.Decoder(kind).decode for kind in (ProduceRequest, ProduceBatchEntry)
+}
+_IDS_DECODER: Final = msgspec.json.Decoder(_Entries[_Id])
+_ENTRIES_DECODER: Final = msgspec.json.Decoder(_Entries[Raw])
+_TEXT_DECODER: Final = msgspec.json.Decoder(str)
+_BY_TYPE: Final[Mapping[str | None, Callable[[bytes], bytes]]] = {
+    None: bytes,
+    "JSON": bytes,
+    "STRING": _text,
+    "BINARY": msgspec.json.Decoder(bytes).decode,
+}

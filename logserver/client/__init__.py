@@ -1,0 +1,70 @@
+"""The Python client of a running server: asynchronous and typed.
+
+Owns the names that programs import. Must not import the server: a program that only talks to one needs
+nothing of it.
+
+    async with LogClient("http://127.0.0.1:8082") as client:
+        await client.produce("orders", {"apples": 3}, key="ann")
+        async for record in client.records("orders", follow=True):
+            ...
+"""
+
+from logserver.client.blocking import BlockingClient
+from logserver.client.client import LogClient
+from logserver.client.consumer import GroupConsumer
+from logserver.client.groups import GroupDescription, GroupMember, GroupPartition
+from logserver.client.outgoing import as_bytes, as_record
+from logserver.client.producer import IdempotentProducer
+from logserver.client.transport import Retry
+from logserver.client.values import (
+    FetchedBatches,
+    FetchedPage,
+    FetchedRecord,
+    MessagesFound,
+    OffsetRange,
+    Placed,
+    PlacedBatches,
+    ProducedRow,
+    ProducerId,
+    TopicDescription,
+)
+from logserver.errors import (
+    ClientError,
+    PartlyStored,
+    ServerRefused,
+    ServerUnreachable,
+    StrangeAnswer,
+)
+from storage import Isolation, Record, TimedOffset, TopicPartition
+
+__all__ = [
+    "BlockingClient",
+    "ClientError",
+    "FetchedBatches",
+    "FetchedPage",
+    "FetchedRecord",
+    "GroupConsumer",
+    "GroupDescription",
+    "GroupMember",
+    "GroupPartition",
+    "IdempotentProducer",
+    "Isolation",
+    "LogClient",
+    "MessagesFound",
+    "OffsetRange",
+    "PartlyStored",
+    "Placed",
+    "PlacedBatches",
+    "ProducedRow",
+    "ProducerId",
+    "Record",
+    "Retry",
+    "ServerRefused",
+    "ServerUnreachable",
+    "StrangeAnswer",
+    "TimedOffset",
+    "TopicDescription",
+    "TopicPartition",
+    "as_bytes",
+    "as_record",
+]

@@ -1,0 +1,145 @@
+"""The client for programs without an event loop: scripts, notebooks, plain tests.
+
+Owns a thread with a loop in which one LogClient lives; what is asked is that client's business.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from contextlib import aclosing
+from typing import Any, Self, TypeVar, Unpack
+
+from logserver.client.client import LogClient
+from logserver.client.outgoing import RecordParts, Value
+from logserver.client.reading import Start
+from logserver.client.values import FetchedRecord, Placed
+from logserver.errors import ClientError
+from storage import Record
+
+T = TypeVar("T")
+
+
+class BlockingClient:
+    """A client whose calls block; any thread may make them, also one with a running loop. Use it as
+    `with`; the options are those of LogClient.
+
+    >>> with BlockingClient(url) as client:
+    ...     client.produce("letters", "a", key="k").offset
+    ...     [record.text for record in client.records("letters")]
+    ...     client.run(lambda asynchronous: asynchronous.offsets("letters")).end_offset
+    0
+    ['a']
+    1
+    """
+
+    def __init__(self, url: str, token: str | None = None, **options: Any) -> None:
+        self._client = LogClient(url, token, **options)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="logserver client", daemon=True
+        )
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections and end the thread."""
+        if self._loop.is_closed():
+            return
+        self.run(LogClient.close)
+        self.run(lambda _: self._loop.shutdown_asyncgens())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def run(self, ask: Callable[[LogClient], Coroutine[Any, Any, T]]) -> T:
+        """What a coroutine function gives that is handed the asynchronous client: for every call that
+        has no method here.
+        """
+        if self._loop.is_closed():
+            raise ClientError("the client is closed")
+        waiting = asyncio.run_coroutine_threadsafe(ask(self._client), self._loop)
+        try:
+            return waiting.result()
+        except KeyboardInterrupt:
+            waiting.cancel()
+            raise
+
+    def topics(self) -> list[str]:
+        """See LogClient.topics."""
+        return self.run(LogClient.topics)
+
+    def create_topic(
+        self,
+        topic: str,
+        *,
+        partitions: int | None = None,
+        configs: Mapping[str, str] | None = None,
+    ) -> bool:
+        """See LogClient.create_topic."""
+        return self.run(
+            lambda client: client.create_topic(topic, partitions=partitions, configs=configs)
+        )
+
+    def delete_topic(self, topic: str) -> None:
+        """See LogClient.delete_topic."""
+        self.run(lambda client: client.delete_topic(topic))
+
+    def produce(
+        self,
+        topic: str,
+        value: Value,
+        *,
+        partition: int | None = None,
+        **parts: Unpack[RecordParts],
+    ) -> Placed:
+        """See LogClient.produce."""
+        return self.run(lambda client: client.produce(topic, value, partition=partition, **parts))
+
+    def produce_many(self, topic: str, records: Iterable[Record], **options: Any) -> list[Placed]:
+        """See LogClient.produce_many."""
+        return self.run(lambda client: client.produce_many(topic, records, **options))
+
+    def records(
+        self,
+        topic: str,
+        partition: int | None = None,
+        offset: Start = "earliest",
+        *,
+        tag: str | None = None,
+    ) -> list[FetchedRecord]:
+        """All records that are there."""
+
+        async def read(client: LogClient) -> list[FetchedRecord]:
+            return [record async for record in client.records(topic, partition, offset, tag=tag)]
+
+        return self.run(read)
+
+    def wait_for(
+        self,
+        topic: str,
+        count: int,
+        *,
+        partition: int | None = None,
+        offset: Start = "earliest",
+        timeout_s: float = 10.0,
+    ) -> list[FetchedRecord]:
+        """The first `count` records from `offset`, once there are so many. Raises TimeoutError."""
+
+        async def read(client: LogClient) -> list[FetchedRecord]:
+            found: list[FetchedRecord] = []
+            async with (
+                asyncio.timeout(timeout_s),
+                aclosing(client.records(topic, partition, offset, follow=True)) as records,
+            ):
+                while len(found) < count:
+                    found.append(await anext(records))
+            return found
+
+        return self.run(read)

@@ -1,0 +1,390 @@
+"""The client: one method per thing that the HTTP API offers, typed.
+
+Owns which call means which request; connections and retries are `transport`'s, shapes are `values`'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from ssl import SSLContext
+from types import TracebackType
+from typing import Any, Final, Self, Unpack
+
+import msgspec
+from msgspec import Struct
+
+from logserver.client.groups import GroupCalls
+from logserver.client.outgoing import RecordParts, Value, as_record, produce_body
+from logserver.client.produced import ProduceStream, placed
+from logserver.client.producer import IdempotentProducer
+from logserver.client.queries import QueryCalls
+from logserver.client.reading import Start, each_record, read_topic
+from logserver.client.transport import (
+    BINARY_JSON,
+    RECORD_BATCH,
+    Answer,
+    Query,
+    Retry,
+    Transport,
+    partition_path,
+    topic_path,
+)
+from logserver.client.values import (
+    FetchedBatches,
+    FetchedPage,
+    FetchedRecord,
+    Placed,
+    PlacedBatches,
+    ProducedRow,
+    ProducerId,
+    TopicDescription,
+)
+from logserver.errors import StrangeAnswer
+from storage import Isolation, Record
+
+CREATED: Final = 201
+TIMEOUT_S: Final = 30.0
+
+
+class _BatchesProduced(Struct):
+    offsets: Sequence[PlacedBatches] | None
+
+
+class LogClient(QueryCalls, GroupCalls):
+    """A client of one running server. Use it as `async with`; calls may run concurrently.
+
+    Every call may raise ServerRefused (the server says no), ServerUnreachable (it says nothing) or
+    StrangeAnswer; all are ClientErrors. `timeout_s` bounds an answer, beside the time that a call
+    lets the server wait; `tls` is for a server whose certificate the system does not know, or that asks for one.
+
+    >>> async with LogClient(url) as client:
+    ...     await client.produce("greetings", "hello")
+    Placed(partition=0, offset=0, message_id=...)
+    """
+
+    def __init__(
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        retry: Retry | None = None,
+        tls: SSLContext | None = None,
+    ) -> None:
+        self.transport = Transport(
+            url, token=token, timeout_s=timeout_s, retry=retry or Retry(), tls=tls
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self.transport.close()
+
+    # ---- topics ----------------------------------------------------------------------------------
+
+    async def topics(self) -> list[str]:
+        """The names of all topics, in order.
+
+        >>> await client.topics()
+        ['orders']
+        """
+        return await self.transport.json(list[str], "GET", "/topics")
+
+    async def create_topic(
+        self,
+        topic: str,
+        *,
+        partitions: int | None = None,
+        configs: Mapping[str, str] | None = None,
+    ) -> bool:
+        """Make a topic; False if it is there already in this shape (in another: ServerRefused 40901).
+
+        >>> await client.create_topic("payments", partitions=2)
+        True
+        """
+        asked: dict[str, object] = {"partitions": partitions, "configs": configs}
+        body = {name: value for name, value in asked.items() if value is not None}
+        answer = await self._send("PUT", topic_path(topic), body)
+        return answer.status == CREATED
+
+    async def topic(self, topic: str) -> TopicDescription:
+        """A topic's partitions and configs.
+
+        >>> (await client.topic("orders")).partitions
+        [0]
+        """
+        return await self.transport.json(TopicDescription, "GET", topic_path(topic))
+
+    async def alter_topic(self, topic: str, configs: Mapping[str, str | None]) -> TopicDescription:
+        """Set configs, those that are None back to their default; gives the topic as it is then."""
+        answer = await self._send("PATCH", topic_path(topic), {"configs": configs})
+        return answer.decoded(TopicDescription)
+
+    async def delete_topic(self, topic: str) -> None:
+        """Delete a topic and its records."""
+        await self.transport.call("DELETE", topic_path(topic))
+
+    # ---- produce ---------------------------------------------------------------------------------
+
+    async def produce(
+        self,
+        topic: str,
+        value: Value,
+        *,
+        partition: int | None = None,
+        **parts: Unpack[RecordParts],
+    ) -> Placed:
+        """Store one record, durably by the server's flush mode. Bytes go as they are, text as UTF-8,
+        None as no value, anything else as JSON. Not repeated after a failure: see `producer`.
+
+        >>> await client.produce("orders", {"apples": 3}, key="ann", headers={"source": "web"})
+        Placed(partition=0, offset=1, message_id=...)
+        """
+        record = as_record(value, **parts)
+        (placed,) = await self.produce_many(topic, [record], partition=partition)
+        return placed
+
+    async def produce_many(
+        self,
+        topic: str,
+        records: Iterable[Record],
+        *,
+        partition: int | None = None,
+        acks: str | int = "all",
+        compression: str | None = None,
+        timeout_ms: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> list[Placed]:
+        """Store records (see `as_record`) in one request; where they went, in their order. Without
+        `partition` each goes by its key. With `acks=0` nothing is known and the list is empty.
+
+        With an `idempotency_key`, a name of your own for the request, it is repeated after a failure and
+        stored once, within a day; also if you repeat it. Raises PartlyStored when some are refused and
+        others stored.
+
+        >>> placed = await client.produce_many("orders", [as_record("a"), as_record("b", key="k")])
+        >>> [place.offset for place in placed]
+        [1, 2]
+        """
+        query = {"acks": acks, "compression": compression, "timeout": timeout_ms}
+        return await self.produce_encoded(
+            topic,
+            produce_body(records),
+            partition=partition,
+            query=query,
+            idempotency_key=idempotency_key,
+        )
+
+    async def produce_encoded(
+        self,
+        topic: str,
+        body: bytes,
+        *,
+        partition: int | None,
+        query: Query,
+        idempotency_key: str | None = None,
+    ) -> list[Placed]:
+        """Send a produce body in the binary format; what `produce_many` and producers stand on."""
+        answer = await self.transport.call(
+            "POST",
+            topic_path(topic) if partition is None else partition_path(topic, partition),
+            query=query,
+            body=body,
+            content_type=BINARY_JSON,
+            wait_ms=_whole(query.get("timeout")),
+            idempotency_key=idempotency_key,
+        )
+        return placed(answer)
+
+    def producer(
+        self, topic: str, *, give_up_s: float = 120.0, producer_id: ProducerId | None = None
+    ) -> IdempotentProducer:
+        """A producer whose records are stored once, however often they have to be sent. `producer_id`: one
+        of your own, for what may have to be sent again by another process (`send_again`).
+
+        >>> async with client.producer("orders") as producer:
+        ...     await producer.send("3 apples", key="ann")
+        Placed(partition=0, offset=1, message_id=...)
+        """
+        return IdempotentProducer(self, topic, give_up_s=give_up_s, producer_id=producer_id)
+
+    async def new_producer_id(self) -> ProducerId:
+        """An id for a producer of one's own; `producer` does it all."""
+        return await self.transport.json(ProducerId, "POST", "/producers")
+
+    async def produce_batches(
+        self, topic: str, partition: int, batches: bytes, *, acks: str | int = "all"
+    ) -> PlacedBatches | None:
+        """Store Kafka's record batches as they are, all or none (Kafka stores only); None with
+        `acks=0`.
+        """
+        answer = await self.transport.call(
+            "POST",
+            partition_path(topic, partition),
+            query={"acks": acks},
+            body=batches,
+            content_type=RECORD_BATCH,
+        )
+        rows = answer.decoded(_BatchesProduced).offsets
+        return rows[0] if rows else None
+
+    async def produce_stream(
+        self,
+        topic: str,
+        records: Iterable[Record] | AsyncIterable[Record],
+        *,
+        partition: int | None = None,
+        acks: str | int = "all",
+        compression: str | None = None,
+    ) -> AsyncGenerator[ProducedRow, None]:
+        """Store any number of records over one connection, each as it comes; rows come back as they are
+        stored, in order. A record that is refused has its error in its row, and the others go on.
+
+        Raises ServerRefused when the stream as a whole cannot go on: nothing behind the rows before is stored.
+
+        >>> records = (as_record(f"{n} apples") for n in range(3))
+        >>> [row.offset async for row in client.produce_stream("orders", records)]
+        [1, 2, 3]
+        """
+        stream = ProduceStream(records)
+        rows = stream.run(
+            self.transport,
+            topic_path(topic) if partition is None else partition_path(topic, partition),
+            {"acks": acks, "compression": compression},
+        )
+        async with aclosing(rows):
+            async for row in rows:
+                yield row
+
+    # ---- fetch -----------------------------------------------------------------------------------
+
+    async def fetch(
+        self,
+        topic: str,
+        partition: int = 0,
+        offset: Start = "earliest",
+        *,
+        max_records: int | None = None,
+        max_bytes: int | None = None,
+        min_bytes: int | None = None,
+        timeout_ms: int = 0,
+        isolation: Isolation | None = None,
+        tag: str | None = None,
+    ) -> FetchedPage:
+        """One page of a partition from `offset`: a number, "earliest", "latest", "-N" (the last N) or
+        "@ms" (a time). Waits up to `timeout_ms` for `min_bytes`. At least one record comes if there is one.
+
+        >>> page = await client.fetch("orders", offset="-1")
+        >>> page.records[0].text, page.next_offset
+        ('first', 1)
+        """
+        query = {
+            "offset": offset,
+            "max_records": max_records,
+            "max_bytes": max_bytes,
+            "min_bytes": min_bytes,
+            "timeout": timeout_ms,
+            "isolation": None if isolation is None else isolation.value,
+            "tag": tag,
+        }
+        answer = await self._fetched(topic, partition, query, BINARY_JSON)
+        return FetchedPage(answer.decoded(list[FetchedRecord]), *_bounds(answer))
+
+    async def fetch_batches(
+        self,
+        topic: str,
+        partition: int = 0,
+        offset: Start = "earliest",
+        *,
+        max_bytes: int | None = None,
+        timeout_ms: int = 0,
+    ) -> FetchedBatches:
+        """Whole record batches as they are stored, undecoded (Kafka stores only)."""
+        query = {"offset": offset, "max_bytes": max_bytes, "timeout": timeout_ms}
+        answer = await self._fetched(topic, partition, query, RECORD_BATCH)
+        return FetchedBatches(answer.body, *_bounds(answer))
+
+    def records(
+        self,
+        topic: str,
+        partition: int | None = None,
+        offset: Start = "earliest",
+        *,
+        follow: bool = False,
+        tag: str | None = None,
+        isolation: Isolation | None = None,
+    ) -> AsyncGenerator[FetchedRecord, None]:
+        """The records of a partition in order, or of all partitions, which then take turns. Ends where
+        the partitions ended when it began; with `follow` it waits for more, for ever.
+
+        >>> [record.text async for record in client.records("orders")]
+        ['first']
+        """
+        pages = self.pages(topic, partition, offset, follow=follow, tag=tag, isolation=isolation)
+        return each_record(pages)
+
+    def pages(
+        self,
+        topic: str,
+        partition: int | None = None,
+        offset: Start = "earliest",
+        *,
+        follow: bool = False,
+        tag: str | None = None,
+        isolation: Isolation | None = None,
+    ) -> AsyncGenerator[FetchedPage, None]:
+        """The same in pages, as they come: for what is cheaper many at a time. A page may be empty."""
+        return read_topic(
+            self, topic, partition, offset, follow=follow, tag=tag, isolation=isolation
+        )
+
+    # ---- the server ------------------------------------------------------------------------------
+
+    async def store(self) -> dict[str, Any]:
+        """What the server's store is: backend, capabilities, what its last start found, sizes.
+
+        >>> (await client.store())["read_only"]
+        False
+        """
+        return await self.transport.json(dict[str, Any], "GET", "/store")
+
+    async def _send(self, method: str, path: str, body: object) -> Answer:
+        return await self.transport.call(method, path, body=msgspec.json.encode(body))
+
+    async def _fetched(self, topic: str, partition: int, query: Query, accept: str) -> Answer:
+        return await self.transport.call(
+            "GET",
+            f"{partition_path(topic, partition)}/records",
+            query=query,
+            accept=accept,
+            wait_ms=_whole(query["timeout"]),
+        )
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def _bounds(answer: Answer) -> tuple[int, int, int]:
+    """Next, beginning and end offset from an answer's headers."""
+    try:
+        next_offset, beginning, end = (
+            int(answer.headers[name])
+            for name in ("X-Next-Offset", "X-Beginning-Offset", "X-End-Offset")
+        )
+    except (KeyError, ValueError):
+        raise StrangeAnswer(
+            "the answer does not tell where to read on", status=answer.status
+        ) from None
+    return next_offset, beginning, end

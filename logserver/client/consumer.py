@@ -1,0 +1,211 @@
+"""A member of a consumer group: reads its share of the topics, and commits what it has read.
+
+Owns the life of one consumer instance; how a group shares partitions is the server's business. An offset
+that is committed here is that of the last record taken, as on all paths of the Kafka REST Proxy.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from typing import Final, Self
+
+import msgspec
+from msgspec import Struct
+
+from logserver.client.transport import BINARY_JSON, JSON, V2_JSON, Transport, segment
+from logserver.client.values import FetchedRecord, PartitionOffset, PartitionOffsets
+from logserver.errors import ClientError, ServerRefused
+from storage import TopicPartition
+
+POLL_MS: Final = 10_000
+_NO_INSTANCE: Final = 40403
+
+
+class _Created(Struct):
+    instance_id: str
+
+
+class _Place(Struct):
+    topic: str
+    partition: int
+
+
+class _Partitions(Struct):
+    partitions: Sequence[_Place]
+
+
+class GroupConsumer:
+    """A consumer of a group. Use it as `async with`; one call at a time.
+
+    It reads `topics`, or those whose name matches `pattern`, in turns with the group's other members; or
+    just `partitions`. What has been taken counts as read once `commit` says so. Until it does, another
+    member may be given the same records again: each comes at least once.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        group: str,
+        *,
+        topics: Sequence[str] = (),
+        pattern: str | None = None,
+        partitions: Sequence[TopicPartition] = (),
+        name: str | None = None,
+        offset_reset: str = "earliest",
+    ) -> None:
+        self._transport = transport
+        self._group = f"/consumers/{segment(group)}"
+        self._subscription: dict[str, object] = (
+            {"topics": list(topics)} if pattern is None else {"topic_pattern": pattern}
+        )
+        self._partitions = partitions
+        self._config = {
+            "name": name,
+            "format": "binary",
+            "auto.offset.reset": offset_reset,
+            "auto.commit.enable": False,
+        }
+        self._taken: dict[TopicPartition, int] = {}
+        self._kept: deque[FetchedRecord] = deque()
+        self._in_doubt = False
+        self.name = ""
+
+    async def __aenter__(self) -> Self:
+        body = {name: value for name, value in self._config.items() if value is not None}
+        created = await self._transport.json(
+            _Created,
+            "POST",
+            self._group,
+            body=msgspec.json.encode(body),
+            content_type=V2_JSON,
+            accept=V2_JSON,
+        )
+        self.name = created.instance_id
+        try:
+            if self._partitions:
+                await self._send("POST", "assignments", {"partitions": _places(self._partitions)})
+            else:
+                await self._send("POST", "subscription", self._subscription)
+        except BaseException:
+            await self.__aexit__()
+            raise
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        """Leave the group, so that others take over at once; nothing more is committed."""
+        try:
+            await self._transport.call("DELETE", self._path, accept=V2_JSON)
+        except ServerRefused as error:
+            if (
+                error.error_code != _NO_INSTANCE
+            ):  # it is gone: idle for too long, or the server restarted
+                raise
+
+    async def poll(
+        self,
+        *,
+        timeout_ms: int = 1000,
+        max_bytes: int | None = None,
+        max_records: int | None = None,
+    ) -> list[FetchedRecord]:
+        """The next records; none when none came in time. All of them count as taken. What is over
+        `max_records` is kept for the next poll.
+        """
+        if not self._kept:
+            self._kept.extend(await self._polled(timeout_ms, max_bytes))
+        count = len(self._kept) if max_records is None else min(max_records, len(self._kept))
+        records = [self._kept.popleft() for _ in range(count)]
+        for record in records:
+            self._taken[TopicPartition(record.topic, record.partition)] = record.offset
+        return records
+
+    async def records(self) -> AsyncGenerator[FetchedRecord, None]:
+        """Records as they come, for ever; each counts as taken when it is handed out."""
+        while True:
+            for record in await self.poll(timeout_ms=POLL_MS, max_records=1):
+                yield record
+
+    async def commit(self) -> None:
+        """Note that all that was taken is read, durably by the server's flush mode."""
+        taken, self._taken = self._taken, {}
+        if taken:
+            rows = [PartitionOffset(*place, offset) for place, offset in taken.items()]
+            try:
+                await self._send("POST", "offsets", PartitionOffsets(rows))
+            except BaseException:
+                self._taken = taken | self._taken  # it may be tried again
+                raise
+
+    async def assigned(self) -> list[TopicPartition]:
+        """The partitions that are its share at the moment."""
+        answer = await self._transport.json(
+            _Partitions, "GET", f"{self._path}/assignments", accept=V2_JSON
+        )
+        return [TopicPartition(row.topic, row.partition) for row in answer.partitions]
+
+    async def seek(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Go on at these offsets."""
+        rows = [PartitionOffset(*place, offset) for place, offset in positions.items()]
+        await self._seek("positions", PartitionOffsets(rows), positions)
+
+    async def seek_to_beginning(self, partitions: Sequence[TopicPartition]) -> None:
+        """Go on at the first record of these partitions."""
+        await self._seek("positions/beginning", {"partitions": _places(partitions)}, partitions)
+
+    async def seek_to_end(self, partitions: Sequence[TopicPartition]) -> None:
+        """Go on with what comes from now on."""
+        await self._seek("positions/end", {"partitions": _places(partitions)}, partitions)
+
+    @property
+    def _path(self) -> str:
+        if not self.name:
+            raise ClientError("the consumer is no member of its group: use it as `async with`")
+        return f"{self._group}/instances/{segment(self.name)}"
+
+    async def _polled(self, timeout_ms: int, max_bytes: int | None) -> list[FetchedRecord]:
+        """One poll. An answer that gets lost on its way is not given again: then this consumer must not
+        go on behind it, or what it commits next would cover records that nobody has seen.
+        """
+        if self._in_doubt:
+            raise ClientError(
+                "a poll's answer was lost: make another consumer, it begins before it"
+            )
+        self._in_doubt = True
+        try:
+            records = await self._transport.json(
+                list[FetchedRecord],
+                "GET",
+                f"{self._path}/records",
+                query={"timeout": timeout_ms, "max_bytes": max_bytes},
+                accept=BINARY_JSON,
+                wait_ms=timeout_ms,
+                repeatable=False,
+            )
+        except ServerRefused:
+            self._in_doubt = False
+            raise
+        self._in_doubt = False
+        return records
+
+    async def _seek(self, where: str, body: object, partitions: Collection[TopicPartition]) -> None:
+        """What is kept of other partitions stays: the server has passed it, and gives it once."""
+        await self._send("POST", where, body)
+        self._kept = deque(
+            record
+            for record in self._kept
+            if TopicPartition(record.topic, record.partition) not in partitions
+        )
+
+    async def _send(self, method: str, what: str, body: object) -> None:
+        await self._transport.call(
+            method,
+            f"{self._path}/{what}",
+            body=msgspec.json.encode(body),
+            content_type=V2_JSON,
+            accept=f"{V2_JSON}, {JSON}",
+        )
+
+
+def _places(partitions: Sequence[TopicPartition]) -> list[_Place]:
+    return [_Place(*partition) for partition in partitions]

@@ -1,0 +1,124 @@
+"""Offsets, and records by what they carry.
+
+Owns these calls of the client; how records are found is the store's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import TypedDict, Unpack
+
+from msgspec import Struct
+
+from logserver.client.transport import (
+    BINARY_JSON,
+    Transport,
+    partition_path,
+    segment,
+    topic_path,
+)
+from logserver.client.values import FetchedRecord, MessagesFound, OffsetRange
+from storage import TimedOffset
+
+
+class _TimeFound(Struct):
+    offset: int
+    timestamp: int | None
+
+
+class Wanted(TypedDict, total=False):
+    """What a query looks for: all that is given must hold. `limit` is that of a page."""
+
+    key: str | None
+    unique_id: str | None
+    tag: str | None
+    from_ms: int | None
+    to_ms: int | None
+    limit: int | None
+    backward: bool
+    scan: bool
+
+
+class QueryCalls:
+    """The part of LogClient that asks for offsets and messages."""
+
+    transport: Transport
+
+    async def offsets(self, topic: str, partition: int = 0) -> OffsetRange:
+        """The first offset of a partition, and the next to be given.
+
+        >>> await client.offsets("orders")
+        OffsetRange(beginning_offset=0, end_offset=1)
+        """
+        return await self.transport.json(
+            OffsetRange, "GET", f"{partition_path(topic, partition)}/offsets"
+        )
+
+    async def offset_for_time(
+        self, topic: str, partition: int, timestamp_ms: int
+    ) -> TimedOffset | None:
+        """The first record at or after a time; None if there is none."""
+        found = await self.transport.json(
+            _TimeFound,
+            "GET",
+            f"{partition_path(topic, partition)}/offsets",
+            query={"timestamp": timestamp_ms},
+        )
+        return None if found.timestamp is None else TimedOffset(found.offset, found.timestamp)
+
+    async def find_page(self, topic: str, **wanted: Unpack[Wanted]) -> MessagesFound:
+        """The first page of a query; `next_page` gives the one behind it."""
+        query = {
+            "key": wanted.get("key"),
+            "unique_id": wanted.get("unique_id"),
+            "tag": wanted.get("tag"),
+            "begin": wanted.get("from_ms"),
+            "end": wanted.get("to_ms"),
+            "limit": wanted.get("limit"),
+            "direction": "backward" if wanted.get("backward") else None,
+            "scan": True if wanted.get("scan") else None,
+        }
+        return await self.transport.json(
+            MessagesFound, "GET", f"{topic_path(topic)}/messages", query=query, accept=BINARY_JSON
+        )
+
+    async def next_page(self, page: MessagesFound) -> MessagesFound | None:
+        """The page behind another; None if that was the last."""
+        if page.next is None:
+            return None
+        return await self.transport.json(MessagesFound, "GET", page.next, accept=BINARY_JSON)
+
+    async def find(
+        self, topic: str, **wanted: Unpack[Wanted]
+    ) -> AsyncGenerator[FetchedRecord, None]:
+        """The records of a topic by key, unique id, tag and time, page after page to the last;
+        see Wanted.
+
+        >>> [record.offset async for record in client.find("orders", key="ann")]
+        [0]
+        """
+        async with aclosing(self.find_pages(topic, **wanted)) as pages:
+            async for page in pages:
+                for record in page.records:
+                    yield record
+
+    async def find_pages(
+        self, topic: str, **wanted: Unpack[Wanted]
+    ) -> AsyncGenerator[MessagesFound, None]:
+        """The same in pages. A page may be empty and others follow: a query looks at so many records only."""
+        page: MessagesFound | None = await self.find_page(topic, **wanted)
+        while page is not None:
+            yield page
+            page = await self.next_page(page)
+
+    async def message(self, message_id: str) -> FetchedRecord:
+        """The record with this message id (ServerRefused 40404 if there is none).
+
+        >>> found = [record async for record in client.find("orders", key="ann")]
+        >>> (await client.message(found[0].message_id)).text
+        'first'
+        """
+        return await self.transport.json(
+            FetchedRecord, "GET", f"/messages/{segment(message_id)}", accept=BINARY_JSON
+        )

@@ -1,0 +1,114 @@
+"""Reading on: records one after the other, from one partition or from several at once.
+
+Owns where a reading starts, goes on and ends; a page is fetched by the client. Of each partition at
+most one page waits to be taken, so memory is bounded however slow the reader is. Waiting is a long poll:
+a page tells where to read on past what is not shown, and a connection that breaks costs one repeat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from logserver.client.values import FetchedPage, FetchedRecord
+from storage import Isolation
+
+if TYPE_CHECKING:
+    from logserver.client.client import LogClient
+
+Start: TypeAlias = int | str
+"""An offset, "earliest", "latest", "-N" (the last N) or "@ms" (the first at or after a time)."""
+
+POLL_MS: Final = 20_000
+
+
+async def each_record(
+    pages: AsyncGenerator[FetchedPage, None],
+) -> AsyncGenerator[FetchedRecord, None]:
+    """The records of pages, one by one."""
+    async with aclosing(pages):
+        async for page in pages:
+            for record in page.records:
+                yield record
+
+
+async def read_topic(
+    client: LogClient,
+    topic: str,
+    partition: int | None,
+    start: Start,
+    *,
+    follow: bool,
+    tag: str | None,
+    isolation: Isolation | None,
+) -> AsyncGenerator[FetchedPage, None]:
+    """The pages of one partition, or of all of a topic. See LogClient.records."""
+    if partition is not None:
+        partitions: Sequence[int] = [partition]
+    else:
+        partitions = (await client.topic(topic)).partitions
+    readings = [
+        read_pages(client, topic, number, start, follow=follow, tag=tag, isolation=isolation)
+        for number in partitions
+    ]
+    pages = _merged(readings) if follow and len(readings) > 1 else _one_by_one(readings)
+    async with aclosing(pages):
+        async for page in pages:
+            yield page
+
+
+async def read_pages(
+    client: LogClient,
+    topic: str,
+    partition: int,
+    start: Start,
+    *,
+    follow: bool,
+    tag: str | None = None,
+    isolation: Isolation | None = None,
+) -> AsyncIterator[FetchedPage]:
+    """The pages of one partition, up to its end at the first of them, or with `follow` for ever."""
+    page = await client.fetch(topic, partition, start, tag=tag, isolation=isolation)
+    end = page.end_offset
+    yield page
+    while follow or page.next_offset < end:
+        before = page.next_offset
+        page = await client.fetch(
+            topic,
+            partition,
+            before,
+            timeout_ms=POLL_MS if follow else 0,
+            tag=tag,
+            isolation=isolation,
+        )
+        if not follow and page.next_offset == before:
+            return  # an open transaction lies there: nobody may see behind it yet
+        yield page
+
+
+async def _one_by_one(
+    readings: Sequence[AsyncIterator[FetchedPage]],
+) -> AsyncGenerator[FetchedPage, None]:
+    for reading in readings:
+        async for page in reading:
+            yield page
+
+
+async def _merged(
+    readings: Sequence[AsyncIterator[FetchedPage]],
+) -> AsyncGenerator[FetchedPage, None]:
+    """Pages as they come, whoever has them first. An error of one reading ends all."""
+    waiting = {asyncio.ensure_future(anext(reading)): reading for reading in readings}
+    try:
+        while waiting:
+            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                reading = waiting.pop(task)
+                yield task.result()
+                waiting[asyncio.ensure_future(anext(reading))] = reading
+    finally:
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)

@@ -1,0 +1,274 @@
+"""Requests to one server: connections, time-outs, retries, and errors as exceptions.
+
+Owns everything of HTTP on the client's side; must not know topics or records. A request is repeated
+only where that is safe: a GET after anything that may pass, any other one only when the answer has a
+Retry-After, by which the server says that it has done nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import random
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from ssl import SSLContext
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from urllib.parse import quote, urlencode
+
+import aiohttp
+import msgspec
+from yarl import URL
+
+from logserver.client.values import ErrorBody
+from logserver.errors import ServerRefused, ServerUnreachable, StrangeAnswer
+from storage.errors import InvalidArgument
+
+T = TypeVar("T")
+
+JSON: Final = "application/json"
+BINARY_JSON: Final = "application/vnd.kafka.binary.v2+json"
+V2_JSON: Final = "application/vnd.kafka.v2+json"
+RECORD_BATCH: Final = "application/vnd.kafka.recordbatch.v2"
+NDJSON: Final = "application/x-ndjson"
+
+Query: TypeAlias = Mapping[str, object]
+
+_MAY_PASS: Final = frozenset({429, 503})
+_LARGE_BYTES: Final = 1 << 20
+_FAILURES: Final = (aiohttp.ClientError, TimeoutError, OSError)
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How often a request is tried, and the pauses between: each twice the one before, half of it by
+    chance, so that many clients do not come back at once.
+    """
+
+    attempts: int = 5
+    first_s: float = 0.1
+    most_s: float = 5.0
+
+    def pause_s(self, attempt: int, retry_after: str | None) -> float:
+        """How long to wait after that attempt (counted from 1)."""
+        grown_s = min(self.first_s * float(2 ** (attempt - 1)), self.most_s)
+        asked_s = float(retry_after) if retry_after is not None and retry_after.isdigit() else 0.0
+        return max(min(asked_s, self.most_s), grown_s * random.uniform(0.5, 1.0))
+
+
+class Answer(NamedTuple):
+    """An HTTP answer, read whole."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    def decoded(self, kind: type[T]) -> T:
+        """The JSON body as `kind`. Raises StrangeAnswer."""
+        try:
+            return msgspec.json.decode(self.body, type=kind)
+        except msgspec.DecodeError as error:
+            raise StrangeAnswer(
+                f"the answer is not what a log server gives: {error}", status=self.status
+            ) from None
+
+
+class Transport:
+    """One server and the connections to it. Calls may run concurrently."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None,
+        timeout_s: float,
+        retry: Retry,
+        tls: SSLContext | None,
+    ) -> None:
+        _check_address(url)
+        self.url = url.rstrip("/")
+        self._token = token
+        self._tls = tls
+        self._timeout_s = timeout_s
+        self._retry = retry
+        self._session: aiohttp.ClientSession | None = None
+
+    @property
+    def session(self) -> aiohttp.ClientSession:
+        """The connections, opened at the first use."""
+        if self._session is None or self._session.closed:
+            headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
+            # One connection for each partition that is followed; the server bounds them.
+            connector = aiohttp.TCPConnector(limit=0, ssl=self._tls or True)
+            self._session = aiohttp.ClientSession(headers=headers, connector=connector)
+        return self._session
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query | None = None,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        accept: str = JSON,
+        wait_ms: int = 0,
+        repeatable: bool | None = None,
+        idempotency_key: str | None = None,
+    ) -> Answer:
+        """One request and its answer, repeated where that is safe. `wait_ms` is how long the server
+        itself may take its time; `repeatable` whether a second time is as good as the first: else a
+        GET, and what has an idempotency key.
+
+        Raises ServerRefused, ServerUnreachable.
+        """
+        headers = {"Accept": accept}
+        if body is not None:
+            headers["Content-Type"] = content_type
+        if idempotency_key is not None:
+            headers["Idempotency-Key"] = idempotency_key
+        if repeatable is None:
+            repeatable = method == "GET" or idempotency_key is not None
+        url = self._address(path, query or {})
+        for attempt in range(1, self._retry.attempts + 1):
+            is_last = attempt == self._retry.attempts
+            try:
+                answer = await self._once(method, url, headers, body, wait_ms=wait_ms)
+            except ServerUnreachable:
+                if is_last or not repeatable:
+                    raise
+                retry_after = None
+            else:
+                retry_after = answer.headers.get("Retry-After")
+                if answer.status < 400:
+                    return answer
+                may_pass = answer.status in _MAY_PASS and (repeatable or retry_after is not None)
+                if is_last or not may_pass:
+                    raise refusal(answer.status, answer.body, self.url)
+            await asyncio.sleep(self._retry.pause_s(attempt, retry_after))
+        raise ServerUnreachable(f"{self.url} was not asked: attempts is 0", url=self.url)
+
+    async def json(self, kind: type[T], method: str, path: str, **options: Any) -> T:
+        """A call whose answer is JSON of this kind. Raises StrangeAnswer too."""
+        return (await self.call(method, path, **options)).decoded(kind)
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query | None = None,
+        body: AsyncIterator[bytes] | None = None,
+        headers: Mapping[str, str],
+    ) -> AsyncIterator[aiohttp.StreamReader]:
+        """A request whose answer is read as it comes; it may take for ever, but not to connect.
+
+        Raises ServerRefused, ServerUnreachable.
+        """
+        url = self._address(path, query or {})
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=self._timeout_s)
+        try:
+            async with self.session.request(
+                method, url, data=body, headers=headers, timeout=timeout
+            ) as response:
+                if response.status >= 400:
+                    raise refusal(response.status, await response.read(), self.url)
+                yield response.content
+        except _FAILURES as error:
+            raise self._unreachable(error) from None
+
+    def _address(self, path: str, query: Query) -> URL:
+        given = {name: _text(value) for name, value in query.items() if value is not None}
+        joint = "&" if "?" in path else "?"
+        tail = joint + urlencode(given, quote_via=quote) if given else ""
+        return URL(f"{self.url}{path}{tail}", encoded=True)
+
+    async def _once(
+        self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None, *, wait_ms: int
+    ) -> Answer:
+        timeout = aiohttp.ClientTimeout(total=self._timeout_s + wait_ms / 1000)
+        # The library warns of large bytes; a file of them is the same on the wire.
+        data = io.BytesIO(body) if body is not None and len(body) > _LARGE_BYTES else body
+        try:
+            async with self.session.request(
+                method, url, data=data, headers=headers, timeout=timeout
+            ) as response:
+                return Answer(response.status, response.headers, await response.read())
+        except _FAILURES as error:
+            raise self._unreachable(error) from None
+
+    def _unreachable(self, error: BaseException) -> ServerUnreachable:
+        if isinstance(error, aiohttp.ClientConnectorError):
+            error = error.os_error  # the library's own text tells of TLS also where there is none
+        reason = getattr(error, "strerror", None) or str(error)
+        if not reason and isinstance(error, TimeoutError):
+            reason = "no answer in time"
+        return ServerUnreachable(
+            f"{self.url} gives no answer: {reason or type(error).__name__}", url=self.url
+        )
+
+
+async def lines_of(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """The lines of a stream, however long, without those that are blank."""
+    rest = b""
+    async for data in content.iter_any():
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            if line.strip():
+                yield line
+    if rest.strip():
+        yield rest
+
+
+def topic_path(topic: str) -> str:
+    """The path of a topic."""
+    return f"/topics/{segment(topic)}"
+
+
+def partition_path(topic: str, partition: int) -> str:
+    """The path of a partition."""
+    return f"{topic_path(topic)}/partitions/{partition}"
+
+
+def segment(text: object) -> str:
+    """One segment of a path, percent-encoded. Raises InvalidArgument for an empty one, which would make
+    another path.
+    """
+    if text == "":
+        raise InvalidArgument("a name is empty", field="name")
+    return quote(str(text), safe="")
+
+
+def refusal(status: int, body: bytes, url: str) -> ServerRefused | StrangeAnswer:
+    """The exception for an answer with an error."""
+    try:
+        told = msgspec.json.decode(body, type=ErrorBody)
+        facts = msgspec.json.decode(body, type=dict[str, Any])
+    except msgspec.DecodeError:
+        return StrangeAnswer(
+            f"{url} answers {status} without saying why: is it a log server?", status=status
+        )
+    del facts["error_code"], facts["message"]
+    return ServerRefused(told.message, status=status, error_code=told.error_code, answer=facts)
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _check_address(url: str) -> None:
+    """Raises InvalidArgument for what is no address of a server."""
+    try:
+        given = URL(url)
+        is_address = given.scheme in {"http", "https"} and bool(given.host)
+    except ValueError as error:
+        raise InvalidArgument(f"{url!r} is no address: {error}", field="url") from None
+    if not is_address or given.raw_query_string or given.raw_fragment:
+        raise InvalidArgument(f"{url!r} is no http:// address of a server", field="url")

@@ -1,0 +1,77 @@
+"""How a command shows itself to a server: a token, and certificates.
+
+Owns these options; must not import the client, since commands that look into files have them too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import update_wrapper
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+_OPTIONS: Final = (
+    ("--token-file", "A file with the token to show to a server (its first word)."),
+    ("--ca-file", "CA certificates in PEM that a server's certificate is checked by."),
+    ("--cert-file", "A certificate with its key in PEM, to show to a server."),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The files that were given."""
+
+    token_file: Path | None = None
+    ca_file: Path | None = None
+    cert_file: Path | None = None
+
+    def token(self) -> str | None:
+        """The first word that is in no comment: a server's own list of tokens will do."""
+        if self.token_file is None:
+            return None
+        lines = self.token_file.read_bytes().decode("ascii", "replace").splitlines()
+        words = [line.split()[0] for line in lines if line.strip() and not line.startswith("#")]
+        if not words or words[0].startswith("sha256:") or not words[0].isascii():
+            raise click.UsageError(f"{self.token_file} holds no token")
+        return words[0]
+
+    def tls(self) -> SSLContext | None:
+        """What to speak TLS by; None: the system's own certificates."""
+        if self.ca_file is None and self.cert_file is None:
+            return None
+        import ssl
+
+        path = self.ca_file
+        try:
+            context = ssl.create_default_context(cafile=path)
+            if self.cert_file is not None:
+                path = self.cert_file
+                context.load_cert_chain(path)
+        except OSError as error:  # it names no file
+            raise OSError(error.errno, error.strerror, str(path)) from None
+        return context
+
+
+def access_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options; the command gets them as `access`."""
+
+    def run(
+        *arguments: Any,
+        token_file: Path | None,
+        ca_file: Path | None,
+        cert_file: Path | None,
+        **options: Any,
+    ) -> Any:
+        return command(*arguments, access=Access(token_file, ca_file, cert_file), **options)
+
+    wrapped = update_wrapper(run, command)
+    for name, about in reversed(_OPTIONS):
+        option = click.option(name, metavar="FILE", type=click.Path(path_type=Path), help=about)
+        wrapped = option(wrapped)
+    return wrapped

@@ -1,0 +1,122 @@
+"""`logserver find URL` and `logserver offsets URL`: what these commands ask a running server.
+
+Owns the way from their options to the client and the rows they print; the options themselves stand with
+the commands, which look into files by the same ones.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from typing import Final, NamedTuple
+
+import click
+
+from logserver.client import FetchedRecord, LogClient, ServerRefused
+from logserver.commands.access import Access
+from logserver.commands.online.options import client_of, run_with_client
+from logserver.commands.online.showing import row
+from logserver.commands.output import TABLE, Row, write_document, write_rows
+from storage import FindQuery
+
+PAGE_RECORDS: Final = 500
+_NO_RECORD: Final = 40404
+
+
+class Partitions(NamedTuple):
+    """The partitions that are meant, and at which time (None: first and next offset)."""
+
+    topic: str | None
+    partition: int | None
+    time_ms: int | None
+
+
+def find(url: str, query: FindQuery, *, access: Access, output: str) -> None:
+    """Print the records of a server that a query means, page by page."""
+    query.check()
+    if query.raw:
+        raise click.UsageError("--raw looks into files: give a PATH")
+    write_rows(_rows(client_of(url, access), query), output)
+
+
+def _rows(client: LogClient, query: FindQuery) -> Iterator[Sequence[Row]]:
+    left = query.limit
+    with asyncio.Runner() as runner:
+        pages = _pages(client, query)
+        try:
+            while left > 0 and (page := runner.run(_next(pages))) is not None:
+                found = [record for record in page if _holds(record, query.grep)][:left]
+                left -= len(found)
+                yield [row(record) for record in found]
+        finally:
+            runner.run(client.close())
+
+
+async def _next(
+    pages: AsyncGenerator[Sequence[FetchedRecord], None],
+) -> Sequence[FetchedRecord] | None:
+    return await anext(pages, None)
+
+
+async def _pages(
+    client: LogClient, query: FindQuery
+) -> AsyncGenerator[Sequence[FetchedRecord], None]:
+    if query.record_id is not None:
+        yield await _by_id(client, query.record_id)
+        return
+    limit = PAGE_RECORDS if query.grep is not None else min(query.limit, PAGE_RECORDS)
+    for topic in [query.topic] if query.topic is not None else await client.topics():
+        async for page in client.find_pages(
+            topic,
+            key=query.key,
+            unique_id=query.unique_id,
+            tag=query.tag,
+            from_ms=query.from_ms,
+            to_ms=query.to_ms,
+            limit=limit,
+        ):
+            yield page.records
+
+
+async def _by_id(client: LogClient, record_id: str) -> Sequence[FetchedRecord]:
+    try:
+        return [await client.message(record_id)]
+    except ServerRefused as error:
+        if error.error_code != _NO_RECORD:
+            raise
+        return []
+
+
+def _holds(record: FetchedRecord, text: str | None) -> bool:
+    if text is None:
+        return True
+    return text.encode() in (record.value or b"") or text.encode() in (record.key or b"")
+
+
+def offsets(url: str, wanted: Partitions, *, access: Access, output: str) -> None:
+    """Print what partitions of a server hold, or their first offsets at a time."""
+
+    async def ask(client: LogClient) -> None:
+        rows = []
+        for topic in [wanted.topic] if wanted.topic is not None else await client.topics():
+            numbers = [wanted.partition]
+            if wanted.partition is None:
+                numbers = [*(await client.topic(topic)).partitions]
+            rows += [await _row(client, topic, number or 0, wanted.time_ms) for number in numbers]
+        if len(rows) == 1 and output != TABLE:
+            write_document(rows[0], output)
+        else:
+            write_rows([rows], output)
+
+    run_with_client(url, access, ask)
+
+
+async def _row(client: LogClient, topic: str, partition: int, time_ms: int | None) -> Row:
+    place = {"topic": topic, "partition": partition}
+    held = await client.offsets(topic, partition)
+    if time_ms is None:
+        return {**place, "earliest": held.beginning_offset, "latest": held.end_offset}
+    found = await client.offset_for_time(topic, partition, max(time_ms, 0))
+    if found is None:
+        return {**place, "offset": held.end_offset, "timestamp": None}
+    return {**place, "offset": found.offset, "timestamp": found.timestamp_ms}

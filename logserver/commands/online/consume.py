@@ -1,0 +1,154 @@
+"""`logserver consume` and `logserver tail`: print records as they come, with kcat's habits.
+
+Owns the options and where a reading starts and ends, by itself or as a member of a group; how records look
+is `showing`'s business, how they get out `printing`'s.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Any, Final
+
+import click
+
+from logserver.client import LogClient
+from logserver.commands.online.options import Command, online, partition_option
+from logserver.commands.online.printing import Printer, while_somebody_reads
+from logserver.commands.online.showing import Show, as_json, as_line, by_format
+from logserver.commands.online.starts import OFFSET_NAMES, READING_NAMES, STORED, start_option
+from storage import TopicPartition
+
+TAIL_RECORDS: Final = 10
+POLL_MS: Final = 1000
+
+
+def _options(start: str, names: Mapping[str, str]) -> Callable[[Command], Command]:
+    """The options of both commands; `start` is where a reading starts unless told, `names` are the words
+    for it.
+    """
+    options: list[Callable[[Command], Command]] = [
+        click.option(
+            "-t",
+            "--topic",
+            "topics",
+            metavar="TOPIC",
+            required=True,
+            multiple=True,
+            help="Topic (with -G: may be repeated).",
+        ),
+        partition_option,
+        start_option(
+            "-o",
+            "start",
+            names=names,
+            default=start,
+            show_default=True,
+            about="Where to begin",
+        ),
+        click.option("-e", "at_end", is_flag=True, help="Exit at the end instead of waiting."),
+        click.option("-c", "count", type=click.IntRange(min=1), help="Exit after so many records."),
+        click.option(
+            "-f", "template", metavar="FORMAT", help="kcat's: %t %p %o %k %s %h %T %S %K %R %%."
+        ),
+        click.option("-J", "--json", "is_json", is_flag=True, help="JSON, also on a terminal."),
+        click.option(
+            "-Z", "shows_null", is_flag=True, help="Print NULL for what is null (with -f)."
+        ),
+        click.option("-T", "--tag", metavar="TAG", help="Only records with this tag."),
+    ]
+
+    def add(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+@click.command("consume")
+@_options("beginning", READING_NAMES)
+@click.option("-G", "--group", metavar="GROUP", help="Read as a member of this group, and commit.")
+@online
+async def command(client: LogClient, *, group: str | None, **options: Any) -> None:
+    """Print a topic's records from the beginning, and those that come, until Ctrl-C.
+
+    JSON lines in a pipe, a line for each on a terminal, or what -f says. With -G what was printed is
+    committed, -o says where a group begins that has committed nothing, and -e ends when nothing came for a second.
+    """
+    if group is None:
+        await _consume(client, **options)
+    else:
+        await _consume_as_member(client, group, **options)
+
+
+@click.command("tail")
+@_options(f"-{TAIL_RECORDS}", OFFSET_NAMES)
+@online
+async def tail(client: LogClient, **options: Any) -> None:
+    """Print the last records of each partition, and those that come, until Ctrl-C."""
+    await _consume(client, **options)
+
+
+async def _consume(
+    client: LogClient,
+    *,
+    topics: Sequence[str],
+    partition: int | None,
+    start: int | str,
+    at_end: bool,
+    count: int | None,
+    tag: str | None,
+    **shape: Any,
+) -> None:
+    if start == STORED:
+        raise click.UsageError("-o stored needs a group: give -G")
+    if len(topics) > 1:
+        raise click.UsageError("several topics need a group: give -G")
+    printer = Printer(_shown(**shape), count)
+    pages = client.pages(topics[0], partition, start, follow=not at_end, tag=tag)
+    async with while_somebody_reads(), aclosing(pages):
+        async for page in pages:
+            if printer.write(page.records):
+                return
+
+
+async def _consume_as_member(
+    client: LogClient,
+    group: str,
+    *,
+    topics: Sequence[str],
+    partition: int | None,
+    start: int | str,
+    at_end: bool,
+    count: int | None,
+    tag: str | None,
+    **shape: Any,
+) -> None:
+    """Read as a member of a group. What was printed is committed, no more."""
+    if start not in READING_NAMES.values():
+        raise click.UsageError("with -G, -o is beginning, end or stored")
+    if tag is not None:
+        raise click.UsageError("-T and -G exclude each other: a group reads everything")
+    printer = Printer(_shown(**shape), count)
+    chosen = [TopicPartition(topic, partition) for topic in topics] if partition is not None else []
+    reset = "earliest" if start == STORED else str(start)
+    async with (
+        while_somebody_reads(),
+        client.consumer(group, topics, partitions=chosen, offset_reset=reset) as consumer,
+    ):
+        while True:
+            records = await consumer.poll(timeout_ms=POLL_MS, max_records=printer.left)
+            is_full = printer.write(records)
+            await consumer.commit()
+            if is_full or (at_end and not records):
+                return
+
+
+def _shown(*, template: str | None, is_json: bool, shows_null: bool) -> Show:
+    if template is not None:
+        if is_json:
+            raise click.UsageError("-f and -J exclude each other")
+        return by_format(template, null=b"NULL" if shows_null else b"")
+    return as_line if sys.stdout.isatty() and not is_json else as_json

@@ -1,0 +1,217 @@
+"""`logserver produce`: records from lines of standard input or of files, with kcat's habits.
+
+Owns how lines become records and requests; must not know what a store takes. What one read of the input
+gives goes in one request, so that a line typed is sent at once and a file in large pieces.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import sys
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO, Any, Final, TypeAlias
+
+import click
+import msgspec
+from msgspec import Struct
+
+from logserver.client import LogClient, Record, as_bytes
+from logserver.commands.online.options import (
+    online,
+    parse_pairs,
+    partition_option,
+    topic_option,
+)
+from logserver.commands.online.showing import unescaped
+from storage.errors import InvalidArgument
+
+READ_BYTES: Final = 256 << 10
+MAX_LINE_BYTES: Final = 64 << 20  # more than a server takes in a request unless told
+REQUEST_RECORDS: Final = 1000
+REQUEST_BYTES: Final = 4 << 20
+CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd", "zlib")
+
+ToRecord: TypeAlias = Callable[[bytes], Record]
+
+
+class _JsonHeader(Struct):
+    key: str
+    value: str | None = None
+    value_b64: bytes | None = None
+
+
+class _JsonRecord(Struct):
+    """A record as `consume` prints it; what only a stored record has is passed over."""
+
+    key: Any = None
+    value: Any = msgspec.UNSET
+    key_b64: bytes | None = None
+    value_b64: bytes | None = None
+    headers: Sequence[_JsonHeader] = ()
+    timestamp: int | None = None
+    tag: str | None = None
+    keys: Sequence[str] = ()
+
+
+def _delimiter(ctx: click.Context, param: click.Parameter, value: str | None) -> bytes | None:
+    """Text with escapes, as bytes."""
+    if value is None:
+        return None
+    data = unescaped(value)
+    if not data:
+        raise click.BadParameter("must not be empty", ctx, param)
+    return data
+
+
+@click.command("produce")
+@topic_option
+@partition_option
+@click.option(
+    "-D", "delimiter", default="\\n", show_default=True, callback=_delimiter, help="Ends a record."
+)
+@click.option(
+    "-K", "key_delimiter", metavar="SEP", callback=_delimiter, help="Ends the key in a record."
+)
+@click.option("-k", "key", metavar="KEY", help="The key of all records.")
+@click.option("-H", "headers", multiple=True, metavar="NAME=VALUE", help="A header of all records.")
+@click.option("-T", "--tag", metavar="TAG", help="The tag of all records.")
+@click.option("-Z", "empty_is_null", is_flag=True, help="Send null for an empty key or value.")
+@click.option("-z", "compression", type=click.Choice(CODECS), help="How to compress.")
+@click.option(
+    "--acks",
+    type=click.Choice(["all", "1", "0"]),
+    default="all",
+    show_default=True,
+    help="When a request counts as done: durable, written, or sent.",
+)
+@click.option(
+    "--json", "is_json", is_flag=True, help="Each line is a record as JSON, as consume prints it."
+)
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE]...")
+@online
+async def command(
+    client: LogClient,
+    files: Sequence[Path],
+    *,
+    topic: str,
+    partition: int | None,
+    delimiter: bytes,
+    compression: str | None,
+    acks: str,
+    is_json: bool,
+    **shape: Any,
+) -> None:
+    """Store each line of standard input, or of files, as a record. Empty lines are passed over.
+
+    With -K the key stands before the value. Ends with an error at the first request that is refused.
+    """
+    to_record = _from_json if is_json else _from_line(**shape)
+    with ExitStack() as opened:
+        sources: list[IO[bytes]] = [
+            opened.enter_context(path.open("rb", buffering=0)) for path in files
+        ]
+        for source in sources or [_stdin()]:
+            async for lines in _runs(source, delimiter):
+                records = [to_record(line) for line in lines]
+                await client.produce_many(
+                    topic, records, partition=partition, acks=acks, compression=compression
+                )
+
+
+def _stdin() -> IO[bytes]:
+    """Standard input, of which a read gives what is there."""
+    buffer = sys.stdin.buffer
+    return buffer.raw if isinstance(buffer, io.BufferedReader) else buffer
+
+
+async def _runs(source: IO[bytes], delimiter: bytes) -> AsyncGenerator[list[bytes], None]:
+    """Lines without their delimiter, as many at once as a read gives, within what a request takes.
+
+    Raises InvalidArgument for one over MAX_LINE_BYTES: the input may have no end.
+    """
+    rest = b""
+    while data := await _read(source):
+        *lines, rest = (rest + data).split(delimiter)
+        for run in _requests([line for line in lines if line]):
+            yield run
+        if len(rest) > MAX_LINE_BYTES:
+            raise InvalidArgument(
+                f"a line is longer than {MAX_LINE_BYTES} bytes: -D says what ends it", field="line"
+            )
+    if rest:
+        yield [rest]
+
+
+async def _read(source: IO[bytes]) -> bytes:
+    """What is there, once something is. The wait is the loop's: nobody can interrupt a read."""
+    loop, came = asyncio.get_running_loop(), asyncio.Event()
+    try:
+        loop.add_reader(source, came.set)
+    except (OSError, ValueError):  # a file on a disk always gives something, or its end
+        return await asyncio.to_thread(source.read, READ_BYTES)
+    try:
+        await came.wait()
+    finally:
+        loop.remove_reader(source)
+    return source.read(READ_BYTES)
+
+
+def _requests(lines: Sequence[bytes]) -> Iterator[list[bytes]]:
+    run: list[bytes] = []
+    size_bytes = 0
+    for line in lines:
+        if run and (len(run) == REQUEST_RECORDS or size_bytes + len(line) > REQUEST_BYTES):
+            yield run
+            run, size_bytes = [], 0
+        run.append(line)
+        size_bytes += len(line)
+    if run:
+        yield run
+
+
+def _from_line(
+    *,
+    key_delimiter: bytes | None,
+    key: str | None,
+    headers: Sequence[str],
+    tag: str | None,
+    empty_is_null: bool,
+) -> ToRecord:
+    common_key = None if key is None else os.fsencode(key)
+    pairs = [(name, os.fsencode(value)) for name, value in parse_pairs(headers, "header")]
+
+    def to_record(line: bytes) -> Record:
+        own_key, value = common_key, line
+        if key_delimiter is not None and key_delimiter in line:
+            own_key, _, value = line.partition(key_delimiter)
+        if empty_is_null:
+            return Record(own_key or None, value or None, pairs, tag=tag)
+        return Record(own_key, value, pairs, tag=tag)
+
+    return to_record
+
+
+def _from_json(line: bytes) -> Record:
+    try:
+        given = msgspec.json.decode(line, type=_JsonRecord)
+    except msgspec.DecodeError as error:
+        raise InvalidArgument(f"{line[:80]!r} is no record: {error}", field="record") from None
+    if given.value is msgspec.UNSET and given.value_b64 is None:
+        raise InvalidArgument(f"{line[:80]!r} is no record: it has no value", field="record")
+    # Kafka's stores keep tag and lookup keys in these headers, and show both.
+    names = {one.key for one in given.headers}
+    return Record(
+        as_bytes(given.key) if given.key_b64 is None else given.key_b64,
+        as_bytes(given.value) if given.value_b64 is None else given.value_b64,
+        [
+            (one.key, as_bytes(one.value) if one.value_b64 is None else one.value_b64)
+            for one in given.headers
+        ],
+        given.timestamp,
+        None if "TAGS" in names else given.tag,
+        () if "KEYS" in names else given.keys,
+    )

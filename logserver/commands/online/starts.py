@@ -1,0 +1,52 @@
+"""Where a reading starts, as kcat writes it: beginning, end, stored, N, -N and @TIME.
+
+Owns the way from these texts to what the client takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import click
+
+from logserver.commands.online.options import Command
+from logserver.commands.options import parse_time
+
+STORED: Final = "stored"
+OFFSET_NAMES: Final[Mapping[str, str]] = {"beginning": "earliest", "end": "latest"}
+READING_NAMES: Final[Mapping[str, str]] = {**OFFSET_NAMES, STORED: STORED}
+
+
+def start_option(
+    *declarations: str,
+    names: Mapping[str, str],
+    about: str,
+    takes_last: bool = True,
+    **options: object,
+) -> Callable[[Command], Command]:
+    """An option that takes such a text; `names` are the words it knows, with what they mean. -N counts
+    from the end, which only readings do.
+    """
+    forms = ", ".join([*names, "N", *(["-N (the last N)"] if takes_last else [])])
+
+    def parse(ctx: click.Context, param: click.Parameter, value: str) -> int | str:
+        if value in names:
+            return names[value]
+        try:
+            if value.startswith("@"):
+                return f"@{parse_time(value[1:])}"
+            if takes_last or not value.startswith("-"):
+                return int(value)
+        except ValueError:
+            pass
+        raise click.BadParameter(f"{value!r} is none of {forms} and @TIME", ctx, param)
+
+    help_text = f"{about}: {forms} or @TIME."
+    return click.option(
+        *declarations,
+        metavar="OFFSET",
+        callback=parse,
+        help=help_text,
+        **options,  # type: ignore[arg-type]  # click's own, named by the callers
+    )

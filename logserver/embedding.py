@@ -1,0 +1,212 @@
+"""A server of one's own, as a child process: for programs, notebooks and tests.
+
+Owns the child from start to stop; must not import the server, which runs there, nor the client until it
+is asked for. The child holds the other end of a pipe as its standard input and stops when that ends, so
+it does not outlive this process, however that dies (unless a forked child of this process lives on).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import select
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from typing import IO, TYPE_CHECKING, Any, Final, Self
+
+import msgspec
+
+from logserver.errors import ServerNotStarted
+
+if TYPE_CHECKING:
+    from logserver.client import LogClient
+
+START_TIMEOUT_S: Final = 60.0
+STOP_TIMEOUT_S: Final = 15.0
+
+
+class _Told(msgspec.Struct):
+    """The line that a server prints when it serves."""
+
+    url: str
+    backend: str
+    data: str
+    read_only: bool
+
+
+class LogServer:
+    """A server on the store in `path`, or on a temporary one that goes away with it (None).
+
+    `settings` are those of `logserver serve` (docs/settings.md), such as `flush="os"`, `read_only=True` or
+    `set={"segment.bytes": "1048576"}`. As `async with` or, blocking, as `with`: it serves inside, and has
+    stopped in order behind. Raises ServerNotStarted with what the server said.
+
+    >>> with LogServer() as server:
+    ...     server.backend, server.url.startswith("http://127.0.0.1:")
+    ('kafka', True)
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        backend: str | None = None,
+        start_timeout_s: float = START_TIMEOUT_S,
+        stop_timeout_s: float = STOP_TIMEOUT_S,
+        **settings: Any,
+    ) -> None:
+        place: dict[str, Any] = {} if path is None else {"data": os.fspath(path)}
+        place |= {"listen": "127.0.0.1:0", "ephemeral": path is None}
+        self._options = {**place, "backend": backend, **settings}
+        self._start_timeout_s = start_timeout_s
+        self._stop_timeout_s = stop_timeout_s
+        self._process: subprocess.Popen[bytes] | None = None
+        self._errors: IO[bytes] | None = None
+        self._told: _Told | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it serves."""
+        return self._running.url
+
+    @property
+    def backend(self) -> str:
+        """The format of its store: kafka, rocketmq or memory."""
+        return self._running.backend
+
+    @property
+    def data(self) -> str:
+        """The directory of its store."""
+        return self._running.data
+
+    @property
+    def pid(self) -> int | None:
+        """The child's process id, None when there is none."""
+        return None if self._process is None else self._process.pid
+
+    @property
+    def log(self) -> str:
+        """What the server has written on standard error since it was started."""
+        if self._errors is None:
+            return ""
+        size_bytes = os.fstat(self._errors.fileno()).st_size
+        return os.pread(self._errors.fileno(), size_bytes, 0).decode(errors="replace")
+
+    def client(self, **options: Any) -> LogClient:
+        """A client of it; `options` are those of LogClient. Use it as `async with`."""
+        from logserver.client import LogClient
+
+        return LogClient(self.url, **options)
+
+    def start(self) -> Self:
+        """Start it; on return it serves. Blocks."""
+        self._spawn()
+        self._wait_until_ready()
+        return self
+
+    def stop(self) -> None:
+        """Stop it: every request answered, the store closed cleanly. Past the grace it is killed. Blocks."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(self._stop_timeout_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+        self._forget()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.stop()
+
+    async def __aenter__(self) -> Self:
+        self._spawn()
+        try:
+            await asyncio.to_thread(self._wait_until_ready)
+        except asyncio.CancelledError:
+            self._kill()
+            raise
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await asyncio.to_thread(self.stop)
+
+    @property
+    def _running(self) -> _Told:
+        if self._told is None:
+            raise ServerNotStarted("the server does not run: use it as `with`", exit_code=None)
+        return self._told
+
+    def _spawn(self) -> None:
+        if self._process is not None:
+            raise ServerNotStarted("the server runs already", exit_code=None)
+        command = [sys.executable, "-P", "-m", "logserver", "serve", "--exit-with-stdin"]
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # it is read when something is wrong
+        self._process = subprocess.Popen(
+            [*command, *_as_options(self._options)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            process_group=0,  # Ctrl-C is for this process, which then stops the child in order
+        )
+
+    def _wait_until_ready(self) -> None:
+        """Until the child tells where it serves. Raises ServerNotStarted."""
+        process = self._process
+        if process is None or process.stdout is None:
+            raise ServerNotStarted("the server does not run", exit_code=None)
+        poll = select.poll()
+        poll.register(process.stdout, select.POLLIN)
+        readable = poll.poll(self._start_timeout_s * 1000)
+        line = process.stdout.readline() if readable else b""
+        if line:
+            self._told = msgspec.json.decode(line, type=_Told)
+            return
+        exit_code = process.wait() if readable else None
+        said = self.log.strip() or f"it told nothing for {self._start_timeout_s} s"
+        self._kill()
+        raise ServerNotStarted(f"the server does not start: {said}", exit_code=exit_code)
+
+    def _kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._forget()
+
+    def _forget(self) -> None:
+        """Take leave of a child that ends."""
+        process, self._process, self._told = self._process, None, None
+        if process is not None:
+            process.wait()
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    with contextlib.suppress(OSError):
+                        pipe.close()
+        if self._errors is not None:
+            self._errors.close()
+            self._errors = None
+
+
+def _as_options(settings: Mapping[str, Any]) -> list[str]:
+    """Settings as options of `logserver serve`; None is not given.
+
+    >>> _as_options({"flush": "os", "read_only": True, "auto_create_topics": False, "set": {"a": "b"}})
+    ['--flush', 'os', '--read-only', '--no-auto-create-topics', '--set', 'a=b']
+    """
+    options: list[str] = []
+    for name, value in settings.items():
+        words = name.replace("_", "-")
+        if value is None:
+            continue
+        if isinstance(value, bool):
+            options.append(f"--{words}" if value else f"--no-{words}")
+        elif isinstance(value, Mapping):
+            for option, text in value.items():
+                options += [f"--{words}", f"{option}={text}"]
+        else:
+            options += [f"--{words}", str(value)]
+    return options

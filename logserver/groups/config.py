@@ -1,0 +1,116 @@
+"""How a consumer instance is configured, and the rules for names: pure.
+
+Owns Kafka's names of the consumer settings with their defaults and limits, and what a new group or
+instance may be called. Numbers and booleans may come as text; settings that are not known here are
+passed over, as other servers know more of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from logserver.errors import InvalidConsumerConfig, InvalidGroup
+from logserver.groups.reading import Reset
+
+T = TypeVar("T")
+
+FORMAT: Final = "format"
+OFFSET_RESET: Final = "auto.offset.reset"
+AUTO_COMMIT: Final = "auto.commit.enable"
+MIN_BYTES: Final = "fetch.min.bytes"
+MAX_BYTES: Final = "fetch.max.bytes"
+TIMEOUT_MS: Final = "consumer.request.timeout.ms"
+
+FORMATS: Final = ("binary", "json")
+MAX_MIN_BYTES: Final = 10_000_000
+MAX_MAX_BYTES: Final = 64 << 20
+MAX_NAME_BYTES: Final = 255
+_ROCKETMQ_GROUP: Final = re.compile(r"[%|A-Za-z0-9_-]{1,255}")
+_BOOLEANS: Final = {"true": True, "false": False}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerConfig:
+    """How an instance consumes. `format` is for its front end. A poll that says nothing else waits
+    `timeout_ms` for `min_bytes` and gives about `max_bytes`.
+    """
+
+    format: str = "binary"
+    reset: Reset = Reset.LATEST
+    auto_commit: bool = True
+    min_bytes: int = 1
+    max_bytes: int = 1 << 20
+    timeout_ms: int = 1000
+
+
+def consumer_config(given: Mapping[str, object], *, max_wait_ms: int) -> ConsumerConfig:
+    """The config of a new instance; None is as good as not given. Raises InvalidConsumerConfig."""
+    values = {name: value for name, value in given.items() if value is not None}
+    default = ConsumerConfig()
+    reset = _choice(values, OFFSET_RESET, {kind.value: kind for kind in Reset}, default.reset)
+    min_bytes = _integer(values, MIN_BYTES, default.min_bytes, low=-1, high=MAX_MIN_BYTES)
+    return ConsumerConfig(
+        format=_choice(values, FORMAT, {name: name for name in FORMATS}, default.format),
+        reset=reset,
+        auto_commit=_choice(values, AUTO_COMMIT, _BOOLEANS, default.auto_commit),
+        min_bytes=max(min_bytes, 1),  # -1 is "no such bound"
+        max_bytes=_integer(values, MAX_BYTES, default.max_bytes, low=1, high=MAX_MAX_BYTES),
+        timeout_ms=_integer(
+            values, TIMEOUT_MS, min(default.timeout_ms, max_wait_ms), low=0, high=max_wait_ms
+        ),
+    )
+
+
+def check_group_name(group: str, *, rocketmq: bool) -> None:
+    """Raise InvalidGroup for what is no name for a new group."""
+    if rocketmq and not _ROCKETMQ_GROUP.fullmatch(group):
+        raise InvalidGroup(
+            f"group name {group[:80]!r} is not 1 to 255 of A-Z a-z 0-9 % | _ -", field="group"
+        )
+    _check_text("group", group)
+
+
+def check_instance_name(name: str) -> None:
+    """Raise InvalidGroup for what is no name for a consumer instance."""
+    _check_text("name", name)
+
+
+def _check_text(field: str, text: str) -> None:
+    size_bytes = len(text.encode("utf-8", "surrogatepass"))
+    if not 1 <= size_bytes <= MAX_NAME_BYTES or not text.isprintable():
+        raise InvalidGroup(
+            f"{field} {text[:80]!r} is not 1 to {MAX_NAME_BYTES} bytes of printable text",
+            field=field,
+        )
+    if text in {".", ".."}:  # clients take them out of the path of the base URI
+        raise InvalidGroup(f"{field} is {text!r}: it cannot be part of a URL", field=field)
+
+
+def _choice(values: Mapping[str, object], name: str, words: Mapping[str, T], default: T) -> T:
+    value = values.get(name)
+    if value is None:
+        return default
+    text = str(value).lower()
+    if text not in words:
+        raise _invalid(name, value, f"one of {', '.join(words)}")
+    return words[text]
+
+
+def _integer(values: Mapping[str, object], name: str, default: int, *, low: int, high: int) -> int:
+    value = values.get(name)
+    if value is None:
+        return default
+    text = "" if isinstance(value, bool) else str(value)
+    if not re.fullmatch(r"-?[0-9]{1,18}", text) or not low <= int(text) <= high:
+        raise _invalid(name, value, f"a whole number from {low} to {high}")
+    return int(text)
+
+
+def _invalid(name: str, value: object, wanted: str) -> InvalidConsumerConfig:
+    shown = str(value)[:80]
+    return InvalidConsumerConfig(
+        f"consumer setting {name} is {shown!r}: it must be {wanted}", name=name, value=shown
+    )

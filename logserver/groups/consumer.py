@@ -1,0 +1,369 @@
+"""One consumer instance: its positions, what it has been given, its polls and commits.
+
+Owns the rules of reading as a group: a position moves when an answer has been delivered, not before,
+so a poll that failed on its way is given the same records again; what is committed by itself is what
+was delivered before. Polls of one instance take turns; a newer one ends the wait of the one before
+it, which may be its own repeat. Lives on the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from bisect import bisect_right
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+from typing import Final
+
+from logserver.errors import ConsumerState, UnknownConsumer
+from logserver.groups.config import ConsumerConfig
+from logserver.groups.coordinator import Coordinator, Subscription
+from logserver.groups.log import Log
+from logserver.groups.offsets import Answer, Offsets
+from logserver.groups.reading import (
+    Batch,
+    Reading,
+    Reset,
+    Slice,
+    check_range,
+    read_batch,
+    reset_positions,
+    timed_positions,
+)
+from storage import CommittedOffset, TopicPartition
+
+log = logging.getLogger(__name__)
+
+AUTO_COMMIT_MS: Final = 5000
+"""How often polls commit what was delivered: Kafka's default of auto.commit.interval.ms."""
+
+
+class Consumer:
+    """One instance, a member of its group from the start. Its calls may run at the same time.
+
+    Raises ConsumerExists where the group has a member of that name.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        coordinator: Coordinator,
+        offsets: Offsets,
+        config: ConsumerConfig,
+        *,
+        group: str,
+        name: str,
+    ) -> None:
+        self.config = config
+        self._log = log
+        self._coordinator = coordinator
+        self._offsets = offsets
+        # Where it goes on in each partition that it has; one that is missing is not located yet.
+        self._positions: dict[TopicPartition, int] = {}
+        # Where it stood when offsets were last committed, or found: nothing new since.
+        self._committed: dict[TopicPartition, int] = {}
+        self._auto_committed_ms = log.clock()
+        self._turn = asyncio.Lock()
+        self._polls = 0  # under way, those that wait for their turn included
+        self._changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._last_first: TopicPartition | None = None  # who came first in the last poll
+        self._closed = False
+        self.member = coordinator.join(
+            group,
+            name,
+            session_timeout_ms=log.settings.consumer_idle_ms,
+            reassigned=self._reassigned,
+        )
+
+    @property
+    def group(self) -> str:
+        """The group's name."""
+        return self.member.group.name
+
+    @property
+    def topics(self) -> Sequence[str]:
+        """The topics of its subscription; of a pattern those that match at the moment."""
+        subscription = self.member.subscription
+        if subscription is None:
+            return ()
+        if subscription.pattern is None:
+            return sorted(subscription.topics)
+        return self.member.group.topics(subscription)
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """A call is under way: the instance is not idle."""
+        self.member.busy += 1
+        try:
+            yield
+        finally:
+            self.member.busy -= 1
+            self._coordinator.seen(self.member)
+
+    # -- what it reads
+
+    async def subscribe(self, subscription: Subscription) -> None:
+        """Take a share of these topics; the positions are fixed on return. Replaces a subscription
+        of the same kind; raises ConsumerState over one of the other kind, or assigned partitions.
+        """
+        before = self.member.subscription
+        other_kind = before is not None and (before.pattern is None) != (
+            subscription.pattern is None
+        )
+        if other_kind or (before is None and self.member.partitions):
+            raise self._exclusive()
+        self._coordinator.subscribe(self.member, subscription)
+        await self._begin()
+
+    async def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these, whoever else does; the positions are fixed on return. Raises
+        ConsumerState where there is a subscription.
+        """
+        if self.member.subscription is not None:
+            raise self._exclusive()
+        self._coordinator.pin(self.member, tuple(sorted(set(partitions))))
+        await self._begin()
+
+    def unsubscribe(self) -> None:
+        """Read nothing any more."""
+        if self.member.subscription is None:
+            self._coordinator.pin(self.member, ())
+        else:
+            self._coordinator.subscribe(self.member, None)
+
+    # -- where it stands
+
+    async def seek(
+        self, offsets: Mapping[TopicPartition, int], times_ms: Mapping[TopicPartition, int]
+    ) -> None:
+        """Go on at these offsets, and at the first records at or after these times. Raises
+        ConsumerState for a partition that is not its own, OffsetOutOfRange behind the end.
+        """
+        self._check_own([*offsets, *times_ms])
+        await self._log.run(check_range, self._log.store, offsets, from_start=False)
+        found = await self._log.run(timed_positions, self._log.store, times_ms)
+        self._move({**offsets, **found})
+
+    async def seek_to(self, end: Reset, partitions: Sequence[TopicPartition]) -> None:
+        """Go on at the earliest or latest offset of these partitions; none given: of all its own.
+        Raises ConsumerState for a partition that is not its own.
+        """
+        self._check_own(partitions)
+        chosen = partitions or self.member.partitions
+        self._move(await self._log.run(reset_positions, self._log.store, chosen, end))
+
+    # -- commits
+
+    async def commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """Commit these next offsets, of any partitions: auto-commit leaves them until more has been
+        delivered. Durable by the flush mode on return. Raises
+        OffsetOutOfRange behind the end, UnknownTopic, UnknownPartition, StoreReadOnly, ...
+        """
+        wanted = {partition: committed.offset for partition, committed in offsets.items()}
+        await self._log.run(check_range, self._log.store, wanted, from_start=False)
+        await self._offsets.commit(self.group, offsets)
+        self._committed |= {at: self._positions[at] for at in offsets if at in self._positions}
+
+    async def commit_consumed(self) -> None:
+        """Commit where it stands in its partitions: all that was delivered. Durable by the flush
+        mode on return. Raises StoreReadOnly, ...
+        """
+        await self._offsets.commit(self.group, self._kept(self._positions))
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition]
+    ) -> Mapping[TopicPartition, CommittedOffset]:
+        """What the group has committed in these partitions, those without a commit left out."""
+        found = await self._offsets.committed(self.group)
+        return {partition: found[partition] for partition in partitions if partition in found}
+
+    async def close(self) -> None:
+        """Leave the group; with auto-commit what was delivered has been committed on return. A poll
+        that waits ends.
+        """
+        self._closed = True
+        self._coordinator.leave(self.member)
+        self._wake()
+        await self._offsets.settled()
+
+    # -- polls
+
+    @asynccontextmanager
+    async def poll(self, *, timeout_ms: int, max_bytes: int) -> AsyncIterator[Batch]:
+        """Records of its partitions, waiting for them. The block delivers them: positions move at
+        its end, and not when it raises.
+
+        Raises UnknownConsumer when the instance goes away meanwhile, ConsumerState where nothing
+        says what to read or where to begin, OffsetOutOfRange without a reset, Corrupt, Busy. May be
+        cancelled.
+        """
+        self._polls += 1
+        self._wake()
+        try:
+            async with self._turn:
+                self._auto_commit_when_due()
+                batch = await self._wait_for_batch(timeout_ms, max_bytes)
+                yield batch
+                self._delivered(batch)
+        finally:
+            self._polls -= 1
+
+    async def _wait_for_batch(self, timeout_ms: int, max_bytes: int) -> Batch:
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + timeout_ms / 1000
+        while True:
+            self._check_reading()
+            changed = self._changed
+            await self._locate()
+            tickets = {at: self._log.waiters.ticket(at) for at in self._positions}
+            batch = await self._log.run(read_batch, self._log.store, self._reading(max_bytes))
+            batch = self._own(batch)
+            left_s = deadline_s - loop.time()
+            enough = batch.full or batch.size_bytes >= self.config.min_bytes
+            if (batch.slices and enough) or left_s <= 0 or self._polls > 1:
+                return batch
+            if not await self._log.waiters.any_changed(tickets, left_s, or_done=changed):
+                return batch
+
+    def _reading(self, max_bytes: int) -> Reading:
+        """All positions; first comes the partition behind the one that came first the last time."""
+        partitions = sorted(self._positions)
+        first = 0 if self._last_first is None else bisect_right(partitions, self._last_first)
+        turns = partitions[first:] + partitions[:first]
+        return Reading(
+            positions=[(partition, self._positions[partition]) for partition in turns],
+            max_records=self._log.settings.max_records_per_request,
+            max_bytes=max_bytes,
+            reset=self.config.reset,
+        )
+
+    def _own(self, batch: Batch) -> Batch:
+        """The slices with records, without those whose partition went elsewhere or was moved while
+        it was read. Offsets that hold nothing for the reader are passed over.
+        """
+        slices = []
+        for part in batch.slices:
+            if part.records and self._positions.get(part.partition) == part.begin:
+                slices.append(part)
+            else:
+                self._advance(part)
+        if batch.failed is not None and not slices:
+            self._last_first, error = batch.failed
+            raise error
+        size_bytes = batch.size_bytes if slices else 0
+        return Batch(slices=slices, size_bytes=size_bytes, full=batch.full)
+
+    def _delivered(self, batch: Batch) -> None:
+        for part in batch.slices:
+            self._advance(part)
+        if batch.slices:
+            self._last_first = batch.slices[0].partition
+
+    def _advance(self, part: Slice) -> None:
+        """Unless it was moved meanwhile."""
+        if self._positions.get(part.partition) == part.begin:
+            self._positions[part.partition] = part.next_offset
+
+    # -- inside
+
+    async def _begin(self) -> None:
+        """Fix the positions; where no reset says one, the next poll tells so."""
+        if self.config.reset is not Reset.NONE:
+            await self._locate()
+
+    async def _locate(self) -> None:
+        """Fix the positions that are not known: the committed ones, else what the reset says."""
+        if self._positions.keys() >= set(self.member.partitions):
+            return
+        committed = await self._offsets.committed(self.group)
+        missing = [at for at in self.member.partitions if at not in self._positions]
+        found = {at: committed[at].offset for at in missing if at in committed}
+        fresh = [at for at in missing if at not in committed]
+        if fresh:
+            found |= await self._log.run(reset_positions, self._log.store, fresh, self.config.reset)
+        own = set(self.member.partitions)
+        for partition, offset in found.items():
+            if partition in own and partition not in self._positions:
+                self._positions[partition] = offset
+                if partition in committed:
+                    self._committed[partition] = offset
+
+    def _reassigned(self, partitions: Sequence[TopicPartition]) -> None:
+        """Other partitions from here on. What went is committed before its next owner begins."""
+        gone = {at: offset for at, offset in self._positions.items() if at not in set(partitions)}
+        if gone:
+            self._auto_commit(gone)
+        for partition in gone:
+            del self._positions[partition]
+            self._committed.pop(partition, None)
+        self._wake()
+
+    def _move(self, positions: Mapping[TopicPartition, int]) -> None:
+        own = set(self.member.partitions)
+        self._positions |= {at: offset for at, offset in positions.items() if at in own}
+        self._wake()
+
+    def _wake(self) -> None:
+        """End a wait: something about this instance is another than it was."""
+        changed, self._changed = self._changed, asyncio.get_running_loop().create_future()
+        changed.set_result(None)
+
+    def _auto_commit_when_due(self) -> None:
+        now_ms = self._log.clock()
+        if now_ms - self._auto_committed_ms >= AUTO_COMMIT_MS:
+            self._auto_committed_ms = now_ms
+            self._auto_commit(self._positions)
+
+    def _auto_commit(self, positions: Mapping[TopicPartition, int]) -> None:
+        """Commit what is new among these, without waiting; a failure is for the log."""
+        fresh = {
+            at: offset for at, offset in positions.items() if self._committed.get(at) != offset
+        }
+        if fresh and self.config.auto_commit and not self._log.store.read_only:
+            self._committed |= fresh
+            answer = self._offsets.submit(self.group, self._kept(fresh))
+            answer.add_done_callback(partial(self._auto_committed, fresh))
+
+    def _auto_committed(self, offsets: Mapping[TopicPartition, int], answer: Answer) -> None:
+        error = answer.exception()
+        if error is not None:
+            log.warning("group %r: offsets could not be committed: %s", self.group, error)
+            for partition in offsets:
+                self._committed.pop(partition, None)
+
+    def _kept(
+        self, positions: Mapping[TopicPartition, int]
+    ) -> Mapping[TopicPartition, CommittedOffset]:
+        """To be committed: without partitions whose topic is gone."""
+        topics = self._log.topics()
+        return {
+            at: CommittedOffset(offset)
+            for at, offset in positions.items()
+            if at.topic in topics and at.partition in topics[at.topic].partitions
+        }
+
+    def _check_own(self, partitions: Iterable[TopicPartition]) -> None:
+        own = set(self.member.partitions)
+        for partition in partitions:
+            if partition not in own:
+                raise self._state(f"{partition} is not assigned to it")
+
+    def _check_reading(self) -> None:
+        if self._closed:
+            raise UnknownConsumer(group=self.group, instance=self.member.name)
+        if self.member.subscription is None and not self.member.partitions:
+            raise self._state("it has neither a subscription nor assigned partitions")
+
+    def _exclusive(self) -> ConsumerState:
+        return self._state(
+            "a subscription to topics, one to a pattern, and assigned partitions exclude each "
+            "other: delete the subscription first"
+        )
+
+    def _state(self, problem: str) -> ConsumerState:
+        return ConsumerState(
+            f"consumer instance {self.member.name!r} of group {self.group!r}: {problem}",
+            group=self.group,
+            instance=self.member.name,
+        )

@@ -1,0 +1,107 @@
+"""All consumer instances of one server: made, found, closed, and let go when they are idle.
+
+Owns their table and its limit, and the schedule that looks for idle ones. Must not know HTTP. Lives
+on the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from logserver.errors import Busy, UnknownConsumer
+from logserver.groups.config import ConsumerConfig, check_group_name, check_instance_name
+from logserver.groups.consumer import Consumer
+from logserver.groups.coordinator import Coordinator
+from logserver.groups.log import Log
+from logserver.groups.offsets import Offsets
+
+log = logging.getLogger(__name__)
+
+SWEEP_S: Final = 1.0
+
+
+class Consumers:
+    """Consumer instances by group and name."""
+
+    def __init__(self, log: Log) -> None:
+        self.coordinator = Coordinator(log.topics, log.clock)
+        self.offsets = Offsets(log)
+        self._log = log
+        self._instances: dict[tuple[str, str], Consumer] = {}
+        self._sweeping: asyncio.Task[None] | None = None
+
+    @property
+    def count(self) -> int:
+        """How many instances there are."""
+        return len(self._instances)
+
+    def start(self) -> None:
+        """Begin to look for idle instances."""
+        self._sweeping = asyncio.create_task(self._sweep())
+
+    async def stop(self) -> None:
+        """Close all instances; what they commit by themselves is stored on return."""
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+            await asyncio.wait((self._sweeping,))
+        for consumer in list(self._instances.values()):
+            await self._close(consumer)
+        await self.offsets.settled()
+
+    def create(self, group: str, name: str | None, config: ConsumerConfig) -> Consumer:
+        """A new instance; without a name it gets one. Raises InvalidGroup, ConsumerExists, Busy
+        (too many instances).
+        """
+        check_group_name(group, rocketmq=self._log.store.capabilities.messages)
+        if name is None:
+            name = f"consumer-{uuid.uuid4()}"
+        check_instance_name(name)
+        limit = self._log.settings.max_consumer_instances
+        if self.count >= limit and (group, name) not in self._instances:
+            raise Busy(
+                f"there are {self.count} consumer instances, the limit is {limit} "
+                "(max_consumer_instances): delete some or try again later"
+            )
+        consumer = Consumer(
+            self._log, self.coordinator, self.offsets, config, group=group, name=name
+        )
+        self._instances[group, name] = consumer
+        return consumer
+
+    @contextmanager
+    def using(self, group: str, name: str) -> Iterator[Consumer]:
+        """An instance for one call, during which it is not idle. Raises UnknownConsumer."""
+        consumer = self._instances.get((group, name))
+        if consumer is None:
+            raise UnknownConsumer(group=group, instance=name)
+        with consumer.in_use():
+            yield consumer
+
+    async def delete(self, group: str, name: str) -> None:
+        """Close an instance; its partitions go to others. Raises UnknownConsumer."""
+        with self.using(group, name) as consumer:
+            await self._close(consumer)
+
+    async def close_idle(self) -> int:
+        """Close those that were idle for too long; tells how many."""
+        silent = self.coordinator.silent()
+        for member in silent:
+            consumer = self._instances.get((member.group.name, member.name))
+            if consumer is not None:
+                log.info("group %r: consumer %r was idle", member.group.name, member.name)
+                await self._close(consumer)
+        return len(silent)
+
+    async def _close(self, consumer: Consumer) -> None:
+        self._instances.pop((consumer.group, consumer.member.name), None)
+        await consumer.close()
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            await self.close_idle()

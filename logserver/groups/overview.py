@@ -1,0 +1,174 @@
+"""Groups as an operator sees them: who is in them, how far they are, how far behind; reset, delete.
+
+Owns what is told of a group and what may be done to it from outside. Must not know HTTP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from logserver.errors import ConsumerState, UnknownGroup
+from logserver.groups.config import check_group_name
+from logserver.groups.consumers import Consumers
+from logserver.groups.coordinator import Member
+from logserver.groups.log import Log
+from logserver.groups.reading import Reset, check_range, reset_positions, timed_positions
+from logserver.metrics import Metrics
+from logserver.requests import Start, StartAt
+from storage import CommittedOffset, LogStore, OffsetBounds, TopicPartition
+from storage.errors import UnknownPartition, UnknownTopic
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far a group is in one partition. `committed` is its next offset, None: it has committed
+    nothing there. `bounds` None: the topic is gone. `member`: who reads it, if anybody.
+    """
+
+    partition: TopicPartition
+    committed: CommittedOffset | None
+    bounds: OffsetBounds | None
+    member: str | None
+
+    @property
+    def lag(self) -> int | None:
+        """How many offsets the group is behind; None where that cannot be said."""
+        if self.committed is None or self.bounds is None:
+            return None
+        return max(self.bounds.end - self.committed.offset, 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupOverview:
+    """One group: its members by name, and every partition that it has committed or that is read."""
+
+    name: str
+    generation: int
+    members: Sequence[Member]
+    progress: Sequence[Progress]
+
+
+class Groups:
+    """All groups of one server: their consumer instances, and what is seen and done from outside."""
+
+    def __init__(self, log: Log) -> None:
+        self.consumers = Consumers(log)
+        self._log = log
+        self._coordinator = self.consumers.coordinator
+        self._offsets = self.consumers.offsets
+
+    def start(self, metrics: Metrics) -> None:
+        """Begin to look for idle instances, and to count."""
+        self.consumers.start()
+        metrics.gauge("consumer_instances", "Consumer instances.", lambda: self.consumers.count)
+        metrics.gauge("groups", "Groups with members.", lambda: len(self._coordinator.groups))
+
+    async def stop(self) -> None:
+        """Close all instances; what they commit by themselves is stored on return."""
+        await self.consumers.stop()
+
+    def topic_changed(self, name: str) -> None:
+        """A topic was created, changed or deleted: its readers get a new assignment at once."""
+        self._coordinator.topic_changed(name)
+
+    async def names(self) -> Sequence[str]:
+        """All groups that have members or committed offsets, in order."""
+        return sorted({*await self._offsets.groups(), *self._coordinator.groups})
+
+    async def overview(self, group: str) -> GroupOverview:
+        """One group. Raises UnknownGroup."""
+        committed = await self._known(group)
+        members = list(self._coordinator.members(group))
+        readers = {at: member.name for member in members for at in member.partitions}
+        partitions = sorted({*committed, *readers})
+        bounds = await self._log.run(_bounds, self._log.store, partitions)
+        live = self._coordinator.groups.get(group)
+        return GroupOverview(
+            name=group,
+            generation=0 if live is None else live.generation,
+            members=members,
+            progress=[
+                Progress(
+                    partition=at,
+                    committed=committed.get(at),
+                    bounds=bounds.get(at),
+                    member=readers.get(at),
+                )
+                for at in partitions
+            ],
+        )
+
+    async def reset(
+        self, group: str, partitions: Iterable[TopicPartition] | None, to: Start
+    ) -> Mapping[TopicPartition, int]:
+        """Commit other next offsets, for these partitions (None: all that the group has committed):
+        the first or the next to be written, those of a time, or exactly `to`'s. Durable by the flush
+        mode on return. A group that is not there yet is made, if partitions are given.
+
+        Raises ConsumerState while the group has members (they would go on from where they stand),
+        UnknownGroup, InvalidGroup, OffsetOutOfRange, UnknownTopic, UnknownPartition, StoreReadOnly.
+        """
+        self._check_empty(group)
+        if partitions is None:
+            chosen: Sequence[TopicPartition] = list(await self._known(group))
+        else:
+            check_group_name(group, rocketmq=self._log.store.capabilities.messages)
+            chosen = sorted(set(partitions))
+        offsets = await self._log.run(_resolved, self._log.store, chosen, to)
+        self._check_empty(group)
+        commits = {at: CommittedOffset(offset) for at, offset in offsets.items()}
+        await self._offsets.commit(group, commits)
+        return offsets
+
+    async def delete(self, group: str) -> None:
+        """Forget all of a group's offsets; durable on return. Raises UnknownGroup, ConsumerState
+        while it has members, StoreReadOnly.
+        """
+        self._check_empty(group)
+        await self._known(group)
+        self._check_empty(group)
+        await self._offsets.delete(group)
+
+    async def _known(self, group: str) -> Mapping[TopicPartition, CommittedOffset]:
+        """What a group has committed. Raises UnknownGroup."""
+        committed = await self._offsets.committed(group)
+        if not committed and group not in self._coordinator.groups:
+            raise UnknownGroup(group)
+        return committed
+
+    def _check_empty(self, group: str) -> None:
+        members = [member.name for member in self._coordinator.members(group)]
+        if members:
+            raise ConsumerState(
+                f"group {group!r} has {len(members)} members ({', '.join(members)[:80]}): delete "
+                "them first",
+                group=group,
+                members=len(members),
+            )
+
+
+def _resolved(
+    store: LogStore, partitions: Sequence[TopicPartition], to: Start
+) -> Mapping[TopicPartition, int]:
+    if to.at is StartAt.EARLIEST:
+        return reset_positions(store, partitions, Reset.EARLIEST)
+    if to.at is StartAt.LATEST:
+        return reset_positions(store, partitions, Reset.LATEST)
+    wanted = dict.fromkeys(partitions, to.value)
+    if to.at is StartAt.TIME:
+        return timed_positions(store, wanted)
+    check_range(store, wanted)
+    return wanted
+
+
+def _bounds(
+    store: LogStore, partitions: Iterable[TopicPartition]
+) -> Mapping[TopicPartition, OffsetBounds]:
+    """Of those that are there."""
+    bounds = {}
+    for partition in partitions:
+        with suppress(UnknownTopic, UnknownPartition):
+            bounds[partition] = store.bounds(partition)
+    return bounds

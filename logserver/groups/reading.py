@@ -1,0 +1,159 @@
+"""One look at all partitions of a consumer: where it begins, and what is there.
+
+Owns how a poll's bytes are shared among partitions and what becomes of a position that the log does
+not hold any more. Blocking; runs in a thread and must not know the event loop.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from msgspec import structs
+
+from logserver.errors import ConsumerState
+from logserver.reading import Look, read_page
+from logserver.requests import Fetch, Start, StartAt
+from storage import LogStore, Page, StorageError, StoredRecord, TopicPartition
+from storage.errors import OffsetOutOfRange, UnknownPartition, UnknownTopic
+
+
+class Reset(enum.Enum):
+    """Where to begin in a partition without a committed offset, or whose records there are gone."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    NONE = "none"
+
+
+class Slice(NamedTuple):
+    """Records of one partition. The reader stood at `begin` and goes on at `next_offset`."""
+
+    partition: TopicPartition
+    begin: int
+    records: Sequence[StoredRecord]
+    next_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Batch:
+    """What one look found: at most one slice of each partition, in the order in which they were
+    read. `full`: there is more than was asked for. `failed`: where the look ended, and why.
+    """
+
+    slices: Sequence[Slice] = ()
+    size_bytes: int = 0
+    full: bool = False
+    failed: tuple[TopicPartition, StorageError] | None = None
+
+    @property
+    def records(self) -> list[tuple[TopicPartition, StoredRecord]]:
+        """All records with their partitions, those of a partition in offset order."""
+        return [(part.partition, record) for part in self.slices for record in part.records]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What to read: partitions in the order in which they get their turn, with where the reader
+    stands.
+    """
+
+    positions: Sequence[tuple[TopicPartition, int]]
+    max_records: int
+    max_bytes: int
+    reset: Reset
+
+
+def read_batch(store: LogStore, reading: Reading) -> Batch:
+    """Go through the partitions until the answer is full: the first record comes however large it
+    is, after it none that passes `max_bytes`. Partitions whose topic is gone are passed over; any
+    other error of one (Corrupt, OffsetOutOfRange without a reset, ...) ends the look.
+    """
+    slices: list[Slice] = []
+    size_bytes = count = 0
+    full = False
+    for partition, position in reading.positions:
+        wanted = Fetch(
+            partition=partition,
+            start=Start(StartAt.OFFSET, position),
+            max_records=reading.max_records - count,
+            max_bytes=reading.max_bytes - size_bytes,
+        )
+        if wanted.max_bytes <= 0 or wanted.max_records <= 0:
+            return Batch(slices=slices, size_bytes=size_bytes, full=True)
+        try:
+            look = _look(store, wanted, reading.reset)
+        except (UnknownTopic, UnknownPartition):
+            continue
+        except StorageError as error:
+            return Batch(slices=slices, size_bytes=size_bytes, failed=(partition, error))
+        if count and look.size_bytes > wanted.max_bytes:  # one record, too large for what is left
+            full = True
+            continue
+        page = look.page
+        slices.append(Slice(partition, position, page.records, page.next_offset))
+        size_bytes += look.size_bytes
+        count += len(page.records)
+        full = full or look.more
+    return Batch(slices=slices, size_bytes=size_bytes, full=full)
+
+
+def reset_positions(
+    store: LogStore, partitions: Iterable[TopicPartition], reset: Reset
+) -> Mapping[TopicPartition, int]:
+    """Where the log begins or ends in each partition; those whose topic is gone are left out.
+    Raises ConsumerState where there is no reset.
+    """
+    positions = {}
+    for partition in partitions:
+        try:
+            bounds = store.bounds(partition)
+        except (UnknownTopic, UnknownPartition):
+            continue
+        if reset is Reset.NONE:
+            raise ConsumerState(
+                f"{partition} has no committed offset and auto.offset.reset is none",
+                topic=partition.topic,
+                partition=partition.partition,
+            )
+        positions[partition] = bounds.start if reset is Reset.EARLIEST else bounds.end
+    return positions
+
+
+def timed_positions(
+    store: LogStore, times_ms: Mapping[TopicPartition, int]
+) -> Mapping[TopicPartition, int]:
+    """The first record at or after a time in each partition, its end where there is none. Raises
+    UnknownTopic, UnknownPartition.
+    """
+    positions = {}
+    for partition, timestamp_ms in times_ms.items():
+        found = store.offset_for_time(partition, timestamp_ms)
+        positions[partition] = store.bounds(partition).end if found is None else found.offset
+    return positions
+
+
+def check_range(
+    store: LogStore, offsets: Mapping[TopicPartition, int], *, from_start: bool = True
+) -> None:
+    """Raise OffsetOutOfRange for an offset behind the end of its partition, `from_start` also for
+    one before its start. Raises UnknownTopic, UnknownPartition.
+    """
+    for partition, offset in offsets.items():
+        bounds = store.bounds(partition)
+        if offset > bounds.end or (from_start and offset < bounds.start):
+            raise OffsetOutOfRange(
+                *partition, offset=offset, earliest=bounds.start, latest=bounds.end
+            )
+
+
+def _look(store: LogStore, wanted: Fetch, reset: Reset) -> Look[Page]:
+    try:
+        return read_page(store, wanted)
+    except OffsetOutOfRange:
+        if reset is Reset.NONE:
+            raise
+    at = StartAt.EARLIEST if reset is Reset.EARLIEST else StartAt.LATEST
+    return read_page(store, structs.replace(wanted, start=Start(at)))

@@ -1,0 +1,173 @@
+"""Requests with a key: each is stored once, however often it comes.
+
+Owns the turns of requests with the same key, and which parts of one are appended; must not know HTTP.
+What is remembered, and why it holds after a crash, is `logserver.keybook`'s business. Lives on the
+event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from logserver.config import Settings
+from logserver.keybook import (
+    ENTRIES_OF_A_KEY,
+    JOURNAL,
+    Entry,
+    Keybook,
+    KeyedPart,
+    Note,
+    Stock,
+    open_book,
+)
+from logserver.requests import RequestKey
+from logserver.writer import Acks, Part, Run
+from storage import (
+    Clock,
+    LogStore,
+    ProducerSequence,
+    StorageError,
+    TopicPartition,
+    open_journal,
+)
+from storage.errors import OutOfOrderSequence
+
+Submit: TypeAlias = Callable[[Sequence[Part], Acks, Note], Awaitable[list[Run]]]
+InThread: TypeAlias = Callable[..., Awaitable[Any]]
+
+
+class Idempotency:
+    """Appends requests by their keys. `submit` queues parts with a note, `run` makes a blocking call
+    in a thread; `sync`: acks=all is on disk.
+    """
+
+    def __init__(
+        self, store: LogStore, book: Keybook, *, submit: Submit, run: InThread, sync: bool
+    ) -> None:
+        self.book = book
+        self._store = store
+        self._submit = submit
+        self._run = run
+        self._sync = sync
+        self._tasks: set[asyncio.Task[list[Run]]] = set()
+
+    async def close(self) -> None:
+        """Wait for what is under way (the queue takes no more), then keep what the journal has."""
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._run(self._close)
+
+    def _close(self) -> None:
+        with suppress(StorageError):
+            self.book.journal.flush()
+        self.book.journal.close()
+
+    async def forget_topic(self, topic: str) -> None:
+        """The topic was deleted: its keys mean nothing any more; durable on return."""
+        line = self.book.forget_topic(topic)
+        if line is not None:
+            await self._run(self.book.journal.append, [line], sync=True)
+
+    def append(
+        self, key: RequestKey, parts: Sequence[Part], acks: Acks
+    ) -> asyncio.Future[list[Run]]:
+        """Store what of the parts is not stored yet; the future ends with the offsets of all. It goes
+        on when nobody waits for it any more.
+
+        All parts are of one topic, and of its request as a whole (see `RequestKey`); a part is stored
+        whole or not at all. A request whose key is under way waits for that one's end. The future
+        may raise KeyReused, and what an append raises.
+        """
+        task = asyncio.ensure_future(self._in_turn(key, parts, acks))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return asyncio.shield(task)
+
+    async def _in_turn(self, key: RequestKey, parts: Sequence[Part], acks: Acks) -> list[Run]:
+        topic = parts[0].partition.topic
+        while (entry := self.book.entry(key, topic)).under_way is not None:
+            await asyncio.wait((entry.under_way,))
+        under_way = entry.under_way = asyncio.get_running_loop().create_future()
+        try:
+            return await self._append_missing(entry, parts, acks)
+        finally:
+            entry.under_way = None
+            under_way.set_result(None)
+
+    async def _append_missing(self, entry: Entry, parts: Sequence[Part], acks: Acks) -> list[Run]:
+        runs: list[Run] = []
+        missing: list[Part] = []
+        for part in parts:
+            known = entry.parts.get(part.partition.partition)
+            if known is None or known.base_offset is None:
+                missing.append(part)
+                continue
+            runs.append(await self._stored_before(part, known.base_offset, acks))
+        if missing:
+            runs += await self._append(entry, missing, acks)
+        return runs
+
+    async def _stored_before(self, part: Part, base_offset: int, acks: Acks) -> Run:
+        """A part that an earlier request stored, as durable as `acks` says."""
+        if self._sync and acks is Acks.ALL:
+            await self._run(self._store.flush, [part.partition])
+        locators: Sequence[int] = ()
+        if self._store.capabilities.messages:
+            stop = base_offset + len(part.positions)
+            locators = await self._run(_locators, self._store, part.partition, base_offset, stop)
+        return Run(part.partition.partition, part.positions, base_offset, locators=locators)
+
+    async def _append(self, entry: Entry, parts: Sequence[Part], acks: Acks) -> list[Run]:
+        numbers = [part.partition.partition for part in parts]
+        has_old_marks = not entry.parts.keys().isdisjoint(numbers)
+        try:
+            return await self._attempt(entry, parts, acks)
+        except OutOfOrderSequence:
+            if not has_old_marks:
+                raise
+            # What their producers had stored before was lost in a crash, so these are not there.
+            for number in numbers:
+                entry.parts.pop(number, None)
+            return await self._attempt(entry, parts, acks)
+
+    async def _attempt(self, entry: Entry, parts: Sequence[Part], acks: Acks) -> list[Run]:
+        marked = []
+        for part in parts:
+            number = part.partition.partition
+            if number not in entry.parts:
+                stock = Stock(part.partition, acks is Acks.ALL)
+                mark = self.book.idle_mark(stock) or await self._new_mark()
+                entry.parts[number] = KeyedPart(mark, len(part.positions), stock)
+            marked.append(replace(part, producer=entry.parts[number].mark))
+        note = self.book.note(entry, [part.partition.partition for part in parts])
+        runs = await self._submit(marked, acks, note)
+        self.book.stored(entry, runs, note)
+        return runs
+
+    async def _new_mark(self) -> ProducerSequence:
+        return ProducerSequence(await self._run(self._store.new_producer_id), 0, 0)
+
+
+async def open_idempotency(
+    store: LogStore, settings: Settings, *, submit: Submit, run: InThread, clock: Clock
+) -> Idempotency:
+    """With what the journal beside the store tells of requests before this start."""
+    max_keys = settings.max_idempotency_keys
+    journal = await run(
+        open_journal, store, JOURNAL, generation_entries=max_keys * ENTRIES_OF_A_KEY
+    )
+    book = await run(open_book, journal, store.bounds, clock=clock, max_keys=max_keys)
+    return Idempotency(store, book, submit=submit, run=run, sync=settings.flush == "sync")
+
+
+def _locators(
+    store: LogStore, partition: TopicPartition, base_offset: int, stop: int
+) -> Sequence[int]:
+    """The locators of stored records; none where they are gone."""
+    try:
+        return [record.locator for record in store.scan(partition, base_offset, stop)]
+    except StorageError:
+        return ()

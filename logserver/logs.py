@@ -1,0 +1,57 @@
+"""Logs on standard error: one line of text or one JSON object per event.
+
+Owns their form; what is logged, and where, is the callers' business. A record's fields are those given as
+`extra`; nothing else of a request gets into a line.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_OWN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+
+def log_to_stderr(level: str, form: str) -> None:
+    """Log what is of `level` or above; `form` is text or json."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter(TEXT))
+    logging.basicConfig(level=level.upper(), handlers=[handler])
+
+
+def fields_of(record: logging.LogRecord) -> Mapping[str, object]:
+    """What was given as `extra`."""
+    return {name: value for name, value in vars(record).items() if name not in _OWN}
+
+
+class TextFormatter(logging.Formatter):
+    """The message, and its fields behind it as name=value."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        """See logging.Formatter."""
+        fields = "".join(f" {name}={value}" for name, value in fields_of(record).items())
+        return super().formatMessage(record) + fields
+
+
+class JsonFormatter(logging.Formatter):
+    """An object with time, level, logger and message, the fields, and the exception if there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """See logging.Formatter."""
+        moment = datetime.fromtimestamp(record.created, UTC)
+        told: dict[str, object] = {
+            "time": moment.isoformat(timespec="milliseconds"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+            **fields_of(record),
+        }
+        if record.exc_info:
+            told["exception"] = self.formatException(record.exc_info)
+        return msgspec.json.encode(told, enc_hook=str).decode()

@@ -1,0 +1,35 @@
+"""Errors of a store as Spark hands them back: a Python traceback inside the text of an exception of its own.
+
+Owns finding the error in that text. Must not know PySpark's classes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+from storage import StorageError
+
+_RAISED: Final = re.compile(
+    r"^(?:storage|logserver)(?:\.\w+)+\.(\w+): (.+(?:\n(?! SQLSTATE|\s*at |\n).*)*)", re.MULTILINE
+)
+
+
+def storage_error(error: BaseException) -> StorageError | None:
+    """The storage error, with its class and message, that a task or a planner raised; None when what an
+    exception of PySpark tells is something else.
+    """
+    for name, message in reversed(_RAISED.findall(str(error))):
+        for kind in _classes(StorageError):
+            if kind.__name__ == name:
+                found = kind.__new__(kind)
+                StorageError.__init__(found, message.strip())
+                return found
+    return None
+
+
+def _classes(kind: type[StorageError]) -> Iterator[type[StorageError]]:
+    yield kind
+    for inner in kind.__subclasses__():
+        yield from _classes(inner)

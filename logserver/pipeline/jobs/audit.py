@@ -1,0 +1,52 @@
+"""Audit a store: what `logserver verify` finds, looked for by many at once.
+
+Owns the rows of the report; the rules and the way a store is cut into parts are the storage engine's:
+a segment of Kafka, a stretch of RocketMQ's log of about 64 MB, an index file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import astuple
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from logserver.pipeline.jobs.sharing import OnExecutors
+from storage import FileCount, StoreOptions, SupportsParts, open_inspector
+from storage.errors import NotOffered
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+REPORT: Final = (
+    "code string, severity string, path string, position bigint, topic string, partition int, offset bigint, "
+    "expected string, found string, message string, records bigint, size_bytes bigint"
+)
+
+
+def run(spark: SparkSession, store: Path, settings: Mapping[str, str] | None = None) -> DataFrame:
+    """Read all of a store, or of one partition's folder, and tell what is wrong; nothing is changed.
+
+    A row for each finding (codes: docs/findings.md), in the order of `logserver verify`, and then one
+    without a code for each file of the log and of RocketMQ's index: its records (of an index: entries)
+    and bytes. Works beside a running server. Every executor has to see the store under this path.
+    Raises NotOffered for a single file, InvalidConfig, IoFailure, UnsupportedFormat.
+    """
+    inspector = open_inspector(store, StoreOptions(settings=dict(settings or {})))
+    try:
+        if not isinstance(inspector, SupportsParts):
+            raise NotOffered(
+                f"{store} is a single file, which has no parts: use logserver verify",
+                feature="audit",
+            )
+        counts: list[FileCount] = []
+        found = list(inspector.audit(OnExecutors(spark), counted=counts.append))
+    finally:
+        inspector.close()
+    rows = [(*astuple(finding), None, None) for finding in found]
+    return spark.createDataFrame([*rows, *map(_count_row, counts)], REPORT)
+
+
+def _count_row(count: FileCount) -> tuple[object, ...]:
+    path, topic, partition, records, size_bytes = count
+    return None, None, path, None, topic, partition, *[None] * 4, records, size_bytes

@@ -1,0 +1,76 @@
+"""Convert a store to the other format, by many at once.
+
+Owns the rows of the report; the rule, the parts and the commit by rename are the storage engine's, and
+those of `logserver convert`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from logserver.pipeline.jobs.sharing import OnExecutors
+from storage import ConversionNote, ConversionReport, StoreOptions, convert_store
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+REPORT: Final = (
+    "what string, topic string, partition int, field string, reason string, records bigint, "
+    "offsets array<bigint>"
+)
+SPLIT_BYTES: Final = 256 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """How to convert; see storage.convert_store. `settings` are those of the source."""
+
+    to: str
+    encode: bool = False
+    topics: Sequence[str] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
+    target_settings: Mapping[str, str] = field(default_factory=dict)
+    split_bytes: int = SPLIT_BYTES
+
+
+def run(spark: SparkSession, source: Path, target: Path, wanted: Wanted) -> DataFrame:
+    """Make a new store at `target` of the one at `source`, and tell what became of the records.
+
+    A row for each topic (`what` converted, the topic's new name as `reason`), each note of the report
+    (left_out, encoded, moved, hidden) and each finding of the source (damaged; noted). The new
+    store is durable and cleanly stopped on return; on an error there is none. Every executor has to see
+    both paths. Raises what storage.convert_store raises.
+    """
+    report = convert_store(
+        source,
+        target,
+        to=wanted.to,
+        encode=wanted.encode,
+        topics=wanted.topics,
+        options=StoreOptions(settings=wanted.settings),
+        target_options=StoreOptions(settings=wanted.target_settings),
+        run=OnExecutors(spark),
+        split_bytes=wanted.split_bytes,
+    )
+    return spark.createDataFrame(_rows(report), REPORT)
+
+
+def _rows(report: ConversionReport) -> list[tuple[object, ...]]:
+    rows: list[tuple[object, ...]] = [
+        ("converted", topic.topic, None, None, topic.name, topic.records, None)
+        for topic in report.topics
+    ]
+    for what in ("left_out", "encoded", "moved", "hidden"):
+        notes: Sequence[ConversionNote] = getattr(report, what)
+        rows += [
+            (what, n.topic, n.partition, n.field, n.reason, n.records, list(n.offsets))
+            for n in notes
+        ]
+    for found in report.findings:
+        where = None if found.offset is None else [found.offset]
+        what = "noted" if found.severity == "info" else "damaged"
+        rows.append((what, found.topic, found.partition, found.code, found.message, None, where))
+    return rows

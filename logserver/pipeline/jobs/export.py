@@ -1,0 +1,250 @@
+"""Export a store to Parquet, partitioned by topic and date, and append to it: only what is new, every record once.
+
+Owns which offsets a run takes and what of them becomes a column; must not know how a store is read or how
+files are committed (`appended`). The end of a run is settled before it reads, so a server may write on.
+
+    OUT/topic=orders/date=2026-01-31/part-....parquet     date: of the record's timestamp, in UTC
+
+Columns are those of the data source but for the topic, which is in the path; with `json_values` also `json`,
+the value parsed by a schema that is inferred from the topic's values: `json._unparsed` is the text of one that
+does not fit, counted in the report. The schema only grows, by the fields of later runs.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from logserver.pipeline.jobs.appended import appending
+from storage import Isolation, OffsetBounds, Splitter, TopicPartition, open_splitter
+from storage.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+REPORT: Final = "topic string, partition int, from_offset bigint, to_offset bigint, rows bigint, unparsed bigint"
+UNPARSED: Final = "_unparsed"
+WRITTEN: Final = f"partition int, json struct<{UNPARSED}: string>, topic string, date date"
+DAY_MS: Final = 86_400_000
+
+
+class Wanted(NamedTuple):
+    """What a run was asked for; all runs into a folder are asked for the same values and isolation."""
+
+    json_values: bool = False
+    isolation: Isolation = Isolation.READ_COMMITTED
+    topics: str | None = None
+
+
+class Span(NamedTuple):
+    """Offsets [start, end) of a partition."""
+
+    partition: TopicPartition
+    start: int
+    end: int
+
+
+def run(spark: SparkSession, store: Path, out: Path, wanted: Wanted | None = None) -> DataFrame:
+    """Append to the Parquet folder `out` what the store at `store` has and the folder has not; a row for each
+    partition tells which offsets were taken and how many rows they gave.
+
+    `wanted.topics` is a regular expression of whole names; None: every topic that is not internal. Durable on
+    return; a run that is killed has added all or nothing, and the next one adds the rest. Both paths must be
+    seen by every executor. Raises InvalidArgument for a folder of other data or of other wishes, StoreLocked
+    while another run writes there, Corrupt for damaged records.
+    """
+    wanted = wanted or Wanted()
+    with appending(out) as folder:
+        _check(out, folder.state, wanted)
+        spans = _plan(store, out, folder.state.get("ends", {}), wanted)
+        todo = [span for span in spans if span.start < span.end]
+        schemas = dict(folder.state.get("schemas", {}))
+        for frame in _frames(spark, store, todo, wanted, schemas):
+            frame.write.partitionBy("topic", "date").mode("append").parquet(_uri(folder.staging))
+        rows: dict[TopicPartition, tuple[int, int]] = {}
+        if todo:
+            rows = _counted(spark, folder.staging, json_values=wanted.json_values)
+            folder.commit(_state(folder.state, spans, wanted, schemas))
+    return spark.createDataFrame(
+        [
+            (*span.partition, span.start, span.end, *rows.get(span.partition, (0, 0)))
+            for span in spans
+        ],
+        REPORT,
+    )
+
+
+def _check(out: Path, state: Mapping[str, Any], wanted: Wanted) -> None:
+    for name, value in _wishes(wanted).items():
+        if state and state[name] != value:
+            raise InvalidArgument(
+                f"{out} was exported with {name} {state[name]}, not {value}: give another folder",
+                field=name,
+            )
+
+
+def _wishes(wanted: Wanted) -> dict[str, object]:
+    return {"json_values": wanted.json_values, "isolation": wanted.isolation.value}
+
+
+def _state(
+    before: Mapping[str, Any], spans: Sequence[Span], wanted: Wanted, schemas: Mapping[str, str]
+) -> dict[str, Any]:
+    ends = {topic: dict(each) for topic, each in before.get("ends", {}).items()}
+    for span in spans:
+        ends.setdefault(span.partition.topic, {})[str(span.partition.partition)] = span.end
+    return {**_wishes(wanted), "ends": ends, "schemas": dict(schemas)}
+
+
+def _plan(
+    store: Path, out: Path, ends: Mapping[str, Mapping[str, int]], wanted: Wanted
+) -> list[Span]:
+    """From where the last run ended, or the first offset, to where the partition ends now."""
+    splitter = open_splitter(store)
+    try:
+        spans = []
+        for partition in _chosen(splitter, wanted.topics):
+            bounds = splitter.bounds(partition)
+            last = ends.get(partition.topic, {}).get(str(partition.partition))
+            spans.append(_span(out, partition, bounds, last, wanted.isolation))
+        return spans
+    finally:
+        splitter.close()
+
+
+def _chosen(splitter: Splitter, topics: str | None) -> list[TopicPartition]:
+    found = [
+        partition
+        for partition in splitter.partitions()
+        if _is_chosen(splitter, partition.topic, topics)
+    ]
+    if not found:
+        raise InvalidArgument(
+            "topics: the store has none" + (f" that match {topics!r}" if topics else ""),
+            field="topics",
+        )
+    return found
+
+
+def _is_chosen(splitter: Splitter, topic: str, pattern: str | None) -> bool:
+    if pattern is None:
+        return not splitter.is_internal(topic)
+    return re.fullmatch(pattern, topic) is not None
+
+
+def _span(
+    out: Path,
+    partition: TopicPartition,
+    bounds: OffsetBounds,
+    last: int | None,
+    isolation: Isolation,
+) -> Span:
+    end = bounds.stable if isolation is Isolation.READ_COMMITTED else bounds.end
+    start = bounds.start if last is None else last
+    where = f"topic {partition.topic!r} partition {partition.partition}"
+    if start > bounds.end:
+        raise InvalidArgument(
+            f"{out} has {where} up to offset {start}, and the store ends at {bounds.end}: another store?",
+            field="out",
+        )
+    if start < bounds.start:
+        raise InvalidArgument(
+            f"{out} has {where} up to offset {start}, and the store begins at {bounds.start}: records between "
+            "them are gone, export into another folder",
+            field="out",
+        )
+    return Span(partition, start, max(start, end))
+
+
+def _frames(
+    spark: SparkSession,
+    store: Path,
+    todo: Sequence[Span],
+    wanted: Wanted,
+    schemas: dict[str, str],
+) -> list[DataFrame]:
+    """What is to be written: all in one, or topic by topic where each has its own schema of values."""
+    if not todo:
+        return []
+    if not wanted.json_values:
+        return [_dated(_read(spark, store, todo, wanted))]
+    frames = []
+    for topic in sorted({span.partition.topic for span in todo}):
+        frame = _read(spark, store, [s for s in todo if s.partition.topic == topic], wanted)
+        schemas[topic] = _schema(spark, frame, schemas.get(topic))
+        frames.append(_dated(_parsed(frame, schemas[topic])))
+    return frames
+
+
+def _read(spark: SparkSession, store: Path, todo: Sequence[Span], wanted: Wanted) -> DataFrame:
+    """The records of the spans, with headers."""
+    partitions: dict[str, list[int]] = {}
+    limits: dict[str, dict[str, dict[str, int]]] = {"start": {}, "end": {}}
+    for span in todo:
+        topic, number = span.partition
+        partitions.setdefault(topic, []).append(number)
+        limits["start"].setdefault(topic, {})[str(number)] = span.start
+        limits["end"].setdefault(topic, {})[str(number)] = span.end
+    options = {
+        "assign": json.dumps(partitions),
+        "startingOffsets": json.dumps(limits["start"]),
+        "endingOffsets": json.dumps(limits["end"]),
+        "isolationLevel": wanted.isolation.value,
+        "includeHeaders": "true",
+    }
+    return spark.read.format("logserver").options(**options).load(str(store.absolute()))
+
+
+def _dated(frame: DataFrame) -> DataFrame:
+    """With the day of the timestamp in UTC, whatever the session's time zone is."""
+    from pyspark.sql import functions as f
+
+    day = f.floor(f.unix_millis("timestamp") / DAY_MS).cast("int")
+    return frame.withColumn("date", f.date_from_unix_date(day))
+
+
+def _schema(spark: SparkSession, frame: DataFrame, known: str | None) -> str:
+    """The JSON form of the schema of a topic's values; what is known of it stays, new fields come behind."""
+    from pyspark.sql.types import StructType
+
+    text = frame.selectExpr("cast(value as string) as value").where("value is not null")
+    inferred = spark.read.option("columnNameOfCorruptRecord", UNPARSED).json(text).schema
+    merged = (
+        StructType.fromJson(json.loads(known)) if known else StructType().add(UNPARSED, "string")
+    )
+    for field in inferred.fields:
+        if field.name not in merged.names:
+            merged.add(field)
+    return merged.json()
+
+
+def _parsed(frame: DataFrame, schema: str) -> DataFrame:
+    """With the parsed value, in which UNPARSED holds the text of one that does not fit."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import StructType
+
+    text = f.col("value").cast("string")
+    options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": UNPARSED}
+    fields = StructType.fromJson(json.loads(schema))
+    return frame.withColumn("json", f.from_json(text, fields, options))
+
+
+def _counted(
+    spark: SparkSession, staging: Path, *, json_values: bool
+) -> dict[TopicPartition, tuple[int, int]]:
+    """Rows, and values that are not parsed, of each partition, as the written files have them."""
+    from pyspark.sql import functions as f
+
+    unparsed = f.col(f"json.{UNPARSED}") if json_values else f.lit(None)
+    written = spark.read.schema(WRITTEN).parquet(_uri(staging))
+    counts = written.groupBy("topic", "partition").agg(f.count(f.lit(1)), f.count(unparsed))
+    return {
+        TopicPartition(topic, number): (rows, bad) for topic, number, rows, bad in counts.collect()
+    }
+
+
+def _uri(path: Path) -> str:
+    return path.absolute().as_uri()

@@ -1,0 +1,200 @@
+"""Which partitions and offsets a read means: options and a store's bounds made into offset ranges and splits.
+
+Owns the choice of partitions, what earliest, latest and a time stand for, and what happens where offsets
+are gone. Must not read records or know Spark.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, TypeAlias
+
+from logserver.pipeline.options import (
+    EARLIEST,
+    LATEST,
+    Limit,
+    ReadOptions,
+    store_settings,
+    wrong,
+)
+from storage import (
+    Isolation,
+    OffsetBounds,
+    OffsetRange,
+    Split,
+    Splitter,
+    StoreOptions,
+    TopicPartition,
+    detect,
+    open_splitter,
+)
+from storage.errors import CallerError, OffsetOutOfRange, UnknownPartition, UnknownTopic
+
+Offsets: TypeAlias = Mapping[TopicPartition, int]
+
+SHOWN: Final = 5  # partitions that a message names
+
+_log = logging.getLogger(__name__)
+
+
+def open_chosen(options: ReadOptions) -> Chosen:
+    """The store that the options name. Raises InvalidArgument for a setting that its backend does not
+    have, and what `open_splitter` raises.
+    """
+    detected = detect(options.path)
+    settings = store_settings(options.settings, detected.backend if detected else None)
+    return Chosen(open_splitter(options.path, StoreOptions(settings=settings)), options)
+
+
+class Chosen:
+    """What options choose of a store. To be used by one thread at a time."""
+
+    def __init__(self, splitter: Splitter, options: ReadOptions) -> None:
+        self.splitter = splitter
+        self._options = options
+
+    def partitions(self) -> Sequence[TopicPartition]:
+        """The partitions that are read, of those that are there, in order; without a choice those of every
+        topic that is not internal.
+        """
+        there, options = self.splitter.partitions(), self._options
+        if options.assigned is not None:
+            return [address for address in there if address in options.assigned]
+        if options.topics is not None:
+            return [address for address in there if address.topic in options.topics]
+        if options.pattern is not None:
+            return [address for address in there if options.pattern.fullmatch(address.topic)]
+        return [address for address in there if not self.splitter.is_internal(address.topic)]
+
+    def require_named(self) -> None:
+        """Raise InvalidArgument for a topic or partition that the options name and the store lacks."""
+        there, options = self.splitter.partitions(), self._options
+        _refuse_missing("assign", options.assigned or (), there)
+        _refuse_missing("subscribe", options.topics or (), [address.topic for address in there])
+
+    def missing(self, partition: TopicPartition) -> UnknownTopic | UnknownPartition:
+        """The error for a partition that was there."""
+        topic, number = partition
+        left = sum(address.topic == topic for address in self.splitter.partitions())
+        return UnknownPartition(topic, number, left) if left else UnknownTopic(topic)
+
+    def bounds(self, partition: TopicPartition) -> OffsetBounds:
+        """What a reader sees: under read_committed the end is the last stable offset."""
+        bounds = self.splitter.bounds(partition)
+        if self._options.isolation is Isolation.READ_COMMITTED:
+            return bounds._replace(end=bounds.stable)
+        return bounds
+
+    def latest(self) -> Offsets:
+        """The end of every partition that is read."""
+        return {address: self.bounds(address).end for address in self.partitions()}
+
+    def offsets(self, limit: Limit) -> Offsets:
+        """What a limit stands for, in every partition that is read; an offset that it names is given as
+        it is. Raises InvalidArgument when it leaves out partitions, or no record is of its time.
+        """
+        partitions = self.partitions()
+        if limit.each is not None and set(limit.each) != set(partitions):
+            told = f"names {_listed(sorted(limit.each))}, but what is read is {_listed(partitions)}"
+            raise wrong(limit.option, f"must name every partition: it {told}")
+        values = limit.each or dict.fromkeys(partitions, limit.every or 0)
+        find = self._at_time if limit.by_time else self._at_offset
+        return {address: find(address, values[address], limit) for address in partitions}
+
+    def _at_offset(self, partition: TopicPartition, offset: int, limit: Limit) -> int:
+        if offset == EARLIEST:
+            return self.bounds(partition).start
+        return self.bounds(partition).end if offset == LATEST else offset
+
+    def _at_time(self, partition: TopicPartition, timestamp_ms: int, limit: Limit) -> int:
+        end = self.bounds(partition).end
+        found = self.splitter.offset_for_time(partition, timestamp_ms)
+        if found is not None:
+            return min(found.offset, end)
+        if limit.option.startswith("starting") and not self._options.no_match_is_latest:
+            raise wrong(
+                limit.option,
+                f"{partition} has no record at or after {timestamp_ms} ms; with "
+                "startingOffsetsByTimestampStrategy=latest it begins at its end",
+            )
+        return end
+
+    def batch_ranges(self) -> Sequence[OffsetRange]:
+        """What a batch reads. Raises InvalidArgument for a choice that cannot be, OffsetOutOfRange where
+        offsets are gone and failOnDataLoss is on.
+        """
+        self.require_named()
+        starts, ends = self.offsets(self._options.start), self.offsets(self._options.end)
+        named = self._options.start.each is not None and self._options.end.each is not None
+        for address, start in starts.items():
+            if named and not self._options.start.by_time and start > ends[address]:
+                told = f"{address} would begin at {start}, behind its end {ends[address]}"
+                raise wrong(self._options.start.option, told)
+        return list(self.checked(OffsetRange(at, starts[at], ends[at]) for at in starts))
+
+    def checked(self, ranges: Iterable[OffsetRange]) -> Iterator[OffsetRange]:
+        """The ranges that are not empty, within the bounds.
+
+        Where they are not: OffsetOutOfRange, or without failOnDataLoss a warning, and what is there.
+        """
+        for address, start, end in ranges:
+            bounds = self.bounds(address)
+            for offset in (start, end):
+                if start != end and not bounds.start <= offset <= bounds.end:
+                    self.lose(_gone(address, offset, bounds))
+            start, end = max(start, bounds.start), min(end, bounds.end)
+            if start < end:
+                yield OffsetRange(address, start, end)
+
+    def lose(self, error: CallerError) -> None:
+        """Raise what is lost, or without failOnDataLoss say it."""
+        if self._options.fail_on_data_loss:
+            raise error
+        _log.warning("%s; failOnDataLoss is off: reading goes on with what is there", error)
+
+    def plan(self, ranges: Sequence[OffsetRange]) -> Sequence[Split]:
+        """The splits of checked ranges, by maxPartitionBytes, minPartitions and maxRecordsPerPartition."""
+        options, splits = self._options, list[Split]()
+        pieces = list(_cut(ranges, options.max_records_per_partition))
+        if not pieces:
+            return splits
+        together = [pieces] if options.max_records_per_partition is None else [[p] for p in pieces]
+        for part in together:
+            splits += self.splitter.plan(
+                part,
+                split_bytes=options.max_partition_bytes,
+                min_splits=-(-options.min_partitions // len(together)),
+                isolation=options.isolation,
+            )
+        return splits
+
+
+def _cut(ranges: Sequence[OffsetRange], most: int | None) -> Iterator[OffsetRange]:
+    """The ranges, none with more than `most` offsets."""
+    for address, start, end in ranges:
+        step = most or max(1, end - start)
+        for first in range(start, end, step):
+            yield OffsetRange(address, first, min(first + step, end))
+
+
+def _gone(address: TopicPartition, offset: int, bounds: OffsetBounds) -> OffsetOutOfRange:
+    return OffsetOutOfRange(
+        address.topic, address.partition, offset=offset, earliest=bounds.start, latest=bounds.end
+    )
+
+
+def _refuse_missing(
+    option: str,
+    wanted: Sequence[str] | Sequence[TopicPartition],
+    there: Iterable[str] | Iterable[TopicPartition],
+) -> None:
+    missing = sorted(map(str, set(wanted) - set(there)))
+    if missing:
+        has = sorted(set(map(str, there)))
+        raise wrong(option, f"the store has no {_listed(missing)}; it has {_listed(has)}")
+
+
+def _listed(names: Sequence[object]) -> str:
+    shown = ", ".join(map(str, names[:SHOWN]))
+    return f"{shown} and {len(names) - SHOWN} more" if len(names) > SHOWN else shown or "none"

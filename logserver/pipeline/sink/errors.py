@@ -1,0 +1,32 @@
+"""What a row that cannot be kept is refused with: the column, the topic and partition it goes to, the rule.
+
+Owns that text; must not know which rules there are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from storage import TopicPartition
+from storage.errors import RecordTooLarge, UnrepresentableRecord
+
+_INDEX = re.compile(r"^record \d+:? ?")
+_FIELD = re.compile(r"^(\w+): ")
+
+
+@contextmanager
+def naming_rows(partition: TopicPartition | None) -> Iterator[None]:
+    """Say of what a record is refused for whose row it is."""
+    where = "a row" if partition is None else f"a row for {partition}"
+    try:
+        yield
+    except UnrepresentableRecord as error:
+        facts = error.facts()
+        rule = _FIELD.sub("", _INDEX.sub("", error.message))
+        column = facts.get("field", "value")
+        raise UnrepresentableRecord(f"column {column!r} of {where}: {rule}", **facts) from None
+    except RecordTooLarge as error:
+        rule = _INDEX.sub("", error.message)
+        raise RecordTooLarge(f"column 'value' of {where}: {rule}", **error.facts()) from None

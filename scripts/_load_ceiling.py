@@ -1,0 +1,175 @@
+"""Servers with nothing behind them: what is left of the server's speed when its work costs nothing.
+
+Owns three: the whole API over a service that stores nothing (`no-store`), the libraries alone that it is made of
+(`bare`: HTTP server, event loop, JSON), and a socket that answers without looking (`wire`), which is as fast as the
+load generator can be. Must answer so that a client which only counts answers sees no difference.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias, cast
+
+import msgspec
+import uvloop
+from aiohttp import web
+
+from api.negotiation import BINARY_V2_JSON, RECORD_BATCH
+from api.rendering import OffsetRow, ProduceAnswer, Row
+from api.schema import Body, PlainRecord
+from api.server import BACKLOG, READ_BUFFER_BYTES, Server
+from logserver.config import Address, Settings
+from logserver.requests import Fetch, Produce, ProduceBatches
+from logserver.service import LogService
+from logserver.writer import Run
+from scripts._load_work import VALUE_BYTES, raw_batch
+from storage import BatchPage, OffsetBounds, Page, StoredRecord, StoreOptions, open_store
+
+MOST_ROWS: Final = 10_000
+LISTEN: Final = Address("127.0.0.1", 0)
+NOW_MS: Final = 1_700_000_000_000
+VALUE: Final = b"x" * VALUE_BYTES
+BOUNDS: Final = OffsetBounds(0, MOST_ROWS, MOST_ROWS)
+_DECODE: Final = msgspec.json.Decoder(Body[PlainRecord]).decode
+_OK: Final = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+
+Serving: TypeAlias = Callable[[asyncio.Event], Awaitable[None]]
+
+
+class NoStore(LogService):
+    """The service where records go nowhere and come from memory. Topics are kept, in memory too."""
+
+    def __init__(self, settings: Settings) -> None:
+        options = StoreOptions()
+        super().__init__(
+            settings, lambda progress: open_store("memory", settings.data, options, read_only=False)
+        )
+        records = [StoredRecord(offset, NOW_MS, None, VALUE) for offset in range(MOST_ROWS)]
+        self._records = records
+        self._batches = BatchPage(raw_batch(), MOST_ROWS, BOUNDS)
+
+    async def produce(self, request: Produce) -> list[Run]:
+        """Nothing is stored."""
+        return [Run(0, range(len(request.records)), 0)]
+
+    async def produce_batches(self, request: ProduceBatches) -> list[Run]:
+        """Nothing is stored, nor looked at."""
+        return [Run(0, range(1), 0)]
+
+    async def fetch(self, request: Fetch) -> Page:
+        """The same records, as many as are asked for."""
+        return Page(self._records[: request.max_records], request.max_records, BOUNDS)
+
+    async def fetch_batches(self, request: Fetch) -> BatchPage:
+        """The same batch."""
+        return self._batches
+
+
+async def no_store(stop: asyncio.Event) -> None:
+    """The whole API, in front of nothing."""
+    service = NoStore(Settings(listen=LISTEN))
+    server = Server(service)
+    await server.listen()
+    await service.start()
+    try:
+        await _told(server.url, stop)
+    finally:
+        await server.stop()
+
+
+async def bare(stop: asyncio.Event) -> None:
+    """aiohttp's own server and msgspec: bodies are decoded and answers encoded, no more."""
+    protocols = web.Server(_Bare().answer, access_log=None, read_bufsize=READ_BUFFER_BYTES)
+    runner = web.ServerRunner(protocols)
+    await runner.setup()
+    site = web.TCPSite(runner, *LISTEN, backlog=BACKLOG)
+    await site.start()
+    try:
+        await _told(f"http://{Address(LISTEN.host, site.port)}", stop)
+    finally:
+        await runner.cleanup()
+
+
+class _Bare:
+    """Its one handler."""
+
+    def __init__(self) -> None:
+        self._rows = [
+            Row("bare", 0, offset, NOW_MS, None, VALUE, ()) for offset in range(MOST_ROWS)
+        ]
+        self._batch = raw_batch()
+
+    async def answer(self, request: web.BaseRequest) -> web.Response:
+        """By method and type of the body or answer."""
+        headers = request.headers
+        if request.method == "POST":
+            body = await request.read()
+            count = 1 if headers["Content-Type"] == RECORD_BATCH else len(_DECODE(body).records)
+            answer = ProduceAnswer([OffsetRow(0, offset) for offset in range(count)])
+        elif request.method != "GET":
+            return web.Response(body=b"{}")
+        elif headers["Accept"] == RECORD_BATCH:
+            return web.Response(body=self._batch)
+        else:
+            count = int(request.path_qs.rpartition("=")[2])
+            return _json(self._rows[:count])
+        return _json(answer)
+
+
+def _json(value: object) -> web.Response:
+    return web.Response(body=msgspec.json.encode(value), headers={"Content-Type": BINARY_V2_JSON})
+
+
+class _Wire(asyncio.Protocol):
+    """Counts the bytes of requests, which are all as long as the first, and answers each."""
+
+    def __init__(self) -> None:
+        self._transport = cast("asyncio.Transport", None)
+        self._size_bytes = 0
+        self._received = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        if not self._size_bytes:
+            head, _, _ = data.partition(b"\r\n\r\n")
+            length = int(head.rpartition(b"Content-Length: ")[2])
+            self._size_bytes = len(head) + 4 + length
+        self._received += len(data)
+        if self._received == self._size_bytes:
+            self._received = 0
+            self._transport.write(_OK)
+
+
+async def wire(stop: asyncio.Event) -> None:
+    """No HTTP at all."""
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(_Wire, *LISTEN, backlog=BACKLOG)
+    async with server:
+        await _told(f"http://{Address(*server.sockets[0].getsockname()[:2])}", stop)
+
+
+KINDS: Final[dict[str, Serving]] = {"no-store": no_store, "bare": bare, "wire": wire}
+
+
+async def _told(url: str, stop: asyncio.Event) -> None:
+    """As `logserver serve` does: a line of JSON once it serves."""
+    print(msgspec.json.encode({"url": url}).decode(), flush=True)
+    await stop.wait()
+
+
+async def _serve(serving: Serving) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    await serving(stop)
+
+
+def serve(kind: str) -> None:
+    """Serve until SIGTERM or SIGINT."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(KINDS[kind]))

@@ -1,0 +1,235 @@
+"""How load is offered and what is written down: a closed loop, or an open one at a constant rate.
+
+Owns the clock and the counts of one turn; must not know what is asked. In the closed loop each connection asks again
+as soon as it is answered: a slow server gets less to do, and its worst moments are hardly seen (coordinated omission).
+In the open loop request i is due at i / rate whatever the server does, waits for a free connection if there is none,
+and its latency counts from when it was due: what a stall of the server kept from being sent is in the figures.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import math
+import time
+from array import array
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import cycle
+from typing import Final
+
+from hdrh.histogram import HdrHistogram
+
+from scripts._load_wire import Address, Connection, connect
+
+HIGHEST_NS: Final = 600 * 10**9
+SIGNIFICANT_FIGURES: Final = 3
+PERCENTILES: Final = {"p50": 50.0, "p99": 99.0, "p99.9": 99.9, "max": 100.0}
+SPIN_NS: Final = (
+    2_000_000  # timers are too coarse for what is due sooner: the loop goes round until then
+)
+LATE: Final = 5  # an open loop that has not sent all in so many times its length gives up
+ANSWER_S: Final = 30.0  # so long after that each answer is there, or the turn has failed
+
+
+@dataclass(slots=True)
+class Sample:
+    """One turn. `latencies_ns` are from due to answered; `services_ns`, of an open loop only, from sent to answered."""
+
+    seconds: float = 0.0
+    answered: int = 0
+    refused: int = 0  # answers that are not 2xx
+    unsent: int = 0  # of an open loop that gave up: their wait until then is in `latencies_ns`
+    received_bytes: int = 0  # bodies of answers
+    generator_s: float = 0.0  # this process's own processor time
+    latencies_ns: array[int] = field(default_factory=lambda: array("q"))
+    services_ns: array[int] = field(default_factory=lambda: array("q"))
+
+    @property
+    def good(self) -> int:
+        """Answers that are 2xx."""
+        return self.answered - self.refused
+
+
+def histogram(*values_ns: Sequence[int]) -> HdrHistogram:
+    """Of all values, three significant figures."""
+    made = HdrHistogram(1, HIGHEST_NS, SIGNIFICANT_FIGURES)
+    for values in values_ns:
+        for value in values:
+            made.record_value(min(max(value, 1), HIGHEST_NS))
+    return made
+
+
+def percentiles_us(*values_ns: Sequence[int]) -> dict[str, float]:
+    """The usual ones, in microseconds; none of no values."""
+    if not any(len(values) for values in values_ns):
+        return {}
+    made = histogram(*values_ns)
+    return {name: made.get_value_at_percentile(at) / 1000 for name, at in PERCENTILES.items()}
+
+
+class ConnectionLost(Exception):
+    """The server hung up in the middle of a turn."""
+
+
+class Turn:
+    """What both loops share: connections, requests in turn, counts. One use."""
+
+    def __init__(self, requests: Sequence[bytes], seconds: float) -> None:
+        self.sample = Sample()
+        self._seconds = seconds
+        self._requests = cycle(requests)
+        self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._connections: list[Connection] = []
+
+    async def run(self, address: Address, concurrency: int) -> Sample:
+        """Connect, measure, hang up. Raises OSError, ConnectionLost, TimeoutError."""
+        try:
+            for _ in range(concurrency):
+                self._connections.append(await connect(address, self._answered, self._lost))
+            with _undisturbed():
+                began_s, used_s = time.perf_counter(), time.process_time()
+                self._begin(self._connections)
+                async with asyncio.timeout(self._seconds * LATE + ANSWER_S):
+                    await self._ended
+                self.sample.seconds = time.perf_counter() - began_s
+                self.sample.generator_s = time.process_time() - used_s
+        finally:
+            if not self._ended.done():
+                self._ended.cancel()
+            for connection in self._connections:
+                connection.transport.abort()
+        return self.sample
+
+    def _begin(self, connections: Sequence[Connection]) -> None:
+        raise NotImplementedError
+
+    def _answered(self, connection: Connection) -> None:
+        raise NotImplementedError
+
+    def _send(self, connection: Connection, now_ns: int) -> None:
+        connection.sent_ns = now_ns
+        connection.transport.write(next(self._requests))
+
+    def _count(self, connection: Connection, now_ns: int) -> None:
+        sample = self.sample
+        sample.answered += 1
+        sample.received_bytes += connection.size_bytes
+        sample.latencies_ns.append(now_ns - connection.due_ns)
+        if not 200 <= connection.status < 300:
+            sample.refused += 1
+
+    def _lost(self) -> None:
+        if not self._ended.done():
+            self._ended.set_exception(ConnectionLost("the server closed a connection under load"))
+
+
+class Closed(Turn):
+    """Each connection asks again when it is answered, for `seconds`, and `most` requests at most."""
+
+    def __init__(self, requests: Sequence[bytes], *, seconds: float, most: int) -> None:
+        super().__init__(requests, seconds)
+        self._left = most
+        self._until_ns = 0
+        self._busy = 0
+
+    def _begin(self, connections: Sequence[Connection]) -> None:
+        now_ns = time.perf_counter_ns()
+        self._until_ns = now_ns + round(self._seconds * 1e9)
+        self._busy = len(connections)
+        for connection in connections:
+            self._next(connection, now_ns)
+
+    def _next(self, connection: Connection, now_ns: int) -> None:
+        if self._left > 0 and now_ns < self._until_ns:
+            self._left -= 1
+            connection.due_ns = now_ns
+            self._send(connection, now_ns)
+            return
+        self._busy -= 1
+        if not self._busy and not self._ended.done():
+            self._ended.set_result(None)
+
+    def _answered(self, connection: Connection) -> None:
+        now_ns = time.perf_counter_ns()
+        self._count(connection, now_ns)
+        self._next(connection, now_ns)
+
+
+class Open(Turn):
+    """`rate` requests a second for `seconds`, each at its time."""
+
+    def __init__(self, requests: Sequence[bytes], *, seconds: float, rate: float) -> None:
+        super().__init__(requests, seconds)
+        self._interval_ns = 1e9 / rate
+        self._count_due = max(1, math.floor(rate * seconds))
+        self._begun_ns = 0
+        self._give_up_ns = round(seconds * LATE * 1e9)
+        self._sent = 0
+        self._idle: deque[Connection] = deque()
+
+    def _begin(self, connections: Sequence[Connection]) -> None:
+        self._idle.extend(connections)
+        self._begun_ns = time.perf_counter_ns()
+        self._give_up_ns += self._begun_ns
+        self._tick()
+
+    def _due_ns(self, index: int) -> int:
+        return self._begun_ns + int(index * self._interval_ns)
+
+    def _tick(self) -> None:
+        """Send what is due as far as connections are free, and come back when the next one is."""
+        if self._ended.done():
+            return
+        now_ns = time.perf_counter_ns()
+        while self._idle and self._send_due(self._idle[0], now_ns):
+            self._idle.popleft()
+        if now_ns > self._give_up_ns:
+            self._give_up(now_ns)
+        elif self._sent < self._count_due:
+            loop = asyncio.get_running_loop()
+            wait_ns = self._due_ns(self._sent) - now_ns
+            if wait_ns > SPIN_NS or not self._idle:
+                loop.call_later(max(wait_ns - SPIN_NS, SPIN_NS) / 1e9, self._tick)
+            else:
+                loop.call_soon(self._tick)
+
+    def _send_due(self, connection: Connection, now_ns: int) -> bool:
+        if self._sent >= self._count_due or (due_ns := self._due_ns(self._sent)) > now_ns:
+            return False
+        self._sent += 1
+        connection.due_ns = due_ns
+        self._send(connection, now_ns)
+        return True
+
+    def _answered(self, connection: Connection) -> None:
+        now_ns = time.perf_counter_ns()
+        self._count(connection, now_ns)
+        self.sample.services_ns.append(now_ns - connection.sent_ns)
+        if self.sample.answered == self._count_due:
+            if not self._ended.done():
+                self._ended.set_result(None)
+        elif not self._send_due(connection, now_ns):
+            self._idle.append(connection)
+
+    def _give_up(self, now_ns: int) -> None:
+        """The server is too slow for the rate: what was due and never sent has waited until now."""
+        for index in range(self._sent, self._count_due):
+            self.sample.latencies_ns.append(now_ns - self._due_ns(index))
+        self.sample.unsent = self._count_due - self._sent
+        self._count_due = self._sent
+        if self.sample.answered == self._sent:
+            self._ended.set_result(None)
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Without the garbage collector: a turn makes no cycles."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

@@ -1,0 +1,143 @@
+"""HTTP/1.1 as a load generator needs it: requests made ahead as bytes, answers measured and dropped.
+
+Owns the connection: one request at a time on each, and of an answer only the status and where it ends. Must not know
+what is asked or how fast; answers need a Content-Length.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Mapping
+from http.client import HTTPConnection
+from typing import Any, Final, NamedTuple, TypeAlias, cast
+from urllib.parse import urlsplit
+
+_LENGTH: Final = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+_HEAD_END: Final = b"\r\n\r\n"
+CALL_TIMEOUT_S: Final = 30.0
+
+
+class Address(NamedTuple):
+    """Where a server listens."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def of(cls, url: str) -> Address:
+        """Of http://host:port."""
+        parts = urlsplit(url)
+        if parts.scheme != "http" or parts.hostname is None:
+            raise ValueError(f"{url!r} is not http://host:port")
+        return cls(parts.hostname, parts.port or 80)
+
+
+def request(
+    method: str, path: str, *, headers: Mapping[str, str] | None = None, body: bytes = b""
+) -> bytes:
+    """One request as it goes over the wire."""
+    lines = [f"{method} {path} HTTP/1.1", "Host: load-test"]
+    lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
+    if body:
+        lines.append(f"Content-Length: {len(body)}")
+    return "\r\n".join(lines).encode() + _HEAD_END + body
+
+
+class Answer(NamedTuple):
+    """A whole answer, for what is asked beside the load."""
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str]
+
+    def json(self) -> Any:
+        """The decoded body; of a refusal too."""
+        return json.loads(self.body)
+
+
+def call(
+    address: Address,
+    method: str,
+    path: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    body: bytes = b"",
+) -> Answer:
+    """One request on a connection of its own, blocking. Raises OSError."""
+    connection = HTTPConnection(*address, timeout=CALL_TIMEOUT_S)
+    try:
+        connection.request(method, path, body=body or None, headers=dict(headers or {}))
+        with connection.getresponse() as response:
+            return Answer(response.status, response.read(), dict(response.headers))
+    finally:
+        connection.close()
+
+
+class Connection(asyncio.Protocol):
+    """One connection. `answered(connection)` is called at the end of each answer, with `status` and `size_bytes` (of
+    the answer's body) set. `due_ns`, `sent_ns` are the caller's notes.
+    """
+
+    __slots__ = (
+        "_answered",
+        "_head",
+        "_left",
+        "_lost",
+        "due_ns",
+        "sent_ns",
+        "size_bytes",
+        "status",
+        "transport",
+    )
+
+    def __init__(self, answered: Answered, lost: Callable[[], None]) -> None:
+        self._answered = answered
+        self._lost = lost
+        self._head = b""
+        self._left = 0
+        self.transport = cast("asyncio.Transport", None)
+        self.status = 0
+        self.size_bytes = 0
+        self.due_ns = 0
+        self.sent_ns = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the loop."""
+        self.transport = cast("asyncio.Transport", transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the loop: also after `transport.close()`."""
+        self._lost()
+
+    def data_received(self, data: bytes) -> None:
+        """Called by the loop. Of a body only the length is looked at."""
+        if self._left:
+            self._left -= len(data)
+        else:
+            if self._head:
+                data = self._head + data
+            end = data.find(_HEAD_END)
+            if end < 0:
+                self._head = data
+                return
+            self._head = b""
+            self.status = int(data[9:12])
+            length = _LENGTH.search(data, 0, end)
+            self.size_bytes = int(length[1]) if length is not None else 0
+            self._left = end + len(_HEAD_END) + self.size_bytes - len(data)
+        if self._left == 0:
+            self._answered(self)
+        elif self._left < 0:
+            self.transport.abort()
+
+
+Answered: TypeAlias = Callable[[Connection], None]
+
+
+async def connect(address: Address, answered: Answered, lost: Callable[[], None]) -> Connection:
+    """A new connection. Raises OSError."""
+    loop = asyncio.get_running_loop()
+    _, connection = await loop.create_connection(lambda: Connection(answered, lost), *address)
+    return connection

@@ -1,0 +1,232 @@
+"""What Spark is given to do with a store: each function is one turn of a benchmark and counts what it has read.
+
+Owns the data, the questions and how they are put to either side, ours or Spark's own Kafka connector;
+must not time the making of a store, nor compare anything.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+import storage
+from scripts._bench import Turn
+from storage import Record, TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Job: TypeAlias = "Callable[[SparkSession], int]"
+
+PARTITIONS: Final = 4
+BATCH_BYTES: Final = 16_384  # what a Kafka producer puts together by default
+KINDS: Final = ("view", "click", "order", "refund", "search")
+BEGIN_MS: Final = 1_700_000_000_000
+CONNECTOR: Final = "4.2.0"
+SESSION: Final[Mapping[str, str]] = {
+    "spark.driver.memory": "2g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.ui.showConsoleProgress": "false",
+}
+VALUE_SCHEMA: Final = "user bigint, kind string, amount double"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Data:
+    """A topic of `count` JSON values of `value_bytes` each, a millisecond apart, over all partitions in turn."""
+
+    topic: str
+    count: int
+    value_bytes: int
+
+    @property
+    def in_partition(self) -> int:
+        """How many records each partition has."""
+        return self.count // PARTITIONS
+
+    def write(self, store: storage.LogStore) -> None:
+        """Into a new topic, in batches as big as a producer's."""
+        store.create_topic(self.topic, PARTITIONS)
+        run = max(1, BATCH_BYTES // (self.value_bytes + 20))
+        for first in range(0, self.in_partition, run):
+            for number in range(PARTITIONS):
+                rows = range(first, min(first + run, self.in_partition))
+                records = [self._record(row * PARTITIONS + number) for row in rows]
+                store.append(TopicPartition(self.topic, number), records)
+
+    def _record(self, row: int) -> Record:
+        kind = KINDS[row % len(KINDS)]
+        start = f'{{"user":{row % 10_007},"kind":"{kind}","amount":{row % 1000 / 8},"note":"'
+        value = start + "x" * (self.value_bytes - len(start) - 2) + '"}'
+        return Record(b"%d" % (row % 10_007), value.encode(), (), BEGIN_MS + row)
+
+    def before(self, share: float) -> int:
+        """How many records lie before the offset that so much of each partition lies before."""
+        return PARTITIONS * int(self.in_partition * share)
+
+    def offsets(self, share: float) -> str:
+        """That offset of each partition, as Spark's options take it."""
+        at = int(self.in_partition * share)
+        return json.dumps({self.topic: {str(number): at for number in range(PARTITIONS)}})
+
+
+def make_store(backend: str, path: Path, data: list[Data]) -> None:
+    """A new store with these topics."""
+    with storage.open_store(backend, path) as store:
+        for topic in data:
+            topic.write(store)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One of the two that are compared: a format and where it finds the data."""
+
+    format: str
+    where: Mapping[str, str]
+
+    def read(self, spark: SparkSession, data: Data, options: Mapping[str, str]) -> DataFrame:
+        """The topic as a DataFrame."""
+        given = {**self.where, "subscribe": data.topic, **options}
+        return spark.read.format(self.format).options(**given).load()
+
+    def stream(self, spark: SparkSession, data: Data, options: Mapping[str, str]) -> DataFrame:
+        """The topic as a stream from its first record on."""
+        given = {**self.where, "subscribe": data.topic, "startingOffsets": "earliest", **options}
+        return spark.readStream.format(self.format).options(**given).load()
+
+
+def ours(path: Path) -> Side:
+    """Straight on the files."""
+    return Side(format="logserver", where={"path": str(path)})
+
+
+def connector(address: str) -> Side:
+    """Spark's own Kafka source, from a broker."""
+    return Side(format="kafka", where={"kafka.bootstrap.servers": address})
+
+
+def consume(frame: DataFrame) -> int:
+    """Read every row with all its columns and leave it; gives how many rows passed by."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as f
+
+    seen = Observation()
+    passing = frame.observe(seen, f.count(f.lit(1)).alias("rows"))
+    passing.write.format("noop").mode("overwrite").save()
+    return int(seen.get["rows"])
+
+
+def aggregate(frame: DataFrame) -> int:
+    """How many records and bytes each partition has; gives the records."""
+    from pyspark.sql import functions as f
+
+    groups = frame.groupBy("partition").agg(
+        f.count(f.lit(1)).alias("rows"), f.sum(f.length("value")), f.max("offset")
+    )
+    return sum(int(group["rows"]) for group in groups.collect())
+
+
+def aggregate_json(frame: DataFrame) -> int:
+    """Parse every value and add up the amounts of a kind; gives the records."""
+    from pyspark.sql import functions as f
+
+    parsed = frame.select(f.from_json(f.col("value").cast("string"), VALUE_SCHEMA).alias("v"))
+    groups = parsed.groupBy("v.kind").agg(f.count("v.user").alias("rows"), f.sum("v.amount"))
+    return sum(int(group["rows"]) for group in groups.collect())
+
+
+def drain(frame: DataFrame, checkpoint: Path) -> int:
+    """Read a stream to its end and leave every row; gives how many rows passed by."""
+    query = (
+        frame.writeStream.format("noop")
+        .option("checkpointLocation", str(checkpoint))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    return sum(progress.numInputRows for progress in query.recentProgress)
+
+
+def export(side: Side, data: Data, out: Path) -> Job:
+    """The topic into new Parquet files; gives the rows that were written."""
+
+    def job(spark: SparkSession) -> int:
+        from logserver.pipeline.jobs import export
+
+        told = export.run(spark, Path(side.where["path"]), out, export.Wanted(topics=data.topic))
+        return sum(int(row["rows"]) for row in told.collect())
+
+    return job
+
+
+def audit(side: Side, data: Data) -> Job:
+    """The whole store is audited; gives the records of the topic that were read."""
+
+    def job(spark: SparkSession) -> int:
+        from logserver.pipeline.jobs import audit
+
+        told = audit.run(spark, Path(side.where["path"])).where("code IS NULL")
+        rows = told.where(told["topic"] == data.topic).collect()
+        return sum(int(row["records"]) for row in rows)
+
+    return job
+
+
+def timed(job: Job, spark: SparkSession) -> Turn:
+    """A turn of a job, without the start of its session."""
+    began_s = time.perf_counter()
+    units = job(spark)
+    return Turn(units, time.perf_counter() - began_s)
+
+
+class Sessions:
+    """One Spark session at a time, of as many cores as it is asked for. `with` ends the last one."""
+
+    def __init__(self, jars: Sequence[Path]) -> None:
+        self._jars = jars
+        self._cores = 0
+        self._session: SparkSession | None = None
+
+    def __enter__(self) -> Sessions:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        if self._session is not None:
+            self._session.stop()
+            self._session = None
+
+    def of(self, cores: int) -> SparkSession:
+        """The session, started anew where the one before had another number of cores."""
+        from logserver.pipeline.session import create_session
+
+        if self._session is None or self._cores != cores:
+            self.__exit__()
+            self._session = create_session("bench", master=f"local[{cores}]", settings=SESSION)
+            self._cores = cores
+            for jar in self._jars:
+                self._session.sql(f"ADD JAR '{jar}'")
+        return self._session
+
+
+class Served(NamedTuple):
+    """Where the connector finds the data, and its jars."""
+
+    address: str
+    jars: Sequence[Path]
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[Served]:
+    """A real broker that serves a copy of the Kafka store in `folder`; both are fetched where they are missing."""
+    from tests.interop import brokers, peers
+
+    jars = peers.connector_jars()
+    with brokers.serving(folder / "broker", [folder / "kafka"]) as broker:
+        yield Served(broker.address, jars)

@@ -1,0 +1,373 @@
+"""A whole store converted by one process: the order of the steps, and the report.
+
+Owns which topics are taken, the order of the new log, and the offsets; the rule of a record is `rule`'s.
+Must not change the source. Memory: what the sources and writers hold, for Kafka -> RocketMQ of every
+partition at once.
+
+    source -> rule -> logs in DIR.unfinished-TIME -> the engine's own recovery -> DIR
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from storage.columns import OffsetRange
+from storage.conversion import kafka_logs, rocketmq_log, rule
+from storage.conversion.order import Order
+from storage.conversion.parts import QueuedMessage
+from storage.conversion.selection import Selection
+from storage.conversion.sources import NOT_ENDED, KafkaSource, RocketMQSource, Source
+from storage.conversion.tally import Fates, Tally
+from storage.conversion.topic_names import topic_name
+from storage.errors import (
+    Corrupt,
+    InvalidArgument,
+    InvalidTopic,
+    UnknownTopic,
+    UnrepresentableRecord,
+)
+from storage.files import FileSystem, write_durably
+from storage.interface import Clock, Progress
+from storage.model import (
+    ConversionReport,
+    ConvertedTopic,
+    OffsetBounds,
+    TopicPartition,
+)
+from storage.new_store import new_store
+from storage.parts import RunParts
+
+WHAT: Final = "converting"
+REPORT: Final = ".logserver.convert.json"
+TOLD_EVERY: Final = 10_000
+KAFKA: Final = "kafka"
+ROCKETMQ: Final = "rocketmq"
+MOVED: Final = "at another offset than before"
+
+
+def convert(order: Order, *, fs: FileSystem, clock: Clock) -> ConversionReport:
+    """See storage.convert."""
+    source: KafkaSource | RocketMQSource
+    if order.to == ROCKETMQ:
+        source = KafkaSource(order.source, order.options, fs=fs, clock=clock)
+    else:
+        source = RocketMQSource(order.source, order.options, fs=fs, clock=clock)
+    fates = Fates()
+    try:
+        selection = select(source, order, fates)
+        with new_store(fs, order.target, sources=[order.source], now_ms=clock()) as made:
+            work = _Work(order, selection, fates, made, fs=fs, clock=clock)
+            counts = (
+                work.to_rocketmq(source)
+                if isinstance(source, KafkaSource)
+                else work.to_kafka(source)
+            )
+            report = make_report(order, selection, fates, counts, source)
+            write_report(fs, made, report)
+    finally:
+        source.close()
+    return report
+
+
+def select(source: Source, order: Order, fates: Fates) -> Selection:
+    """The topics that are taken; those whose names the target does not allow go to `fates`.
+
+    Raises UnknownTopic.
+    """
+    found = source.topics()
+    for topic in order.topics:
+        if topic not in found:
+            raise UnknownTopic(topic)
+    selection = Selection()
+    for topic in order.topics or [t for t in found if not source.is_internal(t)]:
+        try:
+            name = _new_name(topic, order, selection.names.values())
+        except InvalidTopic as error:
+            _leave_out(source, topic, found[topic], error.message, fates.left_out)
+            continue
+        if name != topic:
+            for number in found[topic]:
+                _tell_all(source, TopicPartition(topic, number), f"is {name!r}", fates.encoded)
+        selection.topics[topic] = found[topic]
+        selection.names[topic] = name
+    return selection
+
+
+def _new_name(topic: str, order: Order, others: Collection[str]) -> str:
+    """Raises InvalidTopic."""
+    name = topic_name(topic, to=order.to, encode=order.encode)
+    if name in others:
+        raise InvalidTopic(f"topic name {topic!r}: another topic is {name!r} there", topic=topic)
+    return name
+
+
+def _leave_out(
+    source: Source, topic: str, partitions: Sequence[int], why: str, tally: Tally
+) -> None:
+    for number in partitions:
+        _tell_all(source, TopicPartition(topic, number), why, tally)
+
+
+def _tell_all(source: Source, address: TopicPartition, why: str, tally: Tally) -> None:
+    start, stable, _ = source.bounds(address)
+    if stable > start:
+        tally.add(address, start, "topic", why, records=stable - start)
+
+
+def make_report(
+    order: Order,
+    selection: Selection,
+    fates: Fates,
+    counts: Mapping[TopicPartition, int],
+    source: Source,
+) -> ConversionReport:
+    """What was done; `counts` are the records of each partition of the source that are in the target."""
+    topics = [
+        ConvertedTopic(
+            topic=topic,
+            name=selection.names[topic],
+            partitions=len(numbers),
+            records=sum(counts.get(TopicPartition(topic, number), 0) for number in numbers),
+        )
+        for topic, numbers in selection.topics.items()
+    ]
+    return ConversionReport(
+        source=str(order.source),
+        target=str(order.target),
+        backend=KAFKA if order.to == ROCKETMQ else ROCKETMQ,
+        to=order.to,
+        records=sum(counts.values()),
+        topics=topics,
+        left_out=fates.left_out.notes(),
+        encoded=fates.encoded.notes(),
+        moved=fates.moved.notes(),
+        hidden=fates.hidden.notes(),
+        findings=source.findings(),
+    )
+
+
+def write_report(fs: FileSystem, root: Path, report: ConversionReport) -> None:
+    """The report in the new store; durable on return."""
+    write_durably(fs, root / REPORT, msgspec.json.format(msgspec.json.encode(report)))
+    fs.sync_dir(root)
+
+
+class _Work:
+    """The new store `made` of the selected topics; gives how many records of each partition are in it."""
+
+    def __init__(
+        self,
+        order: Order,
+        selection: Selection,
+        fates: Fates,
+        made: Path,
+        *,
+        fs: FileSystem,
+        clock: Clock,
+    ) -> None:
+        self._order = order
+        self._selection = selection
+        self._fates = fates
+        self._made = made
+        self._fs = fs
+        self._clock = clock
+        self._counts: dict[TopicPartition, int] = dict.fromkeys(selection.addresses(), 0)
+        self._ends: dict[TopicPartition, int] = {}  # next offsets, in the target
+        self._tell: Progress = order.options.progress
+        self._done = self._total = 0
+
+    def _count(self, address: TopicPartition, offset: int, placed: int) -> None:
+        self._counts[address] += 1
+        self._ends[self._selection.renamed(address)] = placed + 1
+        if placed != offset:
+            self._fates.moved.add(address, offset, "offset", MOVED)
+
+    def _step(self) -> None:
+        self._done += 1
+        if self._done % TOLD_EVERY == 0:
+            self._tell(WHAT, self._done, max(self._total, self._done))
+
+    def _start_meter(self, source: Source) -> None:
+        bounds = [source.bounds(address) for address in self._counts]
+        self._total = sum(stable - start for start, stable, _ in bounds)
+
+    # ---- to Kafka ------------------------------------------------------------------------------
+
+    def to_kafka(self, source: RocketMQSource) -> Mapping[TopicPartition, int]:
+        """Each queue is a partition of the same number, at the same offsets."""
+        self._start_meter(source)
+        if self._order.run is None:
+            for address in self._counts:
+                self._write_partition(source, address)
+        else:
+            self._write_segments(source, self._order.run)
+        selection = self._selection
+        topics = {selection.names[topic]: numbers for topic, numbers in selection.topics.items()}
+        self._check(
+            kafka_logs.complete(
+                self._made, topics, self._order.target_options, fs=self._fs, clock=self._clock
+            )
+        )
+        return self._counts
+
+    def _write_partition(self, source: RocketMQSource, address: TopicPartition) -> None:
+        target = self._selection.renamed(address)
+        settings = kafka_logs.settings_for(target.topic, self._order.target_options.settings)
+        writer = kafka_logs.SegmentWriter(self._fs, self._made, target, settings)
+        next_offset = 0
+        try:
+            for queued in source.messages(address):
+                self._step()
+                try:
+                    record = rule.to_kafka(queued)
+                except Corrupt as error:
+                    self._fates.left_out.add(address, queued.offset, "body", error.message)
+                    continue
+                placed = max(record.offset, next_offset)
+                next_offset = placed + 1
+                writer.add(record._replace(offset=placed))
+                self._count(address, record.offset, placed)
+            writer.finish()
+        finally:
+            writer.abandon()
+
+    def _write_segments(self, source: RocketMQSource, run: RunParts) -> None:
+        """The same, by parts of the source."""
+        from storage.conversion import (
+            segments_in_parts as parts,  # NumPy: only where parts are done
+        )
+
+        names = self._selection.names
+        ranges = [OffsetRange(a, *source.bounds(a)[::2]) for a in self._counts]
+        planned = parts.plan(self._order, ranges, made=self._made, names=names, clock=self._clock)
+        done = []
+        for result in run(parts.write_segments, planned):
+            self._fates.take(result.fates)
+            source.note(result.findings)
+            done.append(result)
+            self._tell(WHAT, len(done), len(planned))
+        for address, pieces in parts.put_together(self._fs, self._made, names, done).items():
+            self._counts[address] = sum(piece.records for piece in pieces)
+            self._ends[self._selection.renamed(address)] = pieces[-1].end
+
+    # ---- to RocketMQ ---------------------------------------------------------------------------
+
+    def to_rocketmq(self, source: KafkaSource) -> Mapping[TopicPartition, int]:
+        """One log, by store time and then by partition; the order within a partition stays."""
+        self._start_meter(source)
+        options = self._order.target_options
+        sizes = rocketmq_log.sizes_for(self._made, options, fs=self._fs)
+        starts = [source.bounds(address).start for address in self._counts]
+        position = first_position(starts, sizes.commit_log_bytes)
+        if self._order.run is None:
+            self._write_log(source, sizes.commit_log_bytes, position)
+        else:
+            self._write_files(source, self._order.run, sizes.commit_log_bytes, position)
+        selection = self._selection
+        topics = {
+            selection.names[topic]: max(numbers) + 1 for topic, numbers in selection.topics.items()
+        }
+        self._check(
+            rocketmq_log.complete(self._made, topics, options, fs=self._fs, clock=self._clock)
+        )
+        return self._counts
+
+    def _write_log(self, source: KafkaSource, file_bytes: int, position: int) -> None:
+        writer = rocketmq_log.LogWriter(self._fs, self._made, file_bytes, position=position)
+        try:
+            streams = [
+                self._stream(source, number, address, file_bytes)
+                for number, address in enumerate(self._counts)
+            ]
+            for _, _, address, queued in heapq.merge(*streams):
+                writer.add(self._selection.renamed(address), queued)
+            writer.finish(last=True)
+        finally:
+            writer.abandon()
+
+    def _write_files(
+        self, source: KafkaSource, run: RunParts, file_bytes: int, position: int
+    ) -> None:
+        """The same, by parts of the source and then of the log."""
+        from storage.conversion.log_in_parts import LogInParts  # NumPy: only where parts are done
+
+        bounds = {address: source.bounds(address) for address in self._counts}
+        for address, (_, stable, end) in bounds.items():
+            if stable < end:
+                self._fates.hidden.add(address, stable, "", NOT_ENDED, records=end - stable)
+        work = LogInParts(
+            self._order, self._selection, self._made, bounds, run, file_bytes=file_bytes
+        )
+        written = work.write(position, clock=self._clock)
+        self._fates.take(written.fates)
+        source.note(written.findings)
+        self._counts.update(written.counts)
+        for address, end in written.ends.items():
+            self._ends[self._selection.renamed(address)] = end
+
+    def _stream(
+        self, source: KafkaSource, number: int, address: TopicPartition, file_bytes: int
+    ) -> Iterator[tuple[int, int, TopicPartition, QueuedMessage]]:
+        """(time by which the log is ordered, `number`, partition, message) of each record."""
+        name = self._selection.renamed(address).topic
+        latest_ms = 0
+        next_offset = source.bounds(address).start
+        for record in source.records(address, self._fates):
+            self._step()
+            try:
+                queued, problems = rule.to_rocketmq(
+                    record, least_store_ms=latest_ms, encode=self._order.encode
+                )
+                rocketmq_log.check_size(name, queued, file_bytes)
+            except UnrepresentableRecord as error:
+                told = str(error.facts().get("field", ""))
+                self._fates.left_out.add(address, record.offset, told, error.message)
+                continue
+            for problem in problems:
+                self._fates.encoded.add(address, record.offset, problem.field, problem.problem)
+            latest_ms = max(latest_ms, queued.store_timestamp_ms)
+            self._count(address, record.offset, next_offset)
+            yield latest_ms, number, address, queued._replace(offset=next_offset)
+            next_offset += 1
+
+    # ---- both ----------------------------------------------------------------------------------
+
+    def _check(self, bounds: Mapping[TopicPartition, OffsetBounds]) -> None:
+        check_ends(self._ends, bounds)
+
+
+def first_position(starts: Iterable[int], file_bytes: int) -> int:
+    """Where the log begins. A queue that does not begin at 0 has units for what is gone before it; to
+    the real store they must lead before the log's beginning.
+    """
+    return file_bytes if any(starts) else 0
+
+
+def check_ends(
+    ends: Mapping[TopicPartition, int], bounds: Mapping[TopicPartition, OffsetBounds]
+) -> None:
+    """Raise Corrupt unless recovery found every record that was written."""
+    for address, end in ends.items():
+        if bounds[address].end != end:
+            raise Corrupt(
+                f"{address} of the new store ends at {bounds[address].end}, {end} was written",
+                kind="conversion",
+                expected=str(end),
+                found=str(bounds[address].end),
+            )
+
+
+def check_direction(backend: str, to: str) -> None:
+    """Raise InvalidArgument unless a store of `backend` can become one of `to`."""
+    if to not in (KAFKA, ROCKETMQ):
+        raise InvalidArgument(f"to {to!r}: choose kafka or rocketmq", field="to")
+    if backend == to:
+        raise InvalidArgument(
+            f"the source is a {to} store already: copy the directory, or use `logserver salvage`",
+            field="to",
+        )

@@ -1,0 +1,271 @@
+"""Kafka -> RocketMQ by many side by side: each part writes one file of the log, a stretch of the log's order.
+
+Owns how the order is cut and what a part does; the rule is `rule`'s. The log is ordered by (time, number of
+the partition, offset), where a record's time is that of the latest before it in its partition, or its own.
+
+    survey   splits of one partition each: every STEP bytes a mark; where a mark lies in the order depends
+             on the splits before it by a maximum and two sums alone, which are put together on the driver
+    cut      stretches from mark to mark that surely fit into a file
+    write    MADE/part-2-ID/commitlog/00000000002147483648: of every partition from the last mark before the
+             stretch on, what lies in the stretch
+    then     MADE/commitlog/00000000002147483648, by rename, of parts whose results came
+
+The rest of each file but the last is padding. A part that is done twice has a folder for each time.
+"""
+
+from __future__ import annotations
+
+import heapq
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from storage.columns import Split
+from storage.conversion import rule
+from storage.conversion.column_records import records_of
+from storage.conversion.parts import KafkaRecord, Problem, QueuedMessage
+from storage.conversion.rocketmq_log import LogWriter, check_size, size_of
+from storage.conversion.tally import Fates
+from storage.errors import UnrepresentableRecord
+from storage.files import FileSystem, RealFileSystem
+from storage.model import Finding, TopicPartition
+from storage.rocketmq.format import names
+from storage.rocketmq.format.message import PADDING_SIZE
+
+PART: Final = "part-"
+MOVED: Final = "at another offset than before"
+LEAST_STEP_BYTES: Final = 4 << 10
+STEPS: Final = 8  # of a file, for each partition
+
+
+class Place(NamedTuple):
+    """A place in the order of the log."""
+
+    time_ms: int
+    number: int  # of the partition
+    offset: int
+
+
+BEGIN: Final = Place(-1, -1, -1)
+END: Final = Place(1 << 63, -1, -1)
+
+
+class Mark(NamedTuple):
+    """A record that is kept, and what lies before it: in its split as surveyed, in its partition then."""
+
+    place: Place
+    latest_ms: int  # of those before it; 0: none
+    kept: int
+    size_bytes: int  # from it to before the next mark
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Converted:
+    """What a record of a partition is converted with. `name`: of the topic in the target."""
+
+    number: int
+    address: TopicPartition
+    name: str
+    encode: bool
+    file_bytes: int
+
+    def message(
+        self, record: KafkaRecord, latest_ms: int, fates: Fates
+    ) -> tuple[QueuedMessage, Sequence[Problem]] | None:
+        """The message of a record, None (told) where there is none."""
+        try:
+            found = rule.to_rocketmq(record, least_store_ms=latest_ms, encode=self.encode)
+            check_size(self.name, found[0], self.file_bytes)
+        except UnrepresentableRecord as error:
+            told = str(error.facts().get("field", ""))
+            fates.left_out.add(self.address, record.offset, told, error.message)
+            return None
+        return found
+
+
+# ---- survey --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurveyPart:
+    """One split of a partition."""
+
+    way: Converted
+    split: Split
+    step_bytes: int
+
+
+@dataclass(slots=True)
+class Surveyed:
+    """The marks of a split; its latest time, and how many records of it are kept."""
+
+    number: int
+    marks: list[Mark] = field(default_factory=list)
+    latest_ms: int = 0
+    kept: int = 0
+    fates: Fates = field(default_factory=Fates)
+    findings: list[Finding] = field(default_factory=list)
+
+
+def survey(part: SurveyPart) -> Surveyed:
+    """Do a part. Memory: a chunk of the split, and a mark for every step."""
+    found = Surveyed(part.way.number)
+    way = part.way
+    for record in records_of(part.split, found.findings):
+        converted = way.message(record, found.latest_ms, found.fates)
+        if converted is None:
+            continue
+        queued, problems = converted
+        for problem in problems:
+            found.fates.encoded.add(way.address, record.offset, problem.field, problem.problem)
+        before_ms, found.latest_ms = (
+            found.latest_ms,
+            max(found.latest_ms, queued.store_timestamp_ms),
+        )
+        size_bytes = size_of(way.name, queued)
+        if not found.marks or found.marks[-1].size_bytes + size_bytes > part.step_bytes:
+            place = Place(found.latest_ms, way.number, record.offset)
+            found.marks.append(Mark(place, before_ms, found.kept, 0))
+        last = found.marks[-1]
+        found.marks[-1] = last._replace(size_bytes=last.size_bytes + size_bytes)
+        found.kept += 1
+    return found
+
+
+def in_order(surveyed: Iterable[Surveyed]) -> Mapping[int, list[Mark]]:
+    """The marks of each partition, as they lie in it; the splits come in the order of their offsets."""
+    marks: dict[int, list[Mark]] = {}
+    latest: dict[int, int] = {}
+    kept: dict[int, int] = {}
+    for split in surveyed:
+        number = split.number
+        before_ms, before = latest.get(number, 0), kept.get(number, 0)
+        for mark in split.marks:
+            place = mark.place._replace(time_ms=max(mark.place.time_ms, before_ms))
+            moved = mark._replace(place=place, latest_ms=max(mark.latest_ms, before_ms))
+            marks.setdefault(number, []).append(moved._replace(kept=before + mark.kept))
+        latest[number] = max(before_ms, split.latest_ms)
+        kept[number] = before + split.kept
+    return marks
+
+
+# ---- cut -----------------------------------------------------------------------------------------
+
+
+def cuts(marks: Mapping[int, Sequence[Mark]], file_bytes: int) -> Sequence[Place]:
+    """Where stretches begin, each so that a file surely holds it; the first one at BEGIN.
+
+    Raises UnrepresentableRecord where steps are too long for that: no stretch would hold any of them.
+    """
+    room = file_bytes - PADDING_SIZE
+    found: list[Place] = []
+    reaching: dict[int, int] = {}  # of each partition the bytes behind its last mark
+    most = room + 1
+    for mark in heapq.merge(*marks.values()):
+        number = mark.place.number
+        if most + mark.size_bytes > room:
+            found.append(mark.place if found else BEGIN)
+            most = sum(size for other, size in reaching.items() if other != number)
+            if most + mark.size_bytes > room:
+                raise UnrepresentableRecord(
+                    f"files of {file_bytes} bytes are too small for so many partitions: "
+                    "use logserver convert, or larger ones (mappedFileSizeCommitLog)",
+                    field="mappedFileSizeCommitLog",
+                )
+        most += mark.size_bytes
+        reaching[number] = mark.size_bytes
+    return found
+
+
+# ---- write ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stream:
+    """A partition from a mark on: `next_offset` is that of the mark's record in its queue."""
+
+    way: Converted
+    splits: Sequence[Split]
+    latest_ms: int
+    next_offset: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilePart:
+    """A stretch of the order, and the file it goes to."""
+
+    number: int
+    begin: Place
+    end: Place
+    streams: Sequence[Stream]
+    made: Path
+    position: int
+    file_bytes: int
+    last: bool
+
+
+@dataclass(slots=True)
+class FileDone:
+    """What a part gives back: numbers, no records. `ends`: next offsets of the queues."""
+
+    folder: str
+    counts: dict[TopicPartition, int] = field(default_factory=dict)
+    ends: dict[TopicPartition, int] = field(default_factory=dict)
+    fates: Fates = field(default_factory=Fates)
+
+
+def write_file(part: FilePart) -> FileDone:
+    """Do a part. Memory: of every partition a chunk of what lies in the stretch."""
+    fs = RealFileSystem()
+    folder = part.made / f"{PART}{part.number}-{secrets.token_hex(8)}"
+    fs.make_dir(folder)
+    done = FileDone(folder.name)
+    writer = LogWriter(fs, folder, part.file_bytes, position=part.position)
+    try:
+        for place, way, queued in heapq.merge(*(_stream(part, s) for s in part.streams)):
+            writer.add(way.address._replace(topic=way.name), queued)
+            done.counts[way.address] = done.counts.get(way.address, 0) + 1
+            done.ends[way.address] = queued.offset + 1
+            if place.offset != queued.offset:
+                done.fates.moved.add(way.address, place.offset, "offset", MOVED)
+        writer.finish(last=part.last)
+    finally:
+        writer.abandon()
+    fs.sync_dir(folder / names.COMMIT_LOG)
+    fs.sync_dir(folder)
+    return done
+
+
+def _stream(part: FilePart, stream: Stream) -> Iterator[tuple[Place, Converted, QueuedMessage]]:
+    """What of a partition lies in the stretch, in order; no two places are equal."""
+    way = stream.way
+    latest_ms, next_offset = stream.latest_ms, stream.next_offset
+    told = Fates()  # by the survey
+    for split in stream.splits:
+        for record in records_of(split, []):
+            converted = way.message(record, latest_ms, told)
+            if converted is None:
+                continue
+            queued, _ = converted
+            latest_ms = max(latest_ms, queued.store_timestamp_ms)
+            place = Place(latest_ms, way.number, record.offset)
+            if place >= part.end:
+                return
+            if place >= part.begin:
+                yield place, way, queued._replace(offset=next_offset)
+            next_offset += 1
+
+
+def put_together(fs: FileSystem, made: Path, results: Iterable[FileDone]) -> None:
+    """Put the files of these parts in their places in `made`."""
+    target = made / names.COMMIT_LOG
+    fs.make_dir(target)
+    for done in results:
+        source = made / done.folder / names.COMMIT_LOG
+        for file in fs.list_dir(source):
+            fs.rename(source / file, target / file)
+    fs.sync_dir(target)
+    for folder in [name for name in fs.list_dir(made) if name.startswith(PART)]:
+        fs.remove_tree(made / folder)

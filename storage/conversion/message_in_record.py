@@ -1,0 +1,152 @@
+"""A RocketMQ message as a Kafka record, and the way back: everything a message has stands somewhere in the record.
+
+Owns that mapping; no IO. In the record:
+
+    key        the property __SHARDINGKEY; a header of that name, without a value, keeps its place among the others
+    value      the body, unpacked
+    timestamp  the born timestamp
+    headers    every other property, in stored order (TAGS and KEYS among them), then
+                   __store_ts, __born_ts             the two times
+                   __rocketmq_flag, _sys_flag, _reconsume_times, _prepared_offset     where they are not 0
+                   __rocketmq_born_host, _store_host
+                   __rocketmq_properties             the stored bytes, where the headers do not give them again
+
+A record is such a message if it bears these headers and the way back and forth gives the same record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from storage.conversion import parts
+from storage.conversion.parts import KafkaRecord, QueuedMessage, host_as_text, host_from_text
+from storage.errors import DataError, InvalidArgument, UnrepresentableRecord
+from storage.model import Header, RawMessage
+from storage.rocketmq.format.body import compress_again, decompress
+from storage.rocketmq.format.message import (
+    COMPRESSED,
+    COMPRESSION_TYPE_MASK,
+    HOSTS_V6,
+    takes_queue_offset,
+)
+from storage.rocketmq.format.properties import (
+    MAX_PROPERTIES_BYTES,
+    SHARDING_KEY,
+    decode_properties,
+    encode_properties,
+)
+from storage.rocketmq.reading import MAX_BODY_BYTES
+
+_PACKING: Final = COMPRESSED | COMPRESSION_TYPE_MASK
+_LIMITS: Final = {
+    parts.BORN_TIME: 63,
+    parts.STORE_TIME: 63,
+    parts.FLAG: 31,
+    parts.SYS_FLAG: 31,
+    parts.RECONSUME_TIMES: 31,
+    parts.PREPARED_OFFSET: 63,
+}
+_MARKS: Final = frozenset({*_LIMITS, parts.BORN_HOST, parts.STORE_HOST})
+
+
+def wrap(queued: QueuedMessage) -> KafkaRecord:
+    """The record that a message becomes. Raises Corrupt for a body that cannot be unpacked."""
+    message = queued.message
+    properties = decode_properties(message.properties)
+    key = properties.get(SHARDING_KEY)
+    headers: list[Header] = [
+        (name, None if name == SHARDING_KEY else value.encode())
+        for name, value in properties.items()
+        if not parts.is_ours(name)
+    ]
+    if _properties_of(headers, key) != message.properties:
+        headers.append((parts.PROPERTIES, message.properties))
+    headers += _marks(queued)
+    return KafkaRecord(
+        queued.offset,
+        message.born_timestamp_ms,
+        None if key is None else key.encode(),
+        decompress(message.body, message.sys_flag, MAX_BODY_BYTES),
+        headers,
+    )
+
+
+def _marks(queued: QueuedMessage) -> Iterator[Header]:
+    message = queued.message
+    yield parts.STORE_TIME, b"%d" % queued.store_timestamp_ms
+    yield parts.BORN_TIME, b"%d" % message.born_timestamp_ms
+    for name, number in (
+        (parts.FLAG, message.flag),
+        (parts.SYS_FLAG, message.sys_flag & ~HOSTS_V6),
+        (parts.RECONSUME_TIMES, message.reconsume_times),
+        (parts.PREPARED_OFFSET, message.prepared_transaction_offset),
+    ):
+        if number:
+            yield name, b"%d" % number
+    yield parts.BORN_HOST, host_as_text(message.born_host).encode()
+    yield parts.STORE_HOST, host_as_text(queued.store_host).encode()
+
+
+def _properties_of(headers: list[Header], key: str | None) -> bytes | None:
+    """The properties that headers stand for; None where they do not stand for any."""
+    try:
+        properties = {
+            name: (key or "") if name == SHARDING_KEY else (value or b"").decode()
+            for name, value in headers
+        }
+        return encode_properties(properties) if len(properties) == len(headers) else None
+    except (UnrepresentableRecord, UnicodeDecodeError):
+        return None
+
+
+def unwrap(record: KafkaRecord) -> QueuedMessage | None:
+    """The message that `wrap` made this record of; None for any other record."""
+    if record.value is None or not any(name == parts.STORE_TIME for name, _ in record.headers):
+        return None
+    try:
+        queued = _unwrapped(record, record.value)
+        again = None if queued is None else wrap(queued)
+    except (ValueError, KeyError, DataError, InvalidArgument):
+        return None
+    return queued if again == record._replace(headers=list(record.headers)) else None
+
+
+def _unwrapped(record: KafkaRecord, value: bytes) -> QueuedMessage | None:
+    """Raises ValueError, KeyError."""
+    marks = {name: text or b"" for name, text in record.headers if parts.is_ours(name)}
+    own = [header for header in record.headers if not parts.is_ours(header[0])]
+    key = None if record.key is None else record.key.decode()
+    properties = marks.pop(parts.PROPERTIES, None)
+    if properties is None:
+        properties = _properties_of(own, key)
+    if properties is None or len(properties) > MAX_PROPERTIES_BYTES or not marks.keys() <= _MARKS:
+        return None
+    numbers = _numbers(marks)
+    sys_flag = numbers[parts.SYS_FLAG]
+    if not takes_queue_offset(sys_flag) or sys_flag & HOSTS_V6:
+        return None
+    message = RawMessage(
+        body=compress_again(value, sys_flag) if sys_flag & _PACKING else value,
+        properties=properties,
+        flag=numbers[parts.FLAG],
+        sys_flag=sys_flag,
+        born_timestamp_ms=numbers[parts.BORN_TIME],
+        born_host=host_from_text(marks[parts.BORN_HOST].decode()),
+        reconsume_times=numbers[parts.RECONSUME_TIMES],
+        prepared_transaction_offset=numbers[parts.PREPARED_OFFSET],
+    )
+    store_host = host_from_text(marks[parts.STORE_HOST].decode())
+    return QueuedMessage(message, record.offset, numbers[parts.STORE_TIME], store_host)
+
+
+def _numbers(marks: Mapping[str, bytes]) -> dict[str, int]:
+    """The numbers among the marks, 0 where there is none. Raises ValueError."""
+    found = {}
+    for name, bits in _LIMITS.items():
+        text = marks.get(name, b"0")
+        number = int(text) if len(text) <= 20 else 1 << bits
+        if not -1 << bits <= number < 1 << bits:
+            raise ValueError(name)
+        found[name] = number
+    return found

@@ -1,0 +1,31 @@
+"""What is to be converted, and how: one value, made at the door.
+
+Owns that shape; must not know a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from storage.columns import SPLIT_BYTES
+from storage.interface import StoreOptions
+from storage.parts import RunParts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What is to be converted, and how. `topics` empty: all but the server's own. `run`: who does it in
+    parts of about `split_bytes`; None: it is done here, record by record.
+    """
+
+    source: Path
+    target: Path
+    to: str
+    encode: bool = False
+    topics: Sequence[str] = ()
+    options: StoreOptions = field(default_factory=StoreOptions)
+    target_options: StoreOptions = field(default_factory=StoreOptions)
+    run: RunParts | None = None
+    split_bytes: int = SPLIT_BYTES

@@ -1,0 +1,210 @@
+"""A Kafka record as a RocketMQ message, and the way back: what a message has no place for is encoded, or refused.
+
+Owns that mapping; no IO. In the message:
+
+    body            the value
+    born timestamp  the timestamp
+    properties      __kafka_offset                 the offset; it marks the message
+                    __kafka_time_type              LogAppendTime, where it is that
+                    every header of a legal name and value, in its place (TAGS and KEYS among them)
+                    __SHARDINGKEY                  the key
+                    KEYS                           those of the header, with the key before them: the store finds by it
+                    __kafka_keys                   the header KEYS, where it is not the property
+
+and encoded, base64 being that of RFC 4648:
+
+    __kafka_null_value   1            the value is null
+    __kafka_key          =BASE64      a key that is no text, or empty
+    __kafka_header_N     NAME.VALUE   the header at place N, both in base64; VALUE `-`: null
+
+A message is such a record if it bears the mark and the way back and forth gives the same message.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from storage.conversion import parts
+from storage.conversion.parts import (
+    KafkaRecord,
+    Problem,
+    QueuedMessage,
+    base64_text,
+    from_base64,
+)
+from storage.errors import UnrepresentableRecord
+from storage.model import Header, RawMessage
+from storage.rocketmq.encoding import SEQUENCE_PROPERTY
+from storage.rocketmq.format.properties import (
+    KEY_SEPARATOR,
+    KEYS,
+    MAX_PROPERTIES_BYTES,
+    RESERVED,
+    SEPARATORS,
+    SHARDING_KEY,
+    TAGS,
+    decode_properties,
+    encode_properties,
+)
+
+_KEPT: Final = frozenset({KEYS, TAGS})
+_RESERVED: Final = (RESERVED | {SHARDING_KEY, SEQUENCE_PROPERTY}) - _KEPT
+
+
+class _Encoding:
+    """The properties of one record as they come about, and what had to be encoded."""
+
+    def __init__(self, record: KafkaRecord) -> None:
+        self.problems: list[Problem] = []
+        self.properties = {parts.OFFSET: str(record.offset)}
+        if record.log_append_time:
+            self.properties[parts.TIME_TYPE] = parts.APPEND_TIME
+        if record.value is None:
+            self._encode("value", "is null", parts.NULL_VALUE, "1")
+        self._key = self._take_key(record.key)
+        for place, (name, value) in enumerate(record.headers):
+            self._take_header(place, name, value)
+        if self._key and KEYS not in self.properties:
+            self.properties[KEYS] = self._key
+
+    def _encode(self, field: str, problem: str, name: str, value: str) -> None:
+        self.problems.append(Problem(field, problem))
+        self.properties[name] = value
+
+    def _take_key(self, key: bytes | None) -> str | None:
+        """The key as one that is to be found by; None for none, or one that a space would split."""
+        if key is None:
+            return None
+        text, problem = _as_text(key)
+        if problem:
+            self._encode("key", problem, parts.KEY, "=" + base64_text(key))
+            return None
+        self.properties[SHARDING_KEY] = text
+        return None if KEY_SEPARATOR in text else text
+
+    def _take_header(self, place: int, name: str, value: bytes | None) -> None:
+        text, problem = _as_text(value)
+        problem = self._name_problem(name) or (problem and f"the value {problem}")
+        if problem:
+            encoded = f"{base64_text(name.encode('utf-8', 'surrogatepass'))}."
+            encoded += "-" if value is None else base64_text(value)
+            self._encode("headers", problem, f"{parts.HEADER}{place}", encoded)
+        elif name == KEYS:
+            self._take_keys(text)
+        else:
+            self.properties[name] = text
+
+    def _take_keys(self, keys: str) -> None:
+        found = keys
+        if self._key and self._key not in keys.split(KEY_SEPARATOR):
+            found = f"{self._key}{KEY_SEPARATOR}{keys}"
+        self.properties[KEYS] = found
+        if found != keys or keys == self.properties.get(SHARDING_KEY):
+            self.properties[parts.KEYS_HEADER] = keys
+
+    def _name_problem(self, name: str) -> str:
+        if not name:
+            return "a name is empty"
+        if name in _RESERVED or name.startswith(parts.PROPERTY_PREFIX):
+            return "a name is reserved"
+        if name in self.properties:
+            return "a name comes twice"
+        if any(separator in name for separator in SEPARATORS):
+            return "a name holds a separator, 01 or 02"
+        return "" if _is_unicode(name) else "a name is no UTF-8 text"
+
+
+def _as_text(data: bytes | None) -> tuple[str, str]:
+    """(the text that a property can hold, why it cannot)."""
+    if not data:
+        return "", "is null" if data is None else "is empty"
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return "", "is no UTF-8 text"
+    if any(separator in text for separator in SEPARATORS):
+        return "", "holds a separator, 01 or 02"
+    return text, ""
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def encode(record: KafkaRecord, store_timestamp_ms: int) -> tuple[QueuedMessage, Sequence[Problem]]:
+    """(the message that a record becomes, what of it had to be encoded).
+
+    Raises UnrepresentableRecord (field) for properties that take more bytes than a message can have.
+    """
+    encoding = _Encoding(record)
+    try:
+        properties = encode_properties(encoding.properties)
+    except UnrepresentableRecord as error:
+        raise UnrepresentableRecord(
+            f"take more than {MAX_PROPERTIES_BYTES} bytes as properties", field="headers"
+        ) from error
+    message = RawMessage(
+        body=record.value or b"",
+        properties=properties,
+        born_timestamp_ms=record.timestamp_ms,
+        born_host=parts.HOST,
+    )
+    return QueuedMessage(message, record.offset, store_timestamp_ms), encoding.problems
+
+
+def decode(queued: QueuedMessage) -> KafkaRecord | None:
+    """The record that `encode` made this message of; None for any other message."""
+    properties = decode_properties(queued.message.properties)
+    if parts.OFFSET not in properties:
+        return None
+    try:
+        record = _decoded(queued, properties)
+        again, _ = encode(record, queued.store_timestamp_ms)
+    except (ValueError, UnrepresentableRecord):
+        return None
+    return record if again._replace(offset=queued.offset) == queued else None
+
+
+def _decoded(queued: QueuedMessage, properties: dict[str, str]) -> KafkaRecord:
+    """Raises ValueError."""
+    key: bytes | None = None
+    if parts.KEY in properties:
+        key = from_base64(properties[parts.KEY][1:])
+    elif SHARDING_KEY in properties:
+        key = properties[SHARDING_KEY].encode()
+    value = None if parts.NULL_VALUE in properties else queued.message.body
+    return KafkaRecord(
+        int(properties[parts.OFFSET]),
+        queued.message.born_timestamp_ms,
+        key,
+        value,
+        _headers(properties),
+        parts.TIME_TYPE in properties,
+    )
+
+
+def _headers(properties: dict[str, str]) -> list[Header]:
+    """Raises ValueError."""
+    headers: list[Header] = []
+    for name, text in properties.items():
+        if name.startswith(parts.HEADER):
+            headers.append(_header(text))
+        elif name == KEYS:
+            keys = properties.get(parts.KEYS_HEADER)
+            if keys is not None or text != properties.get(SHARDING_KEY):
+                headers.append((KEYS, (text if keys is None else keys).encode()))
+        elif name != SHARDING_KEY and not name.startswith(parts.PROPERTY_PREFIX):
+            headers.append((name, text.encode()))
+    return headers
+
+
+def _header(text: str) -> Header:
+    """Raises ValueError."""
+    name, _, value = text.partition(".")
+    header = from_base64(name).decode("utf-8", "surrogatepass")
+    return header, None if value == "-" else from_base64(value)

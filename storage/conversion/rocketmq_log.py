@@ -1,0 +1,176 @@
+"""A new RocketMQ store, of its log alone: messages written one behind another, then the rest made by the engine.
+
+Owns where a message lies in the log and what fills the end of a file; must not decide queue offsets or
+the order. Any number of writers may write side by side, each whole files of its own.
+
+    DIR/commitlog/00000000000000000000     by a writer
+    then: topics.json; queues, key index, checkpoint by the recovery of a store that is opened
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from storage.conversion.parts import QueuedMessage
+from storage.errors import UnrepresentableRecord
+from storage.files import FileSystem, HandleCache
+from storage.interface import Clock, StoreOptions
+from storage.model import OffsetBounds, TopicPartition
+from storage.rocketmq.directory import StoreDirectory, StoreFile
+from storage.rocketmq.file_run import FileRun
+from storage.rocketmq.format import names
+from storage.rocketmq.format.message import (
+    BORN_HOST_V6,
+    HOST_SIZE_V4,
+    PADDING_SIZE,
+    STORE_HOST_V6,
+    encode_padding,
+    magic_for,
+    message_size,
+)
+from storage.rocketmq.format.message_encoding import Placement, encode_messages
+from storage.rocketmq.settings import Sizes, parse_store_settings
+from storage.rocketmq.sizes import resolve_sizes
+from storage.rocketmq.store import open_rocketmq
+from storage.rocketmq.topics_file import TopicTable
+
+WRITE_BYTES: Final = 1 << 20
+OPEN_FILES: Final = 4
+
+
+@lru_cache(maxsize=1024)
+def _form_of(topic: str) -> tuple[bytes, int]:
+    """(the topic's bytes, the magic of its records)."""
+    return topic.encode(), magic_for(topic)
+
+
+def size_of(topic: str, queued: QueuedMessage) -> int:
+    """The bytes that a message takes in the log."""
+    message = queued.message
+    utf8, magic = _form_of(topic)
+    hosts = BORN_HOST_V6 if len(message.born_host) != HOST_SIZE_V4 else 0
+    hosts |= STORE_HOST_V6 if len(queued.store_host) != HOST_SIZE_V4 else 0
+    return message_size(
+        topic_bytes=len(utf8),
+        body_bytes=len(message.body),
+        properties_bytes=len(message.properties),
+        sys_flag=hosts,
+        magic=magic,
+    )
+
+
+def check_size(topic: str, queued: QueuedMessage, file_bytes: int) -> None:
+    """Raise UnrepresentableRecord for a message that no file of the log can hold."""
+    if size_of(topic, queued) > file_bytes - PADDING_SIZE:
+        raise UnrepresentableRecord("takes more than a file of the commit log", field="value")
+
+
+class LogWriter:
+    """Writes messages from the beginning of a file on. Memory: WRITE_BYTES and a message."""
+
+    def __init__(self, fs: FileSystem, root: Path, file_bytes: int, *, position: int) -> None:
+        self._files = HandleCache(fs, OPEN_FILES)
+        folder = root / names.COMMIT_LOG
+        self._run = FileRun(self._files, folder, file_bytes, kind=names.COMMIT_LOG)
+        fs.make_dir(folder)
+        self._start = self._position = self._file_end = position
+        self._buffer: list[bytes] = []
+        self._buffered = 0
+
+    @property
+    def files(self) -> int:
+        """How many files there are by now."""
+        return (self._file_end - self._start) // self._run.file_bytes
+
+    def add(self, address: TopicPartition, queued: QueuedMessage) -> None:
+        """One more message, at its own queue offset. Its size was checked."""
+        topic, queue_id = address
+        utf8, magic = _form_of(topic)
+        if size_of(topic, queued) + PADDING_SIZE > self._file_end - self._position:
+            self._next_file()
+        (data,) = encode_messages(
+            [queued.message],
+            Placement(
+                utf8,
+                magic,
+                queue_id,
+                queued.offset,
+                self._position,
+                queued.store_timestamp_ms,
+                queued.store_host,
+            ),
+        )
+        self._put(data)
+
+    def _put(self, data: bytes) -> None:
+        self._buffer.append(data)
+        self._buffered += len(data)
+        self._position += len(data)
+        if self._buffered >= WRITE_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._buffered:
+            self._run.write(self._position - self._buffered, b"".join(self._buffer))
+            self._buffer, self._buffered = [], 0
+
+    def _next_file(self) -> None:
+        self._flush()
+        self._close_file()
+        self._run.create(self._file_end)
+        self._position = self._file_end
+        self._file_end += self._run.file_bytes
+
+    def _close_file(self) -> None:
+        left = self._file_end - self._position
+        if left:
+            self._run.write(self._position, encode_padding(left))
+            self._run.sync(self._position, self._file_end)
+
+    def finish(self, *, last: bool) -> None:
+        """On return all of it is durable. `last`: nothing comes behind it, so its file is not filled."""
+        self._flush()
+        if not last:
+            self._close_file()
+        if self._run.bases:
+            self._run.sync(self._run.start, self._run.limit)
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Let go of the files, whatever is in them."""
+        self._files.close(sync=False)
+
+
+def sizes_for(root: Path, options: StoreOptions, *, fs: FileSystem) -> Sizes:
+    """The lengths of a new store's files. Raises InvalidConfig."""
+    return resolve_sizes(fs, root, parse_store_settings(options.settings), None)
+
+
+def complete(
+    root: Path,
+    topics: Mapping[str, int],
+    options: StoreOptions,
+    *,
+    fs: FileSystem,
+    clock: Clock,
+) -> Mapping[TopicPartition, OffsetBounds]:
+    """Make a store, durable and cleanly stopped, of the log in `root`; gives what is in it.
+
+    `topics`: how many queues each has.
+    """
+    directory = StoreDirectory(fs, root)
+    table = TopicTable()
+    for topic, queues in topics.items():
+        table = table.created(topic, queues, {}, now_ms=clock())
+    fs.make_dir(directory.config)
+    directory.write_topics(table)
+    settings = parse_store_settings(options.settings)
+    sizes = resolve_sizes(fs, root, settings, None)
+    directory.write_store_file(StoreFile(created=True, sizes=sizes))
+    fs.sync_dir(root)
+    with open_rocketmq(root, options, fs=fs, clock=clock, read_only=False) as store:
+        addresses = [TopicPartition(t, n) for t, queues in topics.items() for n in range(queues)]
+        return {address: store.bounds(address) for address in addresses}

@@ -1,0 +1,193 @@
+"""RocketMQ -> Kafka by many side by side: each part is a split of the source, and writes segments of its own.
+
+Owns what a part does, and how what parts wrote becomes one directory; the rule is `rule`'s. A part needs
+nothing of the others: queue offsets are the offsets, so a piece of a partition is named by its first one.
+
+    part 3 -> MADE/part-3-ID/orders-0/00000000000000012000.log     durable when the part is done
+    then     MADE/orders-0/00000000000000012000.log                by rename, of parts whose results came
+
+A part that is done twice (a task that is tried again) has a folder for each time; one of them counts.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from storage.columns import OFFSET, RECORD, Named, OffsetRange, ReadSplit, Slices, Split
+from storage.conversion import rule
+from storage.conversion.kafka_logs import SegmentWriter, settings_for
+from storage.conversion.order import Order
+from storage.conversion.parts import QueuedMessage
+from storage.conversion.sources import queued
+from storage.conversion.tally import Fates
+from storage.errors import Corrupt, NotOffered
+from storage.files import FileSystem, RealFileSystem
+from storage.interface import Clock
+from storage.kafka.format.names import partition_dir_name
+from storage.model import Finding, TopicPartition
+from storage.rocketmq.columns import read_split
+from storage.rocketmq.format.message import decode_message
+from storage.rocketmq.splits import open_splitter
+
+PART: Final = "part-"
+_READ: Final[ReadSplit] = read_split  # type: ignore[assignment]  # a split of RocketMQ's has its plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentsPart:
+    """One split, and where its segments go. `names`: of the topics in the target."""
+
+    number: int
+    split: Split
+    made: Path
+    names: Mapping[str, str]
+    settings: Mapping[str, str]
+
+
+class PieceOfPartition(NamedTuple):
+    """What a part wrote of a partition: offsets [first, end) of the target."""
+
+    address: TopicPartition
+    first: int
+    end: int
+    records: int
+
+
+@dataclass(slots=True)
+class SegmentsDone:
+    """What a part gives back: numbers and findings, no records."""
+
+    folder: str
+    pieces: Sequence[PieceOfPartition] = ()
+    fates: Fates = field(default_factory=Fates)
+    findings: list[Finding] = field(default_factory=list)
+
+
+def plan(
+    order: Order,
+    ranges: Sequence[OffsetRange],
+    *,
+    made: Path,
+    names: Mapping[str, str],
+    clock: Clock,
+) -> Sequence[SegmentsPart]:
+    """The parts that together have every message of the ranges once, in the order of the log."""
+    splitter = open_splitter(order.source, order.options, fs=RealFileSystem(), clock=clock)
+    try:
+        splits = splitter.plan(ranges, split_bytes=order.split_bytes)
+    finally:
+        splitter.close()
+    settings = order.target_options.settings
+    return [
+        SegmentsPart(number=n, split=split, made=made.absolute(), names=names, settings=settings)
+        for n, split in enumerate(splits)
+    ]
+
+
+def write_segments(part: SegmentsPart) -> SegmentsDone:
+    """Do a part. Memory: a chunk of the split, and a batch and a write of each of its partitions."""
+    fs = RealFileSystem()
+    folder = part.made / f"{PART}{part.number}-{secrets.token_hex(8)}"
+    fs.make_dir(folder)
+    done = SegmentsDone(folder.name)
+    pieces: dict[TopicPartition, _Piece] = {}
+    try:
+        for address, message in _messages(part.split, done.findings):
+            if address not in pieces:
+                target = address._replace(topic=part.names[address.topic])
+                settings = settings_for(target.topic, part.settings)
+                pieces[address] = _Piece(address, SegmentWriter(fs, folder, target, settings))
+            pieces[address].add(message, done.fates)
+        for piece in pieces.values():
+            piece.writer.finish()
+    finally:
+        for piece in pieces.values():
+            piece.writer.abandon()
+    done.pieces = [piece.told() for piece in pieces.values() if piece.records]
+    for address, *_ in done.pieces:
+        fs.sync_dir(folder / partition_dir_name(part.names[address.topic], address.partition))
+    fs.sync_dir(folder)
+    return done
+
+
+def _messages(
+    split: Split, findings: list[Finding]
+) -> Iterator[tuple[TopicPartition, QueuedMessage]]:
+    """The messages of a split; what is damaged is noted."""
+    for chunk in _READ(split.plan, [RECORD, OFFSET], check_crcs=True, on_damage=findings.append):
+        records, offsets = chunk.columns[RECORD], chunk.columns[OFFSET]
+        assert isinstance(records, Slices)
+        assert not isinstance(offsets, Slices | Named)
+        codes = [0] * chunk.rows if chunk.codes is None else chunk.codes.tolist()
+        rows = zip(codes, offsets.tolist(), records.starts.tolist(), strict=True)
+        for code, offset, start in rows:
+            message = decode_message(records.data, start, check_crc=False)
+            yield chunk.partitions[code], queued(message, offset)
+
+
+class _Piece:
+    """A piece of one partition as it is written."""
+
+    def __init__(self, address: TopicPartition, writer: SegmentWriter) -> None:
+        self.writer = writer
+        self.records = 0
+        self._address = address
+        self._first = self._next = 0
+
+    def add(self, message: QueuedMessage, fates: Fates) -> None:
+        """One more message."""
+        try:
+            record = rule.to_kafka(message)
+        except Corrupt as error:
+            fates.left_out.add(self._address, message.offset, "body", error.message)
+            return
+        if not self.records:
+            self._first = record.offset
+        elif record.offset < self._next:
+            raise _offsets_meet(self._address)
+        self._next = record.offset + 1
+        self.writer.add(record)
+        self.records += 1
+
+    def told(self) -> PieceOfPartition:
+        """What was written."""
+        return PieceOfPartition(self._address, self._first, self._next, self.records)
+
+
+def _offsets_meet(address: TopicPartition) -> NotOffered:
+    """Records that come back to their offsets, and others, in one queue: where each goes depends on all
+    before it.
+    """
+    return NotOffered(
+        f"{address} has records that were Kafka's between others, so that their offsets meet: "
+        "`logserver convert` moves them one after another",
+        feature="conversion in parts",
+    )
+
+
+def put_together(
+    fs: FileSystem, made: Path, names: Mapping[str, str], results: Iterable[SegmentsDone]
+) -> Mapping[TopicPartition, Sequence[PieceOfPartition]]:
+    """Put the segments of these parts in their places in `made`; what each partition has, by offset.
+
+    Raises NotOffered where pieces of a partition lie over each other.
+    """
+    found: dict[TopicPartition, list[PieceOfPartition]] = {}
+    for done in results:
+        for piece in done.pieces:
+            found.setdefault(piece.address, []).append(piece)
+            name = partition_dir_name(names[piece.address.topic], piece.address.partition)
+            fs.make_dir(made / name)
+            for file in fs.list_dir(made / done.folder / name):
+                fs.rename(made / done.folder / name / file, made / name / file)
+    for address, pieces in found.items():  # in the order of the parts, which is the log's
+        if any(after.first < before.end for before, after in pairwise(pieces)):
+            raise _offsets_meet(address)
+    for folder in [name for name in fs.list_dir(made) if name.startswith(PART)]:
+        fs.remove_tree(made / folder)
+    return found

@@ -1,0 +1,27 @@
+"""The topics that a conversion takes, and what they are called in the target.
+
+Owns that shape; must not know how they are chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from storage.model import TopicPartition
+
+
+@dataclass(slots=True)
+class Selection:
+    """The topics that are taken, by their names in the source; `names`: those in the target."""
+
+    topics: dict[str, Sequence[int]] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+
+    def addresses(self) -> Sequence[TopicPartition]:
+        """Every partition that is taken, in order."""
+        return [TopicPartition(t, n) for t, numbers in self.topics.items() for n in numbers]
+
+    def renamed(self, address: TopicPartition) -> TopicPartition:
+        """The partition in the target."""
+        return TopicPartition(self.names[address.topic], address.partition)

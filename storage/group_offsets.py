@@ -1,0 +1,188 @@
+"""The consumer offsets of groups: the calls of a store, what every backend refuses, the table in memory.
+
+Owns the door of a store to the part that keeps its offsets, the checks that do not depend on a
+backend's bytes, and the newest offset per group and partition; must not know where a backend
+writes them down. The table is not thread-safe: who has it guards it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, Generic, Protocol, TypeVar
+
+from storage.errors import InvalidArgument
+from storage.model import CommittedOffset, GroupCommit, TopicPartition
+
+INT32_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+MAX_GROUP_BYTES: Final = 255
+MAX_METADATA_BYTES: Final = 4096
+"""Of one offset; Kafka's offset.metadata.max.bytes."""
+
+
+def check_commits(
+    commits: Iterable[GroupCommit],
+    *,
+    check_partition: Callable[[TopicPartition], object],
+) -> None:
+    """Raise InvalidArgument (field: group, offset, leader_epoch, metadata) for what cannot be kept.
+
+    `check_partition` raises for a partition that is not there.
+    """
+    for group, offsets in commits:
+        _check_group(group)
+        for partition, committed in offsets.items():
+            check_partition(partition)
+            _check_offset(group, partition, committed)
+
+
+def _check_group(group: str) -> None:
+    size_bytes = len(group.encode("utf-8", "surrogatepass"))
+    if not 1 <= size_bytes <= MAX_GROUP_BYTES or not group.isprintable():
+        raise InvalidArgument(
+            f"group {group[:80]!r} is not 1 to {MAX_GROUP_BYTES} bytes of printable text",
+            field="group",
+        )
+
+
+def _check_offset(group: str, partition: TopicPartition, committed: CommittedOffset) -> None:
+    metadata_bytes = len(committed.metadata.encode("utf-8", "replace"))
+    for field, found, low, high in (
+        ("offset", committed.offset, 0, INT64_MAX),
+        ("leader_epoch", committed.leader_epoch, -1, INT32_MAX),
+        ("metadata", metadata_bytes, 0, MAX_METADATA_BYTES),
+        ("commit_timestamp_ms", committed.commit_timestamp_ms or 0, 0, INT64_MAX),
+    ):
+        if not low <= found <= high:
+            unit = " bytes" if field == "metadata" else ""
+            raise InvalidArgument(
+                f"group {group!r}, {partition}: {field} is {found}{unit}, not {low} to {high}",
+                field=field,
+            )
+    if not is_text(committed.metadata):
+        raise InvalidArgument(
+            f"group {group!r}, {partition}: metadata holds half a surrogate pair", field="metadata"
+        )
+
+
+def is_text(text: str) -> bool:
+    """Whether this can be written down: no half of a surrogate pair is in it."""
+    return not any("\ud800" <= unit <= "\udfff" for unit in text)
+
+
+def at_time(committed: CommittedOffset, now_ms: int) -> CommittedOffset:
+    """The same with `now_ms` for its time if it does not tell one."""
+    if committed.commit_timestamp_ms is not None:
+        return committed
+    return committed._replace(commit_timestamp_ms=now_ms)
+
+
+_T = TypeVar("_T")
+
+
+class OffsetTable(Generic[_T]):
+    """The newest offset of every group and partition, as a backend keeps it. Given are copies."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, dict[TopicPartition, _T]] = {}
+
+    def copy(self) -> OffsetTable[_T]:
+        """A table of its own with the same offsets."""
+        table = OffsetTable[_T]()
+        table._groups = {group: dict(offsets) for group, offsets in self._groups.items()}
+        return table
+
+    def groups(self) -> Sequence[str]:
+        """The groups that have offsets, in order."""
+        return sorted(self._groups)
+
+    def of_group(self, group: str) -> Mapping[TopicPartition, _T]:
+        """A group's offsets by partition, in order; none for a group that is not known."""
+        return dict(sorted(self._groups.get(group, {}).items()))
+
+    def of_topic(self, topic: str) -> Sequence[tuple[str, TopicPartition, _T]]:
+        """The offsets of every group for the partitions of one topic."""
+        return [
+            (group, partition, offset)
+            for group, offsets in self._groups.items()
+            for partition, offset in offsets.items()
+            if partition.topic == topic
+        ]
+
+    def put(self, group: str, partition: TopicPartition, offset: _T) -> None:
+        """Take over a newer offset."""
+        self._groups.setdefault(group, {})[partition] = offset
+
+    def drop(self, group: str, *partitions: TopicPartition) -> None:
+        """Forget these offsets of a group, and the group with its last one."""
+        offsets = self._groups.get(group, {})
+        for partition in partitions:
+            offsets.pop(partition, None)
+        if not offsets:
+            self._groups.pop(group, None)
+
+    def drop_topics(self, topics: Iterable[str]) -> None:
+        """Forget every group's offsets for these topics."""
+        for topic in topics:
+            for group, partition, _ in self.of_topic(topic):
+                self.drop(group, partition)
+
+    def held(
+        self, group: str, partitions: Iterable[TopicPartition] | None = None
+    ) -> Sequence[TopicPartition]:
+        """Those of these partitions (None: any) that the group has an offset for."""
+        offsets = self._groups.get(group, {})
+        return list(offsets) if partitions is None else [p for p in partitions if p in offsets]
+
+
+class OffsetKeeper(Protocol):
+    """The part of a store that keeps committed offsets. Thread-safe; see SupportsGroupOffsets."""
+
+    def groups(self) -> Sequence[str]:
+        """The groups that have offsets, in order."""
+
+    def committed(self, group: str) -> Mapping[TopicPartition, CommittedOffset]:
+        """A group's offsets by partition, in order."""
+
+    def commit(self, commits: Sequence[GroupCommit], *, durable: bool) -> None:
+        """Check the commits and keep them."""
+
+    def delete(self, group: str, partitions: Iterable[TopicPartition] | None) -> None:
+        """Forget a group's offsets for these partitions, or all."""
+
+
+class KeepsGroupOffsets(ABC):
+    """The calls of SupportsGroupOffsets for a store that has an OffsetKeeper."""
+
+    _group_offsets: OffsetKeeper
+
+    @abstractmethod
+    def _check_open(self) -> None:
+        """Raise StoreClosed."""
+
+    @abstractmethod
+    def _check_writable(self) -> None:
+        """Raise StoreClosed, StoreReadOnly, StoreFenced."""
+
+    def groups(self) -> Sequence[str]:
+        """See SupportsGroupOffsets."""
+        self._check_open()
+        return self._group_offsets.groups()
+
+    def committed(self, group: str) -> Mapping[TopicPartition, CommittedOffset]:
+        """See SupportsGroupOffsets."""
+        self._check_open()
+        return self._group_offsets.committed(group)
+
+    def commit_offsets(self, commits: Sequence[GroupCommit], *, durable: bool = True) -> None:
+        """See SupportsGroupOffsets."""
+        self._check_writable()
+        self._group_offsets.commit(commits, durable=durable)
+
+    def delete_offsets(
+        self, group: str, partitions: Iterable[TopicPartition] | None = None
+    ) -> None:
+        """See SupportsGroupOffsets."""
+        self._check_writable()
+        self._group_offsets.delete(group, partitions)

@@ -1,0 +1,206 @@
+"""A journal beside a store: small entries that the formats of the reference have no place for.
+
+Owns its two files and what of them counts after a crash; must not know what an entry means. Entries
+are put behind each other; when a generation is full the one before it is dropped, so that the
+files stay small. Losing them loses no record.
+
+    .logserver.NAME        the generation that is being written
+    .logserver.NAME.old    the one before it
+
+    u32 size of the payload, 1 at least (big-endian)
+    u32 CRC-32C of the payload
+    payload
+    ... the next entry; what is not whole, or does not match, ends the generation
+
+A crash tears the end at most: what was synced is before it. An unfinished rotation leaves the
+entries under one name or the other, and an unfinished `replace` the entries of before, or the new
+ones behind the old: so whoever reads must be able to take an entry twice.
+"""
+
+from __future__ import annotations
+
+import struct
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Protocol, runtime_checkable
+
+from storage.coding.checksum import crc32c
+from storage.errors import IoFailure, StoreReadOnly
+from storage.files import (
+    Fence,
+    File,
+    FileSystem,
+    OverlayFileSystem,
+    atomic_write,
+    remove_if_present,
+)
+from storage.interface import LogStore
+
+PREFIX: Final = ".logserver."
+OLD: Final = ".old"
+
+_HEAD: Final = struct.Struct(">II")
+
+
+def encode_entries(entries: Sequence[bytes]) -> bytes:
+    """The entries, as they stand in a file."""
+    return b"".join(
+        part for entry in entries for part in (_HEAD.pack(len(entry), crc32c(entry)), entry)
+    )
+
+
+def decode_entries(data: bytes) -> tuple[list[bytes], int]:
+    """The whole entries at the beginning of `data`, and where they end."""
+    entries: list[bytes] = []
+    at = 0
+    while at + _HEAD.size < len(data):
+        size, crc = _HEAD.unpack_from(data, at)
+        begin = at + _HEAD.size
+        entry = data[begin : begin + size]
+        if not size or len(entry) < size or crc32c(entry) != crc:
+            break
+        entries.append(entry)
+        at = begin + size
+    return entries, at
+
+
+def read_entry(file: File, position: int) -> tuple[bytes | None, int]:
+    """The entry at a position of a file, None where it is not whole or does not match, and where it ends."""
+    head = file.pread(_HEAD.size, position)
+    if len(head) < _HEAD.size:
+        return None, position
+    size, _ = _HEAD.unpack(head)
+    if position + _HEAD.size + size > file.size():
+        return None, position
+    entries, taken = decode_entries(head + file.pread(size, position + _HEAD.size))
+    return (entries[0] if entries else None), position + taken
+
+
+@runtime_checkable
+class OnDisk(Protocol):
+    """A store with a directory."""
+
+    fs: FileSystem
+    path: Path
+
+
+def open_journal(store: LogStore, name: str, *, generation_entries: int) -> Journal:
+    """The journal of this name beside an open store, made with its first entry; to be opened once. It
+    keeps the newest `generation_entries` entries, and at most twice as many.
+
+    A store without files has its journal in memory. Raises StoreReadOnly.
+    """
+    if not isinstance(store, OnDisk):
+        memory = OverlayFileSystem()
+        return Journal(memory, Path("/"), name, generation_entries=generation_entries)
+    if store.read_only:
+        raise StoreReadOnly(f"{store.path} is open read-only", path=str(store.path))
+    return Journal(store.fs, store.path, name, generation_entries=generation_entries)
+
+
+class Journal:
+    """Small entries in order, made by `open_journal`. Safe from several threads.
+
+    They may tell of records that a crash has taken. After a write or sync that failed the journal
+    takes no more; the store is not touched by that.
+    """
+
+    def __init__(self, fs: FileSystem, path: Path, name: str, *, generation_entries: int) -> None:
+        self._fs = fs
+        self._path = path / (PREFIX + name)
+        self._old = self._path.with_name(self._path.name + OLD)
+        self._fence = Fence(self._path)
+        self._limit = generation_entries
+        self._lock = threading.Lock()
+        self._file: File | None = None
+        self._dirty = False
+        entries, self._end = self._load(self._path)
+        self._count = len(entries)
+        self._read = [*self._load(self._old)[0], *entries]
+
+    def _load(self, path: Path) -> tuple[list[bytes], int]:
+        return decode_entries(self._fs.read_bytes(path)) if self._fs.exists(path) else ([], 0)
+
+    def take(self) -> Sequence[bytes]:
+        """What was there when it was opened, oldest first; given once. After a crash in `replace` an
+        entry may be there again.
+        """
+        entries, self._read = self._read, []
+        return entries
+
+    def append(self, entries: Sequence[bytes], *, sync: bool) -> None:
+        """Put entries behind the others: handed to the operating system on return, with `sync`
+        durable. An entry holds a byte at least.
+
+        The oldest may be dropped to keep it small. Raises DiskFull (then none of them is there),
+        StoreFenced.
+        """
+        data = encode_entries(entries)
+        with self._lock, self._fence.guarding():
+            if self._count >= self._limit:
+                self._rotate()
+            file = self._file or self._open()
+            try:
+                file.pwrite(data, self._end)
+            except IoFailure:
+                with suppress(IoFailure):
+                    file.truncate(self._end)
+                raise
+            self._end += len(data)
+            self._count += len(entries)
+            self._dirty = True
+            if sync:
+                self._sync()
+
+    def flush(self) -> None:
+        """On return everything that was appended is durable. Raises StoreFenced."""
+        with self._lock:
+            if self._dirty:
+                with self._fence.guarding():
+                    self._sync()
+
+    def replace(self, entries: Sequence[bytes]) -> None:
+        """Hold these instead, durable on return; after a crash the old ones or these, or the old
+        ones and then these.
+        """
+        data = encode_entries(entries)
+        with self._lock, self._fence.guarding():
+            self._let_go()
+            atomic_write(self._fs, self._path, data)
+            self._end, self._count = len(data), len(entries)
+            if remove_if_present(self._fs, self._old):
+                self._fs.sync_dir(self._path.parent)
+
+    def close(self) -> None:
+        """Let go of the file; before the store is closed. Does not sync."""
+        with self._lock:
+            self._let_go()
+
+    def _open(self) -> File:
+        is_new = not self._fs.exists(self._path)
+        file = self._file = self._fs.open(self._path, write=True, create=True)
+        if is_new:
+            self._fs.sync_dir(self._path.parent)
+        if file.size() > self._end:
+            file.truncate(self._end)
+        return file
+
+    def _sync(self) -> None:
+        if self._file is not None and self._dirty:
+            self._dirty = False
+            self._file.datasync()
+
+    def _rotate(self) -> None:
+        self._sync()
+        self._let_go()
+        self._fs.rename(self._path, self._old)
+        self._fs.sync_dir(self._path.parent)
+        self._end = self._count = 0
+
+    def _let_go(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+            self._dirty = False

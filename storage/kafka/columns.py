@@ -1,0 +1,331 @@
+"""Reading a split of a Kafka store: from pieces of segments to chunks of columns.
+
+Owns which batches are seen, how they are gathered until a chunk is full, and what damage becomes;
+must not plan, and knows no partition: a piece says all that is needed. Uncompressed batches are
+looked at where they were read; compressed ones are opened first, one behind the other. Files are
+read `CHUNK_BYTES` at a time. Beside that a chunk takes about 100 bytes a row while it is made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+
+import numpy as np
+
+from storage.columns import (
+    CHUNK_BYTES,
+    COMMON_COLUMNS,
+    HEADERS,
+    KEY,
+    KEYS,
+    OFFSET,
+    TAG,
+    TIMESTAMP,
+    TIMESTAMP_TYPE,
+    VALUE,
+    Chunk,
+    Damage,
+    Named,
+    Slices,
+)
+from storage.errors import Corrupt, DataError, IoFailure
+from storage.files import FileSystem, RealFileSystem
+from storage.kafka import record_fields
+from storage.kafka.format.batch import DEFAULT_MAX_BYTES, HEADER_SIZE, BatchHeader
+from storage.kafka.format.batch_header import LOG_APPEND_TIME
+from storage.kafka.format.compression import decompress
+from storage.kafka.log_file import Batch, damaged, walk
+from storage.kafka.pieces import Piece
+from storage.kafka.reading import KEYS_HEADER, TAGS_HEADER, decoded
+from storage.kafka.record_fields import BatchFigures, Rows
+from storage.kafka.record_starts import find_starts
+from storage.kafka.tools.logs import Log, gap_finding, undecodable
+from storage.model import TopicPartition
+
+if TYPE_CHECKING:
+    from storage.columns import Numbers
+    from storage.kafka.record_fields import Bytes
+
+    Column = Numbers | Slices | Named
+
+_OF_HEADERS: Final = frozenset({HEADERS, TAG, KEYS})
+_OF_RECORDS: Final = frozenset({KEY, VALUE, *_OF_HEADERS})
+
+
+def read_split(
+    plan: object,
+    columns: Collection[str],
+    *,
+    check_crcs: bool,
+    on_damage: Damage | None,
+    fs: FileSystem | None = None,
+) -> Iterator[Chunk]:
+    """See storage.read_split; `plan` is what KafkaSplitter.plan puts into a split."""
+    wanted = frozenset(columns) & frozenset(COMMON_COLUMNS)
+    gathered = _Gathered(wanted, on_damage)
+    for piece in cast("Sequence[Piece]", plan):
+        for batch in _visible(fs or RealFileSystem(), piece, check_crcs, on_damage):
+            if gathered.is_full(batch, piece):
+                yield from gathered.take()
+            gathered.add(batch, piece)
+    yield from gathered.take()
+
+
+def _visible(
+    fs: FileSystem, piece: Piece, check_crcs: bool, on_damage: Damage | None
+) -> Iterator[Batch]:
+    """The batches of a piece that may be seen."""
+    for batch in _good_batches(fs, piece, check_crcs, on_damage):
+        header = batch.header
+        if header.base_offset >= piece.end:
+            return
+        hidden = header.is_control or (piece.aborted is not None and piece.aborted.hides(batch))
+        if header.last_offset >= piece.start and not hidden:
+            yield batch
+        if header.next_offset >= piece.end:
+            return
+
+
+def _good_batches(
+    fs: FileSystem, piece: Piece, check_crcs: bool, on_damage: Damage | None
+) -> Iterator[Batch]:
+    try:
+        file = fs.open(piece.path)
+    except IoFailure as error:
+        if on_damage is None:
+            raise
+        on_damage(_log(piece).finding("missing-file", "error", message=error.message))
+        return
+    try:
+        for item in walk(
+            file,
+            position=piece.position,
+            end=piece.end_position,
+            next_offset=piece.next_offset,
+            limit_offset=piece.limit_offset,
+            chunk_bytes=CHUNK_BYTES,
+            check_crcs=check_crcs,
+        ):
+            if isinstance(item, Batch):
+                yield item
+            elif item.next_offset is not None and item.next_offset <= piece.start:
+                continue  # nothing of it was asked for
+            elif on_damage is None:
+                raise damaged(piece.path, item, next_good=piece.end)
+            else:
+                on_damage(gap_finding(_log(piece), item, file))
+    finally:
+        file.close()
+
+
+def _log(piece: Piece) -> Log:
+    return Log(
+        path=piece.path,
+        base_offset=piece.next_offset,
+        size_bytes=piece.end_position,
+        topic=piece.partition.topic,
+        partition=piece.partition.partition,
+        limit_offset=piece.limit_offset,
+    )
+
+
+@dataclass(slots=True)
+class _Part:
+    """Bytes of the chunk: data[start:end]; `end` grows with the batches that are taken."""
+
+    data: bytes
+    start: int
+    end: int
+
+
+class _Entry(NamedTuple):
+    """A batch of the chunk: its records lie in [position, end) of the part with this index."""
+
+    batch: Batch
+    piece: Piece
+    part: int
+    position: int
+    end: int
+
+
+class _Gathered:
+    """Batches on their way into one chunk."""
+
+    def __init__(self, wanted: frozenset[str], on_damage: Damage | None) -> None:
+        self._wanted = wanted
+        self._on_damage = on_damage
+        self._parts: list[_Part] = []
+        self._entries: list[_Entry] = []
+        self._size_bytes = 0
+
+    def is_full(self, batch: Batch, piece: Piece) -> bool:
+        """Whether the chunk goes first: it is big, or it is half full of bytes that need not be
+        copied as long as no others join them. Rows that are only counted stay among themselves.
+        """
+        if not self._entries:
+            return False
+        last = self._entries[-1]
+        if self._are_needed(batch, piece) != self._are_needed(last.batch, last.piece):
+            return True
+        elsewhere = self._parts[-1].data is not batch.data
+        limit_bytes = CHUNK_BYTES // 2 if elsewhere and not batch.header.codec else CHUNK_BYTES
+        return self._size_bytes >= limit_bytes
+
+    def add(self, batch: Batch, piece: Piece) -> None:
+        """Take a batch, unless it is one that compaction has emptied."""
+        data = batch.data
+        start, end = batch.at + HEADER_SIZE, batch.at + batch.header.size_bytes
+        if batch.header.codec and self._are_needed(batch, piece):
+            try:
+                data = decompress(batch.header.codec, data[start:end], DEFAULT_MAX_BYTES)
+            except DataError:
+                self._judge(batch, piece)
+                return
+            start, end = 0, len(data)
+        if start == end and not batch.header.count:
+            return
+        if self._parts and self._parts[-1].data is data:
+            self._parts[-1].end = end
+        else:
+            self._parts.append(_Part(data, start, end))
+        self._entries.append(_Entry(batch, piece, len(self._parts) - 1, start, end))
+        self._size_bytes += end - start
+
+    def _are_needed(self, batch: Batch, piece: Piece) -> bool:
+        """Whether the records have to be looked at: for a column, or to count some of them."""
+        header = batch.header
+        whole = piece.start <= header.base_offset and header.next_offset <= piece.end
+        return bool(self._wanted) or not whole
+
+    def _judge(self, batch: Batch, piece: Piece) -> None:
+        """Raise, or tell, what is wrong with the records of a batch whose CRC holds."""
+        error = _fault(batch)
+        if self._on_damage is None:
+            raise error
+        self._on_damage(undecodable(batch, _log(piece), error))
+
+    def take(self) -> Iterator[Chunk]:
+        """The chunk, unless it has no row."""
+        parts, entries = self._parts, self._entries
+        self._parts, self._entries, self._size_bytes = [], [], 0
+        while entries:
+            if not self._are_needed(entries[0].batch, entries[0].piece):
+                yield _counted(entries)
+                return
+            made = _make_chunk(parts, entries, self._wanted)
+            if isinstance(made, Chunk):
+                if made.rows:
+                    yield made
+                return
+            for index in made:
+                self._judge(entries[index].batch, entries[index].piece)
+            entries = [entry for index, entry in enumerate(entries) if index not in made]
+
+
+def _fault(batch: Batch) -> Corrupt:
+    """What the codec says of a batch whose fields make no sense."""
+    try:
+        decoded(batch)
+    except Corrupt as error:
+        return error
+    return Corrupt(
+        f"{batch.path}: batch at position {batch.position} cannot be decoded: a length is wrong",
+        kind="records",
+        path=str(batch.path),
+        position=batch.position,
+        next_good_offset=batch.header.next_offset,
+    )
+
+
+def _make_chunk(
+    parts: Sequence[_Part], entries: Sequence[_Entry], wanted: frozenset[str]
+) -> Chunk | frozenset[int]:
+    """The chunk of these batches; where some of them lie, their indexes instead."""
+    data, shifts = _joined(parts)
+    partitions, codes = _partitions(entries)
+    figures = _figures(entries, shifts)
+    view = np.frombuffer(data, np.uint8)
+    begins = np.array([entry.position + shifts[entry.part] for entry in entries], np.int64)
+    starts, unfilled = find_starts(
+        data, view, begins=begins, ends=figures.ends, counts=figures.counts
+    )
+    if unfilled:
+        return frozenset(unfilled)
+    rows, lying = record_fields.read_rows(view, starts, figures)
+    columns: dict[str, Column] = {OFFSET: rows.offsets, TIMESTAMP: rows.times}
+    if TIMESTAMP_TYPE in wanted:
+        columns[TIMESTAMP_TYPE] = figures.is_append_time[rows.batch].astype(np.int64)
+    if wanted & _OF_RECORDS:
+        found, lying_there = _of_records(data, view, rows, wanted)
+        columns |= found
+        lying = np.union1d(lying, lying_there)
+    if lying.size:
+        return frozenset(lying.tolist())
+    return Chunk(
+        rows=len(rows.offsets),
+        partitions=partitions,
+        codes=None if codes is None else codes[rows.batch],
+        columns={name: column for name, column in columns.items() if name in wanted},
+    )
+
+
+def _counted(entries: Sequence[_Entry]) -> Chunk:
+    """The rows of these batches without any column, of which the headers tell all."""
+    partitions, codes = _partitions(entries)
+    counts = [entry.batch.header.count for entry in entries]
+    codes = None if codes is None else np.repeat(codes, counts)
+    return Chunk(rows=sum(counts), partitions=partitions, codes=codes, columns={})
+
+
+def _joined(parts: Sequence[_Part]) -> tuple[bytes, Sequence[int]]:
+    """(the bytes of all parts, how far each part's positions move). One part stays where it is."""
+    if len(parts) == 1:
+        return parts[0].data, [0]
+    shifts = []
+    size_bytes = 0
+    for part in parts:
+        shifts.append(size_bytes - part.start)
+        size_bytes += part.end - part.start
+    return b"".join(memoryview(part.data)[part.start : part.end] for part in parts), shifts
+
+
+def _partitions(entries: Sequence[_Entry]) -> tuple[Sequence[TopicPartition], Numbers | None]:
+    """(the partitions, each batch's place among them; None where there is but one)."""
+    places: dict[TopicPartition, int] = {}
+    codes = [places.setdefault(entry.piece.partition, len(places)) for entry in entries]
+    return list(places), None if len(places) == 1 else np.array(codes, np.int64)
+
+
+def _figures(entries: Sequence[_Entry], shifts: Sequence[int]) -> BatchFigures:
+    headers = np.array([entry.batch.header for entry in entries], np.int64)
+    fields = dict(zip(BatchHeader._fields, headers.T, strict=True))
+    return BatchFigures(
+        counts=fields["count"],
+        ends=np.array([entry.end + shifts[entry.part] for entry in entries], np.int64),
+        base_offsets=fields["base_offset"],
+        last_offset_deltas=fields["last_offset_delta"],
+        base_times=fields["base_timestamp"],
+        append_times=fields["max_timestamp"],
+        is_append_time=fields["attributes"] & LOG_APPEND_TIME != 0,
+        low=np.array([entry.piece.start for entry in entries], np.int64),
+        high=np.array([entry.piece.end for entry in entries], np.int64),
+    )
+
+
+def _of_records(
+    data: bytes, view: Bytes, rows: Rows, wanted: frozenset[str]
+) -> tuple[Mapping[str, Column], Numbers]:
+    """(the columns that lie in the records, the indexes of batches that lie)."""
+    (keys, at), bad_keys = record_fields.read_blobs(data, view, rows.at, rows.ends)
+    (values, at), bad = record_fields.read_blobs(data, view, at, rows.ends)
+    columns: dict[str, Column] = {KEY: keys, VALUE: values}
+    bad |= bad_keys | record_fields.no_headers_fit(view, at, rows.ends)
+    if wanted & _OF_HEADERS:
+        headers, bad_headers = record_fields.read_headers(data, view, at, rows.ends)
+        bad |= bad_headers
+        columns[HEADERS] = headers
+        columns[TAG] = record_fields.last_named(headers, TAGS_HEADER.encode())
+        columns[KEYS] = record_fields.last_named(headers, KEYS_HEADER.encode())
+    return columns, rows.batch[bad]

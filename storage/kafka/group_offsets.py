@@ -1,0 +1,176 @@
+"""Committed offsets of consumer groups, kept as the broker does: as records of `__consumer_offsets`.
+
+Owns which partition a group's records go to, and the order of a commit's steps; must not know the
+bytes of a record or which one counts. A commit of many groups is one append to each partition that
+is the home of one, and a sync of these:
+
+    check all -> sync the records that the offsets count -> append -> sync
+
+Nothing is kept beside the log: what was written is read from it again, when it is asked for.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Final, Protocol
+
+from storage.coding.javahash import java_hash
+from storage.errors import DiskFull
+from storage.group_offsets import OffsetTable, at_time, check_commits
+from storage.interface import Clock
+from storage.kafka.format.offset_records import OffsetKey, OffsetValue, encode_key, encode_value
+from storage.kafka.format.properties import parse_uuid_text
+from storage.kafka.offsets_log import OffsetsLog, is_of
+from storage.kafka.partition import Partition
+from storage.model import CommittedOffset, GroupCommit, Record, TopicPartition
+
+INT32_MIN: Final = -(1 << 31)
+_Change = tuple[str, TopicPartition, CommittedOffset | None]
+"""A group, a partition, and its new offset; None: no more."""
+
+
+class Home(Protocol):
+    """What is asked of the store that the offsets belong to."""
+
+    def partition(self, address: TopicPartition) -> Partition:
+        """Raises UnknownTopic, UnknownPartition."""
+
+    def topic_id(self, topic: str) -> str | None:
+        """The id of a topic, None where it has none or is not there."""
+
+    def offsets_partitions(self) -> Sequence[Partition]:
+        """Those of `__consumer_offsets`, none before the first commit."""
+
+    def create_offsets_topic(self) -> Sequence[Partition]:
+        """Make `__consumer_offsets`; durable on return."""
+
+
+def home_of(group: str, partitions: int) -> int:
+    """The partition that holds a group's records (GroupCoordinatorService.partitionFor)."""
+    hashed = java_hash(group)
+    return (0 if hashed == INT32_MIN else abs(hashed)) % partitions
+
+
+class GroupOffsets:
+    """See SupportsGroupOffsets. All that a commit holds is kept: leader epoch, metadata and time."""
+
+    def __init__(self, home: Home, clock: Clock) -> None:
+        self._home = home
+        self._clock = clock
+        self._commit_lock = threading.Lock()  # over a commit with its IO: they have an order
+        self._lock = threading.Lock()  # over `_logs`
+        self._logs: Sequence[OffsetsLog] = ()
+
+    def groups(self) -> Sequence[str]:
+        """The groups that have offsets, in order."""
+        return sorted({group for log in self._current() for group in log.look(self._counting)})
+
+    def _counting(self, table: OffsetTable[OffsetValue]) -> Sequence[str]:
+        """The groups of a table that have an offset that counts."""
+        return [
+            group
+            for group in table.groups()
+            if any(self._counts(*item) for item in table.of_group(group).items())
+        ]
+
+    def committed(self, group: str) -> Mapping[TopicPartition, CommittedOffset]:
+        """A group's offsets by partition, in order; those of an earlier topic of the same name do
+        not count.
+        """
+        return {
+            partition: CommittedOffset(*value[:4])
+            for partition, value in self._of_group(group).items()
+            if self._counts(partition, value)
+        }
+
+    def _counts(self, partition: TopicPartition, value: OffsetValue) -> bool:
+        return is_of(value, _id_bytes(self._home.topic_id(partition.topic)))
+
+    def _of_group(self, group: str) -> Mapping[TopicPartition, OffsetValue]:
+        logs = self._current()
+        if not logs:
+            return {}
+        return logs[home_of(group, len(logs))].look(lambda table: table.of_group(group))
+
+    def _current(self) -> Sequence[OffsetsLog]:
+        """The logs of the topic as it is now: it may have been made, or deleted, since the last look."""
+        partitions = self._home.offsets_partitions()
+        with self._lock:
+            if [log.partition for log in self._logs] != list(partitions):
+                self._logs = [OffsetsLog(partition) for partition in partitions]
+            return self._logs
+
+    # ---- writing ----
+
+    def commit(self, commits: Sequence[GroupCommit], *, durable: bool) -> None:
+        """See SupportsGroupOffsets.commit_offsets."""
+        with self._commit_lock:
+            check_commits(commits, check_partition=self._home.partition)
+            changes: list[_Change] = [
+                (group, partition, committed)
+                for group, offsets in commits
+                for partition, committed in offsets.items()
+            ]
+            self._sync_records(changes)
+            self._append(changes, durable=durable)
+
+    def delete(self, group: str, partitions: Iterable[TopicPartition] | None) -> None:
+        """See SupportsGroupOffsets.delete_offsets."""
+        with self._commit_lock:
+            held = self._of_group(group)
+            wanted = held if partitions is None else [p for p in partitions if p in held]
+            self._append([(group, partition, None) for partition in wanted], durable=True)
+
+    def forget_topic(self, topic: str, topic_id: str | None) -> None:
+        """Delete every group's offsets for a topic that is deleted, but not those of a new one of
+        its name. On a full disk they stay: their topic's id tells that they do not count.
+        """
+        with self._commit_lock, suppress(DiskFull):
+            changes: list[_Change] = [
+                (group, partition, None)
+                for log in self._current()
+                for group, partition, value in log.look(lambda table: table.of_topic(topic))
+                if is_of(value, _id_bytes(topic_id))
+            ]
+            self._append(changes, durable=True)
+
+    def _sync_records(self, changes: Sequence[_Change]) -> None:
+        """What lies below an offset is durable before the offset: after a crash no group stands
+        behind the end of a log.
+        """
+        for _, address, committed in changes:
+            partition = self._home.partition(address)
+            if committed is not None and committed.offset > partition.flushed_offset:
+                partition.flush()
+
+    def _append(self, changes: Sequence[_Change], *, durable: bool) -> None:
+        if not changes:
+            return
+        partitions = self._home.offsets_partitions() or self._home.create_offsets_topic()
+        runs: dict[int, list[Record]] = {}
+        for change in changes:
+            runs.setdefault(home_of(change[0], len(partitions)), []).append(self._record(change))
+        for number, records in sorted(runs.items()):
+            partitions[number].append(
+                records, compression="none", producer=None, publish=not durable
+            )
+        if durable:
+            for number in sorted(runs):
+                partitions[number].flush()
+
+    def _record(self, change: _Change) -> Record:
+        group, (topic, partition), committed = change
+        key = encode_key(OffsetKey(group, topic, partition))
+        if committed is None:
+            return Record(key, None)
+        offset, leader_epoch, metadata, time_ms = at_time(committed, self._clock())
+        topic_id = _id_bytes(self._home.topic_id(topic))
+        assert time_ms is not None
+        value = OffsetValue(offset, leader_epoch, metadata, time_ms, topic_id)
+        return Record(key, encode_value(value))
+
+
+def _id_bytes(topic_id: str | None) -> bytes | None:
+    return None if topic_id is None else parse_uuid_text(topic_id, field="topic id")

@@ -1,0 +1,57 @@
+"""What the files of a log directory are, by their names and nothing else.
+
+    file                                    kind
+    TOPIC-N/OFFSET.log                      log
+    TOPIC-N/OFFSET.index  .timeindex  ...   index, timeindex, txnindex, snapshot
+    TOPIC-N/OFFSET.log.deleted  ...         log.deleted, ...: on its way out or in
+    TOPIC-N/leader-epoch-checkpoint         checkpoint, as those at the root
+    TOPIC-N/partition.metadata              metadata, as meta.properties at the root
+    .kafka_cleanshutdown, .lock             marker, lock
+    .logserver.*                            logserver: what the broker has no file for
+    anything else                           other
+
+Must not open a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from storage.files import FileSystem
+from storage.kafka.format import names
+from storage.model import StoredFile, TopicPartition
+from storage.physical import Described, list_below
+
+_OURS: Final = ".logserver."
+_KINDS: Final[Mapping[str, str]] = {
+    names.LEADER_EPOCHS: "checkpoint",
+    names.RECOVERY_POINTS: "checkpoint",
+    names.HIGH_WATERMARKS: "checkpoint",
+    names.LOG_STARTS: "checkpoint",
+    names.CLEANER_OFFSETS: "checkpoint",
+    names.BOOTSTRAP: "checkpoint",
+    names.PARTITION_METADATA: "metadata",
+    names.META_PROPERTIES: "metadata",
+    names.CLEAN_SHUTDOWN: "marker",
+    names.LOCK: "lock",
+}
+
+
+def list_files(
+    fs: FileSystem, root: Path, partition: TopicPartition | None, *, after: str
+) -> Iterator[StoredFile]:
+    """See storage.list_files."""
+    folder = () if partition is None else (names.partition_dir_name(*partition),)
+    return list_below(fs, root, _describe, folder=folder, after=after)
+
+
+def _describe(path: Sequence[str]) -> Described:
+    name = path[-1]
+    partition = names.parse_partition_dir(path[0]) if len(path) == 2 else None
+    segment = None if partition is None else names.parse_segment_name(name)
+    if segment is not None:
+        return Described(segment[1].removeprefix("."), partition, base_offset=segment[0])
+    kind = "logserver" if name.startswith(_OURS) else "other"
+    return Described(_KINDS.get(name, kind), partition)

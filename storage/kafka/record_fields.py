@@ -1,0 +1,226 @@
+"""The fields of many records at once, as positions into the bytes that hold them.
+
+Owns reading varints, offsets, times, keys, values and headers of all records of a chunk with array
+operations; must not read files, nor know batches but for the figures of their headers. It needs
+numpy. The layout of a record stands in `storage.kafka.format.record`.
+
+What lies is never followed: a length that reaches over its record's end counts as nothing, and the
+record's batch is told as bad. Numbers wrap at 64 bits, as Java's do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from storage.columns import Named, Slices
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from storage.columns import Numbers
+
+    Bytes = NDArray[np.uint8]
+    Flags = NDArray[np.bool_]
+
+_FAR: Final = 1 << 62  # a position that nothing reaches: behind a varint of more than 64 bits
+_GROUP: Final = np.uint8(0x7F)  # the bits of a varint's byte that belong to its number
+_LAST_SHIFT: Final = 63
+
+
+class BatchFigures(NamedTuple):
+    """What the rows of the batches of one chunk share, an array entry for each batch.
+
+    The records lie in [.., ends); only offsets in [low, high) become rows; `append_times` is -1
+    where each record has its own time.
+    """
+
+    counts: Numbers
+    ends: Numbers
+    base_offsets: Numbers
+    last_offset_deltas: Numbers
+    base_times: Numbers
+    append_times: Numbers
+    is_append_time: Flags
+    low: Numbers
+    high: Numbers
+
+
+class Rows(NamedTuple):
+    """The rows that were asked for. `batch` is the index of each row's batch; the rest of a row's
+    bytes is [at, ends).
+    """
+
+    batch: Numbers
+    offsets: Numbers
+    times: Numbers
+    at: Numbers
+    ends: Numbers
+
+
+class Blobs(NamedTuple):
+    """Byte strings of rows, and the positions behind them."""
+
+    slices: Slices
+    after: Numbers
+
+
+def read_varints(data: Bytes, at: Numbers) -> tuple[Numbers, Numbers]:
+    """(the zig-zag numbers at these positions, the positions behind them).
+
+    Nothing is raised: behind the data its last byte repeats, and behind a number of more than 64
+    bits comes a position that is out of reach. Nearly all numbers have one or two bytes, so two are
+    taken of all that are not all of one byte, and more only where there are more.
+    """
+    first = data.take(at, mode="clip")
+    more = first >> 7
+    if not more.any():
+        return _unzigzag(first.astype(np.uint64)), at + 1
+    second = data.take(at + 1, mode="clip")
+    values = (first & _GROUP).astype(np.uint64)
+    values |= ((second & _GROUP) * more).astype(np.uint64) << np.uint64(7)
+    after = at + 1 + more
+    rest = np.flatnonzero(more & (second >> 7))
+    shift = 14
+    while rest.size:
+        byte = data.take(after[rest], mode="clip")
+        values[rest] |= (byte & _GROUP).astype(np.uint64) << np.uint64(shift)
+        after[rest] += 1
+        if shift == _LAST_SHIFT:
+            after[rest[byte > 1]] = _FAR
+            break
+        rest = rest[byte > _GROUP]
+        shift += 7
+    return _unzigzag(values), after
+
+
+def _unzigzag(values: NDArray[np.uint64]) -> Numbers:
+    one = np.uint64(1)
+    return ((values >> one) ^ (np.uint64(0) - (values & one))).view(np.int64)
+
+
+def read_rows(data: Bytes, positions: Numbers, batches: BatchFigures) -> tuple[Rows, Numbers]:
+    """(the rows with an offset in their batch's range, the indexes of batches that lie).
+
+    `positions`: where each record begins, as the walk over their lengths found it.
+    """
+    counts = batches.counts
+    firsts = np.cumsum(counts) - counts
+    batch = np.repeat(np.arange(len(counts)), counts)
+    ends = np.empty_like(positions)
+    ends[:-1] = positions[1:]
+    ends[firsts + counts - 1] = batches.ends
+    _, at = read_varints(data, positions)
+    time_deltas, at = read_varints(data, at + 1)  # behind the attributes
+    deltas, at = read_varints(data, at)
+    steps = np.diff(deltas, prepend=-1)
+    steps[firsts] = 1
+    bad = (steps <= 0) | (deltas < 0) | (deltas > batches.last_offset_deltas[batch])
+    bad |= (at > ends) | (data.take(positions, mode="clip") & 1 != 0)
+    offsets = batches.base_offsets[batch] + deltas
+    times = batches.base_times[batch] + time_deltas
+    if batches.is_append_time.any():
+        times = np.where(batches.is_append_time[batch], batches.append_times[batch], times)
+    rows = Rows(batch, offsets, times, at, ends)
+    next_offsets = batches.base_offsets + batches.last_offset_deltas + 1
+    if (batches.base_offsets < batches.low).any() or (next_offsets > batches.high).any():
+        keep = (offsets >= batches.low[batch]) & (offsets < batches.high[batch])
+        rows = Rows(*(column[keep] for column in rows))
+    return rows, np.unique(batch[bad])
+
+
+def read_blobs(data: bytes, view: Bytes, at: Numbers, ends: Numbers) -> tuple[Blobs, Flags]:
+    """(the length-prefixed byte strings at these positions, which of them reach over their end)."""
+    lengths, starts = read_varints(view, at)
+    bad = lengths > ends - starts
+    lengths = np.where(bad, -1, np.maximum(lengths, -1))
+    after = starts + np.maximum(lengths, 0)
+    starts = np.minimum(starts, len(data))
+    return Blobs(Slices(data, starts, lengths), after), bad
+
+
+def no_headers_fit(view: Bytes, at: Numbers, ends: Numbers) -> Flags:
+    """In which rows too few bytes are left for any headers, or too many for none."""
+    none = view.take(at, mode="clip") == 0
+    fitting: Flags = (at < ends) & (none == (at + 1 == ends))
+    return ~fitting
+
+
+def read_headers(data: bytes, view: Bytes, at: Numbers, ends: Numbers) -> tuple[Named, Flags]:
+    """(the headers of each row, which rows' headers do not fill them): the first header of all
+    rows, then the second, and so on.
+    """
+    counts, at = read_varints(view, at)
+    bad = (counts < 0) | (counts > ends - at)
+    counts = np.where(bad, 0, counts)
+    found: list[tuple[Numbers, Slices, Slices]] = []
+    left = np.flatnonzero(counts)
+    nth = 0
+    while left.size:
+        (names, after), bad_names = read_blobs(data, view, at[left], ends[left])
+        (values, after), bad_values = read_blobs(data, view, after, ends[left])
+        wrong = bad_names | bad_values | (names.lengths < 0)
+        found.append((left, names, values))
+        at[left] = after
+        bad[left[wrong]] = True
+        nth += 1
+        left = left[~wrong & (counts[left] > nth)]
+    bad |= at != ends
+    headers = _in_order(data, counts, found)
+    if not bad.any():
+        bad[np.repeat(np.arange(len(counts)), counts)[_no_text(headers, view)]] = True
+    return headers, bad
+
+
+def _in_order(
+    data: bytes, counts: Numbers, found: Sequence[tuple[Numbers, Slices, Slices]]
+) -> Named:
+    """The headers row by row."""
+    if not found:
+        none = np.empty(0, np.int64)
+        return Named(counts, Slices(data, none, none), Slices(data, none, none))
+    order = np.argsort(np.concatenate([rows for rows, _, _ in found]), kind="stable")
+
+    def joined(parts: Sequence[Slices]) -> Slices:
+        starts = np.concatenate([part.starts for part in parts])[order]
+        return Slices(data, starts, np.concatenate([part.lengths for part in parts])[order])
+
+    return Named(counts, joined([n for _, n, _ in found]), joined([v for _, _, v in found]))
+
+
+def _no_text(headers: Named, view: Bytes) -> Flags:
+    """Which headers' names are no UTF-8."""
+    names = headers.names
+    wrong = np.zeros(len(names.starts), bool)
+    if len(wrong) and (view > _GROUP).any():
+        data = names.data
+        ranges = zip(names.starts.tolist(), names.lengths.tolist(), strict=True)
+        wrong[:] = [not _is_text(data[start : start + length]) for start, length in ranges]
+    return wrong
+
+
+def _is_text(name: bytes) -> bool:
+    try:
+        name.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def last_named(headers: Named, name: bytes) -> Slices:
+    """The value of each row's last header of this name that has one; null where there is none."""
+    data, starts, lengths = headers.names
+    rows = np.repeat(np.arange(len(headers.counts)), headers.counts)
+    same = (lengths == len(name)) & (headers.values.lengths >= 0)
+    view = np.frombuffer(data, np.uint8)
+    for at, byte in enumerate(name):
+        same &= view.take(starts + at, mode="clip") == byte
+    chosen = np.flatnonzero(same)
+    found = Slices(
+        data, np.zeros(len(headers.counts), np.int64), np.full(len(headers.counts), -1, np.int64)
+    )
+    found.starts[rows[chosen]] = headers.values.starts[chosen]
+    found.lengths[rows[chosen]] = headers.values.lengths[chosen]
+    return found

@@ -1,0 +1,220 @@
+"""A Kafka log directory, cut into splits.
+
+Owns which partitions there are, when each is looked at (at its first use), and how pieces of
+segments are put into splits; must not write, and takes no lock. Where a segment is cut, and what a
+piece is, stands in `storage.kafka.pieces`; how one is read in `storage.kafka.columns`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from storage.columns import SPLIT_BYTES, OffsetRange, Split
+from storage.errors import InvalidArgument, IoFailure, OffsetOutOfRange
+from storage.files import FileSystem, is_missing
+from storage.interface import Clock, StoreOptions
+from storage.kafka.directory import BACKEND, LogDirectory
+from storage.kafka.followed import FollowedPartition, log_sizes
+from storage.kafka.format import names
+from storage.kafka.log_file import SEGMENT_OFFSETS
+from storage.kafka.pieces import Piece, cutting
+from storage.kafka.reading import AbortedRanges
+from storage.kafka.reporting import CAPABILITIES
+from storage.kafka.segment import Segment
+from storage.kafka.tools.view import View
+from storage.model import Finding, Isolation, OffsetBounds, TimedOffset, TopicPartition
+from storage.notes import Notes
+
+PIECE_COST_BYTES: Final = 64 << 10
+"""What opening one more file counts as, so that no split is made of all too many small segments."""
+
+LOOKS: Final = 3
+"""How often a partition is looked at whose files go meanwhile."""
+
+
+def open_splitter(
+    path: Path, options: StoreOptions, *, fs: FileSystem, clock: Clock
+) -> KafkaSplitter:
+    """The splitter of a log directory. Raises InvalidConfig, IoFailure."""
+    return KafkaSplitter(path, options, fs=fs, clock=clock)
+
+
+class KafkaSplitter:
+    """See storage.columns.Splitter. A partition is shown as it was when it was first asked about, or
+    at the last refresh after that.
+    """
+
+    backend = BACKEND
+    time_axis = CAPABILITIES.time_axis
+
+    def __init__(self, root: Path, options: StoreOptions, *, fs: FileSystem, clock: Clock) -> None:
+        self._root = root
+        self._options = options
+        self._fs = fs
+        self._clock = clock
+        self._directory = LogDirectory(fs, root)
+        self._folders = dict(self._directory.partition_dirs())
+        self._followed: dict[TopicPartition, FollowedPartition] = {}
+        self._notes = Notes()
+        self._view: View | None = None  # for partitions that are yet to be opened
+
+    def partitions(self) -> Sequence[TopicPartition]:
+        """See Splitter."""
+        return list(self._folders)
+
+    def is_internal(self, topic: str) -> bool:
+        """See Splitter."""
+        return names.is_internal_topic(topic)
+
+    def bounds(self, partition: TopicPartition) -> OffsetBounds:
+        """See Splitter."""
+        return self._partition(partition).bounds()
+
+    def offset_for_time(self, partition: TopicPartition, timestamp_ms: int) -> TimedOffset | None:
+        """See Splitter."""
+        return self._partition(partition).offset_for_time(timestamp_ms)
+
+    def plan(
+        self,
+        ranges: Sequence[OffsetRange],
+        *,
+        split_bytes: int = SPLIT_BYTES,
+        min_splits: int = 1,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    ) -> Sequence[Split]:
+        """See Splitter."""
+        for name, number in (("split_bytes", split_bytes), ("min_splits", min_splits)):
+            if number < 1:
+                raise InvalidArgument(f"{name} must be at least 1", field=name)
+        committed = isolation is Isolation.READ_COMMITTED
+        whole = [found for wanted in ranges for found in self._pieces(wanted, committed=committed)]
+        total_bytes = sum(piece.size_bytes + PIECE_COST_BYTES for _, piece in whole)
+        limit_bytes = min(split_bytes, max(total_bytes // min_splits, 1))
+        while True:
+            pieces = [cut for found in whole for cut in self._cut(*found, limit_bytes)]
+            splits = _packed(pieces, limit_bytes)
+            if len(splits) >= min_splits or limit_bytes == 1:
+                return splits
+            limit_bytes //= 2
+
+    def refresh(self) -> None:
+        """See Splitter."""
+        self._close_view()
+        self._folders = dict(self._directory.partition_dirs())
+        starts = self._directory.offsets(names.LOG_STARTS)
+        for partition, followed in list(self._followed.items()):
+            folder = self._folders.get(partition)
+            try:
+                is_known = folder is not None and followed.refresh(starts.get(partition, 0))
+            except IoFailure as error:
+                if not is_missing(error):
+                    raise
+                is_known = False  # files went at this very moment
+                if folder is not None and not self._fs.exists(folder):
+                    del self._folders[partition]
+            if not is_known:
+                followed.close()
+                del self._followed[partition]
+
+    def findings(self) -> Sequence[Finding]:
+        """See Splitter."""
+        if self._view is not None:
+            self._notes.add(*self._view.findings())
+        return self._notes.all()
+
+    def close(self) -> None:
+        """See Splitter."""
+        self._close_view()
+        for partition in self._followed.values():
+            partition.close()
+        self._followed.clear()
+
+    def _close_view(self) -> None:
+        self._notes.add(*self.findings())
+        if self._view is not None:
+            self._view.close()
+            self._view = None
+
+    def _partition(self, partition: TopicPartition) -> FollowedPartition:
+        """The partition, recovered in memory when it is asked about for the first time.
+
+        Raises UnknownTopic, UnknownPartition, IoFailure.
+        """
+        looks_left = LOOKS
+        while partition not in self._followed:
+            looks_left -= 1
+            try:
+                self._followed[partition] = self._opened(partition)
+            except IoFailure as error:
+                if not is_missing(error) or not looks_left:
+                    raise
+                self._close_view()  # a server deleted files at this very moment
+        return self._followed[partition]
+
+    def _opened(self, partition: TopicPartition) -> FollowedPartition:
+        if self._view is None:
+            self._view = View(self._root, self._options, fs=self._fs, clock=self._clock)
+        view = self._view
+        view.select(*partition)
+        sizes = log_sizes(self._fs, view.folders[partition])
+        plan = view.plan(partition)
+        return FollowedPartition(self._fs, plan, sizes, origin=view.fs.base_path)
+
+    # ---- pieces --------------------------------------------------------------------------------
+
+    def _pieces(self, wanted: OffsetRange, *, committed: bool) -> Iterator[tuple[Segment, Piece]]:
+        """The segments that hold a range, each as one piece."""
+        partition = self._partition(wanted.partition)
+        bounds = partition.bounds()
+        for offset in wanted.start, wanted.end:
+            if not bounds.start <= offset <= bounds.end:
+                raise OffsetOutOfRange(
+                    *wanted.partition, offset=offset, earliest=bounds.start, latest=bounds.end
+                )
+        end = min(wanted.end, bounds.stable) if committed else wanted.end
+        for segment in partition.segments:
+            first, last = max(wanted.start, segment.base_offset), min(end, segment.limit_offset)
+            if first >= last or not segment.size_bytes:
+                continue
+            piece = Piece(
+                path=segment.path,
+                partition=wanted.partition,
+                position=0,
+                end_position=segment.size_bytes,
+                next_offset=segment.base_offset,
+                limit_offset=min(segment.limit_offset, segment.base_offset + SEGMENT_OFFSETS),
+                start=first,
+                end=last,
+                aborted=AbortedRanges(partition.segment_at, first, last) if committed else None,
+            )
+            if first > segment.base_offset or last < min(segment.limit_offset, bounds.end):
+                with cutting(self._fs, segment) as cutter:
+                    piece = cutter.narrow(piece)
+            yield segment, piece
+
+    def _cut(self, segment: Segment, piece: Piece, limit_bytes: int) -> Sequence[Piece]:
+        """The piece in pieces, none bigger than about `limit_bytes`."""
+        if piece.size_bytes <= limit_bytes:
+            return [piece]
+        with cutting(self._fs, segment) as cutter:
+            return list(cutter.cut(piece, limit_bytes))
+
+
+def _packed(pieces: Iterable[Piece], limit_bytes: int) -> Sequence[Split]:
+    """Splits of about `limit_bytes`: neighbours share one as long as they fit."""
+    splits: list[list[Piece]] = []
+    left_bytes = 0
+    for piece in pieces:
+        cost_bytes = piece.size_bytes + PIECE_COST_BYTES
+        if splits and cost_bytes <= left_bytes:
+            splits[-1].append(piece)
+            left_bytes -= cost_bytes
+        else:
+            splits.append([piece])
+            left_bytes = limit_bytes - cost_bytes
+    return [
+        Split(backend=BACKEND, size_bytes=sum(p.size_bytes for p in chosen), plan=tuple(chosen))
+        for chosen in splits
+    ]

@@ -1,0 +1,112 @@
+"""Making the index files of one segment anew: a part that anybody may do.
+
+Owns what they should hold, by the engine's own rules, and the comparison with what is there; what
+differs is written beside the store, for whoever puts it in place. The transaction index depends on what
+was open before the segment: that is guessed as in verify_log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from storage.files import FileSystem, HandleCache, write_durably
+from storage.kafka import indexes
+from storage.kafka.format import names, offset_index, time_index, txn_index
+from storage.kafka.format.batch import BatchHeader
+from storage.kafka.format.names import segment_name
+from storage.kafka.format.txn_index import AbortedTransaction
+from storage.kafka.producers import ProducerStates
+from storage.kafka.tools.logs import Log, LogReader
+from storage.kafka.tools.opened_before import opened_before
+from storage.model import Finding
+from storage.notes import Meter, Notes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RebuildPart:
+    """One segment. `indexes`: where the bytes of its index files lie, by suffix; `compacted`: what was
+    aborted cannot be seen any more. `staged`: the folder for what is new, made when it is needed;
+    None: it is only compared. `open_transactions` and `snapshot` as SegmentPart.
+    """
+
+    fs: FileSystem
+    log: Log
+    indexes: Mapping[str, Path]
+    snapshot: Path | None
+    interval_bytes: int
+    compacted: bool
+    staged: Path | None
+    open_transactions: Mapping[int, int] | None = None
+
+
+@dataclass(slots=True, kw_only=True)
+class SegmentBuilt:
+    """`files`: how many index files there are or should be; `changed`: what differs, by suffix: where
+    the new bytes lie (None: it is not to be there, or is only compared). The rest as SegmentResult.
+    """
+
+    files: int = 0
+    changed: dict[str, Path | None] = field(default_factory=dict)
+    findings: Sequence[Finding] = ()
+    transactional: bool = False
+    opened: Mapping[int, int] = field(default_factory=dict)
+    left_open: Mapping[int, int] = field(default_factory=dict)
+
+
+def build_segment(part: RebuildPart, meter: Meter | None = None) -> SegmentBuilt:
+    """Read the good batches of a segment's log, and compare. Memory: its indexes, twice."""
+    result = SegmentBuilt(opened=opened_before(part.fs, part.open_transactions, part.snapshot))
+    files, notes = HandleCache(part.fs, 2), Notes()
+    reader = LogReader(files, notes)
+    reader.meter = meter or Meter()
+    try:
+        wanted = _contents(part, reader, result)
+    finally:
+        files.close(sync=False)
+    if part.compacted:
+        del wanted[names.TXN_INDEX]
+    for suffix, data in wanted.items():
+        _compare(part, suffix, data, result)
+    result.findings = notes.all()
+    return result
+
+
+def _contents(part: RebuildPart, reader: LogReader, result: SegmentBuilt) -> dict[str, bytes]:
+    """What the index files should hold; an empty `.txnindex` should not be there."""
+    aborted: list[AbortedTransaction] = []
+    producers = ProducerStates.with_open(result.opened)
+
+    def batches() -> Iterator[tuple[int, BatchHeader]]:
+        for batch in reader.batches(part.log):
+            header = batch.header
+            result.transactional |= header.is_control or header.is_transactional
+            ended = producers.update(header, batch.data, batch.at)
+            if ended is not None:
+                aborted.append(ended)
+            yield batch.position, header
+
+    rebuilt = indexes.rebuild_indexes(
+        batches(), base_offset=part.log.base_offset, interval_bytes=part.interval_bytes
+    )
+    result.left_open = producers.open_transactions
+    return {
+        names.INDEX: b"".join(offset_index.encode_entry(*e) for e in rebuilt.offsets),
+        names.TIME_INDEX: b"".join(time_index.encode_entry(*e) for e in rebuilt.times),
+        names.TXN_INDEX: b"".join(map(txn_index.encode_entry, aborted)),
+    }
+
+
+def _compare(part: RebuildPart, suffix: str, data: bytes, result: SegmentBuilt) -> None:
+    stored = part.fs.read_bytes(part.indexes[suffix]) if suffix in part.indexes else None
+    absent = suffix == names.TXN_INDEX and not data
+    result.files += not (absent and stored is None)
+    if stored == (None if absent else data):
+        return
+    staged: Path | None = None
+    if part.staged is not None and not absent:
+        staged = part.staged / segment_name(part.log.base_offset, suffix)
+        part.fs.make_dir(part.staged)
+        write_durably(part.fs, staged, data)
+    result.changed[suffix] = staged

@@ -1,0 +1,220 @@
+"""A new log directory of all that is good in a damaged one.
+
+Owns the order of the steps and the report; salvage_log copies logs, salvage_files what lies beside
+them. Must not change the source: it is read through a view whose changes stay in memory.
+
+    good batches -> .log files      epochs, topic ids, configs, identity -> small files
+    then the engine's own recovery: indexes, aborted transactions, producer snapshots, checkpoints
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from storage.errors import InvalidArgument
+from storage.kafka.directory import detect
+from storage.kafka.format import names
+from storage.kafka.format.names import parse_partition_dir, partition_dir_name
+from storage.kafka.listing import list_files
+from storage.kafka.log_file import SEGMENT_OFFSETS, Batch
+from storage.kafka.plan import PartitionPlan
+from storage.kafka.repair import clear_leftovers
+from storage.kafka.store import open_kafka
+from storage.kafka.tools.logs import Log
+from storage.kafka.tools.salvage_files import SmallFiles
+from storage.kafka.tools.salvage_log import CopiedPartition, PartitionSource, copy_partition
+from storage.kafka.tools.view import View
+from storage.kept import SALVAGE_REPORT, lost_bytes, write_report
+from storage.model import Finding, KeptRange, LossReport, OffsetBounds, TopicPartition
+from storage.new_store import new_store
+
+WHAT: Final = "salvaging"
+UNNAMED: Final = TopicPartition("salvaged", 0)
+_TOLD_AS_LOSSES: Final = frozenset({"damaged-batch", "torn-tail", "zero-tail"})
+
+
+def salvage(view: View, target: Path, *, whole: bool, only: Path | None = None) -> LossReport:
+    """See SupportsInspect.salvage. `view` is a fresh one; `only`: this one `.log` of its partition."""
+    if not view.folders:
+        raise InvalidArgument(f"{view.root} holds no partition", field="path")
+    outer = [folder.parent for folder in view.folders.values()]
+    around = [folder for folder in outer if detect(view.base, folder) is not None]
+    sources = [view.root] if whole else [*view.folders.values(), *around]
+    now_ms = view.clock()
+    with new_store(view.base, target, sources=sources, now_ms=now_ms) as made:
+        found = _Salvage(view, made, whole=whole, only=only).run()
+        report = replace(found, target=str(target))
+        write_report(view.base, made / SALVAGE_REPORT, report)
+    return report
+
+
+class _Salvage:
+    """One pass over the partitions of a view."""
+
+    def __init__(self, view: View, made: Path, *, whole: bool, only: Path | None) -> None:
+        self._view = view
+        self._made = made
+        self._only = only
+        self._files = SmallFiles(view, made, whole=whole)
+        self._copied: list[CopiedPartition] = []
+        self._log_starts: dict[TopicPartition, int] = {}
+
+    def run(self) -> LossReport:
+        """Make the new store, stopped cleanly; gives the report without its target."""
+        view = self._view
+        view.start_meter(WHAT, list(view.folders))
+        for address, folder in view.folders.items():
+            self._copied.append(self._partition(address, folder))
+        ends = {copied.address: copied.next_offset for copied in self._copied}
+        self._files.write_root(self._log_starts)
+        self._files.write_cleaner_offsets(ends)
+        view.base.sync_dir(self._made)
+        return self._report(self._finish())
+
+    def _partition(self, address: TopicPartition, folder: Path) -> CopiedPartition:
+        fs = self._view.base
+        address = _legal(address)
+        target = self._made / partition_dir_name(*address)
+        fs.make_dir(target)
+        source = self._source(address, folder)
+        copied = copy_partition(fs, self._view.reader, source, target)
+        self._files.write_partition(address, target, source.epochs)
+        fs.sync_dir(target)
+        if source.logs and source.start_offset > source.logs[0].base_offset:
+            self._log_starts[address] = source.start_offset
+        return copied
+
+    def _source(self, address: TopicPartition, folder: Path) -> PartitionSource:
+        view = self._view
+        logs = self._logs(address, folder) if self._only is None else [self._alone(address)]
+        start = max(0 if self._only else view.checkpoints[names.LOG_STARTS].get(address, 0), 0)
+        first = logs[0].base_offset if logs else 0
+        told = [
+            view.checkpoints[name].get(address, 0)
+            for name in (names.RECOVERY_POINTS, names.HIGH_WATERMARKS)
+        ]
+        last = logs[-1].base_offset if logs else 0
+        known = max((end for end in told if end <= last + SEGMENT_OFFSETS), default=0)
+        return PartitionSource(
+            address=address,
+            logs=logs,
+            start_offset=max(start, first),
+            known_end=0 if self._only else known,
+            epochs=self._files.epochs(folder),
+            compacted=address in view.checkpoints[names.CLEANER_OFFSETS],
+        )
+
+    def _logs(self, address: TopicPartition, folder: Path) -> Sequence[Log]:
+        view = self._view
+        clear_leftovers(view.fs, folder)
+        plan = PartitionPlan(
+            partition=address, directory=folder, settings=view.settings_of(address.topic)
+        )
+        list_files(view.fs, view.files, plan)
+        return [
+            Log(
+                path=segment.path,
+                base_offset=segment.base_offset,
+                size_bytes=segment.file_bytes,
+                topic=address.topic,
+                partition=address.partition,
+                limit_offset=segment.limit_offset,
+            )
+            for segment in plan.segments
+        ]
+
+    def _alone(self, address: TopicPartition) -> Log:
+        """One file; where its name does not tell its base offset, its first good batch does."""
+        path = self._only
+        assert path is not None
+        topic, partition = address
+        log = Log(
+            path=path,
+            base_offset=0,
+            size_bytes=self._view.fs.size(path),
+            topic=topic,
+            partition=partition,
+        )
+        parsed = names.parse_segment_name(path.name)
+        if parsed is not None:
+            return replace(log, base_offset=parsed[0])
+        first = next((i for i in self._view.reader.items(log) if isinstance(i, Batch)), None)
+        return log if first is None else replace(log, base_offset=first.header.base_offset)
+
+    # ---- the engine's part ---------------------------------------------------------------------
+
+    def _finish(self) -> dict[TopicPartition, OffsetBounds]:
+        """Open the new store, so that recovery makes all that follows from the logs, and stop it."""
+        view = self._view
+        with open_kafka(
+            self._made, view.options, fs=view.base, clock=view.clock, read_only=False
+        ) as store:
+            return {copied.address: store.bounds(copied.address) for copied in self._copied}
+
+    def _report(self, bounds: dict[TopicPartition, OffsetBounds]) -> LossReport:
+        copied = self._copied
+        losses = [loss for partition in copied for loss in partition.losses]
+        kept_bytes = sum(partition.kept_bytes for partition in copied)
+        blank_bytes = sum(partition.blank_bytes for partition in copied)
+        return LossReport(
+            store=str(self._only or self._place()),
+            losses=losses,
+            lost_bytes=lost_bytes(losses),
+            findings=[*self._found(), *_open_transactions(copied, bounds)],
+            kept=[
+                KeptRange(
+                    topic=partition.address.topic,
+                    partition=partition.address.partition,
+                    first_offset=bounds[partition.address].start,
+                    next_offset=bounds[partition.address].end,
+                    records=partition.records,
+                    size_bytes=partition.kept_bytes,
+                )
+                for partition in copied
+            ],
+            kept_records=sum(partition.records for partition in copied),
+            log_bytes=kept_bytes + blank_bytes + lost_bytes(losses),
+            kept_bytes=kept_bytes,
+            blank_bytes=blank_bytes,
+        )
+
+    def _place(self) -> Path:
+        """What was salvaged: the directory, or the one partition of it."""
+        view = self._view
+        folders = list(view.folders.values())
+        return view.root if self._files.whole else folders[0]
+
+    def _found(self) -> Sequence[Finding]:
+        """What was met that is no loss of the log."""
+        view = self._view
+        met = [f for f in view.findings() if f.code not in _TOLD_AS_LOSSES]
+        return [*met, *self._files.findings, *(f for c in self._copied for f in c.findings)]
+
+
+def _legal(address: TopicPartition) -> TopicPartition:
+    """The address, if a folder can bear its name."""
+    name = partition_dir_name(*address)
+    return address if parse_partition_dir(name) == address else UNNAMED
+
+
+def _open_transactions(
+    copied: Sequence[CopiedPartition], bounds: dict[TopicPartition, OffsetBounds]
+) -> Sequence[Finding]:
+    """Where a transaction's end may be among what was left behind."""
+    return [
+        Finding(
+            code="open-transaction",
+            severity="warning",
+            path=partition.losses[0].path,
+            topic=partition.address.topic,
+            partition=partition.address.partition,
+            offset=bounds[partition.address].stable,
+            message="a transaction that begins here has no end in the log, which may be among what is "
+            "gone: read_committed stops before it",
+        )
+        for partition in copied
+        if partition.losses and bounds[partition.address].stable < bounds[partition.address].end
+    ]

@@ -1,0 +1,159 @@
+"""What a salvage takes along beside the logs: small files that can be understood, copied; others are told.
+
+Owns which files those are, at the root and in a partition's folder; must not read logs. What the
+engine's recovery makes anew (indexes, snapshots, checkpoints of offsets) is none of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Final, TypeVar
+
+from storage.errors import DataError, UnsupportedFormat
+from storage.files import FileSystem, copy_range, write_durably
+from storage.kafka.directory import TOPICS_FILE, LogDirectory, StoreFile, new_uuid
+from storage.kafka.format import checkpoints, names, properties
+from storage.kafka.format.names import parse_segment_name
+from storage.kafka.tools.view import View
+from storage.model import Finding, TopicPartition
+
+_T = TypeVar("_T")
+_OURS: Final = ".logserver."
+_IN_FOLDERS: Final = frozenset({names.LEADER_EPOCHS, names.PARTITION_METADATA})
+
+
+class SmallFiles:
+    """The small files of one salvage, from `view` to the folder `made`; `whole`: of all the store."""
+
+    def __init__(self, view: View, made: Path, *, whole: bool) -> None:
+        self.findings: list[Finding] = []
+        self._view = view
+        self._fs: FileSystem = view.base
+        self._made = made
+        self.whole = whole
+        self._topic_ids: dict[str, str] = {}
+
+    # ---- of a partition ------------------------------------------------------------------------
+
+    def epochs(self, folder: Path) -> Sequence[tuple[int, int]]:
+        """The leader epochs that the partition's checkpoint tells; none where it cannot."""
+        found = self._understood(folder / names.LEADER_EPOCHS, checkpoints.decode_epochs)
+        return found or ()
+
+    def write_partition(
+        self, address: TopicPartition, target: Path, epochs: Sequence[tuple[int, int]]
+    ) -> None:
+        """Leader epochs and topic id; durable with their folder's next sync."""
+        topic_id = self._topic_id(address)
+        metadata = checkpoints.encode_partition_metadata(topic_id)
+        write_durably(self._fs, target / names.PARTITION_METADATA, metadata)
+        data = checkpoints.encode_epochs(epochs)
+        write_durably(self._fs, target / names.LEADER_EPOCHS, data)
+
+    def _topic_id(self, address: TopicPartition) -> str:
+        """The topic's id, which any of its partitions tells; a new one where none does."""
+        topic = address.topic
+        if topic not in self._topic_ids:
+            folders = [path for a, path in self._view.folders.items() if a.topic == topic]
+            decode = checkpoints.decode_partition_metadata
+            found = [self._understood(path / names.PARTITION_METADATA, decode) for path in folders]
+            known = [topic_id for topic_id in found if topic_id is not None]
+            self._topic_ids[topic] = known[0] if known else new_uuid()
+        return self._topic_ids[topic]
+
+    # ---- of the root ---------------------------------------------------------------------------
+
+    def write_root(self, log_starts: Mapping[TopicPartition, int]) -> None:
+        """What belongs to the directory as a whole; durable with its next sync."""
+        source, made = self._view.root, self._made
+        target = LogDirectory(self._fs, made)
+        if self._understood(source / names.META_PROPERTIES, _identity) is not None:
+            self._copy(source / names.META_PROPERTIES, made / names.META_PROPERTIES)
+        topics = {address.topic for address in self._view.folders}
+        configs = self._view.directory.topic_configs()
+        if configs or self._fs.exists(source / TOPICS_FILE):
+            target.write_topic_configs({t: c for t, c in configs.items() if t in topics})
+        target.write_store_file(self._facts())
+        write_durably(self._fs, made / names.LOG_STARTS, checkpoints.encode_offsets(log_starts))
+        if self.whole:
+            self._copy_metadata()
+            self._note_others()
+
+    def write_cleaner_offsets(self, ends: Mapping[TopicPartition, int]) -> None:
+        """Which partitions were compacted, and how far: no farther than they reach."""
+        stored = self._view.checkpoints[names.CLEANER_OFFSETS]
+        kept = {a: min(offset, ends[a]) for a, offset in stored.items() if a in ends}
+        if kept or self._fs.exists(self._view.root / names.CLEANER_OFFSETS):
+            data = checkpoints.encode_offsets(kept)
+            write_durably(self._fs, self._made / names.CLEANER_OFFSETS, data)
+
+    def _facts(self) -> StoreFile:
+        """Our own facts; of them the producer ids that were handed out outlive the salvage."""
+        try:
+            stored = self._view.directory.store_file()
+        except UnsupportedFormat as error:
+            self._note(self._view.root, error.message)
+            stored = None
+        return StoreFile(next_producer_id=0 if stored is None else stored.next_producer_id)
+
+    def _copy_metadata(self) -> None:
+        """The cluster's metadata log, where it lies here, as it is: without it a broker knows none of
+        the topics.
+        """
+        source = self._view.root
+        if self._fs.exists(source / names.BOOTSTRAP):
+            self._copy(source / names.BOOTSTRAP, self._made / names.BOOTSTRAP)
+        for name in self._view.directory.metadata_dirs():
+            if not self._fs.is_dir(source / name):
+                continue
+            self._fs.make_dir(self._made / name)
+            for file in self._fs.list_dir(source / name):
+                if not self._fs.is_dir(source / name / file):
+                    self._copy(source / name / file, self._made / name / file)
+            self._fs.sync_dir(self._made / name)
+            self._note(source / name, "copied as it is, unchecked", severity="info")
+
+    def _copy(self, source: Path, target: Path) -> None:
+        copy_range(self._fs, source, target, start=0)
+
+    def _note_others(self) -> None:
+        """Names that mean nothing in a log directory are left behind."""
+        folders = {folder.name for folder in self._view.folders.values()}
+        known = {*names.ROOT_FILES, *self._view.directory.metadata_dirs(), *folders}
+        for name in self._fs.list_dir(self._view.root):
+            if name not in known and not name.startswith(_OURS):
+                self._note_unknown(self._view.root / name)
+        for folder in self._view.folders.values():
+            for name in self._fs.list_dir(folder):
+                if name not in _IN_FOLDERS and parse_segment_name(name) is None:
+                    self._note_unknown(folder / name)
+
+    # ---- telling -------------------------------------------------------------------------------
+
+    def _understood(self, path: Path, decode: Callable[[bytes], _T]) -> _T | None:
+        """What a file says; None without it, or (noted) when it cannot be understood."""
+        if not self._fs.exists(path):
+            return None
+        try:
+            return decode(self._fs.read_bytes(path))
+        except DataError as error:
+            self._note(path, f"not taken along: {error.message}")
+            return None
+
+    def _note_unknown(self, path: Path) -> None:
+        finding = Finding(
+            code="unknown-file", severity="info", path=str(path), message="not taken along"
+        )
+        self.findings.append(finding)
+
+    def _note(self, path: Path, message: str, *, severity: str = "warning") -> None:
+        code = "bad-root-file" if severity == "warning" else "copied-unchecked"
+        finding = Finding(code=code, severity=severity, path=str(path), message=message)
+        if finding not in self.findings:
+            self.findings.append(finding)
+
+
+def _identity(data: bytes) -> str:
+    """The cluster id of meta.properties. Raises Corrupt, UnsupportedFormat."""
+    return properties.parse_meta_properties(properties.decode_properties(data)).cluster_id

@@ -1,0 +1,174 @@
+"""Verifying one partition: its segments put together, each of them read by whoever does the parts.
+
+Owns what goes from one segment to the next: offsets that follow each other, epochs that were told,
+damage, open transactions; must not read logs. A segment whose open transactions were guessed wrong is
+read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from storage.kafka.format import names
+from storage.kafka.format.names import segment_name
+from storage.kafka.listing import INDEX_SUFFIXES
+from storage.kafka.plan import PartitionPlan, SegmentPlan
+from storage.kafka.tools.logs import Log
+from storage.kafka.tools.verify_log import SegmentPart, SegmentResult, hole, is_left_behind
+from storage.kafka.tools.view import INDEX_INTERVAL, View
+from storage.kept import salvaged_losses
+from storage.model import Finding, TopicPartition
+from storage.parts import FileCount
+
+
+class PartitionCheck:
+    """The segments of one partition, taken in ascending order."""
+
+    def __init__(self, view: View, plan: PartitionPlan, *, compacted: bool) -> None:
+        self.plan = plan
+        self._view = view
+        segments = [*plan.segments, *plan.removed_segments]
+        self.segments = segments  # also those that the next start would cut
+        self.found: list[Finding] = []
+        self._left_behind = _left_behind(view, plan.partition)
+        self._interval_bytes = _known_interval(view, plan.partition.topic)
+        self._taken = 0
+        self._next_offset = segments[0].base_offset if segments else 0
+        self._holes: list[Finding] = []
+        self._told_epochs: set[tuple[int, int | None]] = set()
+        self._open: Mapping[int, int] = {}
+        self._compacted = compacted
+        self._damaged = self._after_gap = False
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every segment was taken in."""
+        return self._taken == len(self.segments)
+
+    def parts(self) -> Iterator[SegmentPart]:
+        """A part for every segment; one that is asked for when all before it were taken in knows
+        what is open.
+        """
+        for at, segment in enumerate(self.segments):
+            part = self._part(segment, last=at == len(self.segments) - 1)
+            yield replace(part, open_transactions=self._open) if at == self._taken else part
+
+    def _part(self, segment: SegmentPlan, *, last: bool) -> SegmentPart:
+        view, plan = self._view, self.plan
+        log = Log(
+            path=segment.path,
+            base_offset=segment.base_offset,
+            size_bytes=segment.file_bytes,
+            topic=plan.partition.topic,
+            partition=plan.partition.partition,
+            limit_offset=segment.limit_offset,
+            lies_at=view.fs.base_path(segment.path),
+        )
+        return SegmentPart(
+            fs=view.base,
+            log=log,
+            indexes=index_places(view, segment),
+            snapshot=snapshot_place(view, segment),
+            start_offset=plan.start_offset,
+            epochs=plan.stored_epochs,
+            interval_bytes=self._interval_bytes,
+            left_behind=self._left_behind,
+            open_end=last and not view.clean,
+        )
+
+    def take(
+        self,
+        part: SegmentPart,
+        result: SegmentResult,
+        again: Callable[[SegmentPart], SegmentResult],
+    ) -> FileCount:
+        """The next segment's result; `again` reads it once more."""
+        if result.transactional and result.opened != self._open:
+            result = again(replace(part, open_transactions=self._open))
+        segment = self.segments[self._taken]
+        self._taken += 1
+        log = part.log
+        self._damaged |= result.damaged
+        self._compacted |= result.compacted
+        self.found += _missing(log, segment)
+        self.found += result.findings
+        self._follow(log, result)
+        for pair, finding in result.epochs.items():
+            if pair not in self._told_epochs:
+                self._told_epochs.add(pair)
+                self.found.append(finding)
+        if not self._damaged:
+            self.found += result.if_undamaged
+            self.found += () if self._compacted else result.if_all_is_there
+        if result.transactional:
+            self._open = result.left_open
+        return FileCount(str(log.path), log.topic, log.partition, result.records, log.size_bytes)
+
+    def _follow(self, log: Log, result: SegmentResult) -> None:
+        """Offsets go on from one segment to the next."""
+        expected = self._next_offset
+        if result.first is not None and not self._after_gap:
+            position, found = result.first
+            if found > expected and not is_left_behind(self._left_behind, expected, found):
+                self._holes.append(hole(log, position, expected=expected, found=found))
+        self._holes += result.holes
+        if result.next_offset is None:
+            self._after_gap |= result.after_gap
+        else:
+            self._next_offset, self._after_gap = result.next_offset, result.after_gap
+
+    def all(self) -> Sequence[Finding]:
+        """What was found in the logs and the indexes; what compaction took out is no hole."""
+        return self.found if self._compacted else [*self.found, *self._holes]
+
+
+def _left_behind(view: View, address: TopicPartition) -> Sequence[range]:
+    """The offsets that a salvage left behind when it made this store, in runs."""
+    runs: list[range] = []
+    for loss in salvaged_losses(view.fs, view.root):
+        if (loss.topic, loss.partition) != address or loss.next_offset is None:
+            continue
+        if runs and loss.first_offset <= runs[-1].stop:
+            runs[-1] = range(runs[-1].start, max(runs[-1].stop, loss.next_offset))
+        else:
+            runs.append(range(loss.first_offset, loss.next_offset))
+    return runs
+
+
+def _known_interval(view: View, topic: str) -> int | None:
+    """index.interval.bytes, if somebody said it: the default says nothing of a foreign store."""
+    if INDEX_INTERVAL not in view.configs_of(topic):
+        return None
+    return view.settings_of(topic).index_interval_bytes
+
+
+def index_places(view: View, segment: SegmentPlan) -> Mapping[str, Path]:
+    """Where the bytes of the index files of a segment lie, by suffix."""
+    places: dict[str, Path] = {}
+    for suffix in INDEX_SUFFIXES:
+        path = segment.path.with_name(segment_name(segment.base_offset, suffix))
+        lies_at = view.fs.base_path(path) if suffix in segment.suffixes else None
+        if lies_at is not None:
+            places[suffix] = lies_at
+    return places
+
+
+def snapshot_place(view: View, segment: SegmentPlan) -> Path | None:
+    """The snapshot of producers where a segment begins."""
+    path = segment.path.with_name(segment_name(segment.base_offset, names.SNAPSHOT))
+    return path if view.base.exists(path) else None
+
+
+def _missing(log: Log, segment: SegmentPlan) -> Iterator[Finding]:
+    for suffix in (names.INDEX, names.TIME_INDEX):
+        if suffix not in segment.suffixes:
+            yield Finding(
+                code="missing-index",
+                severity="warning",
+                path=str(log.path.with_name(segment_name(log.base_offset, suffix))),
+                topic=log.topic,
+                partition=log.partition,
+                message="the next start makes it anew",
+            )

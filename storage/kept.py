@@ -1,0 +1,62 @@
+"""What of a store's log is left behind is told in one report: by a start that cuts it off, and by a salvage.
+
+Owns the report's file and its place, the folder in which a start keeps what it cuts, and that both are
+on disk before anything is cut; must not know what is lost.
+
+    DIR.cut-TIME/report.json       beside the store, with what the start cut
+    DIR/.logserver.salvage.json    in the new store that a salvage made
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from storage.coding.own_json import decode_json
+from storage.errors import Corrupt
+from storage.files import FileSystem, write_durably
+from storage.model import Loss, LossReport
+
+CUT_REPORT: Final = "report.json"
+SALVAGE_REPORT: Final = ".logserver.salvage.json"
+
+
+def keep_losses(
+    fs: FileSystem, root: Path, now_ms: int, keep_aside: Callable[[Path], Sequence[Loss]]
+) -> None:
+    """Make `root`.cut-`now_ms` beside the store at `root`; durable on return.
+
+    `keep_aside` copies into this folder what will be cut, durably, and gives the losses for the
+    report.
+    """
+    kept_dir = root.parent / f"{root.name}.cut-{now_ms}"
+    fs.make_dir(kept_dir)
+    losses = keep_aside(kept_dir)
+    report = LossReport(store=str(root), losses=losses, lost_bytes=lost_bytes(losses))
+    write_report(fs, kept_dir / CUT_REPORT, report)
+    fs.sync_dir(root.parent)
+
+
+def lost_bytes(losses: Sequence[Loss]) -> int:
+    """The bytes of all places that losses name, each place once."""
+    return sum({(loss.path, loss.position): loss.size_bytes for loss in losses}.values())
+
+
+def write_report(fs: FileSystem, path: Path, report: LossReport) -> None:
+    """The report as JSON; durable on return."""
+    write_durably(fs, path, msgspec.json.format(msgspec.json.encode(report)))
+    fs.sync_dir(path.parent)
+
+
+def salvaged_losses(fs: FileSystem, root: Path) -> Sequence[Loss]:
+    """What was left behind when the store at `root` was made by a salvage; else nothing."""
+    path = root / SALVAGE_REPORT
+    if not fs.exists(path):
+        return ()
+    try:
+        return decode_json(fs.read_bytes(path), LossReport).losses
+    except Corrupt:
+        return ()

@@ -1,0 +1,59 @@
+"""A store made beside its place: it is put there in one step when it is whole, and else never.
+
+Owns the place's checks, the folder `DIR.unfinished-TIME` in which the store is made, and the rename;
+must not know what a store is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from storage.errors import InvalidArgument, StorageError
+from storage.files import FileSystem, make_root
+
+
+@contextmanager
+def new_store(
+    fs: FileSystem, target: Path, *, sources: Sequence[Path], now_ms: int, made: Path | None = None
+) -> Iterator[Path]:
+    """A folder to make a store in, whose files are durable when the block ends; then it is `target`.
+    After an error there is neither. `made`: where it is meanwhile, on the same file system.
+
+    Raises InvalidArgument unless `target` is missing or empty, and outside of `sources`.
+    """
+    target = target.resolve()
+    _check(fs, target, sources)
+    made = made or target.with_name(f"{target.name}.unfinished-{now_ms}")
+    if fs.exists(target):
+        fs.remove_tree(target)  # now: a place that cannot be taken is told before the work
+    make_root(fs, made)
+    try:
+        yield made
+        fs.sync_dir(made)
+        fs.rename(made, target)
+        fs.sync_dir(target.parent)
+    except BaseException:
+        with suppress(StorageError):
+            fs.remove_tree(made)
+        raise
+
+
+def _check(fs: FileSystem, target: Path, sources: Sequence[Path]) -> None:
+    for source in sources:
+        if source.resolve() in (target, *target.parents):
+            raise InvalidArgument(
+                f"{target} lies in {source}, which must stay as it is: name a place outside of it",
+                field="to",
+            )
+    if not fs.exists(target):
+        return
+    if not fs.is_dir(target, follow=True):
+        raise InvalidArgument(f"{target} is a file: name a new directory", field="to")
+    names = fs.list_dir(target)
+    if names:
+        shown = ", ".join(names[:3])
+        raise InvalidArgument(
+            f"{target} is not empty, it holds {shown}: name a new directory", field="to"
+        )

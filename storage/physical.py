@@ -1,0 +1,101 @@
+"""The files of a store as they lie on the disk: a walk over its folders, in order, from any file on.
+
+Owns the order and what is left out; must not know what a name means: a backend tells it by `describe`.
+Nothing is opened. A store may change meanwhile: a file that goes away is left out.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple, TypeAlias
+
+from storage.errors import IoFailure
+from storage.files import FileSystem
+from storage.model import StoredFile, TopicPartition
+
+# Gone meanwhile; a link, a pipe or a socket; not ours to look into (lost+found).
+_LEFT_OUT: Final = frozenset(
+    {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EINVAL, errno.EACCES, errno.EPERM}
+)
+
+
+class Described(NamedTuple):
+    """What the name of a file tells: see StoredFile."""
+
+    kind: str
+    partition: TopicPartition | None = None
+    base_offset: int | None = None
+    physical_offset: int | None = None
+
+
+Describe: TypeAlias = Callable[[Sequence[str]], Described]
+"""Told the names from the store's root down to a file."""
+
+
+def list_below(
+    fs: FileSystem, root: Path, describe: Describe, *, folder: Sequence[str] = (), after: str = ""
+) -> Iterator[StoredFile]:
+    """The regular files of the store at `root`, or of one of its folders, in order of their names from
+    the root down; only those behind the path `after`. Names that are not printable are left out.
+    """
+    start = tuple(after.split("/"))
+    depth = len(folder)
+    if start[:depth] > tuple(folder):
+        return
+    behind = start[depth:] if start[:depth] == tuple(folder) else ()
+    for names in _walk(fs, root, tuple(folder), behind):
+        path = root.joinpath(*names)
+        try:
+            size_bytes, mtime_ms = fs.size(path), fs.mtime_ms(path)
+        except IoFailure as failure:
+            _check_left_out(failure)
+        else:
+            found = describe(names)
+            yield StoredFile(
+                path="/".join(names),
+                kind=found.kind,
+                topic=None if found.partition is None else found.partition.topic,
+                partition=None if found.partition is None else found.partition.partition,
+                base_offset=found.base_offset,
+                physical_offset=found.physical_offset,
+                size_bytes=size_bytes,
+                last_modified_ms=mtime_ms,
+            )
+
+
+def _walk(
+    fs: FileSystem, root: Path, folder: tuple[str, ...], behind: Sequence[str]
+) -> Iterator[tuple[str, ...]]:
+    """The names of what is no folder, in order; `behind`: names below `folder`."""
+    first = behind[0] if behind else ""
+    for name in _names_in(fs, root.joinpath(*folder)):
+        if name < first or not name.isprintable():
+            continue
+        names = (*folder, name)
+        if _is_folder(fs, root.joinpath(*names)):
+            yield from _walk(fs, root, names, behind[1:] if name == first else ())
+        elif name != first:
+            yield names
+
+
+def _names_in(fs: FileSystem, folder: Path) -> Sequence[str]:
+    try:
+        return fs.list_dir(folder)
+    except IoFailure as failure:
+        _check_left_out(failure)
+        return ()
+
+
+def _is_folder(fs: FileSystem, path: Path) -> bool:
+    try:
+        return fs.is_dir(path)
+    except IoFailure as failure:
+        _check_left_out(failure)
+        return False
+
+
+def _check_left_out(failure: IoFailure) -> None:
+    if failure.facts().get("errno") not in _LEFT_OUT:
+        raise failure

@@ -1,0 +1,139 @@
+"""The queues of a store that others may be writing to, as far as they are known: none of it written.
+
+Owns where the units of a queue are to be found: in its files, up to where these hold exactly what is
+known, and behind that in memory; must not read records. What makes units here is the dispatcher's
+Builder: a unit that a server has not written yet, or never will, is made from its record.
+
+    offsets   start ......... tail_start | ............ end
+    units     in the queue's files       | `tail`, until the files hold them too
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from storage.errors import IoFailure
+from storage.files import HandleCache
+from storage.rocketmq.consume_queue import ConsumeQueue
+from storage.rocketmq.format.queue_unit import FILLER, UNIT, UNIT_SIZE, Unit
+from storage.rocketmq.queues import Queue, QueueTable
+
+COMPARED_BYTES: Final = (1 << 20) // UNIT_SIZE * UNIT_SIZE
+
+
+class KnownQueue(ConsumeQueue):
+    """One queue. It is read, and appended to in memory."""
+
+    tail_start = 0
+    tail = b""
+
+    def take_over(self, units: ConsumeQueue, *, are_stored: bool) -> None:
+        """Know what another reading of the queue found. `are_stored`: the files hold all of it."""
+        self.run.load()
+        self.start, self.end, self.last_end = units.start, units.end, units.last_end
+        self.tail_start = self.end
+        if are_stored or not units.run.bases:
+            return
+        self.tail_start = units.first_offset
+        chunks = units.run.chunks(units.run.start, units.end * UNIT_SIZE, COMPARED_BYTES)
+        self.tail = b"".join(data for _, data in chunks)
+        self.forget_stored()
+
+    @property
+    def first_offset(self) -> int:
+        """The offset of the first unit that is known, or that a file has room for."""
+        if not self.run.bases:
+            return self.tail_start
+        return min(super().first_offset, self.tail_start)
+
+    def append(self, units: bytes, offset: int, last_end: int) -> None:
+        """Keep units that stand behind the others in memory."""
+        if self.is_empty and self.end != offset:
+            in_file = self.run.file_bytes // UNIT_SIZE
+            self.tail_start = offset - offset % in_file
+            self.tail = FILLER * (offset - self.tail_start)
+            self.start = self.end = offset
+        self.tail += units
+        self.end += len(units) // UNIT_SIZE
+        self.last_end = last_end
+
+    def raw(self, offset: int, count: int) -> bytes:
+        """The bytes of the units from `offset` on, as many as are known. Raises Corrupt, IoFailure."""
+        stop = min(offset + count, self.end)
+        stored = b""
+        if offset < self.tail_start:
+            begin, end = offset * UNIT_SIZE, min(stop, self.tail_start) * UNIT_SIZE
+            stored = b"".join(data for _, data in self.run.chunks(begin, end, COMPARED_BYTES))
+            offset = min(stop, self.tail_start)
+        first = (offset - self.tail_start) * UNIT_SIZE
+        return stored + self.tail[first : (stop - self.tail_start) * UNIT_SIZE]
+
+    def read(self, offset: int, count: int) -> Sequence[Unit]:
+        """As ConsumeQueue.read."""
+        return list(map(Unit._make, UNIT.iter_unpack(self.raw(offset, max(count, 0)))))
+
+    def carried(self, first: int, end: int) -> bytes:
+        """Those of the units [first, end) that the files do not hold."""
+        first = max(first, self.tail_start)
+        return self.raw(first, end - first) if first < end else b""
+
+    def forget_stored(self) -> None:
+        """Keep only those units in memory that the files do not hold."""
+        if self.tail and self.run.base_of((self.end - 1) * UNIT_SIZE) is None:
+            self.run.load()
+        done = 0
+        while done < len(self.tail):
+            wanted = self.tail[done : done + COMPARED_BYTES]
+            same = _alike(wanted, self._stored(self.tail_start * UNIT_SIZE + done, len(wanted)))
+            if not same:
+                break
+            done += same
+        self.tail = self.tail[done:]
+        self.tail_start += done // UNIT_SIZE
+
+    def _stored(self, position: int, size_bytes: int) -> bytes:
+        """What one file holds at a position; nothing where it is not there."""
+        if self.run.base_of(position) is None:
+            return b""
+        try:
+            return self.run.read(position, size_bytes)
+        except IoFailure:
+            return b""
+
+
+def _alike(wanted: bytes, found: bytes) -> int:
+    """How many bytes, of whole units, stand in both."""
+    if found[: len(wanted)] == wanted:
+        return len(wanted)
+    low, high = 0, min(len(wanted), len(found)) // UNIT_SIZE
+    while low < high:
+        middle = (low + high + 1) // 2
+        if wanted[: middle * UNIT_SIZE] == found[: middle * UNIT_SIZE]:
+            low = middle
+        else:
+            high = middle - 1
+    return low * UNIT_SIZE
+
+
+class KnownQueues(QueueTable):
+    """The queues of a store by topic and queue id, of which none is written to."""
+
+    def units_of(self, topic: str, queue_id: int) -> KnownQueue:
+        """A queue of which nothing is known."""
+        return KnownQueue(self.files, self.root / topic / str(queue_id), self.file_bytes)
+
+    def add_known(self, topic: str, queue_id: int) -> KnownQueue:
+        """The units of a queue, which is made where it is not there yet."""
+        return self.known(self.add(topic, queue_id))
+
+    def known(self, queue: Queue) -> KnownQueue:
+        """The units of one of these queues."""
+        assert isinstance(queue.units, KnownQueue)
+        return queue.units
+
+    def use_files(self, files: HandleCache) -> None:
+        """Read through these from here on: files may have been replaced."""
+        self.files = files
+        for queue in self:
+            queue.units.run.files = files

@@ -1,0 +1,68 @@
+"""What the files of a RocketMQ store are, by their names and nothing else.
+
+    file                            kind          it begins at
+    commitlog/POSITION              commitlog     this physical offset
+    consumequeue/TOPIC/N/POSITION   consumequeue  the queue's offset POSITION / 20
+    index/TIME                      indexfile
+    config/*                        config
+    checkpoint                      checkpoint
+    abort, lock                     marker, lock
+    .logserver.*                    logserver: what the broker has no file for
+    anything else                   other
+
+Must not open a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from storage.files import FileSystem
+from storage.model import StoredFile, TopicPartition
+from storage.physical import Described, list_below
+from storage.rocketmq.format import names
+from storage.rocketmq.format.queue_unit import UNIT_SIZE
+
+_OTHER: Final = Described("other")
+_OURS: Final = ".logserver."
+_AT_ROOT: Final[Mapping[str, str]] = {
+    names.CHECKPOINT: "checkpoint",
+    names.ABORT: "marker",
+    names.ABORT_BACKUP: "marker",
+    names.LOCK: "lock",
+}
+
+
+def list_files(
+    fs: FileSystem, root: Path, partition: TopicPartition | None, *, after: str
+) -> Iterator[StoredFile]:
+    """See storage.list_files. Of a partition: the files of its queue; its records lie in the one log."""
+    folder: Sequence[str] = ()
+    if partition is not None:
+        folder = (names.CONSUME_QUEUE, partition.topic, str(partition.partition))
+    return list_below(fs, root, _describe, folder=folder, after=after)
+
+
+def _describe(path: Sequence[str]) -> Described:
+    match path:
+        case [name]:
+            return Described(_AT_ROOT.get(name, "logserver" if name.startswith(_OURS) else "other"))
+        case [names.COMMIT_LOG, name]:
+            base = names.parse_file_name(name)
+            return _OTHER if base is None else Described("commitlog", physical_offset=base)
+        case [names.CONSUME_QUEUE, topic, queue, name]:
+            return _in_queue(topic, names.parse_queue_id(queue), names.parse_file_name(name))
+        case [names.INDEX, name]:
+            return _OTHER if names.parse_index_name(name) is None else Described("indexfile")
+        case [names.CONFIG, _]:
+            return Described("config")
+    return _OTHER
+
+
+def _in_queue(topic: str, queue_id: int | None, position: int | None) -> Described:
+    if queue_id is None or position is None:
+        return _OTHER
+    queue = TopicPartition(topic, queue_id)
+    return Described("consumequeue", queue, base_offset=position // UNIT_SIZE)

@@ -1,0 +1,156 @@
+"""A RocketMQ store, cut into splits.
+
+Owns the contract of a Splitter and what goes into a split: a stretch of the commit log, and for each
+queue the run of its units that lead there. What is a row is told by the queues: what a deleted topic
+left in the log, paddings and prepared messages are in none.
+
+    log       |     split 0      |     split 1      |
+    queue 0   [u0 u1 u2 u3]       [u4 u5]
+    queue 1   [u0]                [u1 u2 u3 u4 u5]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from storage.columns import SPLIT_BYTES, OffsetRange, Split
+from storage.errors import OffsetOutOfRange, UnknownPartition, UnknownTopic
+from storage.files import FileSystem
+from storage.interface import Clock, StoreOptions
+from storage.model import Bound, Finding, Isolation, OffsetBounds, TimedOffset, TopicPartition
+from storage.rocketmq.directory import BACKEND
+from storage.rocketmq.format.names import is_system_topic
+from storage.rocketmq.known_store import KnownStore
+from storage.rocketmq.queues import Queue
+from storage.rocketmq.reporting import CAPABILITIES
+from storage.rocketmq.split_cuts import Asked, borders, cut_log
+from storage.rocketmq.time_lookup import find_time
+from storage.rocketmq.unit_runs import SplitPlan, UnitRun
+
+
+def open_splitter(
+    path: Path, options: StoreOptions, *, fs: FileSystem, clock: Clock
+) -> RocketMQSplitter:
+    """See storage.open_splitter."""
+    return RocketMQSplitter(KnownStore(path, options, fs=fs, clock=clock))
+
+
+class RocketMQSplitter:
+    """See Splitter."""
+
+    backend = BACKEND
+    time_axis = CAPABILITIES.time_axis
+
+    def __init__(self, known: KnownStore) -> None:
+        self._known = known
+
+    def partitions(self) -> Sequence[TopicPartition]:
+        """See Splitter."""
+        return [queue.partition for queue in self._known.queues]
+
+    def is_internal(self, topic: str) -> bool:
+        """See Splitter."""
+        return is_system_topic(topic)
+
+    def bounds(self, partition: TopicPartition) -> OffsetBounds:
+        """See Splitter."""
+        return self._queue(partition).bounds()
+
+    def offset_for_time(self, partition: TopicPartition, timestamp_ms: int) -> TimedOffset | None:
+        """See Splitter: by store time, with the real store's answers."""
+        queue = self._queue(partition)
+        end = queue.bounds().end
+        return find_time(self._known.log, queue.units, timestamp_ms, end=end, bound=Bound.LOWER)
+
+    def plan(
+        self,
+        ranges: Sequence[OffsetRange],
+        *,
+        split_bytes: int = SPLIT_BYTES,
+        min_splits: int = 1,
+        isolation: Isolation = Isolation.READ_UNCOMMITTED,
+    ) -> Sequence[Split]:
+        """See Splitter. `isolation` changes nothing: a prepared message is in no queue that consumers
+        read.
+        """
+        asked = [self._asked(wanted) for wanted in ranges if self._checked(wanted)]
+        if not asked:
+            return []
+        cuts = cut_log(
+            asked,
+            record_bytes=self._record_bytes(),
+            split_bytes=split_bytes,
+            min_splits=min_splits,
+        )
+        found = [borders(queue, cuts.places) for queue in asked]
+        edges = [
+            [queue.first, *inner, queue.end] for queue, inner in zip(asked, found, strict=True)
+        ]
+        splits = [
+            self._split(asked, [(edge[number], edge[number + 1]) for edge in edges], size_bytes)
+            for number, size_bytes in enumerate(cuts.size_bytes)
+        ]
+        return [split for split in splits if split is not None]
+
+    def refresh(self) -> None:
+        """See Splitter."""
+        self._known.refresh()
+
+    def findings(self) -> Sequence[Finding]:
+        """See Splitter."""
+        return self._known.findings
+
+    def close(self) -> None:
+        """See Splitter."""
+        self._known.close()
+
+    def _queue(self, partition: TopicPartition) -> Queue:
+        queue = self._known.queues.get(*partition)
+        if queue is None:
+            count = len(self._known.queues.of_topic(partition.topic))
+            if not count:
+                raise UnknownTopic(partition.topic)
+            raise UnknownPartition(*partition, partitions=count)
+        return queue
+
+    def _checked(self, wanted: OffsetRange) -> bool:
+        """Whether anything is asked for. Raises UnknownTopic, UnknownPartition, OffsetOutOfRange."""
+        bounds = self._queue(wanted.partition).bounds()
+        for offset in (wanted.start, wanted.end):
+            if not bounds.start <= offset <= bounds.end:
+                raise OffsetOutOfRange(
+                    *wanted.partition, offset=offset, earliest=bounds.start, latest=bounds.end
+                )
+        return wanted.start < wanted.end
+
+    def _asked(self, wanted: OffsetRange) -> Asked:
+        known = self._known.queues.add_known(*wanted.partition)
+        return Asked(wanted.partition, known, wanted.start, wanted.end)
+
+    def _record_bytes(self) -> int:
+        """The mean of all records of the log, and what of it is none."""
+        log = self._known.log
+        records = sum(queue.units.end - queue.units.start for queue in self._known.queues)
+        return (log.end - log.start) // max(records, 1) + 1
+
+    def _split(
+        self, asked: Sequence[Asked], parts: Sequence[tuple[int, int]], size_bytes: int
+    ) -> Split | None:
+        """The split of these parts of the queues; None without any unit."""
+        log = self._known.log
+        runs = [
+            UnitRun(queue.partition, first, end, queue.units.carried(first, end))
+            for queue, (first, end) in zip(asked, parts, strict=True)
+            if first < end
+        ]
+        plan = SplitPlan(
+            root=str(self._known.path),
+            log_file_bytes=log.run.file_bytes,
+            queue_file_bytes=self._known.queues.file_bytes,
+            log_start=log.start,
+            log_end=log.end,
+            log_bases=log.run.bases,
+            runs=runs,
+        )
+        return Split(backend=BACKEND, size_bytes=size_bytes, plan=plan) if runs else None

@@ -1,0 +1,95 @@
+"""Staged appends of RocketMQ's messages: a run is some messages of one queue, complete but for their places.
+
+Owns what `storage.staged_append.StagedForm` asks of this backend. Queue and physical offsets, store time and
+host are given when they are appended. Messages are told apart by their unique ids.
+
+    payload, MessagePack: [[body, properties, flag, sys flag, born timestamp, born host, ...], ...]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from storage.interface import Clock, LogStore
+from storage.model import RawMessage, Record, TopicPartition
+from storage.rocketmq.encoding import Encoder
+from storage.rocketmq.format.properties import UNIQ_KEY, decode_properties
+from storage.rocketmq.settings import parse_store_settings
+from storage.rocketmq.store import RocketMQStore
+from storage.staged_append import TopicShape
+
+RUN_BYTES: Final = 1 << 20
+_ENCODE: Final = msgspec.msgpack.Encoder().encode
+_DECODE: Final = msgspec.msgpack.Decoder(list[RawMessage]).decode
+AROUND_BODY_BYTES: Final = 512  # a message's fields but body and properties, in the log or in a run
+
+
+class RocketMQStaging:
+    """See StagedForm."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def shape(self, store: LogStore | None, topic: str) -> TopicShape:
+        """The limit is that of one message, which must fit into a file of the log: runs are cut at it."""
+        numbers: Sequence[int] = range(parse_store_settings({}).default_topic_queues)
+        if store is None:
+            return TopicShape(numbers, RUN_BYTES + parse_store_settings({}).max_message_bytes)
+        assert isinstance(store, RocketMQStore)
+        info = store.topics().get(topic)
+        limit_bytes = store.log.largest_record - AROUND_BODY_BYTES
+        return TopicShape(numbers if info is None else tuple(info.partitions), limit_bytes)
+
+    def encoder(self) -> MessageEncoder:
+        return MessageEncoder(self._clock)
+
+    def put(self, store: LogStore, partition: TopicPartition, data: bytes) -> None:
+        assert isinstance(store, RocketMQStore)
+        store.append_messages(partition, _DECODE(data))
+
+    def missing(
+        self, store: LogStore, partition: TopicPartition, offset: int, data: bytes
+    ) -> tuple[int, bytes]:
+        messages = _DECODE(data)
+        stored = store.scan(partition, offset, offset + len(messages))
+        there = 0
+        for message, record in zip(messages, stored, strict=False):
+            unique_id = decode_properties(message.properties)[UNIQ_KEY]
+            if (record.properties or {}).get(UNIQ_KEY) != unique_id:
+                break
+            there += 1
+        rest = messages[there:]
+        return there, _ENCODE(rest) if rest else b""
+
+
+class MessageEncoder:
+    """Makes messages as a client does, unique ids included."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._encoder = Encoder(parse_store_settings({}), clock)
+
+    def encode(
+        self, records: Sequence[Record], shape: TopicShape, *, compression: str | None
+    ) -> Sequence[tuple[int, bytes]]:
+        """(messages, run) of each."""
+        messages = [
+            message for message, _ in self._encoder.encode(records, compression=compression)
+        ]
+        limit_bytes = min(RUN_BYTES, shape.limit_bytes)
+        return [(len(run), _ENCODE(run)) for run in _runs(messages, limit_bytes)]
+
+
+def _runs(messages: Sequence[RawMessage], limit_bytes: int) -> Sequence[Sequence[RawMessage]]:
+    found: list[list[RawMessage]] = [[]]
+    size_bytes = 0
+    for message in messages:
+        weight_bytes = len(message.body) + len(message.properties) + AROUND_BODY_BYTES
+        size_bytes += weight_bytes
+        if found[-1] and size_bytes > limit_bytes:
+            found.append([])
+            size_bytes = weight_bytes
+        found[-1].append(message)
+    return found

@@ -1,0 +1,148 @@
+"""Whether an index file is in order in itself: the chains of its slots, the slots, the header.
+
+Owns these checks, and the reading of entries one after another; must not know the log.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from typing import Final
+
+from storage.files import HandleCache
+from storage.model import Finding
+from storage.notes import Tallies
+from storage.rocketmq.format.index_file import (
+    ENTRY,
+    ENTRY_SIZE,
+    FIRST_ENTRY,
+    HEADER_SIZE,
+    SLOT_SIZE,
+    IndexEntry,
+    decode_entries,
+    entry_position,
+    slot_position,
+)
+from storage.rocketmq.key_index_file import KeyIndexFile
+from storage.rocketmq.key_index_table import file_order
+
+ENTRIES_AT_ONCE: Final = 1 << 14
+
+
+def entries_end(file: KeyIndexFile) -> int:
+    """The number behind the last entry that the header tells of."""
+    return min(file.header.index_count, file.entries)
+
+
+def entries_of(
+    file: KeyIndexFile, files: HandleCache, first: int
+) -> Iterator[tuple[int, IndexEntry]]:
+    """(number, entry) of the entries of a file from number `first` on."""
+    for start, data in _blocks(file, files, first):
+        yield from enumerate(decode_entries(data), start=start)
+
+
+def _blocks(file: KeyIndexFile, files: HandleCache, first: int) -> Iterator[tuple[int, bytes]]:
+    """(number of the first, bytes) of the entries from number `first` on, many at a time."""
+    stop = entries_end(file)
+    with files.borrow(file.path) as opened:
+        for start in range(first, stop, ENTRIES_AT_ONCE):
+            count = min(stop - start, ENTRIES_AT_ONCE)
+            data = opened.pread(count * ENTRY_SIZE, entry_position(file.slots, start))
+            yield start, data[: len(data) - len(data) % ENTRY_SIZE]
+
+
+def entry_at(file: KeyIndexFile, files: HandleCache, number: int) -> IndexEntry:
+    """One entry that the header tells of."""
+    with files.borrow(file.path) as opened:
+        return decode_entries(opened.pread(ENTRY_SIZE, entry_position(file.slots, number)))[0]
+
+
+def entry_finding(
+    file: KeyIndexFile, number: int, code: str, severity: str, what: str, **facts: str
+) -> Finding:
+    """A finding at an entry."""
+    return Finding(
+        code=code,
+        severity=severity,
+        path=str(file.path),
+        position=entry_position(file.slots, number),
+        message=f"entry {number}: {what}",
+        **facts,  # type: ignore[arg-type]  # named by the callers
+    )
+
+
+def wrong_header(file: KeyIndexFile, field: str, expected: object, found: int) -> Finding:
+    """A field of the header that cannot be."""
+    return Finding(
+        code="wrong-index-header",
+        severity="warning",
+        path=str(file.path),
+        position=0,
+        expected=f"{field} {expected}",
+        found=f"{field} {found}",
+        message="the header does not fit the entries: lookups may miss records",
+    )
+
+
+def check_index_file(file: KeyIndexFile, files: HandleCache) -> tuple[Tallies, int]:
+    """(what is wrong in one file, its number of entries). Memory: its slots, twice."""
+    tallies = Tallies()
+    slots = array("i", bytes(file.slots * SLOT_SIZE))
+    slot_count, number = file.slots, FIRST_ENTRY
+    for start, data in _blocks(file, files, FIRST_ENTRY):
+        number = start
+        for hashed, _, _, previous in ENTRY.iter_unpack(data):
+            slot = hashed % slot_count
+            if previous != slots[slot]:
+                tallies.add(_wrong_chain(file, number, expected=slots[slot], found=previous))
+            slots[slot] = number
+            number += 1
+    last = -1
+    if number > FIRST_ENTRY:
+        last = entry_at(file, files, number - 1).physical_offset
+    for finding in (*_check_slots(file, files, slots), *_check_header(file, last, slots)):
+        tallies.add(finding)
+    return tallies, number - FIRST_ENTRY
+
+
+def _wrong_chain(file: KeyIndexFile, number: int, *, expected: int, found: int) -> Finding:
+    return entry_finding(
+        file,
+        number,
+        "wrong-index-entry",
+        "warning",
+        "the chain of its slot goes on elsewhere",
+        expected=f"entry {expected}",
+        found=f"entry {found}",
+    )
+
+
+def _check_slots(file: KeyIndexFile, files: HandleCache, expected: array[int]) -> Iterator[Finding]:
+    with files.borrow(file.path) as opened:
+        stored = file_order(array("i", opened.pread(file.slots * SLOT_SIZE, HEADER_SIZE)))
+    if stored == expected or not stored:
+        return
+    for slot, (wanted, found) in enumerate(zip(expected, stored, strict=True)):
+        if wanted != found:
+            yield Finding(
+                code="wrong-index-slot",
+                severity="warning",
+                path=str(file.path),
+                position=slot_position(slot),
+                expected=f"entry {wanted}",
+                found=f"entry {found}",
+                message="the slot does not lead to the newest entry of its chain",
+            )
+
+
+def _check_header(file: KeyIndexFile, last: int, slots: array[int]) -> Iterator[Finding]:
+    header = file.header
+    if file.is_blank:
+        yield wrong_header(file, "indexCount", "the number of the next entry", 0)
+    if header.end_physical_offset < last:
+        yield wrong_header(file, "endPhyOffset", last, header.end_physical_offset)
+    used = len(slots) - slots.count(0)
+    # 4.3 counted every entry.
+    if header.hash_slot_count not in (used, header.index_count - 1):
+        yield wrong_header(file, "hashSlotCount", used, header.hash_slot_count)

@@ -1,0 +1,113 @@
+"""A store's files as they were seen at one moment, to be handed to whoever reads a part of them.
+
+Owns which files there are and how far they go, and the opening of them elsewhere; must not judge, and
+must not look around again: all parts see the same store, also one that grows meanwhile. Picklable, and
+small: some numbers for each queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from storage.files import FileSystem, HandleCache
+from storage.rocketmq.file_run import FileRun
+from storage.rocketmq.format import names
+from storage.rocketmq.key_index_file import KeyIndexFile
+from storage.rocketmq.queues import QueueTable
+from storage.rocketmq.settings import Sizes
+from storage.rocketmq.tools.check_queues import Surroundings
+from storage.rocketmq.tools.raw import RawStore
+
+OPEN_FILES: Final = 64
+
+
+class QueueFiles(NamedTuple):
+    """The files of a queue by the positions of their first bytes, and its next offset."""
+
+    topic: str
+    queue_id: int
+    bases: Sequence[int]
+    end: int
+
+
+class Opened(NamedTuple):
+    """The parts of a store, opened for reading."""
+
+    files: HandleCache
+    run: FileRun
+    queues: QueueTable
+    index_files: Sequence[KeyIndexFile]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Picture:
+    """What was seen. `deleted`: physical offsets in front of which a topic's records are gone;
+    `rebuilt_from` as Surroundings; `index_paths` None: there is no index.
+    """
+
+    fs: FileSystem
+    log_directory: Path
+    log_bases: Sequence[int]
+    queue_directory: Path
+    queues: Sequence[QueueFiles]
+    index_directory: Path
+    index_paths: Sequence[Path] | None
+    sizes: Sizes
+    clean: bool
+    deleted: Mapping[str, int]
+    index_tags: bool
+    extended: bool
+    rebuilt_from: int | None
+
+    def surroundings(
+        self, run: FileRun, damaged_between: Callable[[int, int], bool]
+    ) -> Surroundings:
+        """What is known of the log, for those who judge queues and index."""
+        return Surroundings(run.start, self.rebuilt_from, damaged_between, extended=self.extended)
+
+    @contextmanager
+    def opened(self) -> Iterator[Opened]:
+        """The store's parts, as they were seen."""
+        files = HandleCache(self.fs, OPEN_FILES)
+        run = FileRun(files, self.log_directory, self.sizes.commit_log_bytes, kind=names.COMMIT_LOG)
+        run.take_as_there(self.log_bases)
+        queues = QueueTable(files, self.queue_directory, self.sizes.consume_queue_bytes)
+        for topic, queue_id, bases, end in self.queues:
+            queues.add(topic, queue_id).units.look_at(bases, end)
+        slots, entries = self.sizes.index_slots, self.sizes.index_entries
+        index_files = [
+            KeyIndexFile(files, path, slots=slots, entries=entries)
+            for path in self.index_paths or ()
+        ]
+        try:
+            yield Opened(files, run, queues, index_files)
+        finally:
+            files.close(sync=False)
+
+
+def picture_of(raw: RawStore) -> Picture:
+    """What is there now."""
+    index = raw.index
+    queues = [
+        QueueFiles(*queue.partition, tuple(queue.units.run.bases), queue.units.end)
+        for queue in raw.queues
+    ]
+    return Picture(
+        fs=raw.fs,
+        log_directory=raw.directory.commit_log,
+        log_bases=tuple(raw.run.bases),
+        queue_directory=raw.directory.consume_queue,
+        queues=queues,
+        index_directory=raw.directory.index,
+        index_paths=None if index is None else [file.path for file in index.index_files],
+        sizes=raw.sizes,
+        clean=raw.clean,
+        deleted=raw.deleted,
+        index_tags=raw.settings.index_tags,
+        extended=raw.fs.exists(raw.root / names.QUEUE_EXTENSION),
+        rebuilt_from=None if raw.clean else raw.checkpoint.logics_physical_offset,
+    )

@@ -1,0 +1,168 @@
+"""Rebuilding in parts: queues and index files, made of what the stretches of the log left.
+
+Owns these parts; the bytes are those of the engine's own builders. An index file takes so many strings,
+so that counting them tells which file each belongs to:
+
+    strings   | stretch 1      | stretch 2   | stretch 3           |
+    files     | file 1     | file 2     | file 3     | file 4      |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from storage.files import FileSystem, HandleCache
+from storage.rocketmq.dispatch import Dispatch
+from storage.rocketmq.dispatcher import Builder
+from storage.rocketmq.format import names
+from storage.rocketmq.format.index_file import FIRST_ENTRY, IndexHeader
+from storage.rocketmq.key_index import TAIL_BYTES
+from storage.rocketmq.key_index_file import KeyIndexFile
+from storage.rocketmq.key_index_table import KeyHasher, KeyIndexTable
+from storage.rocketmq.queues import QueueTable
+from storage.rocketmq.settings import Sizes
+from storage.rocketmq.tools.check_queues import Key
+from storage.rocketmq.tools.comparing import is_same
+from storage.rocketmq.tools.rebuild_stretch import UnitRun, staged_strings, staged_units
+
+OPEN_FILES = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """Where it is built: the folder of what is new, that of the store's own files, and their sizes."""
+
+    fs: FileSystem
+    made: Path
+    old: Path
+    sizes: Sizes
+
+
+class QueuePart(NamedTuple):
+    """Queues, each with its units in the order of the log."""
+
+    queues: Sequence[tuple[Key, Sequence[UnitRun]]]
+
+
+class QueuesBuilt(NamedTuple):
+    """The store's files and whether each stays as it is, the queues that have units, and records whose
+    number cannot be.
+    """
+
+    compared: dict[Path, bool]
+    filled: set[Key]
+    refused: list[Dispatch]
+
+
+def build_queues(site: Site, part: QueuePart) -> QueuesBuilt:
+    """Build queues; durable on return. Memory: some units at a time."""
+    files = HandleCache(site.fs, OPEN_FILES)
+    queues = QueueTable(files, site.made, site.sizes.consume_queue_bytes)
+    builder = Builder(queues, None, {})
+    compared: dict[Path, bool] = {}
+    try:
+        for key, unit_runs in part.queues:
+            for unit_run in unit_runs:
+                for dispatches in staged_units(site.fs, key, unit_run):
+                    builder.build_queues(dispatches)
+        for queue in queues:
+            queue.units.sync()
+            topic, queue_id = queue.partition
+            folder, run = site.old / topic / str(queue_id), queue.units.run
+            for base in run.bases:
+                old = folder / names.file_name(base)
+                compared[old] = is_same(site.fs, run.path(base), site.fs, old)
+    finally:
+        files.close(sync=False)
+    filled = {(q.partition.topic, q.partition.partition) for q in queues if not q.units.is_empty}
+    return QueuesBuilt(compared, filled, builder.refused)
+
+
+class StagedStrings(NamedTuple):
+    """The staged strings of a stretch, and how many there are before it."""
+
+    path: Path
+    before: int
+    strings: int
+
+
+class IndexPart(NamedTuple):
+    """The index file of this number, made under this name and compared with `old`."""
+
+    number: int
+    name: str
+    old: Path
+    staged: Sequence[StagedStrings]
+
+
+def strings_a_file(sizes: Sizes) -> int:
+    """How many strings an index file takes."""
+    return sizes.index_entries - FIRST_ENTRY
+
+
+def build_index_file(site: Site, part: IndexPart) -> tuple[Path, bool, int]:
+    """Build one index file, durable on return: (the store's file, whether it stays as it is, the store
+    time of the last record). Memory: the slots, some entries and a block of strings.
+    """
+    slots, entries = site.sizes.index_slots, site.sizes.index_entries
+    files = HandleCache(site.fs, OPEN_FILES)
+    first = part.number * strings_a_file(site.sizes)
+    path = site.made / part.name
+    try:
+        before = _strings_from(site.fs, part.staged, first - 1) if first else iter(())
+        inherited = _ended_at(next(before, None))
+        file = KeyIndexFile.create(files, path, inherited, slots=slots, entries=entries)
+        table = file.open_table(KeyHasher())
+        _fill(file, table, _strings_from(site.fs, part.staged, first))
+        file.write_back()
+        file.sync()
+        site.fs.sync_dir(site.made)
+        same = is_same(site.fs, path, site.fs, part.old)
+        return part.old, same, file.header.end_timestamp_ms
+    finally:
+        files.close(sync=False)
+
+
+class Batch(NamedTuple):
+    """Records; of the first one the strings from number `strings` on."""
+
+    dispatches: list[Dispatch]
+    strings: int
+
+
+def _fill(file: KeyIndexFile, table: KeyIndexTable, batches: Iterator[Batch]) -> None:
+    for dispatches, strings in batches:
+        table.put_run(dispatches, 0, strings)
+        if table.is_full:
+            return
+        if len(table.tail[1]) > TAIL_BYTES:
+            file.write_entries()
+
+
+def _strings_from(fs: FileSystem, staged: Sequence[StagedStrings], first: int) -> Iterator[Batch]:
+    """The records from the one on that has the string of this number in the whole index."""
+    for path, before, strings in staged:
+        if before + strings <= first:
+            continue
+        for in_file, dispatches in staged_strings(fs, path, first - before):
+            number = before + in_file
+            done = 0
+            while done < len(dispatches) and number + len(dispatches[done].keys) <= first:
+                number += len(dispatches[done].keys)
+                done += 1
+            rest = dispatches if not done else list(islice(dispatches, done, None))
+            yield Batch(rest, max(first - number, 0))
+
+
+def _ended_at(batch: Batch | None) -> IndexHeader:
+    """What a file inherits of the one before it, whose last string is the first of these."""
+    if batch is None:
+        return IndexHeader()
+    last = batch.dispatches[0]
+    return IndexHeader(
+        end_timestamp_ms=last.store_timestamp_ms, end_physical_offset=last.physical_offset
+    )

@@ -1,0 +1,152 @@
+"""Rebuilding queues or index in parts: first the stretches of the log, then queues and index files.
+
+Owns which parts there are and what their results mean for the store; comparing, keeping aside and
+putting in place are those of every rebuild. All that is made, and what the stretches tell, lies in
+`DIR.rebuild-TIME` beside the store until the end, also without `write`: about 28 bytes a record for
+queues, and the strings of the records for the index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+from storage.interface import Progress
+from storage.notes import Meter
+from storage.parts import RunParts
+from storage.rocketmq.dispatch import Dispatch
+from storage.rocketmq.format import names
+from storage.rocketmq.queues import Queue
+from storage.rocketmq.tools.check_queues import Key
+from storage.rocketmq.tools.picture import picture_of
+from storage.rocketmq.tools.raw import RawStore
+from storage.rocketmq.tools.rebuild_files import (
+    IndexPart,
+    QueuePart,
+    Site,
+    StagedStrings,
+    build_index_file,
+    build_queues,
+    strings_a_file,
+)
+from storage.rocketmq.tools.rebuild_store import INDEX, QUEUES, Rebuild
+from storage.rocketmq.tools.rebuild_stretch import StagedStretch, UnitRun, stage_stretch
+from storage.rocketmq.tools.stretches import Reached, in_order
+from storage.rocketmq.tools.view import View
+
+UNITS_A_PART: Final = 1 << 20
+
+
+class SharedRebuild(Rebuild):
+    """A rebuild whose parts are done by `run`."""
+
+    def __init__(
+        self,
+        view: View,
+        raw: RawStore,
+        what: str,
+        *,
+        write: bool,
+        progress: Progress,
+        run: RunParts,
+    ) -> None:
+        super().__init__(view, raw, what, write=write, progress=progress, fs=view.base)
+        self._run = run
+        self._clock = view.clock
+        self._staged_dir = self._made_dir / "stretches"
+        self._runs: dict[Key, list[UnitRun]] = {}
+        self._strings: list[StagedStrings] = []
+        self._count = 0  # of all strings
+        self._strings_of_last = 0
+        self._filled: set[Key] = set()
+
+    def _build(self) -> None:
+        self._fs.make_dir(self._staged_dir)
+        self._stage()
+        made = self._made_dir / self._name
+        old = self._raw.root / self._name
+        site = Site(fs=self._fs, made=made, old=old, sizes=self._raw.sizes)
+        if self._what == QUEUES:
+            self._build_queues(site)
+        else:
+            self._build_index(site)
+
+    def _stage(self) -> None:
+        """Let every stretch tell what it has."""
+        log = self._raw.run
+        meter = Meter(self._progress, f"rebuilding {self._what}", log.limit - log.start)
+        picture, index = picture_of(self._raw), self._what == INDEX
+        work = partial(stage_stretch, picture, self._staged_dir, index=index)
+        for result in in_order(log, self._run, work, Reached()):
+            self._take(result)
+            if result.last is not None:
+                meter.reach(result.last.physical_offset - log.start)
+
+    def _take(self, result: StagedStretch) -> None:
+        self._notes.add(*result.notes)
+        self._left_out += result.left_out
+        for key, unit_run in result.runs.items():
+            self._runs.setdefault(key, []).append(unit_run)
+        self._strings.append(StagedStrings(result.path, self._count, result.strings))
+        self._count += result.strings
+        if result.last is not None:
+            at, time_ms, self._strings_of_last = result.last
+            self._last = Dispatch("", 0, 0, at, 0, 0, time_ms, 0, ())
+
+    # ---- queues --------------------------------------------------------------------------------
+
+    def _build_queues(self, site: Site) -> None:
+        refused: list[Dispatch] = []
+        for built in self._run(partial(build_queues, site), self._queue_parts()):
+            self._compared.update(built.compared)
+            self._filled |= built.filled
+            refused += built.refused
+        refused.sort(key=lambda dispatch: dispatch.physical_offset)
+        self._notes.add(*map(self._refused, refused))
+
+    def _queue_parts(self) -> Iterator[QueuePart]:
+        """Some queues at a time, a large one alone."""
+        together: list[tuple[Key, list[UnitRun]]] = []
+        units = 0
+        for key, unit_runs in sorted(self._runs.items()):
+            count = sum(unit_run.units for unit_run in unit_runs)
+            if together and units + count > UNITS_A_PART:
+                yield QueuePart(together)
+                together, units = [], 0
+            together.append((key, unit_runs))
+            units += count
+        if together:
+            yield QueuePart(together)
+
+    def _is_kept(self, queue: Queue) -> bool:
+        return (queue.partition.topic, queue.partition.partition) not in self._filled
+
+    # ---- the index -----------------------------------------------------------------------------
+
+    def _build_index(self, site: Site) -> None:
+        for old, same, end_ms in self._run(
+            partial(build_index_file, site), self._index_parts(site)
+        ):
+            self._compared[old] = same
+            self._indexed += 1
+            self._index_end_ms = end_ms
+
+    def _index_parts(self, site: Site) -> Iterator[IndexPart]:
+        """A part for every index file; the last record needs one also where it has no strings."""
+        if self._last is None:
+            return
+        self._fs.make_dir(site.made)
+        room = strings_a_file(site.sizes)
+        last = self._count - 1 if self._strings_of_last else self._count
+        name: str | None = None
+        for number in range(last // room + 1):
+            name = names.index_name(self._clock(), after=name)
+            known = number < len(self._old_index)
+            first, stop = number * room - 1, (number + 1) * room
+            yield IndexPart(
+                number,
+                name,
+                self._old_index[number] if known else site.old / name,
+                [s for s in self._strings if s.before < stop and s.before + s.strings > first],
+            )

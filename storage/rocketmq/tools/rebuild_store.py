@@ -1,0 +1,287 @@
+"""Rebuilding queues or index of a store: one walk over its log, and what is made put in place.
+
+Owns what is built, compared, kept aside and put in place; the rules are the engine's. With `write` its
+caller holds the store's lock. What is new is built in `DIR.rebuild-TIME` beside the store and
+synced; then the old folder goes to `DIR.cut-TIME`, and the new one into its place, a rename each:
+
+    DIR/consumequeue -> DIR.cut-TIME/consumequeue      DIR.rebuild-TIME/consumequeue -> DIR/consumequeue
+
+A crash between the two leaves a store without that folder, and both of them beside it: done again, it
+ends well. The log is never written. Without `write` all is built in memory, a piece at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from storage.files import FileSystem, HandleCache, OverlayFileSystem, copy_range
+from storage.interface import Progress
+from storage.model import Finding, RebuildReport
+from storage.notes import Meter, Notes
+from storage.rocketmq.dispatch import Dispatch
+from storage.rocketmq.dispatcher import Builder
+from storage.rocketmq.format import names
+from storage.rocketmq.format.checkpoint import Checkpoint
+from storage.rocketmq.format.queue_unit import UNIT_SIZE
+from storage.rocketmq.key_index import KeyIndex
+from storage.rocketmq.queues import Queue, QueueTable
+from storage.rocketmq.tools.comparing import is_same
+from storage.rocketmq.tools.log_walk import Padding
+from storage.rocketmq.tools.raw import RawStore
+from storage.rocketmq.tools.rebuild_stretch import DispatchWalk
+from storage.rocketmq.tools.view import View
+
+QUEUES: Final = names.CONSUME_QUEUE
+INDEX: Final = "indexfile"
+
+
+class Rebuild:
+    """One pass over the log of a store."""
+
+    def __init__(
+        self,
+        view: View,
+        raw: RawStore,
+        what: str,
+        *,
+        write: bool,
+        progress: Progress,
+        fs: FileSystem | None = None,
+    ) -> None:
+        """`fs`: where it is built; None: in the store's with `write`, in memory without."""
+        moment_ms = view.clock()
+        self._raw = raw
+        self._what = what
+        self._write = write
+        self._progress = progress
+        self._notes = Notes()
+        self._fs = fs or (view.base if write else OverlayFileSystem())
+        self._made_dir = view.root.parent / f"{view.root.name}.rebuild-{moment_ms}"
+        self._kept_dir = view.root.parent / f"{view.root.name}.cut-{moment_ms}"
+        self._name = names.CONSUME_QUEUE if what == QUEUES else names.INDEX
+        self._files = HandleCache(self._fs, view.options.open_files)
+        self._queues = QueueTable(
+            self._files, self._made_dir / names.CONSUME_QUEUE, raw.sizes.consume_queue_bytes
+        )
+        self._index = KeyIndex(
+            self._files,
+            self._made_dir / names.INDEX,
+            slots=raw.sizes.index_slots,
+            entries=raw.sizes.index_entries,
+            clock=view.clock,
+        )
+        self._builder = Builder(self._queues, None, raw.deleted)
+        self._old_index = _index_paths(view.base, raw.directory.index)
+        self._compared: dict[Path, bool] = {}  # a file of the store -> whether it stays as it is
+        self._indexed = 0  # index files that were compared
+        self._last: Dispatch | None = None
+        self._left_out = 0  # records of deleted topics
+        self._index_end_ms = 0  # store time of the last record that is indexed
+
+    def run(self) -> RebuildReport:
+        """Build, compare and, with `write`, put in place."""
+        try:
+            self._fs.make_dir(self._made_dir)
+            self._build()
+            self._note_old()
+            changed = [str(path) for path, same in self._compared.items() if not same]
+            if changed:
+                self._note_left_out()
+            if self._write and changed:
+                self._keep_queues()
+                self._files.close(sync=False)
+                self._swap()
+                self._write_checkpoint()
+            return RebuildReport(
+                what=self._what,
+                written=self._write,
+                files=len(self._compared),
+                changed=sorted(changed),
+                findings=self._notes.all(),
+            )
+        finally:
+            self._files.close(sync=False)
+            if self._fs.exists(self._made_dir):
+                self._fs.remove_tree(self._made_dir)
+                self._fs.sync_dir(self._made_dir.parent)
+
+    # ---- building ------------------------------------------------------------------------------
+
+    def _build(self) -> None:
+        """Build all, and compare it."""
+        for batch in self._dispatches():
+            if self._what == QUEUES:
+                self._builder.build_queues(batch)
+            else:
+                self._index.put_all(batch)
+            self._last = batch[-1] if batch else self._last
+            if not self._write:
+                self._compare(finished=False)
+        if self._what == QUEUES:
+            for queue in self._queues:
+                queue.units.sync()
+        else:
+            self._index.sync()
+        self._index_end_ms = self._index.end_timestamp_ms
+        self._notes.add(*map(self._refused, self._builder.refused))
+        self._compare(finished=True)
+
+    def _dispatches(self) -> Iterator[Sequence[Dispatch]]:
+        """The dispatches of all records that count, some at a time."""
+        raw = self._raw
+        meter = Meter(self._progress, f"rebuilding {self._what}", raw.run.limit - raw.run.start)
+        walk = DispatchWalk(
+            raw.run, raw.queues, self._notes, end=raw.run.limit, meter=meter, clean=raw.clean
+        )
+        with_tags = raw.settings.index_tags
+        for stretch in walk.stretches():
+            if isinstance(stretch, Padding):
+                continue
+            kept = self._builder.live(walk.dispatches(stretch, with_tags=with_tags))
+            self._left_out += len(stretch.records) - len(kept)
+            yield kept
+
+    def _refused(self, dispatch: Dispatch) -> Finding:
+        return Finding(
+            code="impossible-queue-offset",
+            severity="error",
+            path=str(self._raw.run.directory),
+            position=dispatch.physical_offset,
+            topic=dispatch.topic,
+            partition=dispatch.queue_id,
+            offset=dispatch.queue_offset,
+            message="the record's queue offset lies far behind its queue's end",
+        )
+
+    # ---- comparing -----------------------------------------------------------------------------
+
+    def _compare(self, *, finished: bool) -> None:
+        """Look at the new files that are complete; without `write` they are then let go."""
+        if self._what == QUEUES:
+            for queue in self._queues:
+                self._compare_queue(queue, finished=finished)
+        else:
+            self._compare_index(finished=finished)
+
+    def _compare_queue(self, queue: Queue, *, finished: bool) -> None:
+        run = queue.units.run
+        topic, queue_id = queue.partition
+        folder = self._raw.directory.consume_queue / topic / str(queue_id)
+        written = queue.units.end * UNIT_SIZE
+        done = [base for base in run.bases if finished or base + run.file_bytes <= written]
+        for base in done:
+            self._compare_file(run.path(base), folder / names.file_name(base))
+        if done and not self._write and not finished:
+            run.remove(done)
+
+    def _compare_index(self, *, finished: bool) -> None:
+        made = self._index.index_files
+        done = made if finished else made[:-1]
+        for file in done:
+            known = self._indexed < len(self._old_index)
+            old = self._raw.directory.index / file.path.name
+            self._compare_file(file.path, self._old_index[self._indexed] if known else old)
+            self._indexed += 1
+        if done and not self._write and not finished:
+            self._index.delete_before(done[-1].header.end_physical_offset + 1)
+
+    def _compare_file(self, made: Path, old: Path) -> None:
+        self._compared[old] = is_same(self._fs, made, self._raw.fs, old)
+
+    def _note_old(self) -> None:
+        """The old files that there will be no more."""
+        if self._what == INDEX:
+            for path in self._old_index[self._indexed :]:
+                self._compared[path] = False
+            return
+        for queue in self._raw.queues:
+            run = queue.units.run
+            kept = self._is_kept(queue)
+            for base in run.bases:
+                self._compared.setdefault(run.path(base), kept)
+
+    def _note_left_out(self) -> None:
+        """Why an index changes in which nothing is wrong."""
+        if self._what == INDEX and self._left_out:
+            self._notes.add(
+                Finding(
+                    code="deleted-left-out",
+                    severity="info",
+                    path=str(self._raw.directory.index),
+                    message=f"{self._left_out} records of deleted topics are left out, so that files "
+                    "change in which nothing is wrong",
+                )
+            )
+
+    def _is_kept(self, queue: Queue) -> bool:
+        """Whether the log has no record of a queue (any more): then its files alone tell where it
+        goes on, and stay as they are.
+        """
+        made = self._queues.get(*queue.partition)
+        return made is None or made.units.is_empty
+
+    # ---- putting in place ----------------------------------------------------------------------
+
+    def _keep_queues(self) -> None:
+        """Copy the files of queues that stay as they are to the new ones."""
+        if self._what == INDEX:
+            return
+        for queue in self._raw.queues:
+            run = queue.units.run
+            topic, queue_id = queue.partition
+            if not run.bases or not self._is_kept(queue):
+                continue
+            folder = self._made_dir / names.CONSUME_QUEUE / topic / str(queue_id)
+            self._fs.make_dir(folder)
+            for base in run.bases:
+                copy_range(self._fs, run.path(base), folder / names.file_name(base), start=0)
+            for synced in (folder, folder.parent, folder.parent.parent):
+                self._fs.sync_dir(synced)
+
+    def _swap(self) -> None:
+        """The old folder aside, the new one into its place; durable on return."""
+        fs, root = self._fs, self._raw.root
+        old, made = root / self._name, self._made_dir / self._name
+        fs.sync_dir(self._made_dir)
+        if fs.exists(old):
+            fs.make_dir(self._kept_dir)
+            fs.rename(old, self._kept_dir / self._name)
+            fs.sync_dir(self._kept_dir)
+            self._notes.add(self._kept_aside())
+        if fs.exists(made):
+            fs.rename(made, old)
+        for folder in (root, self._made_dir, root.parent):
+            fs.sync_dir(folder)
+
+    def _write_checkpoint(self) -> None:
+        """Say that what was made is on disk."""
+        last = self._last
+        if last is None:
+            return
+        found = self._raw.directory.checkpoint()
+        checkpoint: Checkpoint
+        if self._what == QUEUES:
+            checkpoint = found._replace(
+                logics_msg_timestamp_ms=last.store_timestamp_ms,
+                logics_physical_offset=last.physical_offset,
+            )
+        else:
+            checkpoint = found._replace(index_msg_timestamp_ms=self._index_end_ms)
+        self._raw.directory.write_checkpoint(checkpoint)
+
+    def _kept_aside(self) -> Finding:
+        return Finding(
+            code="kept-aside",
+            severity="info",
+            path=str(self._kept_dir),
+            message="the files that were there before",
+        )
+
+
+def _index_paths(fs: FileSystem, folder: Path) -> Sequence[Path]:
+    """The index files, the oldest first."""
+    found = fs.list_dir(folder) if fs.is_dir(folder) else ()
+    named = (folder / name for name in found if names.parse_index_name(name) is not None)
+    return [path for path in named if not fs.is_dir(path)]

@@ -1,0 +1,234 @@
+"""A new store of all that is good in a damaged one.
+
+Owns the order of the steps, what lies beside the log, and the report; salvage_survey looks at the log,
+salvage_log writes the new one. Must not change the source.
+
+    survey -> log with blanks -> config, queues without records -> the engine's own recovery: queues,
+    index, checkpoint
+
+Physical offsets stay, and with them message ids, unless the log begins with its first file and a queue
+has a hole: a filler stands for each missing offset, and when the real store meets one it passes over
+all records of the log's first possible file. Then all records move on by one file, which stays away.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from storage.errors import DataError, UnsupportedFormat
+from storage.files import FileSystem, HandleCache, copy_range
+from storage.interface import Clock, StoreOptions
+from storage.kept import SALVAGE_REPORT, lost_bytes, write_report
+from storage.model import Finding, KeptRange, LossReport, TopicPartition
+from storage.new_store import new_store
+from storage.notes import Meter
+from storage.rocketmq.directory import DeletedTopics, StoreDirectory, StoreFile
+from storage.rocketmq.file_run import FileRun
+from storage.rocketmq.format import names
+from storage.rocketmq.format.config_json import decode_config
+from storage.rocketmq.settings import Sizes
+from storage.rocketmq.store import open_rocketmq
+from storage.rocketmq.tools.dump import bad_small_file, is_config_name
+from storage.rocketmq.tools.salvage_log import write_log
+from storage.rocketmq.tools.salvage_survey import LogSource, Survey, odd_files
+
+WHAT: Final = "salvaging"
+_LEFT_OUT: Final = (*names.OTHER_FOLDERS, *names.OTHER_FILES)
+
+
+class Salvage:
+    """One salvage of the log of `source`, with what lies beside it in `directory`, if anything does."""
+
+    def __init__(
+        self,
+        source: LogSource,
+        sizes: Sizes,
+        options: StoreOptions,
+        *,
+        path: Path,
+        directory: StoreDirectory | None,
+        clock: Clock,
+    ) -> None:
+        self._source = source
+        self._sizes = sizes
+        self._options = options
+        self._path = path
+        self._directory = directory
+        self._clock = clock
+        self._fs: FileSystem = source.run.files.fs
+        self.findings: list[Finding] = []
+
+    def run(self, target: Path) -> LossReport:
+        """See SupportsInspect.salvage."""
+        inside = [self._path if self._fs.is_dir(self._path, follow=True) else self._path.parent]
+        if self._directory is not None:
+            inside.append(self._directory.path)
+        now_ms = self._clock()
+        with new_store(self._fs, target, sources=inside, now_ms=now_ms) as made:
+            source = self._source
+            meter = Meter(self._options.progress, WHAT, source.end - source.start)
+            survey = Survey(source, meter).run()
+            moved_bytes = self._moved_bytes(survey)
+            self.findings += survey.findings
+            self._write(made, survey, moved_bytes)
+            kept = self._finish(made, survey)
+            report = replace(
+                self._report(survey, kept), target=str(target), moved_bytes=moved_bytes
+            )
+            write_report(self._fs, made / SALVAGE_REPORT, report)
+        return report
+
+    def _moved_bytes(self, survey: Survey) -> int:
+        run = self._source.run
+        in_first_file = self._source.start < run.file_bytes
+        return run.file_bytes if in_first_file and survey.has_holes else 0
+
+    # ---- the new store -------------------------------------------------------------------------
+
+    def _write(self, made: Path, survey: Survey, moved_bytes: int) -> None:
+        files = HandleCache(self._fs, self._options.open_files)
+        try:
+            file_bytes = self._source.run.file_bytes
+            log = FileRun(files, made / names.COMMIT_LOG, file_bytes, kind=names.COMMIT_LOG)
+            self._fs.make_dir(log.directory)
+            self.findings += write_log(survey, log, moved_bytes=moved_bytes)
+        finally:
+            files.close(sync=False)
+        self._copy_quiet(made, survey)
+        target = StoreDirectory(self._fs, made)
+        next_producer_id = 0
+        if self._directory is not None:
+            self._copy_config(self._directory, target)
+            self._copy_deleted(self._directory, target, moved_bytes)
+            next_producer_id = self._next_producer_id(self._directory)
+            self._note_left_out(self._directory)
+        facts = StoreFile(sizes=self._sizes, next_producer_id=next_producer_id)
+        target.write_store_file(facts)
+
+    def _copy_quiet(self, made: Path, survey: Survey) -> None:
+        """The files of queues without records: consumers' offsets count on their ends."""
+        for queue in survey.quiet_queues():
+            topic, queue_id = queue.partition
+            folder = made / names.CONSUME_QUEUE / topic / str(queue_id)
+            self._fs.make_dir(folder)
+            run = queue.units.run
+            for base in run.bases:
+                copy_range(self._fs, run.path(base), folder / names.file_name(base), start=0)
+            for synced in (folder, folder.parent, folder.parent.parent):
+                self._fs.sync_dir(synced)
+
+    def _copy_config(self, source: StoreDirectory, target: StoreDirectory) -> None:
+        """The broker's files, byte for byte; in place of one that is damaged its `.bak`."""
+        fs = self._fs
+        if not fs.is_dir(source.config):
+            return
+        fs.make_dir(target.config)
+        for name in fs.list_dir(source.config):
+            path = source.config / name
+            if fs.is_dir(path) or name.endswith(names.TEMPORARY):
+                continue
+            good = path if self._is_good(path) else path.with_name(name + names.BACKUP)
+            if good == path or (fs.exists(good) and self._is_good(good)):
+                copy_range(fs, good, target.config / name, start=0)
+        fs.sync_dir(target.config)
+
+    def _is_good(self, path: Path) -> bool:
+        """Whether a config file can be parsed; noted when it cannot."""
+        if not is_config_name(path.name):
+            return True
+        data = self._fs.read_bytes(path)
+        try:
+            decode_config(data)
+        except DataError as error:
+            backup = path.with_name(path.name + names.BACKUP)
+            if not data and not self._fs.exists(backup):
+                return True  # an empty file is no damage
+            found = bad_small_file(path, error)
+            if found not in self.findings:
+                self.findings.append(found)
+            return False
+        return True
+
+    def _copy_deleted(
+        self, source: StoreDirectory, target: StoreDirectory, moved_bytes: int
+    ) -> None:
+        deleted = source.deleted_topics()
+        if deleted.topics or deleted.unfinished:
+            topics = {topic: end + moved_bytes for topic, end in deleted.topics.items()}
+            content = DeletedTopics(topics=topics, unfinished=deleted.unfinished)
+            target.write_deleted_topics(content)
+
+    def _next_producer_id(self, source: StoreDirectory) -> int:
+        try:
+            stored = source.store_file()
+        except UnsupportedFormat as error:
+            self._note("bad-root-file", source.path, error.message, severity="warning")
+            return 0
+        return 0 if stored is None else stored.next_producer_id
+
+    def _note_left_out(self, source: StoreDirectory) -> None:
+        """What is not the log's, or leads into it by its own rules."""
+        self.findings += source.findings
+        for name in self._fs.list_dir(source.path):
+            if name in _LEFT_OUT or (
+                name not in names.ROOT_NAMES and not name.startswith(".logserver.")
+            ):
+                self._note("unknown-file", source.path / name, "not taken along")
+
+    def _note(self, code: str, path: Path, message: str, *, severity: str = "info") -> None:
+        self.findings.append(Finding(code=code, severity=severity, path=str(path), message=message))
+
+    # ---- the engine's part, and the report -----------------------------------------------------
+
+    def _finish(self, made: Path, survey: Survey) -> list[KeptRange]:
+        """Open the new store, so that queues and index are made, and stop it."""
+        sizes = self._sizes
+        settings = {
+            **self._options.settings,
+            "mappedFileSizeCommitLog": str(sizes.commit_log_bytes),
+            "mappedFileSizeConsumeQueue": str(sizes.consume_queue_bytes),
+            "maxHashSlotNum": str(sizes.index_slots),
+            "maxIndexNum": str(sizes.index_entries),
+        }
+        options = replace(self._options, settings=settings)
+        with open_rocketmq(made, options, fs=self._fs, clock=self._clock, read_only=False) as store:
+            self.findings += store.recovery.findings
+            return [
+                self._kept(survey, address, store.bounds(address))
+                for name, info in store.topics().items()
+                for address in (TopicPartition(name, number) for number in info.partitions)
+            ]
+
+    def _kept(
+        self, survey: Survey, address: TopicPartition, bounds: tuple[int, int, int]
+    ) -> KeptRange:
+        found = survey.queues.get((address.topic, address.partition))
+        first, _, end = bounds
+        return KeptRange(
+            topic=address.topic,
+            partition=address.partition,
+            first_offset=first,
+            next_offset=end,
+            records=0 if found is None else found.records,
+            size_bytes=0 if found is None else found.size_bytes,
+        )
+
+    def _report(self, survey: Survey, kept: list[KeptRange]) -> LossReport:
+        source = self._source
+        losses = [*survey.losses(), *odd_files(self.findings, source.run)]
+        lost = lost_bytes(losses)
+        behind = max(source.end - max(survey.end, source.start), 0) - survey.lost_tail_bytes
+        blank_bytes = survey.blank_bytes + behind
+        return LossReport(
+            store=str(self._path),
+            losses=losses,
+            lost_bytes=lost,
+            findings=self.findings,
+            kept=kept,
+            kept_records=survey.records,
+            log_bytes=survey.kept_bytes + blank_bytes + lost,
+            kept_bytes=survey.kept_bytes,
+            blank_bytes=blank_bytes,
+        )

@@ -1,0 +1,127 @@
+"""The commit log of a salvage: good records at their places, blanks between them.
+
+Owns what is written where; must not judge records (salvage_survey has). All of them may be moved by
+whole files; then each tells its new place, a committed one the new place of its half, and a CRC over
+the record is made anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from struct import Struct
+from typing import Final
+
+from storage.model import Finding
+from storage.rocketmq.file_run import FileRun
+from storage.rocketmq.format.message import (
+    FIXED_FIELDS,
+    HOST_BITS_POSITION,
+    HOSTS_V6,
+    TRANSACTION_MASK,
+    encode_padding,
+)
+from storage.rocketmq.format.properties import (
+    CRC_PROPERTY_SIZE,
+    check_crc_property,
+    encode_crc_property,
+    has_crc_property,
+)
+from storage.rocketmq.tools.blanks import fill
+from storage.rocketmq.tools.salvage_survey import Bad, Survey
+from storage.rocketmq.walking import Stop, Stretch, walk_log
+
+_OFFSET: Final = Struct(">q")
+_PHYSICAL_POSITION: Final = 28
+_PREPARED_BEFORE_BODY: Final = 12
+
+
+def write_log(survey: Survey, target: FileRun, *, moved_bytes: int) -> Sequence[Finding]:
+    """Write what the survey found good to `target`, `moved_bytes` further on; durable on return.
+
+    Gives findings for records that told another place than they had: they now tell their own.
+    """
+    run = survey.source.run
+    mended: list[Finding] = []
+    for start, end in survey.kept:
+        for step in walk_log(run, start, end, check_crc=False):
+            if not isinstance(step, Stop):
+                data, wrong = _records(step, moved_bytes)
+                mended += [_mended(run, at, told) for at, told in wrong]
+                _write(target, step.start + moved_bytes, data)
+    for at, size in survey.paddings:
+        _write(target, at + moved_bytes, encode_padding(size))
+    for bad in survey.bad:
+        for at, data in _filling(bad, run.file_bytes, moved_bytes):
+            _write(target, at, data)
+    if target.bases:
+        target.sync(target.start, target.limit)
+    return mended
+
+
+def _write(target: FileRun, position: int, data: bytes) -> None:
+    if target.base_of(position) is None:
+        target.files.fs.make_dir(target.directory)
+        target.create(position - position % target.file_bytes)
+    target.write(position, data)
+
+
+def _records(stretch: Stretch, moved_bytes: int) -> tuple[bytes, Sequence[tuple[int, int]]]:
+    """(the bytes of a stretch's records, which are to lie so much further on; the physical offsets of
+    those that told another one, with that).
+    """
+    last, size = stretch.records[-1]
+    data = stretch.data[: last + size - stretch.start]
+    unpack, start = _OFFSET.unpack_from, stretch.start
+    told = [unpack(data, at - start + _PHYSICAL_POSITION)[0] for at, _ in stretch.records]
+    wrong = [
+        (at, place) for (at, _), place in zip(stretch.records, told, strict=True) if at != place
+    ]
+    if not moved_bytes and not wrong:
+        return data, ()
+    buffer = bytearray(data)
+    for at, size in stretch.records:
+        position = at - start
+        buffer[position : position + size] = _moved(
+            data[position : position + size], at, moved_bytes
+        )
+    return bytes(buffer), wrong
+
+
+def _moved(data: bytes, physical_offset: int, moved_bytes: int) -> bytes:
+    """A record of this physical offset, as it is so much further on."""
+    record = bytearray(data)
+    _OFFSET.pack_into(record, _PHYSICAL_POSITION, physical_offset)
+    closed = has_crc_property(data) and check_crc_property(bytes(record))
+    _OFFSET.pack_into(record, _PHYSICAL_POSITION, physical_offset + moved_bytes)
+    flags = record[HOST_BITS_POSITION]
+    if flags & TRANSACTION_MASK:
+        position = FIXED_FIELDS[flags & HOSTS_V6].size - _PREPARED_BEFORE_BODY
+        (prepared,) = _OFFSET.unpack_from(record, position)
+        _OFFSET.pack_into(record, position, prepared + moved_bytes)
+    if closed:
+        body = bytes(record[:-CRC_PROPERTY_SIZE])
+        return body + encode_crc_property(body)
+    return bytes(record)
+
+
+def _filling(bad: Bad, file_bytes: int, moved_bytes: int) -> Iterator[tuple[int, bytes]]:
+    """(physical offset, bytes) of what stands for a bad place so much further on, file by file."""
+    begin, end = bad.start + moved_bytes, bad.end + moved_bytes
+    while begin < end:
+        file_end = begin - begin % file_bytes + file_bytes
+        stop = min(file_end, end)
+        yield from fill(begin, stop, file_end=file_end, time_ms=bad.time_ms)
+        begin = stop
+
+
+def _mended(run: FileRun, physical_offset: int, told: int) -> Finding:
+    base = physical_offset - physical_offset % run.file_bytes
+    return Finding(
+        code="wrong-physical-offset",
+        severity="warning",
+        path=str(run.path(base)),
+        position=physical_offset - base,
+        expected=str(physical_offset),
+        found=str(told),
+        message="the record told another place in the log; in the new store it tells its own",
+    )

@@ -1,0 +1,346 @@
+"""What of a commit log is good, and what readers of its queues lose by the rest: found out by one walk.
+
+Owns that walk and the losses; must not write. Offsets of a queue are missing where its records jump over
+a bad place, and behind its last record where its units go on.
+
+    log    | record | record | bad place | record |      queue  offset 4 | (5 is lost) | offset 6
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from storage.errors import Corrupt, DataError, Truncated
+from storage.model import Finding, Loss
+from storage.notes import Meter, Notes, Tallies
+from storage.rocketmq.dispatch import Head, heads_of
+from storage.rocketmq.file_run import FileRun
+from storage.rocketmq.format.message import PADDING_SIZE, decode_message, peek, takes_queue_offset
+from storage.rocketmq.queues import Queue, QueueTable
+from storage.rocketmq.tools.blanks import SMALLEST, is_blank
+from storage.rocketmq.tools.log_walk import MAX_SHOWN_BYTES, LogWalk, Padding
+from storage.rocketmq.topics_file import is_folder_name
+from storage.rocketmq.walking import Stretch
+
+MISSING: Final = "missing"
+_NO_QUEUE: Final = ("", -1)
+
+QueueKey = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogSource:
+    """A log to be salvaged, in physical offsets [start, end); `deleted`: below them a topic's records
+    are gone; `queues` are the units as they lie there, perhaps none.
+    """
+
+    run: FileRun
+    start: int
+    end: int
+    queues: QueueTable
+    clean: bool
+    deleted: Mapping[str, int] = field(default_factory=dict)
+
+
+class Bad(NamedTuple):
+    """A bad place [start, end) of the log, and the store time of the record before it."""
+
+    start: int
+    end: int
+    time_ms: int
+
+
+@dataclass(slots=True)
+class QueueSurvey:
+    """What was met of a queue. `met`: how many bad places lay before its last record."""
+
+    first_offset: int
+    next_offset: int
+    records: int = 0
+    size_bytes: int = 0
+    met: int = 0
+    has_holes: bool = False
+
+
+class _Hole(NamedTuple):
+    """Offsets of a queue that are gone, and the bad place that they were in; None: in no known one."""
+
+    queue: QueueKey
+    first_offset: int
+    next_offset: int
+    place: int | None
+    position: int
+
+
+class _Heads(LogWalk):
+    """The walk over the log, with the heads of its records."""
+
+    def heads(self, stretch: Stretch) -> Sequence[Head]:
+        """Those of the records of a stretch."""
+        found = heads_of(stretch.data, stretch.records, stretch.start)
+        self.last_store_timestamp_ms = found[-1][4]
+        for topic, queue_id, queue_offset, sys_flag, _, _ in found:
+            if takes_queue_offset(sys_flag):
+                self.next_offsets[topic, queue_id] = queue_offset + 1
+        return found
+
+
+class Survey:
+    """One walk over a log; `run` before anything else."""
+
+    def __init__(self, source: LogSource, meter: Meter) -> None:
+        self.source = source
+        self.queues: dict[QueueKey, QueueSurvey] = {}
+        self.kept: list[tuple[int, int]] = []  # [start, end) of records, one behind another
+        self.paddings: list[tuple[int, int]] = []  # (physical offset, size)
+        self.bad: list[Bad] = []
+        self.records = self.kept_bytes = self.blank_bytes = 0
+        self.end = source.start  # of what is good
+        self._holes: list[_Hole] = []
+        self._tallies = Tallies()
+        self._seen = 0  # bad places of the walk that were taken in
+        self._walk = _Heads(
+            source.run,
+            source.queues,
+            Notes(),
+            start=source.start,
+            end=source.end,
+            meter=meter,
+            clean=source.clean,
+        )
+
+    def run(self) -> Survey:
+        """Walk."""
+        time_ms = 0
+        for item in self._walk.stretches():
+            if isinstance(item, Padding):
+                self._take_gaps(time_ms)
+                self.paddings.append((item.physical_offset, item.size))
+                self.end = self.source.run.file_end(item.physical_offset)
+                self.blank_bytes += self.end - item.physical_offset
+                continue
+            self._take_gaps(time_ms or self._first_time(item))
+            heads = self._walk.heads(item)
+            self._take(item, heads)
+            time_ms = heads[-1][4]
+        self._take_tails()
+        return self
+
+    def _first_time(self, stretch: Stretch) -> int:
+        return heads_of(stretch.data, stretch.records[:1], stretch.start)[0][4]
+
+    def _take_gaps(self, time_ms: int) -> None:
+        for start, end in self._walk.gaps[self._seen :]:
+            self.bad.append(Bad(start, end, time_ms))
+        self._seen = len(self._walk.gaps)
+
+    def _take(self, stretch: Stretch, heads: Sequence[Head]) -> None:
+        for (at, size), head in zip(stretch.records, heads, strict=True):
+            if self._is_too_near(at):
+                self.bad[-1] = self.bad[-1]._replace(end=at + size)
+                continue
+            if not is_folder_name(head[0]):  # the CRC covers the body only
+                self.bad.append(Bad(at, at + size, head[4]))
+                self.end = at + size
+                continue
+            if self.kept and self.kept[-1][1] == at:
+                self.kept[-1] = (self.kept[-1][0], at + size)
+            else:
+                self.kept.append((at, at + size))
+            self.end = at + size
+            self._count(at, size, head)
+
+    def _is_too_near(self, at: int) -> bool:
+        """Whether the bad place before a record is too short for a blank: a record that was found
+        there is none that was ever written.
+        """
+        if not self.bad or self.bad[-1].end != at:
+            return False
+        file_bytes = self.source.run.file_bytes
+        begin = max(self.bad[-1].start, at - at % file_bytes)
+        return begin < at and at - begin < SMALLEST
+
+    def _count(self, at: int, size: int, head: Head) -> None:
+        topic, queue_id, queue_offset, sys_flag, _, _ = head
+        if is_blank(topic, sys_flag):
+            self.blank_bytes += size
+            return
+        self.records += 1
+        self.kept_bytes += size
+        if not takes_queue_offset(sys_flag) or at < self.source.deleted.get(topic, 0):
+            return
+        key = topic, queue_id
+        queue = self.queues.get(key)
+        if queue is None:
+            first = self._first_of(key, queue_offset)
+            queue = self.queues[key] = QueueSurvey(queue_offset, first)
+        if queue_offset < queue.next_offset:
+            self._tallies.add(self._repeated(key, queue_offset, at))
+        elif queue_offset > queue.next_offset:
+            self._miss(key, queue, queue_offset, at)
+        queue.next_offset = max(queue.next_offset, queue_offset + 1)
+        queue.records += 1
+        queue.size_bytes += size
+        queue.met = len(self.bad)
+
+    def _repeated(self, key: QueueKey, queue_offset: int, at: int) -> Finding:
+        topic, queue_id = key
+        return self._walk.finding(
+            "offset-repeated",
+            "warning",
+            at,
+            "the record bears an offset that another has: it is in the log only",
+            topic=topic,
+            partition=queue_id,
+            offset=queue_offset,
+        )
+
+    @property
+    def findings(self) -> Sequence[Finding]:
+        """What is odd with records that are good by their CRC."""
+        return self._tallies.all()
+
+    def _first_of(self, key: QueueKey, queue_offset: int) -> int:
+        """Where a queue began whose first good record has this offset."""
+        if not self.bad:
+            return queue_offset
+        queue = self.source.queues.get(*key)
+        if queue is not None and (found := self._units_from(queue)) is not None:
+            return min(found[0], queue_offset)
+        return queue_offset if self.source.start else 0
+
+    def _miss(self, key: QueueKey, queue: QueueSurvey, stop: int, position: int) -> None:
+        place = queue.met if queue.met < len(self.bad) else None
+        self._holes.append(_Hole(key, queue.next_offset, stop, place, position))
+        queue.has_holes = True
+
+    # ---- behind the last records ---------------------------------------------------------------
+
+    def _units_from(self, queue: Queue) -> tuple[int, int] | None:
+        """[first, stop) of the units that lead into the log or behind it; None without any."""
+        units = queue.units
+        try:
+            first, stop = units.first_at(self.source.start), units.end
+            if first >= stop or not units.unit(stop - 1).is_valid:
+                return None
+        except Corrupt:  # a file of the queue is missing
+            return None
+        return first, stop
+
+    def _take_tails(self) -> None:
+        """Units may lead to records that are gone with the end of the log, or with all of it."""
+        for queue in self.source.queues:
+            key = queue.partition.topic, queue.partition.partition
+            found = self._units_from(queue)
+            met = self.queues.get(key)
+            if found is None or queue.units.last_end <= self.source.start:
+                continue
+            first, stop = found
+            begin = first if met is None else met.next_offset
+            if stop > begin:
+                passed = 0 if met is None else met.met
+                place = passed if passed < len(self.bad) else None
+                self._holes.append(_Hole(key, begin, stop, place, self._walk.position))
+
+    # ---- the result ----------------------------------------------------------------------------
+
+    @property
+    def has_holes(self) -> bool:
+        """Whether a queue lacks offsets before its last record."""
+        return any(queue.has_holes for queue in self.queues.values())
+
+    def losses(self) -> Sequence[Loss]:
+        """In the order of the log; a bad place that hit no queue, or none that is known, is told too."""
+        told = [loss for number, bad in enumerate(self.bad) for loss in self._of_place(number, bad)]
+        tail = self._tail()
+        for hole in self._holes:
+            if hole.place is None:
+                at_end = tail is not None and hole.position == self._walk.position
+                start, size = tail if tail is not None and at_end else (hole.position, 0)
+                told.append(self._loss(start, size, hole, self._reason(start) if size else MISSING))
+        if tail is not None and not any(hole.position == tail[0] for hole in self._holes):
+            told.append(self._loss(*tail, None, self._reason(tail[0])))
+        return told
+
+    def _of_place(self, number: int, bad: Bad) -> Iterator[Loss]:
+        reason, size = self._reason(bad.start), bad.end - bad.start
+        holes: list[_Hole | None] = [hole for hole in self._holes if hole.place == number]
+        for hole in holes or [None]:
+            yield self._loss(bad.start, size, hole, reason)
+
+    def _tail(self) -> tuple[int, int] | None:
+        """(physical offset, size) of what follows the end of the log and is no record."""
+        torn = self._walk.torn
+        if torn is None:
+            return None
+        return torn.position, max(self.source.run.data_end(torn.position) - torn.position, 0)
+
+    @property
+    def lost_tail_bytes(self) -> int:
+        """How much follows the end of the log that is no record."""
+        tail = self._tail()
+        return 0 if tail is None else tail[1]
+
+    def _loss(self, start: int, size: int, hole: _Hole | None, reason: str) -> Loss:
+        run = self.source.run
+        base = start - start % run.file_bytes
+        topic, partition = _NO_QUEUE if hole is None else hole.queue
+        return Loss(
+            topic=topic,
+            partition=partition,
+            path=str(run.path(base)),
+            position=start - base,
+            size_bytes=size,
+            first_offset=-1 if hole is None else hole.first_offset,
+            next_offset=None if hole is None else hole.next_offset,
+            reason=reason,
+        )
+
+    def _reason(self, position: int) -> str:
+        """What is wrong with the record at a bad place, in a word."""
+        run = self.source.run
+        if run.base_of(position) is None:
+            return MISSING
+        head = run.read(position, PADDING_SIZE)
+        if not any(head):
+            return "zeros"
+        try:
+            size, _ = peek(head, 0)
+            size = min(max(size, PADDING_SIZE), MAX_SHOWN_BYTES)
+            decode_message(run.read(position, size))
+        except Truncated:
+            return "torn"
+        except DataError as error:
+            return "crc" if error.facts().get("field") == "crc" else "header"
+        return "misplaced"
+
+    def quiet_queues(self) -> Iterator[Queue]:
+        """Queues of whose records the log has none any more: their files alone tell where they go
+        on.
+        """
+        for queue in self.source.queues:
+            key = queue.partition.topic, queue.partition.partition
+            if key not in self.queues and 0 <= queue.units.last_end <= self.source.start:
+                yield queue
+
+
+def odd_files(findings: Sequence[Finding], run: FileRun) -> Sequence[Loss]:
+    """The files of the log under names that can be no place in it: nothing of them is taken along."""
+    odd = [Path(f.path) for f in findings if f.code == "wrong-file-name"]
+    return [
+        Loss(
+            topic="",
+            partition=-1,
+            path=str(path),
+            position=0,
+            size_bytes=run.files.fs.size(path),
+            first_offset=-1,
+            next_offset=None,
+            reason="misnamed",
+        )
+        for path in odd
+        if path.parent == run.directory
+    ]

@@ -1,0 +1,86 @@
+"""Verifying what is left when the whole log is known: units and entries that no record was met for, and
+each index file in itself.
+
+Owns these parts; must not walk the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from storage.notes import Tallies
+from storage.parts import FileCount
+from storage.rocketmq.tools.check_index import END, IndexCheck, IndexPlace
+from storage.rocketmq.tools.check_index_file import check_index_file
+from storage.rocketmq.tools.check_queues import Key, Range, judge_units
+from storage.rocketmq.tools.picture import Picture
+
+UNITS_A_PART: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestPart:
+    """Units [first, stop) of queues, at most UNITS_A_PART, and the index from `index` on."""
+
+    log_end: int
+    gaps: Sequence[Range]
+    unmatched: Sequence[tuple[Key, Range]] = ()
+    index: IndexPlace = END
+
+
+def rest_parts(
+    unmatched: Iterable[tuple[Key, Range]],
+    index: IndexPlace,
+    *,
+    log_end: int,
+    gaps: Sequence[Range],
+) -> Iterator[RestPart]:
+    """The parts for all that no record was met for."""
+    if index != END:
+        yield RestPart(log_end=log_end, gaps=gaps, index=index)
+    together: list[tuple[Key, Range]] = []
+    count = 0
+    for key, (first, stop) in unmatched:
+        for start in range(first, stop, UNITS_A_PART):
+            end = min(start + UNITS_A_PART, stop)
+            if count and count + end - start > UNITS_A_PART:
+                yield RestPart(log_end=log_end, gaps=gaps, unmatched=together)
+                together, count = [], 0
+            together.append((key, (start, end)))
+            count += end - start
+    if together:
+        yield RestPart(log_end=log_end, gaps=gaps, unmatched=together)
+
+
+def check_rest(picture: Picture, part: RestPart) -> Tallies:
+    """Judge what no record was met for."""
+
+    def damaged_between(start: int, end: int) -> bool:
+        return any(begin < end and start < stop for begin, stop in part.gaps)
+
+    with picture.opened() as opened:
+        surroundings = picture.surroundings(opened.run, damaged_between)
+        index = IndexCheck(
+            opened.index_files,
+            opened.files,
+            surroundings,
+            part.index,
+            directory=picture.index_directory,
+        )
+        index.finish(part.log_end)
+        tallies = index.tallies
+        for key, unmatched in part.unmatched:
+            queue = opened.queues.add(*key)
+            judge_units(queue, unmatched, tallies, surroundings, log_end=part.log_end)
+        return tallies
+
+
+def check_file_of_index(picture: Picture, at: int) -> tuple[Tallies, FileCount]:
+    """Check the index file of this number in itself. Memory: its slots, twice."""
+    with picture.opened() as opened:
+        file = opened.index_files[at]
+        tallies, entries = check_index_file(file, opened.files)
+        size_bytes = picture.fs.size(file.path)
+        return tallies, FileCount(str(file.path), None, None, entries, size_bytes)

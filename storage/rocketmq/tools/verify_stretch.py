@@ -1,0 +1,165 @@
+"""Verifying a stretch of the log: every record, and beside it what queues and index say of it.
+
+Owns the one walk in which records, units and index entries are compared; must not know other
+stretches. Where a stretch begins, queues and index have come a certain way. Who does not know how
+far guesses it from units and entries, and tells what it guessed:
+
+    log      |  stretch 1  |  stretch 2  |  stretch 3  |
+    queue    |u u u u|u u u u u|u u u|             the first unit that leads into the stretch
+    index    |e e e e e e e|e e e e e|e e e|       the first entry that does
+
+In a store that is whole every guess is right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from storage.model import Finding
+from storage.notes import Meter, Notes, Tallies
+from storage.rocketmq.dispatch import dispatch_of
+from storage.rocketmq.queues import Queue
+from storage.rocketmq.tools.blanks import is_blank
+from storage.rocketmq.tools.check_index import IndexCheck, IndexPlace, guessed_place
+from storage.rocketmq.tools.check_queues import (
+    Key,
+    QueueChecks,
+    QueueState,
+    Range,
+    at_first,
+    guessed,
+)
+from storage.rocketmq.tools.log_walk import LogWalk, Placed
+from storage.rocketmq.tools.picture import Opened, Picture
+from storage.rocketmq.tools.record_check import RecordCheck, note_tail
+from storage.rocketmq.tools.stretches import Reached, StretchPart, reached_by, resume
+
+
+@dataclass(slots=True, kw_only=True)
+class StretchResult:
+    """What a stretch tells; see stretches.Result. `end`: behind its last record. `began` and `reached`:
+    of those queues that were met, and the index.
+    """
+
+    goes_on_at: int | None
+    end: int
+    looked_back: bool
+    began: Mapping[Key, QueueState]
+    index_began: IndexPlace
+    reached: Reached
+    notes: Sequence[Finding]
+    tallies: Tallies
+    early: Tallies
+    keys_met: bool
+    tags_met: bool
+    unmatched: Mapping[Key, Sequence[Range]]
+    first_missing: int | None
+    latest_ms: int
+    counts: Mapping[int, list[int]]  # the log's files by base: [records, bytes]
+
+
+def check_stretch(picture: Picture, part: StretchPart, meter: Meter | None = None) -> StretchResult:
+    """Read one stretch. Memory: some windows of the log, units and entries, however long it is."""
+    with picture.opened() as opened:
+        return _Stretch(picture, part, opened, meter or Meter()).run()
+
+
+class _Stretch:
+    """One walk, with everything that is derived from the log beside it."""
+
+    def __init__(self, picture: Picture, part: StretchPart, opened: Opened, meter: Meter) -> None:
+        self._picture = picture
+        self._part = part
+        self._opened = opened
+        self._notes = Notes()
+        self._tallies = Tallies()
+        self._counts: dict[int, list[int]] = {}
+        self._walk = self._new_walk(meter)
+        surroundings = picture.surroundings(opened.run, self._walk.damaged_between)
+        self._queues = QueueChecks(opened.queues, self._tallies, surroundings, self._queue_state)
+        self._records = RecordCheck(self._walk, self._tallies)
+        self._place = self._index_place()
+        self._index = IndexCheck(
+            opened.index_files,
+            opened.files,
+            surroundings,
+            self._place,
+            directory=picture.index_directory,
+        )
+
+    def _new_walk(self, meter: Meter) -> LogWalk:
+        part, run = self._part, self._opened.run
+        walk = LogWalk(
+            run,
+            self._opened.queues,
+            self._notes,
+            start=part.start,
+            end=run.limit,
+            until=part.until,
+            meter=meter,
+            origin=run.start,
+            clean=self._picture.clean,
+        )
+        self._known_gaps = resume(walk, part)
+        return walk
+
+    def _queue_state(self, queue: Queue) -> QueueState:
+        known, run = self._part.reached, self._opened.run
+        if known is None:
+            return guessed(queue, self._part.start, log_start=run.start)
+        return known.queues.get(queue.partition, at_first(queue))
+
+    def _index_place(self) -> IndexPlace:
+        known = self._part.reached
+        if known is not None:
+            return known.index
+        return guessed_place(self._opened.index_files, self._opened.files, self._part.start)
+
+    def run(self) -> StretchResult:
+        """Check."""
+        walk = self._walk
+        for placed in walk.records():
+            self._records.meet(placed)
+            self._derived(placed)
+            self._count(placed)
+        note_tail(walk, self._notes)
+        index = self._index
+        index.tallies.merge(self._tallies)
+        reached = reached_by(walk, self._known_gaps)
+        reached.queues, reached.index = self._queues.ended(), index.place
+        return StretchResult(
+            goes_on_at=walk.goes_on_at,
+            end=walk.position,
+            looked_back=walk.looked_back,
+            began=self._queues.began,
+            index_began=self._place,
+            reached=reached,
+            notes=self._notes.all(),
+            tallies=index.tallies,
+            early=index.early,
+            keys_met=index.keys_met,
+            tags_met=index.tags_met,
+            unmatched=self._queues.unmatched(),
+            first_missing=self._queues.first_missing,
+            latest_ms=self._records.latest_ms,
+            counts=self._counts,
+        )
+
+    def _derived(self, placed: Placed) -> None:
+        """Compare what follows from a record with what lies in queues and index."""
+        picture, at, message = self._picture, placed.physical_offset, placed.message
+        if is_blank(message.topic, message.sys_flag):  # a bad place that is known, and made good
+            self._walk.gaps.append((at, at + message.size))
+        deleted = at < picture.deleted.get(message.topic, 0)
+        dispatch = dispatch_of(message, at, with_tags=picture.index_tags)
+        if dispatch.is_queued and not deleted:
+            self._queues.meet(dispatch)
+        if picture.index_paths is not None:
+            self._index.meet(dispatch, deleted=deleted)
+
+    def _count(self, placed: Placed) -> None:
+        file_bytes = self._picture.sizes.commit_log_bytes
+        count = self._counts.setdefault(placed.physical_offset // file_bytes * file_bytes, [0, 0])
+        count[0] += 1
+        count[1] += placed.message.size

@@ -1,0 +1,179 @@
+"""What a task reads of a RocketMQ store: some units of each of some queues, and the records they lead to.
+
+Owns the plan of one split and the units as columns; must not read the log. A run of units lies in the
+files of its queue, but for those behind the last one there that is as it should be: they come with the
+plan, so that a reader needs no recovery.
+
+    offsets   first ........ first + stored | ........ end
+    units     in the queue's files          | `carried`, 20 bytes each
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import numpy as np
+
+from storage.columns import Damage
+from storage.errors import Corrupt, IoFailure
+from storage.files import HandleCache
+from storage.model import Finding, TopicPartition
+from storage.rocketmq.file_run import FileRun
+from storage.rocketmq.format import names
+from storage.rocketmq.format.queue_unit import FILLER, FILLER_SIZE, UNIT_SIZE
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from storage.columns import Numbers
+
+UNIT_DTYPE: Final = np.dtype([("position", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
+assert UNIT_DTYPE.itemsize == UNIT_SIZE
+
+
+@dataclass(frozen=True, slots=True)
+class UnitRun:
+    """The units [first, end) of one queue, of which the last ones are `carried`."""
+
+    partition: TopicPartition
+    first: int
+    end: int
+    carried: bytes = b""
+
+    @property
+    def stored(self) -> int:
+        """How many of the units are to be read from the queue's files."""
+        return self.end - self.first - len(self.carried) // UNIT_SIZE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplitPlan:
+    """What one task reads. The log has records in [log_start, log_end), in files that begin at
+    `log_bases`.
+    """
+
+    root: str
+    log_file_bytes: int
+    queue_file_bytes: int
+    log_start: int
+    log_end: int
+    log_bases: Sequence[int]
+    runs: Sequence[UnitRun]
+
+    @property
+    def partitions(self) -> Sequence[TopicPartition]:
+        """The queue of each run."""
+        return [run.partition for run in self.runs]
+
+    def queue_run(self, files: HandleCache, partition: TopicPartition) -> FileRun:
+        """The files of a queue, none of them looked at."""
+        folder = Path(self.root, names.CONSUME_QUEUE, partition.topic, str(partition.partition))
+        return FileRun(files, folder, self.queue_file_bytes, kind="consumequeue")
+
+
+class Units(NamedTuple):
+    """Units as columns: where their records lie, their sizes, their offsets, and the places of their
+    queues in the plan.
+    """
+
+    positions: Numbers
+    sizes: Numbers
+    offsets: Numbers
+    codes: Numbers
+
+    def where(self, rows: NDArray[np.bool_] | NDArray[np.intp] | slice) -> Units:
+        """Some of them."""
+        return Units(*(column[rows] for column in self))
+
+
+def load_units(plan: SplitPlan, files: HandleCache, on_damage: Damage | None) -> Units:
+    """All units of a split but fillers, by queue and offset.
+
+    Raises IoFailure for a queue file that is gone and Corrupt for one that ends too soon; with
+    `on_damage` that is told and its units are left out.
+    """
+    data = b"".join([part for run in plan.runs for part in _parts(plan, files, run, on_damage)])
+    units = np.frombuffer(data, UNIT_DTYPE)
+    counts = np.array([run.end - run.first for run in plan.runs], np.int64)
+    starts = np.array([run.first for run in plan.runs], np.int64) - (counts.cumsum() - counts)
+    codes = np.repeat(np.arange(len(counts)), counts)
+    loaded = Units(
+        units["position"].astype(np.int64),
+        units["size"].astype(np.int64),
+        np.arange(len(units)) + np.repeat(starts, counts),
+        codes,
+    )
+    fillers = (loaded.sizes == FILLER_SIZE) & (loaded.positions == 0)
+    return loaded.where(~fillers) if fillers.any() else loaded
+
+
+def in_log_order(units: Units) -> Units:
+    """Units by queue and offset, sorted by where their records lie; those of one queue stay in order."""
+    return units.where(np.argsort(_places(units), kind="stable"))
+
+
+def _places(units: Units) -> Numbers:
+    """By what to sort units: where their records lie. In a queue in which that falls, which damage
+    does, a unit counts as at the highest place before it.
+    """
+    positions = units.positions
+    inside = units.codes[1:] == units.codes[:-1]
+    if not (inside & (positions[1:] < positions[:-1])).any():
+        return positions
+    borders = np.flatnonzero(~inside) + 1
+    return np.concatenate([np.maximum.accumulate(part) for part in np.split(positions, borders)])
+
+
+def _parts(
+    plan: SplitPlan, files: HandleCache, run: UnitRun, on_damage: Damage | None
+) -> Iterator[bytes]:
+    """The bytes of a run's units, those that cannot be read as fillers."""
+    queue = plan.queue_run(files, run.partition)
+    offset, stop = run.first, run.first + run.stored
+    in_file = plan.queue_file_bytes // UNIT_SIZE
+    while offset < stop:
+        count = min(stop - offset, in_file - offset % in_file)
+        try:
+            yield _units_in_file(queue, offset, count)
+        except (Corrupt, IoFailure) as error:
+            if on_damage is None:
+                raise
+            on_damage(unreadable_units(error, queue, run.partition, offset, count))
+            yield FILLER * count
+        offset += count
+    yield run.carried
+
+
+def _units_in_file(queue: FileRun, offset: int, count: int) -> bytes:
+    base = offset * UNIT_SIZE // queue.file_bytes * queue.file_bytes
+    with queue.files.borrow(queue.path(base)) as file:
+        data = file.pread(count * UNIT_SIZE, offset * UNIT_SIZE - base)
+    if len(data) < count * UNIT_SIZE:
+        position = offset * UNIT_SIZE - base + len(data)
+        raise Corrupt(
+            f"{queue.path(base)}: position {position}: the file ends before a unit that was there",
+            kind=queue.kind,
+            path=str(queue.path(base)),
+            position=position,
+        )
+    return data
+
+
+def unreadable_units(
+    error: Corrupt | IoFailure, queue: FileRun, partition: TopicPartition, offset: int, count: int
+) -> Finding:
+    """The finding for units that were there when the split was planned."""
+    base = offset * UNIT_SIZE // queue.file_bytes * queue.file_bytes
+    return Finding(
+        code="missing-file" if isinstance(error, IoFailure) else "bad-unit",
+        severity="error",
+        path=str(queue.path(base)),
+        position=offset * UNIT_SIZE - base,
+        topic=partition.topic,
+        partition=partition.partition,
+        offset=offset,
+        message=f"{count} units cannot be read: {error.message}",
+    )

@@ -1,0 +1,113 @@
+"""The small files at the root of a store that every backend has: `.logserver.store.json` and those
+that are read and written in the same way.
+
+Owns reading them (what cannot be understood counts as missing and is reported) and writing each
+atomically, where it would change something; must not know what else a backend keeps there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Generic, TypeVar
+
+import msgspec
+
+from storage.coding.own_json import decode_json
+from storage.errors import DataError, UnsupportedFormat
+from storage.files import STORE_FILE, FileSystem, atomic_write
+from storage.model import Finding
+
+STORE_VERSION: Final = 1
+
+
+class StoreFacts(msgspec.Struct, kw_only=True):
+    """The content of `.logserver.store.json`. `created`: we made the directory, its identity too.
+
+    A backend's own struct gives its name, and adds what only it has to know.
+    """
+
+    backend: str
+    version: int = STORE_VERSION
+    created: bool = False
+    next_producer_id: int = 0
+
+
+_T = TypeVar("_T")
+_Facts = TypeVar("_Facts", bound=StoreFacts)
+
+
+class RootFiles(Generic[_Facts]):
+    """The root of one store of `backend`. Not thread-safe: the store's lock guards it."""
+
+    def __init__(self, fs: FileSystem, path: Path, backend: str, facts: type[_Facts]) -> None:
+        self.fs = fs
+        self.path = path
+        self.findings: list[Finding] = []
+        self._backend = backend
+        self._facts = facts
+        self._stored: dict[str, bytes] = {}
+
+    def store_file(self) -> _Facts | None:
+        """Our own facts about the store; None when it is not ours (yet). Raises UnsupportedFormat
+        for another version or backend.
+        """
+        stored = self._read_json(STORE_FILE, self._facts)
+        if stored is not None and (stored.backend, stored.version) != (
+            self._backend,
+            STORE_VERSION,
+        ):
+            path = str(self.path / STORE_FILE)
+            raise UnsupportedFormat(
+                f"{path}: backend {stored.backend!r}, version {stored.version}; "
+                f"known here is {self._backend}, version {STORE_VERSION}",
+                path=path,
+            )
+        return stored
+
+    def write_store_file(self, content: _Facts) -> None:
+        """Our own facts about the store; durable on return."""
+        self._write_json(STORE_FILE, content)
+
+    def write_next_producer_id(self, content: _Facts, next_id: int) -> None:
+        """Our own facts with another next producer id, and change `content` to it."""
+        content.next_producer_id = next_id
+        self.write_store_file(content)
+
+    def _read(self, name: str, decode: Callable[[bytes], _T]) -> _T | None:
+        """What a file of the root says; None without it, or when it cannot be understood."""
+        path = self.path / name
+        if not self.fs.exists(path):
+            return None
+        data = self._stored[name] = self.fs.read_bytes(path)
+        return self._understood(path, data, decode)
+
+    def _read_json(self, name: str, kind: type[_T]) -> _T | None:
+        return self._read(name, lambda data: decode_json(data, kind))
+
+    def _understood(self, path: Path, data: bytes, decode: Callable[[bytes], _T]) -> _T | None:
+        try:
+            return decode(data)
+        except DataError as error:
+            self._report(path, str(error))
+            return None
+
+    def _report(self, path: Path, message: str) -> None:
+        self.findings.append(
+            Finding(code="bad-root-file", severity="warning", path=str(path), message=message)
+        )
+
+    def _write(self, name: str, data: bytes) -> None:
+        """The file with these bytes, durable on return; left out where it is known to have them."""
+        if self._stored.get(name) != data:
+            self._stored.pop(name, None)
+            atomic_write(self.fs, self.path / name, data)
+            self._stored[name] = data
+
+    def _write_json(self, name: str, content: object) -> None:
+        self._write(name, json_text(content))
+
+
+def json_text(content: object) -> bytes:
+    """A value as the bytes of one of our own files."""
+    return msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n"

@@ -1,0 +1,369 @@
+"""A staged append: the staged files of one write are put into a store all or nothing, over any crash.
+
+Owns the note that makes it so, `.logserver.staged.json`, and what a start does with it; must not know
+what a run's bytes mean (`StagedForm` of each backend does). Steps of a write, which holds the store's
+lock meanwhile:
+
+    1  the tasks' files are there, synced; nothing of the store has changed
+    2  the note says `pending`: these files, and where each partition ends     from here on it is decided
+    3  runs are appended, partitions flushed
+    4  the note says so no more, and that this unit of its writer is done      one change of one file
+
+A crash before 2 leaves a folder that means nothing. One behind it is made good by whoever opens the
+store next to write: what of the runs stands in a partition from its noted end on is passed over, the rest
+is appended. Only records that are there count, so a log whose end a power loss took, or to which a real
+broker has appended meanwhile, comes out right too. As units of a writer are numbered, and the note of step
+4 is that of step 2 too, a unit that is repeated writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol
+
+import msgspec
+
+from storage.coding.own_json import decode_json
+from storage.errors import (
+    CallerError,
+    DamagedStore,
+    DataError,
+    InvalidArgument,
+    IoFailure,
+    RecordTooLarge,
+    StorageError,
+    UnknownPartition,
+)
+from storage.files import FileSystem, atomic_write, is_missing
+from storage.interface import LogStore
+from storage.journal import OnDisk
+from storage.model import Record, TopicPartition
+from storage.root_files import json_text
+from storage.staged_files import StagedFile, read_runs
+
+NOTE: Final = ".logserver.staged.json"
+KEPT_WRITERS: Final = 1000
+_RESERVE: Final = "reserve"
+_ZEROS: Final = bytes(1 << 20)
+
+
+class TopicShape(NamedTuple):
+    """What who encodes records must know of a topic: its partitions' numbers, how many bytes a run may
+    have, and the compression that it asks for (None: none).
+    """
+
+    partitions: Sequence[int]
+    limit_bytes: int
+    compression: str | None = None
+
+
+class RunEncoder(Protocol):
+    """Makes runs of records, without a store. For one thread."""
+
+    def encode(
+        self, records: Sequence[Record], shape: TopicShape, *, compression: str | None
+    ) -> Sequence[tuple[int, bytes]]:
+        """(records, bytes) of each run. Raises UnrepresentableRecord, RecordTooLarge (with `index`)."""
+
+
+class StagedForm(Protocol):
+    """How one backend stages records."""
+
+    def shape(self, store: LogStore | None, topic: str) -> TopicShape:
+        """Of a topic; of one that is to be made where it, or the store, is not there yet."""
+
+    def encoder(self) -> RunEncoder:
+        """A new one."""
+
+    def put(self, store: LogStore, partition: TopicPartition, data: bytes) -> None:
+        """Append a run."""
+
+    def missing(
+        self, store: LogStore, partition: TopicPartition, offset: int, data: bytes
+    ) -> tuple[int, bytes]:
+        """How many records of a run stand at `offset` already, and the run of the others (may be empty)."""
+
+
+class Unit(NamedTuple):
+    """One of the numbered writes of a writer (a micro-batch of a query)."""
+
+    writer: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedWrite:
+    """All of a write. `topics`: how many partitions each was taken to have when records were placed; one
+    that is not there is made so.
+    """
+
+    folder: Path
+    files: Sequence[StagedFile]
+    topics: Mapping[str, int]
+    unit: Unit | None = None
+
+    def size_bytes(self) -> int:
+        """Of all files."""
+        return sum(file.size_bytes for file in self.files)
+
+
+class Pending(msgspec.Struct, kw_only=True):
+    """A write that is decided. `ends`: of each partition, before it."""
+
+    folder: str
+    files: list[tuple[str, int]]
+    new_topics: dict[str, int]
+    ends: list[tuple[str, int, int]]
+    unit: Unit | None = None
+
+
+class Note(msgspec.Struct, kw_only=True):
+    """The content of `.logserver.staged.json`. `units`: the newest of each writer, latest writer last."""
+
+    version: int = 1
+    pending: Pending | None = None
+    units: dict[str, int] = msgspec.field(default_factory=dict)
+
+
+def last_unit(store: LogStore, writer: str) -> int | None:
+    """The number of the writer's newest unit in the store; None: it has none there."""
+    return _read_note(store).units.get(writer) if isinstance(store, OnDisk) else None
+
+
+def _is_done(store: LogStore, unit: Unit) -> bool:
+    last = last_unit(store, unit.writer)
+    return last is not None and last >= unit.number
+
+
+def is_pending(fs: FileSystem, path: Path, folder: Path) -> bool:
+    """Whether the files of this folder are still wanted by the store at `path`."""
+    if not fs.exists(path / NOTE):
+        return False
+    pending = decode_json(fs.read_bytes(path / NOTE), Note).pending
+    return pending is not None and pending.folder == folder.name
+
+
+def append_staged(store: LogStore, form: StagedForm, write: StagedWrite) -> bool:
+    """Put a write into an open store that nobody else uses meanwhile; durable on return. False: its unit
+    is there already, and nothing was written.
+
+    Raises what `append` raises, with the store as it was; where the disk fails, or fills up although as
+    much space was held for it, the next writable start goes on with it.
+    """
+    if write.unit is not None and _is_done(store, write.unit):
+        return False
+    _check(store, form, write)
+    reserve = _Reserve(_disk(store).fs, write)
+    try:
+        note = _read_note(store)
+        note.pending = _pending(store, write)
+        for named in (write.folder, write.folder.parent):
+            _disk(store).fs.sync_dir(named)  # the note tells of what is surely there
+        _write_note(store, note)
+        _finish(store, form, note, reserve, resumed=False)
+    finally:
+        reserve.remove()
+    return True
+
+
+def fill_new(store: LogStore, form: StagedForm, write: StagedWrite) -> None:
+    """Put a write into a new store that nobody sees yet; durable on return but for the store's close."""
+    _check(store, form, write)
+    _make_topics(store, dict(write.topics))
+    files = [(write.folder / file.name, file.size_bytes) for file in write.files]
+    _put_runs(store, form, files, {})
+    store.flush()
+    _write_note(store, _done(Note(), write.unit))
+
+
+def finish_staged(store: LogStore, form: StagedForm, *, accept_loss: bool) -> None:
+    """What a writable start does: go on with a write that a crash has interrupted.
+
+    Raises DamagedStore where its files are gone or damaged, unless `accept_loss`: then what of it is
+    there stays.
+    """
+    disk = _disk(store)
+    if not disk.fs.exists(disk.path / NOTE):
+        return
+    note = _read_note(store)
+    if note.pending is None:
+        return
+    folder = disk.path.resolve().with_name(note.pending.folder)
+    try:
+        _finish(store, form, note, None, resumed=True)
+    except (CallerError, DataError, IoFailure) as error:
+        if isinstance(error, IoFailure) and not is_missing(error):
+            raise
+        if not accept_loss:
+            raise DamagedStore(
+                f"{disk.path}: an append was interrupted, and cannot be finished from {folder}: "
+                f"{error.message}; bring the folder back, or accept that a part of it is stored",
+                path=str(folder),
+                position=None,
+                findings=(),
+            ) from error
+        note.pending = None
+        _write_note(store, note)
+    disk.fs.remove_tree(folder)
+
+
+def _disk(store: LogStore) -> OnDisk:
+    if not isinstance(store, OnDisk):
+        raise InvalidArgument("a store in memory takes no staged files", field="path")
+    return store
+
+
+def _read_note(store: LogStore) -> Note:
+    """Raises Corrupt: without it nobody knows which units are stored."""
+    disk = _disk(store)
+    path = disk.path / NOTE
+    return decode_json(disk.fs.read_bytes(path), Note) if disk.fs.exists(path) else Note()
+
+
+def _write_note(store: LogStore, note: Note) -> None:
+    disk = _disk(store)
+    atomic_write(disk.fs, disk.path / NOTE, json_text(note))
+
+
+def _check(store: LogStore, form: StagedForm, write: StagedWrite) -> None:
+    """What could refuse a run later is asked before anything is decided."""
+    known = store.topics()
+    for topic, count in write.topics.items():
+        info = known.get(topic) or store.preview_topic(topic)
+        if topic in known and len(info.partitions) != count:
+            raise InvalidArgument(
+                f"topic {topic!r} has {len(info.partitions)} partitions, and the records were "
+                f"placed as if it had {count}: it has been made or changed meanwhile",
+                field="partition",
+            )
+    for part in (part for file in write.files for part in file.parts):
+        shape = form.shape(store, part.topic)
+        numbers = shape.partitions if part.topic in known else range(write.topics[part.topic])
+        if part.partition not in numbers:
+            raise UnknownPartition(part.topic, part.partition, len(numbers))
+        if part.largest_bytes > shape.limit_bytes:
+            raise RecordTooLarge(
+                f"a run for {part.topic}-{part.partition} has {part.largest_bytes} bytes: the topic "
+                f"takes {shape.limit_bytes}",
+                size_bytes=part.largest_bytes,
+                limit_bytes=shape.limit_bytes,
+                index=0,
+            )
+
+
+def _pending(store: LogStore, write: StagedWrite) -> Pending:
+    known = store.topics()
+    parts = {TopicPartition(p.topic, p.partition) for file in write.files for p in file.parts}
+    return Pending(
+        folder=write.folder.name,
+        files=[(file.name, file.size_bytes) for file in write.files],
+        new_topics={topic: count for topic, count in write.topics.items() if topic not in known},
+        ends=[(*part, store.bounds(part).end) for part in sorted(parts) if part.topic in known],
+        unit=write.unit,
+    )
+
+
+def _finish(
+    store: LogStore, form: StagedForm, note: Note, reserve: _Reserve | None, *, resumed: bool
+) -> None:
+    """Steps 3 and 4."""
+    pending = note.pending
+    assert pending is not None
+    disk = _disk(store)
+    folder = disk.path.resolve().with_name(pending.folder)
+    files = [(folder / name, size_bytes) for name, size_bytes in pending.files]
+    for path, _ in files:
+        disk.fs.size(path)  # all are there, before the first is read
+    _make_topics(store, pending.new_topics)
+    ends: dict[TopicPartition, int] = {}
+    if resumed:
+        made = (
+            TopicPartition(topic, number)
+            for topic in pending.new_topics
+            for number in store.topics()[topic].partitions
+        )
+        ends = {TopicPartition(t, p): end for t, p, end in pending.ends} | dict.fromkeys(made, 0)
+    _put_runs(store, form, files, ends, reserve)
+    store.flush()
+    _write_note(store, _done(note, pending.unit))
+
+
+def _done(note: Note, unit: Unit | None) -> Note:
+    note.pending = None
+    if unit is not None:
+        note.units.pop(unit.writer, None)
+        note.units[unit.writer] = unit.number
+        for writer in list(note.units)[:-KEPT_WRITERS]:
+            del note.units[writer]
+    return note
+
+
+def _make_topics(store: LogStore, topics: Mapping[str, int]) -> None:
+    """Make those that are missing; one that a crash left half made, which has no records, is made anew."""
+    for topic, count in topics.items():
+        info = store.topics().get(topic)
+        if info is not None and len(info.partitions) != count:
+            if any(store.bounds(TopicPartition(topic, n)).end for n in info.partitions):
+                raise UnknownPartition(topic, count - 1, len(info.partitions))
+            store.delete_topic(topic)
+            info = None
+        if info is None:
+            store.create_topic(topic, count)
+
+
+def _put_runs(
+    store: LogStore,
+    form: StagedForm,
+    files: Sequence[tuple[Path, int]],
+    ends: dict[TopicPartition, int],
+    reserve: _Reserve | None = None,
+) -> None:
+    """Append the runs in order. `ends`: partitions that may have the first of their runs, from there on."""
+    fs = _disk(store).fs
+    for path, size_bytes in files:
+        for run in read_runs(fs, path, size_bytes):
+            partition, data = TopicPartition(run.topic, run.partition), run.data
+            if reserve is not None:
+                reserve.give_back(len(data))
+            if partition in ends:
+                offset = max(ends.pop(partition), store.bounds(partition).start)
+                there, data = form.missing(store, partition, offset, data)
+                if not data:
+                    ends[partition] = offset + there
+            if data:
+                form.put(store, partition, data)
+
+
+class _Reserve:
+    """As much space on the disk as the runs will take, held by a file that shrinks while they are put
+    in: a disk that is too full is told before anything is decided.
+    """
+
+    def __init__(self, fs: FileSystem, write: StagedWrite) -> None:
+        self._fs = fs
+        self._path = write.folder / _RESERVE
+        self._size = 0
+        fs.make_dir(write.folder)
+        self._file = fs.open(self._path, write=True, create=True)
+        try:
+            while self._size < write.size_bytes():
+                self._file.pwrite(_ZEROS, self._size)
+                self._size += len(_ZEROS)
+        except BaseException:
+            self.remove()
+            raise
+
+    def give_back(self, size_bytes: int) -> None:
+        """So much is about to be written elsewhere."""
+        self._size = max(self._size - size_bytes, 0)
+        self._file.truncate(self._size)
+
+    def remove(self) -> None:
+        """All of it; a second call does nothing."""
+        self._file.close()
+        try:
+            self._fs.remove(self._path)
+        except StorageError:
+            return

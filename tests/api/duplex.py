@@ -1,0 +1,91 @@
+"""A client that sends and listens at the same time, over one connection of its own.
+
+Owns a request whose chunks are sent when the test says so, and the reading of an answer whose chunks
+are taken as they come; must not know what they hold.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import msgspec
+
+from tests.api.harness import Api
+
+PATIENCE_S = 20.0
+
+
+class Duplex:
+    """One request on its way. Everything that waits gives up after PATIENCE_S."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self.writer = writer
+        self._decoded = b""
+        self.ended = False
+
+    async def send(self, data: bytes) -> None:
+        """One chunk of the body."""
+        self.writer.write(b"%x\r\n%b\r\n" % (len(data), data))
+        await asyncio.wait_for(self.writer.drain(), PATIENCE_S)
+
+    async def finish(self) -> None:
+        """The end of the body."""
+        self.writer.write(b"0\r\n\r\n")
+        await self.writer.drain()
+
+    async def head(self) -> tuple[int, Mapping[str, str]]:
+        """Status and headers of the answer."""
+        head = await asyncio.wait_for(self._reader.readuntil(b"\r\n\r\n"), PATIENCE_S)
+        status, *lines = head.decode().strip().split("\r\n")
+        pairs = (line.split(": ", 1) for line in lines)
+        return int(status.split()[1]), {name.lower(): value for name, value in pairs}
+
+    async def line(self, end: bytes = b"\n") -> Any:
+        """The next line of the answer, as JSON; None at its end."""
+        while end not in self._decoded and not self.ended:
+            await self._chunk()
+        line, _, self._decoded = self._decoded.partition(end)
+        return msgspec.json.decode(line) if line else None
+
+    async def lines(self, end: bytes = b"\n") -> list[Any]:
+        """All the lines that are left."""
+        while not self.ended:
+            await self._chunk()
+        rest, self._decoded = self._decoded, b""
+        return [msgspec.json.decode(line) for line in rest.split(end) if line]
+
+    async def _chunk(self) -> None:
+        size_line = await asyncio.wait_for(self._reader.readuntil(b"\r\n"), PATIENCE_S)
+        size = int(size_line, 16)
+        data = await asyncio.wait_for(self._reader.readexactly(size + 2), PATIENCE_S)
+        self._decoded += data[:-2]
+        self.ended = size == 0
+
+
+@asynccontextmanager
+async def duplex(
+    api: Api, path: str, content_type: str, *, headers: str = "", receive_bytes: int | None = None
+) -> AsyncIterator[Duplex]:
+    """A chunked POST whose body is sent bit by bit. `receive_bytes`: how little the client takes in."""
+    host, port = api.url.removeprefix("http://").split(":")
+    sock = socket.socket()
+    sock.setblocking(False)
+    if receive_bytes is not None:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+    await asyncio.get_running_loop().sock_connect(sock, (host, int(port)))
+    reader, writer = await asyncio.open_connection(sock=sock, limit=1 << 16)
+    writer.write(
+        f"POST {path} HTTP/1.1\r\nHost: a\r\nContent-Type: {content_type}\r\n"
+        f"Transfer-Encoding: chunked\r\n{headers}\r\n".encode()
+    )
+    try:
+        yield Duplex(reader, writer)
+    finally:
+        writer.transport.abort()
+        with suppress(OSError):
+            await writer.wait_closed()

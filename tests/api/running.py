@@ -1,0 +1,71 @@
+"""A server in a process of its own, as a user starts it.
+
+Owns how it is started, asked, measured and stopped; must not know what it should answer.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from tests.api.harness import JSON
+
+COMMAND = (sys.executable, "-P", "-m", "logserver", "serve")
+LISTEN = ("--listen", "127.0.0.1:0")
+
+
+class Running:
+    """A server in a process of its own."""
+
+    def __init__(self, *options: str | Path) -> None:
+        self.process = subprocess.Popen(
+            [*COMMAND, *LISTEN, *map(str, options)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, self.process.communicate()[1]
+        self.told: dict[str, Any] = json.loads(line)
+
+    def call(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
+        """Status and decoded body."""
+        request = urllib.request.Request(
+            self.told["url"] + path,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": JSON, "Accept": JSON},
+            method=method,
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=20) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as refused:
+            with refused:
+                return refused.code, json.load(refused)
+
+    def values(self, topic: str) -> list[Any]:
+        status, rows = self.call("GET", f"/topics/{topic}/partitions/0/records?max_records=10000")
+        assert status == 200
+        return [row["value"] for row in rows]
+
+    def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
+        """Exit code and what stood on standard error."""
+        self.process.send_signal(number)
+        _, errors = self.process.communicate(timeout=30)
+        return self.process.returncode, errors
+
+    def peak_bytes(self) -> int:
+        """The most memory that it has had so far."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) * 1024
+
+
+Serve: TypeAlias = Callable[..., Running]

@@ -1,0 +1,118 @@
+"""`group`, and `consume` as a member of one, against a running server."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from logserver import LogServer
+from tests.cli.runner import command_line, fine, run
+
+
+@pytest.fixture
+def filled(server: LogServer, topic: str, tmp_path: Path) -> str:
+    """A topic with three records."""
+    path = tmp_path / "lines"
+    path.write_text("a\nb\nc\n")
+    fine("produce", "-t", topic, path)
+    return topic
+
+
+def group_of(topic: str) -> str:
+    """A group's name of the test's own."""
+    return f"group-of-{topic}"
+
+
+def consumed(topic: str, *options: object) -> list[str]:
+    group = group_of(topic)
+    return [row["value"] for row in fine("consume", "-t", topic, "-G", group, *options).rows]
+
+
+def shown(topic: str) -> dict[str, Any]:
+    document: dict[str, Any] = fine("group", "show", group_of(topic)).document
+    return document
+
+
+def test_what_was_printed_is_committed(filled: str) -> None:
+    assert consumed(filled, "-c", 2) == ["a", "b"]
+    assert shown(filled) == {
+        "group": group_of(filled),
+        "lag": 1,
+        "members": [],
+        "partitions": [
+            {"topic": filled, "partition": 0, "committed": 2, "latest": 3, "lag": 1, "member": None}
+        ],
+    }
+    assert consumed(filled, "-e") == ["c"]
+    assert consumed(filled, "-e") == []
+
+
+def test_where_a_new_group_begins(filled: str) -> None:
+    assert consumed(filled, "-o", "end", "-e") == []
+    assert consumed(filled, "-o", "stored", "-c", 1, "-p", 0) == ["a"]
+    assert consumed(filled, "-o", "end", "-e", "-p", 0) == ["b", "c"]
+
+
+def test_reset(filled: str) -> None:
+    consumed(filled, "-e")
+    group = group_of(filled)
+    row = {"topic": filled, "partition": 0, "committed": 1}
+    assert fine("group", "reset", group, "--to", 1).rows == [row]
+    assert consumed(filled, "-e") == ["b", "c"]
+    fine("group", "reset", group, "--to", "beginning", "-t", filled, "-p", 0)
+    assert shown(filled)["lag"] == 3
+    assert fine("group", "reset", group, "--to", "@2200-01-01").rows == [{**row, "committed": 3}]
+    assert run("group", "reset", group, "--to", "middle").code == 2
+    assert run("group", "reset", group, "--to", "end", "-p", 0).code == 2
+
+
+def test_list_and_delete(filled: str) -> None:
+    consumed(filled, "-e")
+    group = group_of(filled)
+    assert {"group": group} in fine("group", "list").rows
+    table = fine("group", "show", group, "--output", "table").out.decode().splitlines()
+    assert table[0] == f"{group}  lag 0, members 0"
+    fine("group", "delete", group)
+    ended = run("group", "show", group)
+    assert (ended.code, "[server-refused]" in ended.err) == (2, True)
+
+
+def test_an_interrupted_member_leaves_its_group(filled: str) -> None:
+    group = group_of(filled)
+    with subprocess.Popen(
+        command_line("consume", "-t", filled, "-G", group), stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert [json.loads(process.stdout.readline())["value"] for _ in range(3)] == ["a", "b", "c"]
+        assert len(shown(filled)["members"]) == 1
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 128 + signal.SIGINT
+    assert shown(filled)["members"] == []
+
+
+@pytest.mark.parametrize(
+    "options", [["-o", "5"], ["-T", "tag"], ["-o", "@0"]], ids=["offset", "tag", "time"]
+)
+def test_what_a_group_cannot(filled: str, options: list[str]) -> None:
+    assert run("consume", "-t", filled, "-G", "g", *options).code == 2
+
+
+def test_a_group_is_not_reset_to_the_last_n(filled: str) -> None:
+    ended = run("group", "reset", group_of(filled), "--to", "-1")
+    assert (ended.code, "-N" in ended.err) == (2, False)
+    assert "'-1' is none of beginning, end, N and @TIME" in ended.err
+    assert b"-N" not in fine("group", "reset", "--help").out
+
+
+def test_several_topics_need_a_group(filled: str) -> None:
+    assert run("consume", "-t", filled, "-t", "other", "-e").code == 2
+
+
+def test_tail_reads_for_no_group(filled: str) -> None:
+    assert b"stored" not in fine("tail", "--help").out
+    assert run("tail", "-t", filled, "-e", "-o", "stored").code == 2

@@ -1,0 +1,20 @@
+"""Fixtures of the client suite: the same tests over every backend."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from logserver.client import LogClient, Retry
+from tests.api.conftest import api, backend
+from tests.api.harness import Api
+
+__all__ = ["api", "backend"]
+
+
+@pytest.fixture
+async def client(api: Api) -> AsyncIterator[LogClient]:
+    """A client of it."""
+    async with LogClient(api.url, retry=Retry(attempts=3, first_s=0.001)) as one:
+        yield one

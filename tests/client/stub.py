@@ -1,0 +1,60 @@
+"""A server that answers what a test tells it to, for what a real one does too rarely.
+
+Owns the script of answers and what was asked; must not know what a client makes of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+import msgspec
+
+HANG_UP = b""
+
+
+def answer(status: int, body: object, **headers: str) -> bytes:
+    """The bytes of an HTTP answer with a JSON body."""
+    data = body if isinstance(body, bytes) else msgspec.json.encode(body)
+    lines = [f"HTTP/1.1 {status} Told", f"Content-Length: {len(data)}", "Connection: close"]
+    lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + data
+
+
+def error(status: int, error_code: int, **headers: str) -> bytes:
+    """The answer of a server of ours that refuses."""
+    return answer(status, {"error_code": error_code, "message": "told so"}, **headers)
+
+
+@dataclass
+class Stub:
+    """`answers` are given in turn, one per connection; `asked` are the request lines and headers."""
+
+    answers: list[bytes]
+    asked: list[str] = field(default_factory=list)
+    url: str = ""
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Read one request's head, answer, and hang up."""
+        self.asked.append((await reader.readuntil(b"\r\n\r\n")).decode())
+        writer.write(self.answers.pop(0))
+        await writer.drain()
+        writer.close()
+
+    @property
+    def lines(self) -> list[str]:
+        """The request lines."""
+        return [head.splitlines()[0].removesuffix(" HTTP/1.1") for head in self.asked]
+
+
+@asynccontextmanager
+async def stub(answers: Sequence[bytes]) -> AsyncIterator[Stub]:
+    """A stub on a free port."""
+    told = Stub(list(answers))
+    server = await asyncio.start_server(told.serve, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    told.url = f"http://{host}:{port}"
+    async with server:
+        yield told

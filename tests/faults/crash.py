@@ -1,0 +1,271 @@
+"""One crash: the files it left, and whether a store lives on from there as it must.
+
+Owns the order in which a state is opened, checked, gone on with, stopped and opened again; must not choose states. What
+a start finds follows from the files and from nothing else (the clock stands still, and what is drawn at random is drawn
+alike): so a later start, from files that an earlier state of the workload led to as well, is not made twice.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from unittest.mock import patch
+
+from storage import (
+    LogStore,
+    Record,
+    StorageError,
+    StoredRecord,
+    StoreOptions,
+    TopicPartition,
+    open_inspector,
+)
+from storage.files import FileSystem
+from tests.contract.harness import ManualClock
+from tests.faults.disk import Disk
+from tests.faults.history import (
+    Acked,
+    Closed,
+    Committed,
+    Committing,
+    History,
+    Note,
+    Recovered,
+    Sent,
+    origin_of,
+    value_of,
+)
+from tests.faults.invariants import (
+    Broken,
+    check_lookups,
+    check_positions,
+    check_recovery,
+    check_store,
+    positions,
+    require,
+)
+from tests.faults.keyed import repeat_all
+from tests.faults.ram import Ram
+from tests.faults.recorder import Recorder
+from tests.faults.workload import PATH, Backend, commit_offset, open_at
+from tests.unit.rocketmq.workshop import by_hand
+
+
+class Starts:
+    """The later starts of a workload's states: how many, and how many of them were like one before."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.alike = 0
+        self._seen: set[Hashable] = set()
+
+    def is_new(self, fs: Ram, *facts: Hashable) -> bool:
+        """Whether no start before was from the same files, with the same facts about what must hold."""
+        found = (fs.digest(), *facts)
+        is_new = found not in self._seen
+        self._seen.add(found)
+        self.count += 1
+        self.alike += not is_new
+        return is_new
+
+
+@dataclass
+class Crash:
+    """What a crash left of a store with this history. `killed`: the process died and the disk did not."""
+
+    backend: Backend
+    history: History
+    state: Ram
+    now_ms: int
+    killed: bool = False
+    disk: Disk | None = None  # of a kill: what was not sure before it is not sure behind it
+    starts: Starts = field(default_factory=Starts)  # of all crashes of a workload
+
+    def check(self, *, thorough: bool) -> None:
+        """Open it, look, go on, stop, open again. Raises `Broken`. The state stays as it is.
+
+        `thorough`: by every lookup, with a second recovery (as where something was cut) and `verify` as well.
+        """
+        try:
+            self._live(thorough=thorough)
+        except StorageError as error:
+            raise refused(error) from error
+
+    def _live(self, *, thorough: bool) -> None:
+        fs = self.state.copy()
+        told = positions(self.state, PATH, self.backend.name)
+        with by_hand(), drawn_alike():
+            with self._open(fs) as store:
+                check_recovery(store)
+                self._check(self.history, store, killed=self.killed)
+                check_positions(told, store)
+                if self.history.closed:
+                    self._check_clean(store)
+                history = self._after_start(store)
+                if store.recovery.losses:
+                    self._check_twice(fs, history)
+                self._go_on(store, history.note, history)
+                if thorough or store.recovery.losses:
+                    self._check_twice(fs, history)
+                if thorough:
+                    check_lookups(store)
+                topics = set(store.topics())
+            self._check_stopped(fs, history, topics, thorough=thorough)
+
+    def recover(self) -> tuple[Recorder, History]:
+        """Open it, go on and stop, with every change recorded; and the history at the start of the recording."""
+        recorder = (
+            Recorder(self.state.copy()) if self.disk is None else Recorder.after_kill_on(self.disk)
+        )
+        with by_hand():
+            with self._open(recorder) as store:
+                history = self._after_start(store)
+                self._go_on(store, recorder.note, history)
+            recorder.note(Closed())
+        return recorder, history
+
+    def _open(self, fs: FileSystem) -> LogStore:
+        return open_at(fs, self.backend, ManualClock(self.now_ms))
+
+    def _check(self, history: History, store: LogStore, *, killed: bool) -> None:
+        whole = self.backend.whole_batches
+        check_store(history, store, killed=killed, whole_batches=whole)
+
+    def _check_clean(self, store: LogStore) -> None:
+        """I13: the store was stopped, and this is the next start."""
+        report = store.recovery
+        require(report.clean_shutdown, "I13", "the mark of a clean stop is missing")
+        require(not report.losses, "I13", f"lost {report.losses}")
+        limit = self.backend.file_bytes * max(report.partitions, 1)
+        require(report.bytes_scanned <= limit, "I13", f"read {report.bytes_scanned} bytes")
+
+    def _after_start(self, store: LogStore) -> History:
+        """The history for what comes after this crash."""
+        history = self.history.copy()
+        if not self.killed:
+            history.forget_lost_commits()
+            for partition in partitions_of(store):
+                history.forget_lost(partition, store.bounds(partition).end)
+        return history
+
+    def _go_on(self, store: LogStore, note: Callable[[Note], None], history: History) -> None:
+        """Producers repeat what they would repeat, more is appended and flushed."""
+        clock = ManualClock(self.now_ms)
+        repeat_all(store, note, history, killed=self.killed, clock=clock)
+        numbers = count(max(history.sent, default=0) + 1)
+        commits = count(max(history.commits, default=0) + 1)
+        for partition in partitions_of(store):
+            if partition.topic in history.going:
+                continue
+            records = list(store.scan(partition))
+            if records:
+                values = [record.value or b"" for record in records]
+                note(Recovered(partition, records[0].offset, values))
+            for sent in repeats(history, partition, records):
+                _repeat(store, sent, records)
+            number = next(numbers)
+            new = [Record(value=value_of(number, 0), key=b"new")]
+            note(Sent(number, partition, new, None, durable=True))
+            result = store.append(partition, new, publish=False)
+            store.flush([partition])
+            note(Acked(number, result.base_offset))
+            commit = Committing(next(commits), "g1", partition, result.base_offset + 1, True)
+            note(commit)
+            commit_offset(store, commit)
+            note(Committed(commit.number))
+
+    def _check_twice(self, fs: Ram, history: History) -> None:
+        """I6: two more starts after a kill find the same, and the second changes nothing."""
+        if not self.starts.is_new(fs, "twice", history.facts()):
+            return
+        once = fs.copy()
+        with self._open(once) as first:
+            require(not first.recovery.losses, "I6", f"a kill lost {first.recovery.losses}")
+            self._check(history, first, killed=True)
+            twice = once.copy()
+            with self._open(twice) as second:
+                self._check(history, second, killed=True)
+                differ = dict({*once.files()} ^ {*twice.files()})
+                changed = [path for path in differ if is_log(Path(path))]
+                require(not changed, "I6", f"a second recovery changed {changed}")
+
+    def _check_stopped(
+        self, fs: Ram, history: History, topics: set[str], *, thorough: bool
+    ) -> None:
+        """After a clean stop all is there, and nothing is wrong with any file."""
+        if not self.starts.is_new(fs, thorough, history.facts(), frozenset(topics)):
+            return
+        if thorough:
+            inspector = open_inspector(PATH, StoreOptions(settings=self.backend.settings), fs=fs)
+            found = [f for f in inspector.verify() if f.severity != "info"]
+            inspector.close()
+            require(not found, "I7", f"after a clean stop verify finds {found}")
+        with self._open(fs) as store:
+            self._check_clean(store)
+            self._check(history, store, killed=True)
+            again = set(store.topics())
+            require(again == topics, "I6", f"topics {topics}, and after a stop {again}")
+
+
+@contextmanager
+def drawn_alike() -> Iterator[None]:
+    """What stores draw at random in here (the ids of a cluster and of messages) is the same in each such block."""
+    dice = random.Random(0)
+    with (
+        patch.object(secrets, "randbits", dice.getrandbits),
+        patch.object(secrets, "token_bytes", dice.randbytes),
+    ):
+        yield
+
+
+def partitions_of(store: LogStore) -> list[TopicPartition]:
+    """All partitions of a store that clients write to."""
+    topics = [topic for topic in store.topics().values() if not topic.internal]
+    return [TopicPartition(topic.name, number) for topic in topics for number in topic.partitions]
+
+
+def is_log(path: Path) -> bool:
+    """Whether this is a file that holds records."""
+    return path.suffix == ".log" or path.parent.name == "commitlog"
+
+
+def repeats(
+    history: History, partition: TopicPartition, records: Sequence[StoredRecord]
+) -> Iterator[Sent]:
+    """What each producer sends again after the crash: the request behind the last that is
+    there, or that one. Where the head was deleted it cannot be told which is the first."""
+    present = {origin_of(record.value) for record in records}
+    requests: dict[int, list[Sent]] = {}
+    for sent in history.sent.values():
+        if sent.partition == partition and sent.producer is not None:
+            requests.setdefault(sent.producer.producer_id, []).append(sent)
+    for of_one in requests.values():
+        there = [
+            n for n, sent in enumerate(of_one) if (sent.request, len(sent.records) - 1) in present
+        ]
+        if there:
+            yield of_one[min(there[-1] + 1, len(of_one) - 1)]
+        elif not history.starts.get(partition):
+            yield of_one[0]
+
+
+def _repeat(store: LogStore, sent: Sent, records: Sequence[StoredRecord]) -> None:
+    """I3: a request that is repeated with its sequence is there once afterwards."""
+    offsets = {origin_of(record.value): record.offset for record in records}
+    known = [offsets.get((sent.request, index)) for index in range(len(sent.records))]
+    result = store.append(sent.partition, sent.records, producer=sent.producer)
+    if None not in known:
+        once = result.duplicate and result.base_offset == known[0]
+        require(once, "I3", f"{sent.partition}: repeat of {sent.request} at {known} gave {result}")
+    lost = known[-1] is None and result.duplicate
+    require(not lost, "I1", f"{sent.partition}: repeat of {sent.request} counts as stored: {known}")
+
+
+def refused(error: StorageError) -> Broken:
+    """I12: a store does not start, or an opened one cannot be read or written."""
+    return Broken("I12", f"{error.code}: {error.message} {error.facts()}")

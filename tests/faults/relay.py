@@ -1,0 +1,115 @@
+"""A file system that hands everything on to another, and the one place where tests put something in between."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from storage.files.fs import File, FileLock, FileSystem
+
+
+class Relay:
+    """Hands everything on to `fs`. `step` is called before each operation on names or bytes, and may raise.
+
+    The steps are called as the file layer calls them: open, write, truncate, datasync, close, make_dir, rename (with
+    the new name), remove, remove_tree, sync_dir, lock; and create, for an open that makes the file. Only open comes
+    afterwards: between the system call and the caller hearing of it. Reads are no steps, nor is a directory that is
+    there already.
+    """
+
+    def __init__(self, fs: FileSystem) -> None:
+        self._fs = fs
+
+    def step(self, operation: str, path: Path) -> None:
+        """What a test wants to happen first."""
+
+    def wrap(self, file: File) -> File:
+        """The file that the caller gets."""
+        return RelayFile(self, file)
+
+    def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
+        if create and not self._fs.exists(path):
+            self.step("create", path)
+        file = self._fs.open(path, write=write, create=create)
+        self.step("open", path)
+        return self.wrap(file)
+
+    def exists(self, path: Path) -> bool:
+        return self._fs.exists(path)
+
+    def is_dir(self, path: Path, *, follow: bool = False) -> bool:
+        return self._fs.is_dir(path, follow=follow)
+
+    def list_dir(self, path: Path) -> Sequence[str]:
+        return self._fs.list_dir(path)
+
+    def size(self, path: Path) -> int:
+        return self._fs.size(path)
+
+    def mtime_ms(self, path: Path) -> int:
+        return self._fs.mtime_ms(path)
+
+    def used_percent(self, path: Path) -> int:
+        return self._fs.used_percent(path)
+
+    def read_bytes(self, path: Path) -> bytes:
+        return self._fs.read_bytes(path)
+
+    def make_dir(self, path: Path) -> None:
+        if not self._fs.exists(path):
+            self.step("make_dir", path)
+        self._fs.make_dir(path)
+
+    def rename(self, source: Path, target: Path) -> None:
+        self.step("rename", target)
+        self._fs.rename(source, target)
+
+    def remove(self, path: Path) -> None:
+        self.step("remove", path)
+        self._fs.remove(path)
+
+    def remove_tree(self, path: Path) -> None:
+        self.step("remove_tree", path)
+        self._fs.remove_tree(path)
+
+    def sync_dir(self, path: Path) -> None:
+        self.step("sync_dir", path)
+        self._fs.sync_dir(path)
+
+    def lock(self, path: Path) -> FileLock:
+        self.step("lock", path)
+        return self._fs.lock(path)
+
+
+class RelayFile:
+    """A file of a `Relay`."""
+
+    def __init__(self, relay: Relay, file: File) -> None:
+        self.path = file.path
+        self._relay = relay
+        self._file = file
+
+    def size(self) -> int:
+        return self._file.size()
+
+    def data_end(self, start: int) -> int:
+        return self._file.data_end(start)
+
+    def pread(self, size_bytes: int, position: int) -> bytes:
+        return self._file.pread(size_bytes, position)
+
+    def pwrite(self, data: bytes, position: int) -> None:
+        self._relay.step("write", self.path)
+        self._file.pwrite(data, position)
+
+    def truncate(self, size_bytes: int) -> None:
+        self._relay.step("truncate", self.path)
+        self._file.truncate(size_bytes)
+
+    def datasync(self) -> None:
+        self._relay.step("datasync", self.path)
+        self._file.datasync()
+
+    def close(self) -> None:
+        self._relay.step("close", self.path)
+        self._file.close()

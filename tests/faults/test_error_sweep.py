@@ -1,0 +1,142 @@
+"""A disk that fails at one operation: each operation of a life and of a start, each kind of failure, one at a time.
+
+What must hold is said in life.py (while the store runs), torn.py (a start) and invariants.py (whatever comes after).
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import NamedTuple
+
+import pytest
+
+from tests.faults.faulty import Fault, at_change, broken, killed, no_fault, no_space, short_write
+from tests.faults.invariants import Broken
+from tests.faults.life import Chapter, Life, chapters
+from tests.faults.torn_kafka import TornKafka
+from tests.faults.torn_rocketmq import TornRocketMQ
+from tests.faults.workload import BACKENDS
+
+WORKERS = 2
+POINTS = 300  # of each backend at least
+QUICK_POINTS = 12  # of each kind
+TORN = {"kafka": TornKafka, "rocketmq": TornRocketMQ}
+
+
+class Kind(NamedTuple):
+    """A kind of failure; `halves`: of a write that fails half is done."""
+
+    fault: Fault
+    halves: bool
+
+
+KINDS: Mapping[str, Kind] = {
+    "EIO": Kind(broken, halves=True),
+    "ENOSPC": Kind(no_space, halves=False),
+    "short write": Kind(short_write, halves=True),
+}
+
+
+class Point(NamedTuple):
+    """One operation of a life: the chapter that has it, and its number there."""
+
+    chapter: Chapter
+    at: int
+
+
+class Swept(NamedTuple):
+    """How many failures there were of each kind, and what each broke."""
+
+    failures: Counter[str]
+    broken: list[str]
+
+
+def points(backend: str, seed: int) -> Sequence[Point]:
+    """Every operation of a life that changes the disk."""
+    return [
+        Point(chapter, at)
+        for chapter, changes in chapters(BACKENDS[backend], seed)
+        for at in range(1, changes + 1)
+    ]
+
+
+def fail_at(backend: str, point: Point, kind: Kind, seed: int) -> bool:
+    """Live a chapter with one failure; False where this kind does not apply. Raises `Broken`."""
+    life = Life(BACKENDS[backend], point.chapter, seed)
+    life.fs.halves = kind.halves
+    life.fs.fault = at_change(life.fs, point.at, kind.fault)
+    life.run()
+    if life.fs.failed is None:
+        return False
+    life.check_left()
+    return True
+
+
+def failures(backend: str, chosen: Sequence[Point], seed: int) -> Iterator[tuple[str, str | None]]:
+    """(kind, what it broke or None) of each failure at these points."""
+    for name, kind in KINDS.items():
+        for point in chosen:
+            place = f"{name} at change {point.at} of chapter {point.chapter.number}, seed {seed}"
+            try:
+                if fail_at(backend, point, kind, seed):
+                    yield name, None
+            except Broken as error:
+                yield name, f"{place}: {error}"
+
+
+def sweep(backend: str, seed: int, share: slice = slice(None)) -> Swept:
+    """Failures at a share of the points."""
+    found = list(failures(backend, points(backend, seed)[share], seed))
+    return Swept(Counter(name for name, _ in found), [problem for _, problem in found if problem])
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_some_failures(backend: str) -> None:
+    seed = random.Random().randrange(1000)
+    chosen = random.Random(seed).sample(points(backend, seed), QUICK_POINTS)
+    assert [problem for _, problem in failures(backend, chosen, seed) if problem] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_failure_at_every_operation(
+    backend: str, figures: Callable[[str], None], amount: Callable[[int, int], int]
+) -> None:
+    lives = amount(1, 5)
+    shares = [slice(worker, None, WORKERS) for worker in range(WORKERS)] * lives
+    seeds = [seed for seed in range(lives) for _ in range(WORKERS)]
+    with ProcessPoolExecutor(WORKERS, mp_context=get_context("spawn")) as workers:
+        parts = list(workers.map(sweep, [backend] * len(seeds), seeds, shares))
+    count = sum((part.failures for part in parts), Counter[str]())
+    assert [problem for part in parts for problem in part.broken] == []
+    assert count["EIO"] >= POINTS * lives
+    told = ", ".join(f"{name} {number}" for name, number in count.items())
+    figures(f"error sweep, {backend}: {told} of {lives} lives; 0 broken invariants")
+
+
+STARTS = [broken, no_space, short_write, killed]
+
+
+def fail_start(backend: str, fault: Fault, *, every: int) -> None:
+    """Start a torn store with one failure, at every so many operations of the start."""
+    torn = TORN[backend]()
+    changes = torn.recover(no_fault, at=0).changes
+    for at in range(random.Random().randrange(1, every + 1), changes + 1, every):
+        torn.check(torn.recover(fault, at=at))
+
+
+@pytest.mark.parametrize("fault", STARTS)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_start_may_fail(backend: str, fault: Fault) -> None:
+    fail_start(backend, fault, every=13)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", STARTS)
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_start_may_fail_at_every_operation(backend: str, fault: Fault) -> None:
+    fail_start(backend, fault, every=1)

@@ -1,0 +1,231 @@
+"""Every byte of a small store flipped, one at a time: it is told, nothing wrong is served, and nothing else is lost.
+
+The tables say which fields nothing covers: where `verify` may say nothing, and where a reader may see something else.
+The long run, which flips all bytes, holds them to be exactly that.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import Final, NamedTuple
+
+import pytest
+
+from storage import Finding
+from storage.errors import DamagedStore, StorageError
+from tests.faults.flips import Address, Place, log_places, places
+from tests.faults.ram import Ram
+from tests.fuzz.tiny import BACKENDS, ROOT, Row, TinyStore, overwrite, read_all, tiny
+
+MASKS: Final = {True: 0x01, False: 0x80}
+"""What is flipped in a store that was stopped cleanly, and in one that was killed."""
+SAMPLE_STEP: Final = 41  # of the quick run
+VALUE: Final = 3  # in a row
+
+UNSEEN: Final[Mapping[str, frozenset[str]]] = {
+    "kafka": frozenset(
+        {
+            # Not under the CRC; one below 0 is taken for none.
+            ".log: leader epoch",
+            # Of a killed store: the next start makes them anew.
+            *(".index: position", ".timeindex: relative offset"),
+            # Another number or name that is as good as the right one.
+            *(".kafka_cleanshutdown: text", "meta.properties: text", "partition.metadata: text"),
+            *("recovery-point-offset-checkpoint: text", "replication-offset-checkpoint: text"),
+            *(".logserver.store.json: text", ".logserver.topics.json: text"),
+        }
+    ),
+    "rocketmq": frozenset(
+        {
+            # The CRC of a record is that of its body. Of the rest only what says where it belongs is compared with the
+            # queues and the index; of a record of a deleted topic nothing, since it is in none.
+            *("commitlog: queue id", "commitlog: queue offset", "commitlog: sys flag"),
+            *("commitlog: flag", "commitlog: reconsume times", "commitlog: prepared offset"),
+            *("commitlog: born timestamp", "commitlog: born host", "commitlog: store host"),
+            *("commitlog: store timestamp", "commitlog: properties"),
+            # Never read.
+            *("commitlog: padding size", "commitlog: free", "index: entry 0", "index: free"),
+            *("checkpoint: free", "checkpoint: master offset", "abort: text"),
+            # Another number that is as good as the right one, for what it is used for.
+            *("checkpoint: physic timestamp", "checkpoint: logics timestamp"),
+            *(
+                "checkpoint: index timestamp",
+                "checkpoint: confirm offset",
+                "checkpoint: logics offset",
+            ),
+            *("index: begin timestamp", "index: end timestamp", "index: begin offset"),
+            *("index: end offset", "index: entry count", "index: time difference"),
+            # Another number or name that is as good as the right one.
+            *("config/topics.json: text", "config/topics.json.bak: text"),
+            *(".logserver.store.json: text", ".logserver.producers.json: text"),
+            ".logserver.deleted.json: text",
+        }
+    ),
+}
+"""Where `verify` may find nothing: no checksum covers these, and the value may be a likely one."""
+OTHERWISE: Final[Mapping[str, frozenset[str]]] = {
+    "kafka": frozenset(
+        {
+            # Not under the CRC; of a log's last batch nothing tells that it is too large.
+            ".log: base offset",
+        }
+    ),
+    "rocketmq": frozenset(
+        {
+            # Key, headers, tag and ids: not under the CRC, which is that of the body.
+            "commitlog: properties",
+        }
+    ),
+}
+"""What nothing covers and readers are given: the record that is hit may look otherwise."""
+NOT_OPENED: Final[Mapping[str, frozenset[str]]] = {
+    "kafka": frozenset({"meta.properties: text", ".logserver.store.json: text"}),
+    "rocketmq": frozenset({".logserver.store.json: text"}),
+}
+"""Files without which it is not known what the store is: no way of opening it gets round them."""
+
+
+class Flip(NamedTuple):
+    """A store with one byte changed."""
+
+    store: TinyStore
+    place: Place
+    disk: Ram
+
+    @property
+    def path(self) -> str:
+        return str(ROOT / self.place.file)
+
+    def __str__(self) -> str:
+        state = "clean" if self.store.clean else "killed"
+        return f"{state} {self.store.backend}: {self.path} at {self.place.position} ({self.place.field})"
+
+    def read(self, **how: bool) -> list[Row]:
+        """All that can be read when it is opened so. Raises what opening raises; the disk is not what it was then."""
+        with self.store.open(self.disk, **how) as opened:
+            return list(read_all(opened))
+
+
+def flips(backend: str, step: int) -> Iterator[Flip]:
+    """Every `step`-th byte of the store in both of its states."""
+    for clean, mask in MASKS.items():
+        store = tiny(backend, clean=clean)
+        files = store.files()
+        for place in list(places(store))[::step]:
+            disk = store.copy()
+            byte = files[place.file][place.position] ^ mask
+            overwrite(disk, ROOT / place.file, place.position, bytes([byte]))
+            yield Flip(store, place, disk)
+
+
+def address_of(row: Row) -> Address:
+    return row[0], row[1]
+
+
+def is_told(flip: Flip) -> bool:
+    """Whether `verify` says more than of the whole store. Nothing else than an error of ours may come of it."""
+    try:
+        found = flip.store.verified(flip.disk)
+    except StorageError as error:
+        return flip.path in str(error)
+    return bool(set(found) - told_of_the_whole(flip.store.backend, clean=flip.store.clean))
+
+
+@cache
+def told_of_the_whole(backend: str, *, clean: bool) -> frozenset[Finding]:
+    """What `verify` says where nothing is flipped."""
+    store = tiny(backend, clean=clean)
+    return frozenset(store.verified(store.disk))
+
+
+def must_name(error: StorageError, flip: Flip) -> None:
+    """A refusal names the file; of damage in a log also where what is damaged begins."""
+    assert flip.path in str(error), flip
+    if isinstance(error, DamagedStore):
+        position = error.facts()["position"]
+        assert isinstance(position, int), flip
+        assert position <= flip.place.position, flip
+
+
+def read_only(flip: Flip) -> list[Row] | None:
+    """What is served read-only: all but the records of which this byte is one. None where it does not open."""
+    try:
+        rows = flip.read(read_only=True)
+    except StorageError as error:
+        must_name(error, flip)
+        return None
+    missing = set(flip.store.rows) - set(rows)
+    assert {address_of(row) for row in missing} <= flip.place.rows, flip
+    return rows
+
+
+def check_start(flip: Flip, readable: list[Row] | None) -> str:
+    """A start serves what can be read, or refuses naming the place; then one at any loss keeps what is before it."""
+    try:
+        rows = flip.read()
+    except StorageError as error:
+        must_name(error, flip)
+        if not isinstance(error, DamagedStore):
+            return "not opened"
+        check_loss(flip, readable or [])
+        return "refused"
+    assert rows == readable, flip
+    return "opened"
+
+
+def check_loss(flip: Flip, readable: list[Row]) -> None:
+    """Of the log that is hit everything before the place is kept, of the others everything."""
+    kept = flip.read(accept_loss=True)
+    assert set(kept) <= set(readable), flip
+    where = log_places(flip.store)
+    hit = flip.place.file, min(where[row] for row in flip.place.rows)[1] if flip.place.rows else 0
+    lost = set(readable) - set(kept)
+    folder = flip.place.file.rpartition("/")[0]
+    for row in lost:
+        file, position = where[address_of(row)]
+        assert file.rpartition("/")[0] == folder, flip
+        assert (file, position) >= hit, flip
+
+
+def changed(flip: Flip, rows: list[Row] | None) -> bool:
+    """Whether a reader is given something that was not written: never a value, a checksum covers those."""
+    other = set(rows or ()) - set(flip.store.rows)
+    assert {row[VALUE] for row in other} <= {row[VALUE] for row in flip.store.rows}, flip
+    return bool(other)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_sample(backend: str) -> None:
+    check(backend, SAMPLE_STEP)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_every_byte(backend: str, figures: Callable[[str], None]) -> None:
+    seen = check(backend, 1)
+    count = sum(number for (what, _), number in seen.items() if what == "flips")
+    told = sum(number for (what, _), number in seen.items() if what == "told")
+    refused = sum(number for (what, _), number in seen.items() if what == "refused")
+    figures(
+        f"flipped bytes {backend}: {count:,}, {told:,} told by verify, {refused:,} refused by a start"
+    )
+    for what, table in (("unseen", UNSEEN), ("otherwise", OTHERWISE), ("not opened", NOT_OPENED)):
+        assert {field for kind, field in seen if kind == what} == table[backend]
+
+
+def check(backend: str, step: int) -> Counter[tuple[str, str]]:
+    """Hold every flip to the promises; how often each thing came of each field."""
+    seen: Counter[tuple[str, str]] = Counter()
+    for flip in flips(backend, step):
+        field = flip.place.field
+        rows = read_only(flip)
+        came = ["flips", "told" if is_told(flip) else "unseen", check_start(flip, rows)]
+        if changed(flip, rows):
+            came.append("otherwise")
+        seen.update((what, field) for what in came)
+        assert "unseen" not in came or field in UNSEEN[backend], flip
+        assert "otherwise" not in came or field in OTHERWISE[backend], flip
+        assert "not opened" not in came or field in NOT_OPENED[backend], flip
+    return seen

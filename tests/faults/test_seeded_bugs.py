@@ -1,0 +1,105 @@
+"""Deliberate faults in our own code, one at a time: the explorer or the error sweep catches each of them.
+
+A fault is in the code while a life is recorded, while its crashes are recovered from and while what is left is checked.
+Lives with ever other seeds are looked at, until an invariant is broken; that without a fault none is, is what
+test_explorer.py and test_error_sweep.py show.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from multiprocessing import get_context
+from typing import NamedTuple
+
+import pytest
+
+from storage import StorageError
+from tests.faults import seeded_kafka, seeded_rocketmq
+from tests.faults.explorer import Explorer, Plan
+from tests.faults.seeded import FAULTS
+from tests.faults.test_error_sweep import failures, points
+from tests.faults.workload import BACKENDS
+
+WORKERS = 2
+ENOUGH = 20  # faults of each backend
+PLAN = Plan(states=3_000, second=0, share=0.01)  # unless it is caught before, as most are
+QUICK = [
+    ("kafka", "answered before the flush"),
+    ("kafka", "topic deleted without a sync"),
+    ("kafka", "the fence never closes"),
+    ("rocketmq", "the log is never synced"),
+    ("rocketmq", "no note of a deleted topic"),
+]
+
+
+class Catch(NamedTuple):
+    """By what a fault was caught, None if by nothing, and after how many states."""
+
+    backend: str
+    fault: str
+    by: str | None
+    states: int
+
+    def __str__(self) -> str:
+        return f"{self.backend:8} | {self.fault:45} | {self.states:4} states | {self.by or 'NOT CAUGHT'}"
+
+
+def hunt(backend: str, name: str) -> Catch:
+    """Look for a fault that is in the code, until something is broken."""
+    fault = FAULTS[backend, name]
+    with fault.planted():
+        if fault.by_sweep:
+            return sweep(backend, name)
+        return explore(backend, name, again=fault.at_start)
+
+
+def explore(backend: str, name: str, *, again: bool) -> Catch:
+    """By crash states; `again`: with as many second crashes."""
+    explorer = Explorer(BACKENDS[backend], replace(PLAN, second=PLAN.states if again else 0))
+    report, by = explorer.report, None
+    try:
+        explorer.run()
+    except* (StorageError, AssertionError) as group:
+        by = f"the life itself: {group.exceptions[0]!r}"[:90]
+    if report.broken:
+        by = report.broken[0].split("): ", 1)[1][:90]
+    return Catch(backend, name, by, report.states + report.second)
+
+
+def sweep(backend: str, name: str) -> Catch:
+    """By a disk that fails."""
+    every = points(backend, seed=0)
+    count = 0
+    for point in random.Random(0).sample(every, len(every)):
+        for _, problem in failures(backend, [point], seed=0):
+            count += 1
+            if problem is not None:
+                return Catch(backend, name, problem.split(": ", 1)[1][:90], count)
+    return Catch(backend, name, None, count)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_there_are_enough_faults(backend: str) -> None:
+    assert {module.__name__.rpartition("_")[2] for module in (seeded_kafka, seeded_rocketmq)} == {
+        *BACKENDS
+    }
+    assert sum(of == backend for of, _ in FAULTS) >= ENOUGH
+
+
+@pytest.mark.parametrize(("backend", "name"), QUICK)
+def test_some_faults_are_caught(backend: str, name: str) -> None:
+    assert hunt(backend, name).by is not None
+
+
+@pytest.mark.slow
+def test_faults_are_caught(figures: Callable[[str], None]) -> None:
+    with ProcessPoolExecutor(WORKERS, mp_context=get_context("spawn")) as workers:
+        catches = list(workers.map(hunt, *zip(*FAULTS, strict=True)))
+    for catch in catches:
+        figures(f"seeded bug: {catch}")
+    assert [
+        str(catch) for catch in catches if (catch.fault is None) is not (catch.by is None)
+    ] == []

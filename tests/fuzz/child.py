@@ -1,0 +1,35 @@
+"""The process that fuzzes one target under atheris, which looks at the branches that an input takes.
+
+    python -P -m tests.fuzz.child TARGET CORPUS_FOLDER [libFuzzer options]
+
+Owns that our packages are instrumented before anything imports them. It ends with status 0 when its time is over, else
+with a traceback and the input written where `-artifact_prefix` says.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import atheris
+
+if TYPE_CHECKING:
+    from tests.fuzz.target import Target
+
+
+def main() -> None:
+    """Write the seeds into the corpus folder, and fuzz."""
+    name, folder, *options = sys.argv[1:]
+    with atheris.instrument_imports(include=["storage", "api", "logserver"]):
+        target: Target = import_module("tests.fuzz.targets").TARGETS[name]
+    corpus = Path(folder)
+    for number, seed in enumerate(target.corpus()):
+        (corpus / f"seed-{number:04}").write_bytes(seed)
+    atheris.Setup([sys.argv[0], folder, *options], target.run)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

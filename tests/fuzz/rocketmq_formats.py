@@ -1,0 +1,273 @@
+"""Fuzz targets: everything in a RocketMQ store that is decoded from bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from zlib import crc32
+
+from scripts.diff_fuzz_cases import messages
+from storage.errors import CallerError, InvalidArgument, InvalidTopic
+from storage.model import RawMessage
+from storage.rocketmq import dispatch
+from storage.rocketmq.format import (
+    batch_body,
+    checkpoint,
+    config_json,
+    index_file,
+    message,
+    message_encoding,
+    message_id,
+    names,
+    properties,
+    queue_unit,
+    walking,
+)
+from storage.rocketmq.topics_file import TopicTable
+from tests.fuzz.target import SEED_BYTES, Check, Target, text_of, tried, unless
+from tests.golden.rocketmq_stores import all_stores
+
+SEEDS = 12
+ENDS = (walking.SHORT, walking.BLANK, walking.PADDING, walking.BAD)
+
+
+@cache
+def files(pattern: str) -> Sequence[bytes]:
+    """Pieces of real files of one kind, each content once."""
+    found: dict[bytes, None] = {}
+    for store in all_stores():
+        for path in sorted(store.root.glob(pattern)):
+            with path.open("rb") as file:
+                found[file.read(SEED_BYTES)] = None
+    return [data for data in found if data.strip(b"\0")][:SEEDS]
+
+
+def some_messages() -> Sequence[bytes]:
+    """Short records, some together, with what may end a file behind them."""
+    short = sorted(messages(), key=len)[: 2 * SEEDS]
+    padding = message.encode_padding(8)
+    return [*short, short[0] + short[1] + padding, short[2] + bytes(8), short[3][:-3]]
+
+
+# ---- the log ---------------------------------------------------------------------------------------------------------
+
+
+def check_message(data: bytes) -> None:
+    """A record that is read is encoded to the same bytes, if its CRC is right and its topic is UTF-8."""
+    tried(message.peek, data, 0)
+    loose = tried(message.decode_message, data, check_crc=False)
+    strict = tried(message.decode_message, data)
+    assert strict is None or strict == loose
+    if strict is not None and "\ufffd" not in strict.topic:
+        again = encoded(strict)
+        assert again is None or data.startswith(again)
+
+
+def encoded(one: message.Message) -> bytes | None:
+    """A record made anew; None for what is not written so: a CRC that nobody checks, an offset that does not count."""
+    if one.body_crc != crc32(one.body) & message.CRC_MASK:
+        return None
+    if not one.in_queue and one.queue_offset:
+        return None
+    placement = message_encoding.Placement(
+        one.topic.encode(),
+        one.magic,
+        one.queue_id,
+        one.queue_offset,
+        one.physical_offset,
+        one.store_timestamp_ms,
+        one.store_host,
+    )
+    raw = RawMessage(
+        one.body,
+        one.properties,
+        one.flag,
+        one.sys_flag,
+        one.born_timestamp_ms,
+        one.born_host,
+        one.reconsume_times,
+        one.prepared_transaction_offset,
+    )
+    return message_encoding.encode_messages([raw], placement)[0]
+
+
+def check_walk(data: bytes) -> None:
+    """The walk gives what lies one behind another and can be decoded, and says why it ended; it never raises."""
+    for check_crc in (True, False):
+        found, end, why = walking.walk(data, 0, len(data), 100, check_crc=check_crc)
+        at = 0
+        for physical_offset, size in found:
+            assert physical_offset - 100 == at
+            assert message.decode_message(data, at, check_crc=check_crc).size == size
+            at += size
+        assert at == end <= len(data)
+        assert why in ENDS
+        for with_tags in (True, False):
+            made = dispatch.dispatches_of(data, found, 100, with_tags=with_tags)
+            assert [one.physical_offset for one in made] == [physical for physical, _ in found]
+
+
+def check_batch_body(data: bytes) -> None:
+    """Members are encoded to the same bytes, but for two fields that nobody looks at."""
+    members = tried(batch_body.decode_batch_body, data)
+    if members is not None:
+        again = batch_body.encode_batch_body(members)
+        assert len(again) == len(data)
+        assert batch_body.decode_batch_body(again) == members
+
+
+def batch_bodies() -> Sequence[bytes]:
+    """Members with and without properties."""
+    member = batch_body.BatchMember
+    given = [member(b"one", b"KEYS\1k\2", 7), member(b"", b""), member(b"x" * 40, b"TAGS\1t\2", -1)]
+    return [batch_body.encode_batch_body(given[:count]) for count in (1, 2, 3)]
+
+
+def check_properties(data: bytes) -> None:
+    """Any bytes are properties; those that can be written are read the same."""
+    read = properties.decode_properties(data)
+    index_file.index_keys("t", read)
+    queue_unit.code_of(names.SCHEDULE_TOPIC, read, 1)
+    again = unless(CallerError, properties.encode_properties, read)
+    assert again is None or properties.decode_properties(again) == read
+    closed = data + properties.encode_crc_property(data)
+    assert properties.has_crc_property(closed)
+    assert properties.check_crc_property(closed)
+    properties.check_crc_property(data)
+
+
+def some_properties() -> Sequence[bytes]:
+    """Those of real records."""
+    found = {message.decode_message(data).properties for data in some_messages()[:SEEDS]}
+    return [b"\1\2", *sorted(found - {b""})]
+
+
+# ---- what is derived from it -----------------------------------------------------------------------------------------
+
+
+def check_units(data: bytes) -> None:
+    """Units that count as such are encoded to the same bytes."""
+    units = tried(queue_unit.decode_units, data)
+    for number, unit in enumerate(units or ()):
+        if unit.is_valid:
+            at = number * queue_unit.UNIT_SIZE
+            assert queue_unit.encode_unit(*unit) == data[at : at + queue_unit.UNIT_SIZE]
+
+
+def check_index(data: bytes) -> None:
+    """Header and entries are encoded to the same bytes."""
+    header = tried(index_file.decode_header, data)
+    if header is not None:
+        assert data.startswith(index_file.encode_header(header))
+        assert index_file.time_diff_s(header.end_timestamp_ms, header.begin_timestamp_ms) >= 0
+    entries = tried(index_file.decode_entries, data)
+    if entries is not None:
+        assert b"".join(map(index_file.encode_entry, entries)) == data
+
+
+def check_checkpoint(data: bytes) -> None:
+    """The numbers are encoded to the same bytes; a file of an older version is filled up."""
+    read = tried(checkpoint.decode_checkpoint, data)
+    if read is not None:
+        again = checkpoint.encode_checkpoint(read)
+        assert checkpoint.decode_checkpoint(again) == read
+        numbers = data[: len(data) // 8 * 8][: checkpoint.FIELDS_SIZE]
+        assert again.startswith(numbers)
+
+
+# ---- config files ----------------------------------------------------------------------------------------------------
+
+
+def check_config(data: bytes) -> None:
+    """What is read can be written and reads the same, but for numbers and texts that JSON cannot hold."""
+    value = tried(config_json.decode_config, data)
+    again = unless(InvalidArgument, config_json.encode_config, value)
+    if value is not None and again is not None:
+        assert config_json.decode_config(again) == value
+
+
+def check_topics(data: bytes) -> None:
+    """Every topic of a table can be described, and the table be changed."""
+    table = tried(TopicTable.decode, data)
+    if table is None:
+        return
+    for topic in table.topics[:20]:
+        info = table.info(topic, (0, 7))
+        changed = unless(CallerError, table.altered, info, {"topicSysFlag": "1"}, now_ms=5)
+        assert changed is None or changed.info(topic).configs["topicSysFlag"] == "1"
+        assert topic not in table.without([topic], now_ms=5).topics
+    created = table.created("new", 3, {}, now_ms=5)
+    assert len(created.info("new").partitions) == 3
+    unless(InvalidArgument, created.encode)
+
+
+# ---- ids and names ---------------------------------------------------------------------------------------------------
+
+
+def check_ids(data: bytes) -> None:
+    """An id that is understood is the one that would be given."""
+    text = text_of(data)
+    found = unless(InvalidArgument, message_id.decode_offset_id, text)
+    if found is not None:
+        assert message_id.offset_id(*found) == text.upper()
+        assert message_id.host_text(found[0])
+    unless(InvalidArgument, message_id.host_text, data)
+    unless(InvalidArgument, message_id.encode_host, text, 80)
+
+
+def check_names(data: bytes) -> None:
+    """A name that is understood is the one that would be given."""
+    text = text_of(data)
+    position = names.parse_file_name(text)
+    assert position is None or names.file_name(position) == text
+    queue_id = names.parse_queue_id(text)
+    assert queue_id is None or str(queue_id) == text
+    names.parse_index_name(text)
+    unless(InvalidTopic, names.validate_new_topic, text)
+    unless(InvalidTopic, message.magic_for, text)
+
+
+def some_ids() -> Sequence[bytes]:
+    """With both sizes of hosts, and hosts as text."""
+    hosts = [message_id.encode_host(address, 10911) for address in ("10.1.2.7", "fd00:4::1:ffff")]
+    return [
+        *hosts,
+        *(message_id.offset_id(host, 1 << 40).encode() for host in hosts),
+        *(b"10.1.2.7", b"::ffff:1.2.3.4", b"fe80::1%eth0"),
+    ]
+
+
+def some_names() -> Sequence[bytes]:
+    """Names of every kind that a store has."""
+    found = {path.name for store in all_stores()[:4] for path in store.root.rglob("*")}
+    return [name.encode() for name in sorted(found)[: 2 * SEEDS]]
+
+
+def from_files(name: str, pattern: str, run: Callable[[bytes], None]) -> Check:
+    """A check that starts from real files."""
+    return Check(f"rocketmq-{name}", partial(files, pattern), run)
+
+
+MESSAGES = Target(
+    "rocketmq-messages",
+    (
+        Check("rocketmq-message", some_messages, check_message),
+        Check("rocketmq-walk", some_messages, check_walk),
+        Check("rocketmq-batch-body", batch_bodies, check_batch_body),
+        Check("rocketmq-properties", some_properties, check_properties),
+    ),
+    share=3,
+)
+FILES = Target(
+    "rocketmq-files",
+    (
+        from_files("units", "consumequeue/*/*/*", check_units),
+        from_files("index", "index/*", check_index),
+        from_files("checkpoint", "checkpoint", check_checkpoint),
+        from_files("config", "config/*.json", check_config),
+        from_files("topics", "config/topics.json", check_topics),
+        Check("rocketmq-ids", some_ids, check_ids),
+        Check("rocketmq-names", some_names, check_names),
+    ),
+    share=2,
+)

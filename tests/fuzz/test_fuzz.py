@@ -1,0 +1,58 @@
+"""Any bytes at all, into everything that decodes: the answer is a value or one of our errors, and comes soon.
+
+The quick run takes the seeds and some hundred changed ones, the same each time; the long one goes where branches lead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tests.fuzz.campaign import MISSING, fuzz, is_possible
+from tests.fuzz.http_bodies import close_fronts
+from tests.fuzz.target import Check
+from tests.fuzz.targets import TARGETS
+
+CI_SECONDS = 165  # for all together
+SOAK_SECONDS = len(TARGETS) * 3600 // 2
+AT_A_TIME = 2
+START_S = 5  # what a process takes until it begins
+CHECKS = [
+    pytest.param(check, id=check.name) for target in TARGETS.values() for check in target.checks
+]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def fronts() -> Iterator[None]:
+    """The services behind the HTTP targets are stopped in the end."""
+    yield
+    close_fronts()
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_seeds_and_changes_of_them(check: Check) -> None:
+    for data in check.mutations():
+        try:
+            check.run(data)
+        except BaseException as broken:
+            broken.add_note(f"{check.name} broke at {data.hex()}")
+            raise
+
+
+@pytest.mark.slow
+def test_where_branches_lead(
+    figures: Callable[[str], None], amount: Callable[[int, int], int]
+) -> None:
+    if not is_possible():
+        pytest.skip(MISSING)
+    seconds = amount(CI_SECONDS, SOAK_SECONDS) * AT_A_TIME - START_S * len(TARGETS)
+    shares = sum(target.share for target in TARGETS.values())
+    largest_first = sorted(TARGETS.values(), key=lambda target: -target.share)
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
+        done = pool.map(lambda t: fuzz(t.name, seconds * t.share // shares), largest_first)
+        outcomes = list(done)
+    for outcome in outcomes:
+        figures(f"fuzz {outcome}")
+    assert "\n".join(outcome.trouble for outcome in outcomes if outcome.trouble) == ""

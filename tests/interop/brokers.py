@@ -1,0 +1,87 @@
+"""A real Kafka broker that a test or a benchmark keeps running: where it listens, and on which directory.
+
+Owns the choice of ports and the start on a directory that somebody else wrote; the calls themselves are in peers.py.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Final
+
+from tests.interop import peers
+
+UNTOUCHED: Final = (  # what an adopted directory needs to be served as it is
+    "log.cleaner.enable=false",
+    "log.retention.check.interval.ms=86400000",
+)
+STARTS: Final = "log-start-offset-checkpoint"
+
+
+def two_free_ports() -> int:
+    """The lower one of two neighbours that are free now."""
+    while True:
+        with closing(socket.socket()) as first, closing(socket.socket()) as second:
+            first.bind(("127.0.0.1", 0))
+            port: int = first.getsockname()[1]
+            try:
+                second.bind(("127.0.0.1", port + 1))
+            except OSError:
+                continue
+            return port
+
+
+class Broker:
+    """A real broker on `log`; whoever made it ends it."""
+
+    def __init__(self, work: Path) -> None:
+        self.work = work
+        self.log = work / "log"
+        self.port = two_free_ports()
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        """The process id, while it runs."""
+        return int((self.work / "pid").read_text())
+
+    def start(self, properties: Sequence[str] = ()) -> None:
+        peers.start_broker(self.work, port=self.port, log_dir=self.log, properties=properties)
+
+    def adopt(self) -> None:
+        """Before the first start: the topics whose partition folders stand in `log` are the broker's."""
+        peers.adopt(self.work, port=self.port, log_dir=self.log)
+
+    def end(self, *, kill: bool) -> None:
+        peers.stop_broker(self.work, kill=kill)
+
+
+@contextmanager
+def serving(work: Path, stores: Iterable[Path]) -> Iterator[Broker]:
+    """A broker that serves copies of these log directories, all in one; their topics must differ."""
+    broker = Broker(work)
+    broker.log.mkdir(parents=True)
+    starts: list[str] = []
+    for store in stores:
+        for partition in _partitions(store):
+            shutil.copytree(partition, broker.log / partition.name)
+        if (store / STARTS).is_file():
+            starts += (store / STARTS).read_text().splitlines()[2:]
+    (broker.log / STARTS).write_text("\n".join(["0", f"{len(starts)}", *starts, ""]))
+    (broker.log / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":-1}')
+    try:
+        broker.adopt()
+        broker.start(UNTOUCHED)
+        yield broker
+    finally:
+        broker.end(kill=True)
+
+
+def _partitions(store: Path) -> list[Path]:
+    return sorted(p for p in store.iterdir() if p.is_dir() and not p.name.startswith("__"))

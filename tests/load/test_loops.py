@@ -1,0 +1,143 @@
+"""The load generator itself: what it counts, and that an open loop does not forget what a stall held back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+
+import pytest
+
+from scripts._load_loops import Closed, ConnectionLost, Open, histogram, percentiles_us
+from scripts._load_wire import Address, request
+
+REQUEST = request("POST", "/t", headers={"X": "y"}, body=b"body")
+ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
+STALL_S = 0.3
+
+Answering = Callable[[int], tuple[float, Sequence[bytes]]]
+
+
+@asynccontextmanager
+async def server(answering: Answering) -> AsyncIterator[Address]:
+    """A server that takes REQUEST after REQUEST; `answering(n)`: how long it thinks before the n-th answer of a
+    connection, and that answer in pieces. No pieces: it hangs up.
+    """
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for number in range(1_000_000):
+            try:
+                await reader.readexactly(len(REQUEST))
+                think_s, pieces = answering(number)
+                await asyncio.sleep(think_s)
+                for piece in pieces:
+                    writer.write(piece)
+                    await writer.drain()
+                    await asyncio.sleep(0)
+            except (asyncio.IncompleteReadError, ConnectionError):
+                break
+            if not pieces:
+                break
+        writer.close()
+
+    listening = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with listening:
+        yield Address(*listening.sockets[0].getsockname()[:2])
+
+
+def at_once(number: int) -> tuple[float, Sequence[bytes]]:
+    return 0.0, [ANSWER]
+
+
+async def test_a_closed_loop_counts_what_was_answered() -> None:
+    async with server(at_once) as address:
+        sample = await Closed([REQUEST], seconds=30, most=100).run(address, 3)
+    assert (sample.answered, sample.refused, sample.received_bytes) == (100, 0, 500)
+    assert len(sample.latencies_ns) == 100
+    assert 0 < min(sample.latencies_ns) <= max(sample.latencies_ns) <= sample.seconds * 1e9
+
+
+async def test_a_closed_loop_ends_in_time() -> None:
+    async with server(at_once) as address:
+        sample = await Closed([REQUEST], seconds=0.05, most=1_000_000).run(address, 2)
+    assert 0.05 <= sample.seconds < 5
+    assert sample.answered == len(sample.latencies_ns) > 0
+
+
+async def test_refusals_are_counted_apart() -> None:
+    def answering(number: int) -> tuple[float, Sequence[bytes]]:
+        if number % 2:
+            return 0.0, [b"HTTP/1.1 507 Full\r\ncontent-length: 2\r\n\r\n{}"]
+        return 0.0, [ANSWER]
+
+    async with server(answering) as address:
+        sample = await Closed([REQUEST], seconds=30, most=10).run(address, 1)
+    assert (sample.answered, sample.refused, sample.good) == (10, 5, 5)
+
+
+@pytest.mark.parametrize("cut", range(1, len(ANSWER)))
+async def test_an_answer_may_come_in_pieces(cut: int) -> None:
+    async with server(lambda number: (0.0, [ANSWER[:cut], ANSWER[cut:]])) as address:
+        sample = await Closed([REQUEST], seconds=30, most=2).run(address, 1)
+    assert (sample.answered, sample.refused, sample.received_bytes) == (2, 0, 10)
+
+
+@pytest.mark.parametrize(
+    "turn", [partial(Closed, seconds=30, most=10), partial(Open, seconds=30, rate=1000)]
+)
+async def test_a_server_that_hangs_up_ends_the_turn(turn: Callable[..., Closed | Open]) -> None:
+    async with server(lambda number: (0.0, [ANSWER] if number < 3 else [])) as address:
+        with pytest.raises(ConnectionLost):
+            await turn([REQUEST]).run(address, 1)
+
+
+async def test_an_open_loop_keeps_its_rate() -> None:
+    async with server(at_once) as address:
+        sample = await Open([REQUEST], seconds=0.5, rate=200).run(address, 2)
+    assert (sample.answered, sample.unsent) == (100, 0)
+    assert sample.seconds >= 0.495  # the last one is not due before
+
+
+def stalls_once(number: int) -> tuple[float, Sequence[bytes]]:
+    return STALL_S if number == 10 else 0.0, [ANSWER]
+
+
+async def test_an_open_loop_corrects_for_what_a_stall_kept_from_being_sent() -> None:
+    """Of 500 requests in a second 150 are due while the server stalls, but only one of them is under way: by its own
+    time it was the only slow one.
+    """
+    async with server(stalls_once) as address:
+        sample = await Open([REQUEST], seconds=1, rate=500).run(address, 1)
+    assert sample.answered == 500
+    stalled_us = STALL_S * 1e6
+    corrected, own = percentiles_us(sample.latencies_ns), percentiles_us(sample.services_ns)
+    assert corrected["max"] >= stalled_us * 0.99
+    assert own["max"] >= stalled_us * 0.99
+    waited = sum(value >= STALL_S / 2 * 1e9 for value in sample.latencies_ns)
+    assert waited >= 70  # those that were due in the first half of it
+    assert sum(value >= STALL_S / 2 * 1e9 for value in sample.services_ns) <= 3
+    assert histogram(sample.latencies_ns).get_value_at_percentile(90) >= STALL_S / 2 * 1e9
+
+
+async def test_a_closed_loop_hardly_sees_the_same_stall() -> None:
+    async with server(stalls_once) as address:
+        sample = await Closed([REQUEST], seconds=30, most=500).run(address, 1)
+    assert sum(value >= STALL_S / 2 * 1e9 for value in sample.latencies_ns) <= 3
+
+
+async def test_a_server_too_slow_for_the_rate_is_told() -> None:
+    async with server(lambda number: (0.05, [ANSWER])) as address:
+        sample = await Open([REQUEST], seconds=0.05, rate=1000).run(address, 1)
+    assert sample.unsent > 0
+    assert sample.answered + sample.unsent == 50
+    assert len(sample.latencies_ns) == 50
+    assert max(sample.latencies_ns) >= 0.2 * 1e9  # they waited until it was given up
+
+
+def test_percentiles_are_those_of_all_values() -> None:
+    low, high = range(1_000_000, 2_000_000, 1000), range(2_000_000, 3_000_000, 1000)
+    found = percentiles_us(low, high)
+    wanted = {"p50": 2000, "p99": 2980, "p99.9": 2998, "max": 3000}
+    assert found == {name: pytest.approx(value, rel=0.002) for name, value in wanted.items()}
+    assert percentiles_us([]) == {}

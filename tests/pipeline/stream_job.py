@@ -1,0 +1,27 @@
+"""A query of its own process: every file of SOURCE is a micro-batch that goes into the store PATH.
+
+python -m tests.pipeline.stream_job SOURCE PATH CHECKPOINT BACKEND
+"""
+
+from __future__ import annotations
+
+import sys
+
+from logserver.pipeline.session import create_session
+from tests.pipeline.conftest import SETTINGS
+
+
+def main(source: str, path: str, checkpoint: str, backend: str) -> None:
+    """Run the query until all files are taken."""
+    spark = create_session("stream", master="local[2]", settings=SETTINGS)
+    rows = spark.readStream.schema("value STRING").option("maxFilesPerTrigger", "1").text(source)
+    writing = rows.repartition(2).writeStream.format("logserver").queryName("killed")
+    writing = writing.options(
+        path=path, checkpointLocation=checkpoint, backend=backend, topic="t", numPartitions="2"
+    )
+    writing.trigger(availableNow=True).start().awaitTermination()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,72 @@
+"""The jobs on a real cluster: a standalone master and two workers, the packaged code, spark-submit."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.golden import stores
+from tests.pipeline import cluster
+from tests.pipeline.cluster import Cluster
+
+pytestmark = [pytest.mark.spark, pytest.mark.java, pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def two_workers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The cluster, for all tests here."""
+    with cluster.running(tmp_path_factory.mktemp("cluster")) as found:
+        yield found
+
+
+def rows_of(done: subprocess.CompletedProcess[str]) -> list[Mapping[str, Any]]:
+    """What a job has told."""
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def test_export(two_workers: Cluster, tmp_path: Path) -> None:
+    """Every record of a store gets into Parquet, written by executors on both workers."""
+    store = stores.KAFKA / "parts"
+    told = rows_of(two_workers.submit("export", store / "data", tmp_path / "out"))
+    expected = sorted(
+        (row["partition"], row["offset"])
+        for path in store.glob("expect/*/expected.jsonl")
+        for row in map(json.loads, path.read_text().splitlines())
+    )
+    assert sum(row["rows"] for row in told) == len(expected)
+    written = pq.read_table(tmp_path / "out", columns=["partition", "offset"])
+    found = zip(*(written[name].to_pylist() for name in ("partition", "offset")), strict=True)
+    assert sorted(found) == expected
+    for worker in (0, 1):
+        assert "Finished task" in "".join(two_workers.executors(worker))
+
+
+def test_audit(two_workers: Cluster) -> None:
+    """The damage of a golden store is found, with the exit code of findings."""
+    damaged = stores.KAFKA / "torn" / "flip-active" / "data"
+    done = two_workers.submit("audit", damaged)
+    assert done.returncode == 1, done.stderr[-4000:]
+    found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert [row["position"] for row in found if row["code"] == "damaged-batch"] == [3384]
+
+
+def test_rebuild(two_workers: Cluster, tmp_path: Path) -> None:
+    """Indexes that were lost come back as the real broker had written them."""
+    source = stores.KAFKA / "parts" / "data"
+    store = tmp_path / "store"
+    shutil.copytree(source, store)
+    lost = sorted(store.glob("*/*.timeindex"))
+    for path in lost:
+        path.unlink()
+    rows_of(two_workers.submit("rebuild", store, "--write"))
+    assert len(lost) > 1
+    for path in lost:
+        assert path.read_bytes() == (source / path.relative_to(store)).read_bytes()

@@ -1,0 +1,162 @@
+"""Which offsets a read means, and what is told when they are gone."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from logserver.pipeline.options import parse_read_options
+from logserver.pipeline.ranges import Chosen, open_chosen
+from storage import Isolation, OffsetBounds, OffsetRange, TopicPartition
+from storage.errors import CallerError, InvalidArgument, IoFailure, OffsetOutOfRange
+from tests.pipeline.fakes import FakeSplitter
+
+A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
+INTERNAL = TopicPartition("__consumer_offsets", 0)
+BOUNDS = {
+    A0: OffsetBounds(10, 15, 20),
+    A1: OffsetBounds(0, 5, 5),
+    B0: OffsetBounds(0, 0, 0),
+    INTERNAL: OffsetBounds(0, 3, 3),
+}
+
+
+def chosen(**options: Any) -> Chosen:
+    given = {name: str(value) for name, value in options.items()}
+    return Chosen(
+        FakeSplitter(BOUNDS), parse_read_options({"path": "/x", **given}, streaming=False)
+    )
+
+
+def ranges(**options: Any) -> list[OffsetRange]:
+    return list(chosen(**options).batch_ranges())
+
+
+def test_all_that_is_not_internal() -> None:
+    assert ranges() == [OffsetRange(A0, 10, 20), OffsetRange(A1, 0, 5)]
+
+
+def test_choices() -> None:
+    assert ranges(subscribe="__consumer_offsets") == [OffsetRange(INTERNAL, 0, 3)]
+    assert ranges(assign='{"a":[1]}') == [OffsetRange(A1, 0, 5)]
+    assert ranges(subscribePattern="__.*|b") == [OffsetRange(INTERNAL, 0, 3)]
+    assert ranges(subscribePattern="_") == []
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (
+            {"subscribe": "a,x"},
+            "option subscribe: the store has no x; it has __consumer_offsets, a",
+        ),
+        ({"assign": '{"a":[7]}'}, "option assign: the store has no a-7; it has .*a-0, a-1"),
+        (
+            {"subscribe": "a", "startingOffsets": '{"a":{"0":1}}'},
+            "option startingOffsets: must name every partition: it names a-0, but what is read is "
+            "a-0, a-1",
+        ),
+        (
+            {
+                "assign": '{"a":[0]}',
+                "startingOffsets": '{"a":{"0":15}}',
+                "endingOffsets": '{"a":{"0":12}}',
+            },
+            "option startingOffsets: a-0 would begin at 15, behind its end 12",
+        ),
+        (
+            {"startingTimestamp": 6000},
+            "option startingTimestamp: a-1 has no record at or after 6000",
+        ),
+    ],
+)
+def test_what_cannot_be_is_named(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(InvalidArgument, match=told):
+        ranges(**options)
+
+
+def test_times() -> None:
+    late = {"startingOffsetsByTimestampStrategy": "latest"}
+    assert ranges(startingTimestamp=12_500, **late) == [OffsetRange(A0, 13, 20)]
+    found = ranges(endingTimestamp=12_500)
+    assert found == [OffsetRange(A0, 10, 13), OffsetRange(A1, 0, 5)]
+    by_partition = '{"a":{"0":11000}}'
+    found = ranges(assign='{"a":[0]}', startingOffsetsByTimestamp=by_partition)
+    assert found == [OffsetRange(A0, 11, 20)]
+
+
+def test_read_committed_ends_at_the_last_stable_offset() -> None:
+    found = ranges(assign='{"a":[0]}', isolationLevel="read_committed")
+    assert found == [OffsetRange(A0, 10, 15)]
+
+
+@pytest.mark.parametrize(
+    ("name", "offset", "left"),
+    [
+        ("startingOffsets", 3, [OffsetRange(A0, 10, 20)]),
+        ("startingOffsets", 12, [OffsetRange(A0, 12, 20)]),
+        ("endingOffsets", 33, [OffsetRange(A0, 10, 20)]),
+        ("endingOffsets", 20, [OffsetRange(A0, 10, 20)]),
+    ],
+)
+def test_gone_offsets(
+    name: str, offset: int, left: list[OffsetRange], caplog: pytest.LogCaptureFixture
+) -> None:
+    options = {"assign": '{"a":[0]}', name: f'{{"a":{{"0":{offset}}}}}'}
+    whole = 10 <= offset <= 20
+    if not whole:
+        with pytest.raises(OffsetOutOfRange, match=f"offset {offset} of a-0 is out of range"):
+            ranges(**options)
+    with caplog.at_level(logging.WARNING):
+        assert ranges(**options, failOnDataLoss="false") == left
+    assert bool(caplog.records) != whole
+
+
+def test_a_plan_gets_what_was_asked_for() -> None:
+    view = chosen(maxPartitionBytes=7, minPartitions=5, isolationLevel="read_committed")
+    assert len(view.plan([OffsetRange(A0, 10, 20), OffsetRange(A1, 0, 5)])) == 2
+    assert isinstance(view.splitter, FakeSplitter)
+    assert view.splitter.planned == [
+        ([OffsetRange(A0, 10, 20), OffsetRange(A1, 0, 5)], 7, 5, Isolation.READ_COMMITTED)
+    ]
+    assert view.plan([]) == []
+
+
+def test_splits_of_so_many_records() -> None:
+    view = chosen(maxRecordsPerPartition=4, minPartitions=8)
+    splits = view.plan([OffsetRange(A0, 10, 20), OffsetRange(A1, 0, 4)])
+    assert [split.plan for split in splits] == [
+        OffsetRange(A0, 10, 14),
+        OffsetRange(A0, 14, 18),
+        OffsetRange(A0, 18, 20),
+        OffsetRange(A1, 0, 4),
+    ]
+    assert isinstance(view.splitter, FakeSplitter)
+    assert {least for _, _, least, _ in view.splitter.planned} == {2}
+
+
+def test_a_partition_that_is_gone() -> None:
+    view = chosen()
+    assert "topic 'x' does not exist" in str(view.missing(TopicPartition("x", 0)))
+    assert "topic 'a' has no partition 7: it has 2" in str(view.missing(TopicPartition("a", 7)))
+
+
+def test_settings_are_the_stores(tmp_path: Path) -> None:
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0" / "00000000000000000000.log").touch()
+    options = parse_read_options({"path": str(tmp_path), "set.nonsense": "1"})
+    with pytest.raises(InvalidArgument, match=r"option set.nonsense: is no setting of the store"):
+        open_chosen(options)
+
+
+def test_a_path_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(IoFailure, match="nowhere does not exist"):
+        open_chosen(parse_read_options({"path": str(tmp_path / "nowhere")}))
+
+
+def test_losses_are_callers_errors() -> None:
+    with pytest.raises(CallerError):
+        chosen().lose(chosen().missing(A0))

@@ -1,0 +1,45 @@
+"""The session that jobs run in, and how its absence is told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from logserver.pipeline import session
+from storage.errors import NotOffered
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "NEEDED", ("json", "no_such_module"))
+    with pytest.raises(
+        NotOffered, match=r"needs no_such_module: .* pip install 'logserver\[spark\]'"
+    ):
+        session.create_session("test")
+
+
+def test_a_missing_java_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(session, "NEEDED", ())
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    with pytest.raises(NotOffered, match="needs Java 17"):
+        session.create_session("test")
+
+
+def test_java_home_will_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "java").touch()
+    assert session.has_java()
+
+
+@pytest.mark.spark
+def test_a_running_session_is_taken_and_left_alone(spark: SparkSession) -> None:
+    assert session.running_session() is spark
+    assert session.create_session("another") is spark
+    assert spark.conf.get("spark.sql.python.filterPushdown.enabled") == "true"

@@ -1,0 +1,121 @@
+"""The stream reader's own rules, without a query: waiting for more, and what a run of all that is there takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from logserver.pipeline.options import parse_read_options
+from logserver.pipeline.ranges import Chosen
+from storage import OffsetBounds, TopicPartition
+from storage.errors import InvalidArgument, OffsetOutOfRange
+from tests.pipeline.fakes import FakeSplitter
+
+if TYPE_CHECKING:
+    from logserver.pipeline.stream import StreamReader
+
+pytestmark = pytest.mark.spark  # needs PySpark's classes
+
+T0 = TopicPartition("t", 0)
+
+
+def reader_of(
+    splitter: FakeSplitter, clock_s: Callable[[], float] = lambda: 0.0, **options: Any
+) -> StreamReader:
+    """A reader of made-up partitions."""
+    from pyspark.sql.types import StructType
+
+    from logserver.pipeline.stream import StreamReader
+
+    given = {name: str(value) for name, value in options.items()}
+    parsed = parse_read_options({"path": "/x", **given}, streaming=True)
+    reader = StreamReader(parsed, StructType().add("offset", "long"), clock_s)
+    reader._chosen = Chosen(splitter, parsed)
+    return reader
+
+
+def store(end: int, start: int = 0) -> FakeSplitter:
+    return FakeSplitter({T0: OffsetBounds(start, end, end)})
+
+
+def grow(splitter: FakeSplitter, end: int) -> None:
+    splitter.all_bounds[T0] = OffsetBounds(0, end, end)
+
+
+def test_it_waits_for_enough() -> None:
+    now_s = [100.0]
+    splitter = store(5)
+    reader = reader_of(splitter, lambda: now_s[0], minOffsetsPerTrigger=10, maxTriggerDelay="30s")
+    limit = reader.getDefaultReadLimit()
+    first = reader.latestOffset({"t": {"0": 0}}, limit)
+    assert first == {"t": {"0": 5}}  # nothing was taken before: the delay is over
+    grow(splitter, 9)
+    assert reader.latestOffset(first, limit) == first
+    grow(splitter, 15)
+    second = reader.latestOffset(first, limit)
+    assert second == {"t": {"0": 15}}
+    grow(splitter, 16)
+    assert reader.latestOffset(second, limit) == second
+    now_s[0] += 31
+    assert reader.latestOffset(second, limit) == {"t": {"0": 16}}
+
+
+def test_a_trigger_that_wants_all_gets_all() -> None:
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+    reader = reader_of(store(50), maxOffsetsPerTrigger=7)
+    assert reader.getDefaultReadLimit() == ReadMaxRows(7)
+    assert reader.latestOffset({"t": {"0": 0}}, ReadMaxRows(7)) == {"t": {"0": 7}}
+    assert reader.latestOffset({"t": {"0": 0}}, ReadAllAvailable()) == {"t": {"0": 50}}
+    assert reader.reportLatestOffset() == {"t": {"0": 50}}
+
+
+def test_a_run_of_what_is_there_leaves_what_comes_later() -> None:
+    splitter = store(50)
+    reader = reader_of(splitter, maxOffsetsPerTrigger=30, minOffsetsPerTrigger=25)
+    reader.prepareForTriggerAvailableNow()
+    grow(splitter, 90)
+    limit = reader.getDefaultReadLimit()
+    assert reader.latestOffset({"t": {"0": 0}}, limit) == {"t": {"0": 30}}
+    assert reader.latestOffset({"t": {"0": 30}}, limit) == {"t": {"0": 50}}
+    assert reader.latestOffset({"t": {"0": 50}}, limit) == {"t": {"0": 50}}
+
+
+def test_every_look_is_a_new_one() -> None:
+    splitter = store(5)
+    reader = reader_of(splitter)
+    for _ in range(3):
+        reader.latestOffset({"t": {"0": 0}}, reader.getDefaultReadLimit())
+    assert splitter.looks == 3
+
+
+def test_a_new_partition_is_read_from_its_first_record() -> None:
+    reader = reader_of(store(9, start=4))
+    (partition,) = reader.partitions({}, {"t": {"0": 9}})
+    assert partition.value.plan == (T0, 4, 9)
+    assert reader.partitions({"t": {"0": 9}}, {"t": {"0": 9}}) == []
+
+
+def test_what_is_gone_is_an_error_or_passed_over() -> None:
+    start, end = {"t": {"0": 2}}, {"t": {"0": 9}}
+    with pytest.raises(OffsetOutOfRange, match="offset 2 of t-0 is out of range"):
+        reader_of(store(9, start=4)).partitions(start, end)
+    kept = reader_of(store(9, start=4), failOnDataLoss=False)
+    (partition,) = kept.partitions(start, end)
+    assert partition.value.plan == (T0, 4, 9)
+
+
+def test_a_store_that_went_back_is_a_loss() -> None:
+    start, end = {"t": {"0": 20}}, {"t": {"0": 9}}
+    with pytest.raises(OffsetOutOfRange, match="offset 20 of t-0 is out of range"):
+        reader_of(store(9)).partitions(start, end)
+    assert reader_of(store(9), failOnDataLoss=False).partitions(start, end) == []
+
+
+def test_a_new_query_names_what_is_there() -> None:
+    with pytest.raises(InvalidArgument, match="option subscribe: the store has no x"):
+        reader_of(store(9), subscribe="x").initialOffset()
+    assert reader_of(store(9)).initialOffset() == {"t": {"0": 9}}
+    assert reader_of(store(9), startingOffsets="earliest").initialOffset() == {"t": {"0": 0}}

@@ -1,0 +1,34 @@
+"""The backends that a server runs on, and the shim that makes its system calls fail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.process.backends import BACKENDS, Backend
+from tests.process.faults import Faults, build
+
+
+@pytest.fixture(params=list(BACKENDS))
+def backend(request: pytest.FixtureRequest) -> Backend:
+    """Each backend in turn."""
+    return BACKENDS[request.param]
+
+
+@pytest.fixture
+def thorough(request: pytest.FixtureRequest) -> bool:
+    """Whether there is time for the numbers that CI is to reach."""
+    return bool(request.config.getoption("--all-suites"))
+
+
+@pytest.fixture(scope="session")
+def faults_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The shim, built once."""
+    return build(tmp_path_factory.mktemp("faults"))
+
+
+@pytest.fixture
+def faults(faults_library: Path, tmp_path: Path) -> Faults:
+    """Steers the servers that are started in its environment."""
+    return Faults(faults_library, tmp_path / "faults")

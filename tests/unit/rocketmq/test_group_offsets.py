@@ -1,0 +1,234 @@
+"""Committed offsets in config/consumerOffset.json: a real broker's, ours, damage, and what a write costs."""
+
+from __future__ import annotations
+
+import errno
+import json
+
+import pytest
+
+from storage import CommittedOffset, GroupCommit, LogStore, SupportsGroupOffsets, TopicPartition
+from storage.errors import Corrupt, DiskFull, InvalidArgument, StoreFenced
+from storage.files import OverlayFileSystem, RealFileSystem
+from storage.rocketmq.format.config_json import decode_config
+from storage.rocketmq.offsets_file import StoredOffsets
+from tests.faults.faulty import (
+    FaultyFileSystem,
+    Killed,
+    at_change,
+    disk_full,
+    fails,
+    killed,
+    no_fault,
+)
+from tests.golden import rocketmq_stores as stores
+from tests.unit.files.guarded import Watched
+from tests.unit.rocketmq.workshop import ROOT, T0, Workshop, put_file, put_value
+
+OFFSETS = ROOT / "config" / "consumerOffset.json"
+BACKUP = ROOT / "config" / "consumerOffset.json.bak"
+BROKER = stores.golden("broker")
+LIVE = [TopicPartition("order-live", number) for number in range(3)]
+# What is none of ours: other tables, keys of another shape, a queue that is no number.
+STRANGE = b"""{
+"resetOffsetTable":{"t@g":{0:3}},"dataVersion":{"counter":41,"stateVersion":7,"timestamp":1},
+"pullOffsetTable":{"t@pull":{0:9}},
+"offsetTable":{"t@g":{0:4,"1":5},"nogroup":{0:1},"a@b@c":{0:2},"t@odd":{"x":1},"t@bad":{0:-1},"t@list":[1]}
+}"""
+UNDERSTOOD = {"g": {T0: 4, TopicPartition("t", 1): 5}}
+
+
+def offsets_of(store: LogStore) -> SupportsGroupOffsets:
+    assert isinstance(store, SupportsGroupOffsets)
+    return store
+
+
+def told(store: LogStore) -> dict[str, dict[TopicPartition, int]]:
+    offsets = offsets_of(store)
+    return {
+        group: {partition: at.offset for partition, at in offsets.committed(group).items()}
+        for group in offsets.groups()
+    }
+
+
+def commit(store: LogStore, offset: int, group: str = "g") -> None:
+    offsets_of(store).commit_offsets([GroupCommit(group, {T0: CommittedOffset(offset)})])
+
+
+def with_files(**files: bytes) -> Workshop:
+    """A clean store with the topic t (two queues), and these files in config/."""
+    shop = Workshop()
+    shop.open_with_topic(partitions=2).close()
+    for name, data in files.items():
+        put_file(shop.fs, ROOT / "config" / name, data)
+    return shop
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_real_brokers(read_only: bool) -> None:
+    """What the real broker wrote is told; a commit changes that entry, and the file before is the `.bak`."""
+    fs = OverlayFileSystem(RealFileSystem())
+    path = BROKER.root / "config" / OFFSETS.name
+    before = path.read_bytes()
+    with stores.open_golden(BROKER, fs=fs, read_only=read_only) as store:
+        assert told(store)["order-group"] == dict(zip(LIVE, (29, 30, 28), strict=True))
+        assert offsets_of(store).groups() == ["CID_RMQ_SYS_TRANS", "order-group"]
+        if read_only:
+            return
+        change = GroupCommit("order-group", {LIVE[1]: CommittedOffset(31)})
+        offsets_of(store).commit_offsets([change])
+    assert fs.read_bytes(path.with_name(BACKUP.name)) == before
+    expected = decode_config(before)
+    expected["offsetTable"]["order-live@order-group"][1] = 31
+    after = decode_config(fs.read_bytes(path))
+    assert after["dataVersion"].pop("timestamp") > 0
+    assert after["dataVersion"] == {"counter": 1, "stateVersion": 0}
+    assert {**after, "dataVersion": expected["dataVersion"]} == expected
+
+
+def test_the_text_is_the_brokers() -> None:
+    """Its own layout: keys in its order, number keys bare, tabs, no newline at the end."""
+    shop = Workshop()
+    store = shop.open_with_topic(partitions=2)
+    assert not shop.fs.exists(OFFSETS)
+    commit(store, 3)
+    assert shop.fs.read_bytes(OFFSETS) == (
+        b'{\n\t"dataVersion":{\n\t\t"counter":1,\n\t\t"stateVersion":0,\n\t\t"timestamp":1700000000000\n\t},\n'
+        b'\t"groupTopicMap":{\n\t\t"g":[\n\t\t\t"t"\n\t\t]\n\t},\n'
+        b'\t"offsetTable":{\n\t\t"t@g":{\n\t\t\t0:3\n\t\t}\n\t},\n'
+        b'\t"pullOffsetTable":{}\n}'
+    )
+    assert not shop.fs.exists(BACKUP)
+
+
+def test_what_is_not_known_is_kept() -> None:
+    shop = with_files(**{OFFSETS.name: STRANGE})
+    store = shop.open()
+    assert told(store) == UNDERSTOOD
+    commit(store, 8, "new")
+    before, after = decode_config(STRANGE), decode_config(shop.fs.read_bytes(OFFSETS))
+    assert after["dataVersion"]["counter"] == 42
+    assert after["dataVersion"]["stateVersion"] == 7
+    for name in ("resetOffsetTable", "pullOffsetTable"):
+        assert after[name] == before[name]
+    table = before["offsetTable"] | {"t@g": {0: 4, 1: 5}, "t@new": {0: 8}}
+    assert after["offsetTable"] == table
+    assert after["groupTopicMap"] == {"g": ["t"], "new": ["t"]}
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"offsetTable":3}', STRANGE[:-9]])
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_damaged_file_is_read_from_its_backup(damage: bytes, read_only: bool) -> None:
+    shop = with_files(**{OFFSETS.name: damage, BACKUP.name: STRANGE})
+    with shop.open(read_only=read_only) as store:
+        assert told(store) == UNDERSTOOD
+        found = [(finding.code, finding.path) for finding in store.recovery.findings]
+        assert found == [("bad-config-file", str(OFFSETS))]
+        if not read_only:
+            commit(store, 6)
+            assert shop.fs.read_bytes(BACKUP) == STRANGE, "the last good one"
+            kept = ROOT / ".logserver.consumerOffset.damaged.json"
+            assert shop.fs.read_bytes(kept) == damage
+    with shop.open() as store:
+        assert told(store)["g"][T0] == (4 if read_only else 6)
+
+
+@pytest.mark.parametrize("backup", [None, b"", b"}"])
+def test_without_a_good_file_a_start_goes_on(backup: bytes | None) -> None:
+    """No group has offsets then, which is told; the damaged file is kept when it is replaced."""
+    files = {OFFSETS.name: b"{"} | ({} if backup is None else {BACKUP.name: backup})
+    shop = with_files(**files)
+    with shop.open() as store:
+        assert told(store) == {}
+        assert [finding.code for finding in store.recovery.findings] == ["bad-config-file"]
+        commit(store, 2)
+        assert shop.fs.read_bytes(ROOT / ".logserver.consumerOffset.damaged.json") == b"{"
+    with shop.open() as store:
+        assert told(store) == {"g": {T0: 2}}
+        assert store.recovery.findings == []
+
+
+def test_decoding_refuses_what_is_no_table() -> None:
+    for data in (b"", b"{", b"3", b'{"offsetTable":[1]}', b"\xff"):
+        with pytest.raises(Corrupt):
+            StoredOffsets.decode(data)
+    assert StoredOffsets.decode(b"{}").table.groups() == []
+    assert json.loads(StoredOffsets().encode()) == {}
+
+
+def test_a_group_with_the_separator_is_refused(shop: Workshop) -> None:
+    """It could not be told from the topic again."""
+    store = shop.open_with_topic()
+    with pytest.raises(InvalidArgument) as refused:
+        commit(store, 1, "a@b")
+    assert refused.value.facts()["field"] == "group"
+    assert told(store) == {}
+
+
+def test_one_write_for_many_groups() -> None:
+    """A call writes the file once, with its `.bak`, however many groups it commits for; none changed, none written."""
+    watched = Watched(with_files().fs)
+    shop = Workshop(watched)
+    store = shop.open()
+    commit(store, 0)
+    watched.log.clear()
+    commits = [GroupCommit(f"g{n}", {T0: CommittedOffset(n)}) for n in range(100)]
+    offsets_of(store).commit_offsets(commits)
+    renamed = [entry for entry in watched.log if entry[0] == "rename"]
+    assert len(renamed) == 2
+    watched.log.clear()
+    offsets_of(store).delete_offsets("nobody")
+    offsets_of(store).commit_offsets([GroupCommit("g", {})])
+    assert watched.log == []
+
+
+def test_records_are_durable_before_the_offset_that_counts_them(shop: Workshop) -> None:
+    """A durable commit syncs the log up to the queue's records, those that were published without a sync."""
+    store = shop.open_with_topic()
+    put_value(store, b"x")
+    assert store.log.flushed < store.log.end
+    commit(store, 1)
+    assert store.log.flushed == store.log.end
+
+
+def test_at_every_moment_the_old_offset_or_the_new_one() -> None:
+    """Killed at each change of the disk."""
+    seen = set()
+    for count in range(1, 40):
+        shop = with_files(**{OFFSETS.name: STRANGE})
+        fs = FaultyFileSystem(shop.fs)
+        store = Workshop(fs).open()
+        fs.fault = at_change(fs, count, killed)
+        try:
+            commit(store, 7)
+        except Killed:
+            after = shop.after_kill().open(read_only=True)
+            seen.add(told(after)["g"][T0])
+            assert [f for f in after.recovery.findings if f.code == "bad-config-file"] == []
+        else:
+            break
+    assert seen == {4, 7}
+
+
+def test_a_full_disk_refuses_the_commit(shop: Workshop) -> None:
+    """Nothing of it counts, and the next one is taken once there is space."""
+    fs = FaultyFileSystem(shop.fs)
+    store = Workshop(fs).open_with_topic()
+    commit(store, 1)
+    fs.fault = at_change(fs, 1, disk_full)
+    with pytest.raises(DiskFull):
+        commit(store, 2)
+    fs.fault = no_fault
+    assert told(store) == {"g": {T0: 1}}
+    commit(store, 3)
+    assert told(store) == {"g": {T0: 3}}
+
+
+def test_a_failed_sync_fences(shop: Workshop) -> None:
+    fs = FaultyFileSystem(shop.fs)
+    store = Workshop(fs).open_with_topic()
+    commit(store, 1)
+    fs.fault = fails(errno.EIO, "datasync", name=f"{BACKUP.name}.tmp")
+    with pytest.raises(StoreFenced):
+        commit(store, 2)
+    assert told(store) == {"g": {T0: 1}}

@@ -1,0 +1,53 @@
+"""Bytes in flight: who may wait for them, for how long, and who is woken."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from logserver.budget import Budget
+from logserver.errors import Busy
+
+
+async def test_what_fits_is_held_at_once() -> None:
+    budget = Budget(10)
+    with await budget.hold_when_free(10, timeout_s=0):
+        assert budget.held_bytes == 10
+    assert budget.held_bytes == 0
+
+
+async def test_what_does_not_fit_waits_for_room() -> None:
+    budget = Budget(10)
+    first, second = budget.hold(6), budget.hold(4)
+    waiting = [asyncio.create_task(budget.hold_when_free(6, timeout_s=10)) for _ in range(2)]
+    await asyncio.sleep(0)
+    second.release()
+    await asyncio.sleep(0.01)
+    assert not any(task.done() for task in waiting)
+    first.release()
+    held = await asyncio.wait_for(waiting[0], 10)
+    assert budget.held_bytes == 6
+    held.release()
+    (await asyncio.wait_for(waiting[1], 10)).release()
+    assert budget.held_bytes == 0
+
+
+async def test_who_waited_too_long_is_refused() -> None:
+    budget = Budget(10)
+    budget.hold(6)
+    with pytest.raises(Busy):
+        await budget.hold_when_free(6, timeout_s=0.01)
+    assert budget.held_bytes == 6
+
+
+async def test_who_no_longer_waits_is_left_alone() -> None:
+    budget = Budget(10)
+    first = budget.hold(10)
+    waiting = asyncio.create_task(budget.hold_when_free(1, timeout_s=10))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    first.release()
+    assert budget.held_bytes == 0

@@ -1,0 +1,97 @@
+"""The way of commits: many in one call, in order, each with its own answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+import storage
+from logserver.groups.log import Log
+from logserver.groups.offsets import Offsets
+from storage import CommittedOffset, LogStore, TopicPartition
+from storage.errors import UnknownTopic
+
+T0 = TopicPartition("t", 0)
+
+
+class Slow:
+    """Blocking calls that wait until they are let go; counts those that commit."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+        self.commits = 0
+
+    async def __call__(self, call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Make the call behind the gate."""
+        await self.gate.wait()
+        self.commits += call.__name__ == "commit_offsets"
+        return call(*args, **kwargs)
+
+
+@pytest.fixture
+def store(tmp_path: Any) -> LogStore:
+    """A memory store with the topic t."""
+    opened = storage.open_store("memory", tmp_path)
+    opened.create_topic("t", 1)
+    return opened
+
+
+def offsets_of(store: LogStore, run: Slow) -> Offsets:
+    """With nothing else of a server."""
+    parts = SimpleNamespace(store=store, run=run, settings=SimpleNamespace(flush="sync"))
+    return Offsets(cast("Log", parts))
+
+
+async def test_commits_that_come_meanwhile_share_a_call(store: LogStore) -> None:
+    run = Slow()
+    offsets = offsets_of(store, run)
+    answers = [offsets.submit("g", {T0: CommittedOffset(0)})]
+    await asyncio.sleep(0)  # the first is on its way alone
+    answers += [offsets.submit(f"g{number}", {T0: CommittedOffset(0)}) for number in range(50)]
+    run.gate.set()
+    await asyncio.gather(*answers)
+    assert run.commits == 2
+    assert len(await offsets.groups()) == 51
+
+
+async def test_the_later_commit_counts_and_is_seen_by_who_asks_after_it(store: LogStore) -> None:
+    run = Slow()
+    offsets = offsets_of(store, run)
+    for offset in (5, 3):
+        offsets.submit("g", {T0: CommittedOffset(offset)})
+    asked = asyncio.create_task(offsets.committed("g"))
+    await asyncio.sleep(0)
+    assert not asked.done()
+    run.gate.set()
+    assert (await asked)[T0].offset == 3
+
+
+async def test_one_that_is_refused_spoils_no_other(store: LogStore) -> None:
+    run = Slow()
+    run.gate.set()
+    offsets = offsets_of(store, run)
+    gone = {TopicPartition("gone", 0): CommittedOffset(0)}
+    answers = [
+        offsets.submit("a", {T0: CommittedOffset(1)}),
+        offsets.submit("b", gone),
+        offsets.submit("c", {T0: CommittedOffset(2)}),
+    ]
+    results = await asyncio.gather(*answers, return_exceptions=True)
+    assert isinstance(results[1], UnknownTopic)
+    assert results[0] is results[2] is None
+    assert await offsets.groups() == ["a", "c"]
+
+
+async def test_who_stops_waiting_does_not_stop_the_commit(store: LogStore) -> None:
+    run = Slow()
+    offsets = offsets_of(store, run)
+    waiting = asyncio.create_task(offsets.commit("g", {T0: CommittedOffset(1)}))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait((waiting,))
+    run.gate.set()
+    assert (await offsets.committed("g"))[T0].offset == 1
