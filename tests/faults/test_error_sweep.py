@@ -96,7 +96,7 @@ def sweep(backend: str, seed: int, share: slice = slice(None)) -> Swept:
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_some_failures(backend: str) -> None:
-    seed = random.Random().randrange(1000)
+    seed = random.randrange(1000)
     chosen = random.Random(seed).sample(points(backend, seed), QUICK_POINTS)
     assert [problem for _, problem in failures(backend, chosen, seed) if problem] == []
 
@@ -125,7 +125,7 @@ def fail_start(backend: str, fault: Fault, *, every: int) -> None:
     """Start a torn store with one failure, at every so many operations of the start."""
     torn = TORN[backend]()
     changes = torn.recover(no_fault, at=0).changes
-    for at in range(random.Random().randrange(1, every + 1), changes + 1, every):
+    for at in range(random.randrange(1, every + 1), changes + 1, every):
         torn.check(torn.recover(fault, at=at))
 
 

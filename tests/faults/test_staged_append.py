@@ -94,7 +94,7 @@ def recorded(staging: Staging) -> Recorder:
 
 def test_some_crashes(staging: Staging) -> None:
     recorder = recorded(staging)
-    seed = random.Random().randrange(1000)
+    seed = random.randrange(1000)
     survivors(staging, recorder, QUICK_STATES / 7 / len(recorder.events), seed=seed, again=0)
 
 
@@ -134,7 +134,7 @@ def test_a_disk_that_fails_once_loses_nothing(staging: Staging, fault: Fault) ->
     counting = FaultyFileSystem(OverlayFileSystem(base))
     staging.commit(counting, staging.stage(counting, "first"))
     step = max(counting.changes // FAILURES, 1)
-    for at in range(random.Random().randrange(step) + 1, counting.changes + 1, step):
+    for at in range(random.randrange(step) + 1, counting.changes + 1, step):
         faulty = FaultyFileSystem(OverlayFileSystem(base))
         faulty.fault = at_change(faulty, at, fault)
         with suppress(StorageError):

@@ -29,6 +29,7 @@ START_TIMEOUT_S: Final = 120
 RSS_LIMIT_MB: Final = 2000
 MAX_INPUT_BYTES: Final = 8192
 TOLD_EVERY_S: Final = 10
+ANY_SEED: Final = 0  # libFuzzer takes another one each time
 KEPT_LINES: Final = 60
 _PROGRESS: Final = re.compile(r"#(\d+)\s+\w+\s+cov: (\d+)")
 MISSING: Final = (
@@ -56,7 +57,9 @@ class Outcome(NamedTuple):
         return f"{self.target:<20} {self.seconds:6.0f} s  {figures}  {ended}"
 
 
-def fuzz(target: str, seconds: int, tell: Callable[[str], object] = len) -> Outcome:
+def fuzz(
+    target: str, seconds: int, tell: Callable[[str], object] = len, *, seed: int = ANY_SEED
+) -> Outcome:
     """Fuzz a target for this time at most; `tell` is given a line now and then."""
     began = told = monotonic()
     executions = coverage = 0
@@ -66,7 +69,7 @@ def fuzz(target: str, seconds: int, tell: Callable[[str], object] = len) -> Outc
         corpus.mkdir()
         found.mkdir()
         with subprocess.Popen(
-            _command(target, corpus, found, seconds),
+            _command(target, corpus, found, seconds, seed),
             cwd=ROOT,
             env={"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": folder},
             stdout=subprocess.DEVNULL,
@@ -87,12 +90,13 @@ def fuzz(target: str, seconds: int, tell: Callable[[str], object] = len) -> Outc
     return Outcome(target, monotonic() - began, executions, coverage, trouble)
 
 
-def _command(target: str, corpus: Path, found: Path, seconds: int) -> list[str]:
+def _command(target: str, corpus: Path, found: Path, seconds: int, seed: int) -> list[str]:
     # libFuzzer looks at the largest size there was, and a process begins with that of the one that started it.
     inherited_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
     return [
         *(sys.executable, "-P", "-m", "tests.fuzz.child", target, str(corpus)),
         f"-max_total_time={seconds}",
+        f"-seed={seed}",
         f"-timeout={INPUT_TIMEOUT_S}",
         f"-rss_limit_mb={inherited_mb + RSS_LIMIT_MB}",
         f"-max_len={MAX_INPUT_BYTES}",
