@@ -10,15 +10,16 @@ import argparse
 import json
 import os
 import platform
-import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import NamedTuple
 
 from rich.console import Console
+
+from logserver.bench.result import Spread
 
 TURN_S = 0.2
 """A turn repeats its work for at least so long."""
@@ -62,20 +63,6 @@ class Row:
     reference: float | None = None
     once: bool = False
     latency: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spread:
-    """The smallest, middle and largest of the turns."""
-
-    minimum: float
-    median: float
-    maximum: float
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Spread:
-        """From at least one value."""
-        return cls(minimum=min(values), median=statistics.median(values), maximum=max(values))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

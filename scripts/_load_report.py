@@ -13,7 +13,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
-from scripts._bench import Spread
+from logserver.bench.result import Spread
 from scripts._load_loops import Sample, percentiles_us
 from scripts._load_work import PRODUCE, Case, Work
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from scripts._bench import Spread
+from logserver.bench.result import Spread
 from scripts._load_loops import Closed, Open, Sample, Turn
 from scripts._load_report import CLOSED, OPEN, Measured, Report, Row
 from scripts._load_servers import Cores, Server, ceiling_server, running
