@@ -8,13 +8,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import NamedTuple
 
 from rich.console import Console
@@ -187,34 +183,6 @@ def _repeats(text: str) -> int:
     if not text.isdecimal() or int(text) < 3:
         raise argparse.ArgumentTypeError("a number of at least 3 is needed")
     return int(text)
-
-
-def machine() -> dict[str, str]:
-    """What the figures were taken on."""
-    cpu = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.is_file():
-        for line in info.read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                cpu = line.partition(":")[2].strip()
-                break
-    return {
-        "cpu": cpu,
-        "cores": str(os.cpu_count()),
-        "system": f"{platform.system()} {platform.release()}",
-        "python": platform.python_version(),
-    }
-
-
-def versions(*packages: str) -> dict[str, str]:
-    """Of the installed distributions; "none" for one that is not there."""
-    found = {}
-    for package in packages:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "none"
-    return found
 
 
 def report(bench: Bench, about: dict[str, str], given: argparse.Namespace) -> str:

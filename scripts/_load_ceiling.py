@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeAlias, cast
+from typing import Final, TypeAlias
 
 import msgspec
 import uvloop
@@ -20,6 +20,7 @@ from api.negotiation import BINARY_V2_JSON, RECORD_BATCH
 from api.rendering import OffsetRow, ProduceAnswer, Row
 from api.schema import Body, PlainRecord
 from api.server import BACKLOG, READ_BUFFER_BYTES, Server
+from logserver.bench.ceiling import serve as serve_blindly
 from logserver.config import Address, Settings
 from logserver.requests import Fetch, Produce, ProduceBatches
 from logserver.service import LogService
@@ -33,7 +34,6 @@ NOW_MS: Final = 1_700_000_000_000
 VALUE: Final = b"x" * VALUE_BYTES
 BOUNDS: Final = OffsetBounds(0, MOST_ROWS, MOST_ROWS)
 _DECODE: Final = msgspec.json.Decoder(Body[PlainRecord]).decode
-_OK: Final = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 
 Serving: TypeAlias = Callable[[asyncio.Event], Awaitable[None]]
 
@@ -122,34 +122,9 @@ def _json(value: object) -> web.Response:
     return web.Response(body=msgspec.json.encode(value), headers={"Content-Type": BINARY_V2_JSON})
 
 
-class _Wire(asyncio.Protocol):
-    """Counts the bytes of requests, which are all as long as the first, and answers each."""
-
-    def __init__(self) -> None:
-        self._transport = cast("asyncio.Transport", None)
-        self._size_bytes = 0
-        self._received = 0
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-
-    def data_received(self, data: bytes) -> None:
-        if not self._size_bytes:
-            head, _, _ = data.partition(b"\r\n\r\n")
-            length = int(head.rpartition(b"Content-Length: ")[2])
-            self._size_bytes = len(head) + 4 + length
-        self._received += len(data)
-        if self._received == self._size_bytes:
-            self._received = 0
-            self._transport.write(_OK)
-
-
 async def wire(stop: asyncio.Event) -> None:
     """No HTTP at all."""
-    loop = asyncio.get_running_loop()
-    server = await loop.create_server(_Wire, *LISTEN, backlog=BACKLOG)
-    async with server:
-        await _told(f"http://{Address(*server.sockets[0].getsockname()[:2])}", stop)
+    await serve_blindly(stop, _say)
 
 
 KINDS: Final[dict[str, Serving]] = {"no-store": no_store, "bare": bare, "wire": wire}
@@ -157,8 +132,12 @@ KINDS: Final[dict[str, Serving]] = {"no-store": no_store, "bare": bare, "wire": 
 
 async def _told(url: str, stop: asyncio.Event) -> None:
     """As `logserver serve` does: a line of JSON once it serves."""
-    print(msgspec.json.encode({"url": url}).decode(), flush=True)
+    _say(url)
     await stop.wait()
+
+
+def _say(url: str) -> None:
+    print(msgspec.json.encode({"url": url}).decode(), flush=True)
 
 
 async def _serve(serving: Serving) -> None:

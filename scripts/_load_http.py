@@ -19,17 +19,18 @@ from typing import Any, Final, TypeVar
 import uvloop
 from rich.console import Console
 
-from scripts._bench import machine, versions
-from scripts._load_loops import ConnectionLost
+from logserver.bench.environment import machine, versions
+from logserver.bench.loops import ConnectionLost
+from logserver.bench.processes import Cores, Server, ServerFailed, running, store_server
+from logserver.bench.wire import Address, call
 from scripts._load_report import BARE, CLOSED, NO_STORE, OPEN, Report
 from scripts._load_run import QUICK, Amounts, Loaded, Run, cases, generator_ceiling
-from scripts._load_servers import Cores, Server, ServerFailed, ceiling_server, running, store_server
-from scripts._load_wire import Address, call
 from scripts._load_work import OPERATIONS, LoadRefused, Target
 from storage import is_compiled
 
 T = TypeVar("T")
 
+SCRIPT: Final = Path(__file__).resolve().parent / "load_test"
 BACKENDS: Final = ("kafka", "rocketmq")
 TABLE_WIDTH: Final = 240  # where there is no terminal to fit into
 STANDARD_OUTPUT: Final = Path("-")
@@ -172,7 +173,7 @@ def _servers(given: argparse.Namespace, cores: Cores) -> Iterator[Mapping[str, L
                 server = closing.enter_context(running(command, cores.servers))
                 add(backend, server, counts=True, raw=backend == "kafka")
         for kind in () if given.no_ceiling else (NO_STORE, BARE):
-            server = closing.enter_context(running(ceiling_server(kind), cores.servers))
+            server = closing.enter_context(running(_ceiling_server(kind), cores.servers))
             add(kind, server, counts=False, raw=True)
         yield servers
 
@@ -182,6 +183,11 @@ def _runner(cores: Cores) -> Iterator[asyncio.Runner]:
     """The generator's loop, on its core."""
     with cores.pinned_generator(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         yield runner
+
+
+def _ceiling_server(kind: str) -> Sequence[str]:
+    """The command that serves nothing: see `_load_ceiling`."""
+    return [str(SCRIPT), "serve", f"--{kind}"]
 
 
 def _amounts(given: argparse.Namespace) -> Amounts:

@@ -13,8 +13,8 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
+from logserver.bench.loops import Sample, latency_of
 from logserver.bench.result import Spread
-from scripts._load_loops import Sample, percentiles_us
 from scripts._load_work import PRODUCE, Case, Work
 
 FORMAT_VERSION: Final = 1
@@ -150,6 +150,15 @@ class Row:
         """Whether the middle ratio is at the goal; None without one, or without the yardstick."""
         goal, ratio = self.goal(server), self.ratios.get(server, {}).get(NO_STORE)
         return None if goal is None or ratio is None else ratio.median >= goal
+
+
+def percentiles_us(*values_ns: Sequence[int]) -> dict[str, float]:
+    """The usual ones, in microseconds; none of no values."""
+    told = latency_of(*values_ns)
+    if told is None:
+        return {}
+    found = {"p50": told.p50_us, "p99": told.p99_us, "p99.9": told.p99_9_us, "max": told.max_us}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _ratio(ours: Sequence[float], theirs: Sequence[float]) -> Spread:

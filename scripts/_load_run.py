@@ -11,11 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from logserver.bench.ceiling import measure
+from logserver.bench.loops import Closed, Open, Sample, Turn
+from logserver.bench.processes import Cores, Server
 from logserver.bench.result import Spread
-from scripts._load_loops import Closed, Open, Sample, Turn
+from logserver.bench.wire import Address
 from scripts._load_report import CLOSED, OPEN, Measured, Report, Row
-from scripts._load_servers import Cores, Server, ceiling_server, running
-from scripts._load_wire import Address, request
 from scripts._load_work import (
     PRODUCE,
     RAW,
@@ -24,7 +25,6 @@ from scripts._load_work import (
     Case,
     Target,
     Work,
-    json_body,
 )
 
 WARM_UP_S: Final = 0.2
@@ -146,12 +146,6 @@ def cases(amounts: Amounts, operations: Sequence[str], only: str) -> list[Case]:
 
 def generator_ceiling(runner: asyncio.Runner, cores: Cores, amounts: Amounts) -> Spread:
     """Requests a second against a server that does not look at them: the generator, or that server, at its end."""
-    work = Work([request("POST", "/", body=json_body(1))], 1, 0)
-    case = Case(PRODUCE, 1, 16, None)
-    with running(ceiling_server("wire"), cores.servers) as server:
-        address = Address.of(server.url)
-        samples = [
-            runner.run(_turn(address, case, work, None, amounts.seconds))
-            for _ in range(amounts.rounds)
-        ]
-    return Spread.of([sample.good / sample.seconds for sample in samples])
+    return measure(
+        runner, cores, seconds=amounts.seconds, repeats=amounts.rounds
+    ).ceiling_requests_per_s

@@ -22,11 +22,18 @@ from typing import Final
 
 from hdrh.histogram import HdrHistogram
 
-from scripts._load_wire import Address, Connection, connect
+from logserver.bench.result import Latency
+from logserver.bench.wire import Address, Connection, connect
 
 HIGHEST_NS: Final = 600 * 10**9
 SIGNIFICANT_FIGURES: Final = 3
-PERCENTILES: Final = {"p50": 50.0, "p99": 99.0, "p99.9": 99.9, "max": 100.0}
+PERCENTILES: Final = {
+    "p50_us": 50.0,
+    "p90_us": 90.0,
+    "p99_us": 99.0,
+    "p99_9_us": 99.9,
+    "max_us": 100.0,
+}
 SPIN_NS: Final = (
     2_000_000  # timers are too coarse for what is due sooner: the loop goes round until then
 )
@@ -62,12 +69,14 @@ def histogram(*values_ns: Sequence[int]) -> HdrHistogram:
     return made
 
 
-def percentiles_us(*values_ns: Sequence[int]) -> dict[str, float]:
-    """The usual ones, in microseconds; none of no values."""
-    if not any(len(values) for values in values_ns):
-        return {}
+def latency_of(*values_ns: Sequence[int]) -> Latency | None:
+    """Of all values together; None of no values."""
+    count = sum(len(values) for values in values_ns)
+    if not count:
+        return None
     made = histogram(*values_ns)
-    return {name: made.get_value_at_percentile(at) / 1000 for name, at in PERCENTILES.items()}
+    found = {name: made.get_value_at_percentile(at) / 1000 for name, at in PERCENTILES.items()}
+    return Latency(count=count, **found)
 
 
 class ConnectionLost(Exception):

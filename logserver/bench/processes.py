@@ -15,10 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Final, NamedTuple
 
-import storage
+import logserver
 
-ROOT: Final = Path(__file__).resolve().parent.parent
-SCRIPT: Final = ROOT / "scripts" / "load_test"
+HOME: Final = (
+    Path(logserver.__file__).resolve().parent.parent
+)  # what children run, as this process does
 STOP_S: Final = 30.0
 
 
@@ -53,7 +54,7 @@ class Cores(NamedTuple):
 
 
 class ServerFailed(Exception):
-    """A child did not start."""
+    """A child did not start, or one that works for the load failed."""
 
 
 class Server(NamedTuple):
@@ -64,36 +65,32 @@ class Server(NamedTuple):
 
     def cpu_s(self) -> float | None:
         """Processor time of all its threads since its start; None where the system does not tell."""
-        if self.pid is None:
-            return None
-        try:
-            stat = Path(f"/proc/{self.pid}/stat").read_text()
-        except OSError:
-            return None
-        fields = stat.rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")  # utime and stime
+        return None if self.pid is None else cpu_s(self.pid)
+
+
+def cpu_s(pid: int) -> float | None:
+    """Processor time of all threads of a process since its start; None where the system does not tell."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    fields = stat.rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")  # utime and stime
+
+
+def rss_bytes(pid: int) -> int | None:
+    """Memory of a process that is in use; None where the system does not tell."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except OSError:
+        return None
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def store_server(backend: str, data: Path, flush: str) -> Sequence[str]:
     """The command that serves a store."""
-    listen = ["--listen", "127.0.0.1:0"]
-    return [
-        "-m",
-        "logserver",
-        "serve",
-        "--data",
-        str(data),
-        "--backend",
-        backend,
-        "--flush",
-        flush,
-        *listen,
-    ]
-
-
-def ceiling_server(kind: str) -> Sequence[str]:
-    """The command that serves nothing: see `_load_ceiling`."""
-    return [str(SCRIPT), "serve", f"--{kind}"]
+    place = ["--data", str(data), "--backend", backend, "--flush", flush]
+    return ["-m", "logserver", "serve", *place, "--listen", "127.0.0.1:0", "--exit-with-stdin"]
 
 
 @contextmanager
@@ -117,10 +114,11 @@ def _child(command: Sequence[str], told: IO[bytes]) -> Iterator[subprocess.Popen
     """Ended at the end of the block; `told` gets its standard error."""
     process = subprocess.Popen(
         [sys.executable, "-P", *command],
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE,  # a store's server ends with it: none outlives this process
         stdout=subprocess.PIPE,
         stderr=told,
         env=_environment(),
+        process_group=0,  # Ctrl-C is for this process, which then stops its children
     )
     try:
         yield process
@@ -138,7 +136,5 @@ def _environment() -> dict[str, str]:
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("LOGSERVER_")
     }
-    environment.pop("PYTHONPATH", None)
-    if Path(storage.__file__).resolve().parent.parent == ROOT:
-        environment["PYTHONPATH"] = str(ROOT)
+    environment["PYTHONPATH"] = str(HOME)
     return environment

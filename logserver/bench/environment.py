@@ -1,0 +1,95 @@
+"""What figures were taken on: the machine, the versions, and which cores belong to whom.
+
+Owns looking it up; must not start anything that is measured.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Final
+
+from logserver.bench.processes import Cores
+from logserver.bench.result import Environment
+from storage import is_compiled
+
+PACKAGES: Final = ("logserver", "aiohttp", "uvloop", "msgspec", "crc32c", "hdrhistogram")
+NONE: Final = "none"
+JAVA_TIMEOUT_S: Final = 60.0
+
+
+def machine() -> dict[str, str]:
+    """What the figures were taken on."""
+    return {
+        "cpu": _cpu(),
+        "cores": str(os.cpu_count()),
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+    }
+
+
+def _cpu() -> str:
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        for line in info.read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def versions(*packages: str) -> dict[str, str]:
+    """Of the installed distributions; "none" for one that is not there."""
+    found = {}
+    for package in packages:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = NONE
+    return found
+
+
+def environment(
+    cores: Cores, *, kafka: str | None = None, rocketmq: str | None = None
+) -> Environment:
+    """The whole block of a result; versions of the real servers where they take part."""
+    told = machine()
+    return Environment(
+        cpu=told["cpu"],
+        cores=os.cpu_count() or 1,
+        memory_bytes=_memory_bytes(),
+        system=told["system"],
+        python=told["python"],
+        compiled=is_compiled(),
+        packages=versions(*PACKAGES),
+        java=_java() if kafka or rocketmq else None,
+        kafka=kafka,
+        rocketmq=rocketmq,
+        server_cores=_listed(cores.servers),
+        generator_cores=_listed(cores.generator),
+    )
+
+
+def _listed(cores: frozenset[int] | None) -> list[int] | None:
+    return None if cores is None else sorted(cores)
+
+
+def _memory_bytes() -> int | None:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError):
+        return None
+
+
+def _java() -> str | None:
+    """The first line of `java -version`, less its words."""
+    if shutil.which("java") is None:
+        return None
+    told = subprocess.run(
+        ["java", "-version"], capture_output=True, text=True, check=False, timeout=JAVA_TIMEOUT_S
+    )
+    line, _, _ = told.stderr.partition("\n")
+    return line.replace('"', "").removeprefix("openjdk version ").removeprefix("java version ")
