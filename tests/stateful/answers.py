@@ -33,11 +33,13 @@ def everything(partition: TopicPartition, store: LogStore) -> Sequence[Outcome]:
     return [content(record) for record in store.scan(partition)]
 
 
-def found_everywhere(store: LogStore, topic: str, limit: int, **what: Any) -> Sequence[Outcome]:
+def found_everywhere(
+    store: LogStore, topic: str, limit: int, *, max_scanned: int = 7, **what: Any
+) -> Sequence[Outcome]:
     """All pages of a `find`, sorted: the order is a backend's own."""
     found, cursor = list[Outcome](), None
     while True:
-        page = store.find(topic, limit=limit, cursor=cursor, max_scanned=7, **what)
+        page = store.find(topic, limit=limit, cursor=cursor, max_scanned=max_scanned, **what)
         found += [(number, *content(record)) for number, record in page.records]
         if page.complete:
             return sorted(found, key=lambda row: row[:2])

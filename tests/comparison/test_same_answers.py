@@ -1,0 +1,96 @@
+"""One generated workload in both backends: the same records, offsets, order, and the same answers by time and by key.
+
+What they must answer is worked out from the workload by hand, so that a fault which both share is seen too. The model
+has its own comparison with each (tests/stateful); here the two stand beside each other, through every kind of stop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.comparison.sides import FLAVOURS, Side
+from tests.comparison.workload import Workload, partitions
+
+SEEDS = (1, 2)
+
+
+@pytest.fixture
+def sides() -> Iterator[list[Side]]:
+    """Both backends with the workload's topics; a test may put others in their place."""
+    both = [Side(flavour) for flavour in FLAVOURS]
+    for side in both:
+        side.make_topics()
+    yield both
+    for side in both:
+        side.end()
+
+
+@pytest.fixture(params=SEEDS)
+def workload(request: pytest.FixtureRequest) -> Workload:
+    return Workload.of(request.param)
+
+
+def test_the_workload_is_worth_comparing(workload: Workload) -> None:
+    """It has what the promise names, and enough of it to roll the files of both."""
+    records = [record for step in workload.steps for record in step.records]
+    assert len({step.partition for step in workload.steps}) == len(partitions()) - 1
+    assert {step.codec for step in workload.steps} == {None, "none", "lz4", "zstd"}
+    assert {len(step.records) for step in workload.steps} >= {1, 17, 60}
+    assert {record.value for record in records} >= {b""}
+    assert any(record.headers for record in records)
+    assert any(record.tag for record in records)
+    assert sum(len(record.value or b"") for record in records) > 2 * (16 << 10)
+    lengths = {len(hits) for hits in workload.answers().found.values()}
+    assert (min(lengths), max(lengths) > 50) == (0, True)
+
+
+def test_directly(sides: list[Side], workload: Workload) -> None:
+    expected = workload.answers()
+    for side in sides:
+        side.play(workload.steps)
+        assert side.answers(workload) == expected, side.backend
+
+
+@pytest.mark.parametrize("stop", [Side.close_and_open, Side.kill_and_open], ids=["close", "kill"])
+def test_over_stops(sides: list[Side], workload: Workload, stop: Callable[[Side], None]) -> None:
+    """A stop after every third of the work, clean or not, changes nothing."""
+    expected = workload.answers()
+    third = len(workload.steps) // 3
+    for side in sides:
+        for begin in range(0, len(workload.steps), third):
+            side.play(workload.steps[begin : begin + third])
+            stop(side)
+        assert side.answers(workload) == expected, side.backend
+
+
+def test_after_a_loss_of_power(sides: list[Side], workload: Workload) -> None:
+    """What was flushed is there in both, at least; a client that sends again what is missing ends at the same log."""
+    expected = workload.answers()
+    first = workload.steps[: len(workload.steps) * 2 // 3]
+    last_flush = max(number for number, step in enumerate(first) if step.flush)
+    flushed = Workload(first[: last_flush + 1]).answers()
+    for side in sides:
+        side.play(first)
+        side.lose_power_and_open()
+        left = side.answers(workload)
+        for partition in partitions():
+            sure, there = flushed.records[partition], left.records[partition]
+            assert len(sure) <= len(there), (side.backend, partition)
+            assert there == expected.records[partition][: len(there)], (side.backend, partition)
+        side.send_what_is_missing(workload.steps)
+        assert side.answers(workload) == expected, side.backend
+
+
+def test_converted_there_and_back(sides: list[Side], workload: Workload) -> None:
+    """A store in the other format answers as the one that it was made of, and so does the one that is made of that."""
+    expected = workload.answers()
+    for side, other in (sides, sides[::-1]):
+        side.play(workload.steps)
+        there = side.converted(other.flavour)
+        back = there.converted(side.flavour)
+        for made in (there, back):
+            assert made.store.recovery.clean_shutdown
+            assert made.answers(workload) == expected, (side.backend, made.backend)
+            made.end()
