@@ -23,6 +23,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
+from storage.errors import InvalidArgument
 from storage.model import Finding, Isolation, OffsetBounds, TimedOffset, TopicPartition
 
 if TYPE_CHECKING:
@@ -156,7 +157,8 @@ class Splitter(Protocol):
         `split_bytes`, at least `min_splits` where the store can be cut so often. One hot partition is
         cut like any other. A plan holds no records, and what of the indexes is not on the disk.
 
-        Raises UnknownTopic, UnknownPartition; OffsetOutOfRange for a range outside the bounds.
+        Raises UnknownTopic, UnknownPartition; OffsetOutOfRange for a range outside the bounds;
+        InvalidArgument for a number below 1.
         """
 
     def refresh(self) -> None:
@@ -169,6 +171,13 @@ class Splitter(Protocol):
 
     def close(self) -> None:
         """Let go of open files."""
+
+
+def check_plan(*, split_bytes: int, min_splits: int) -> None:
+    """Raise InvalidArgument for numbers that `Splitter.plan` does not take."""
+    for name, number in (("split_bytes", split_bytes), ("min_splits", min_splits)):
+        if number < 1:
+            raise InvalidArgument(f"{name} must be at least 1, not {number}", field=name)
 
 
 Damage: TypeAlias = Callable[[Finding], None]

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from storage.columns import SPLIT_BYTES, OffsetRange, Split
-from storage.errors import InvalidArgument, IoFailure, OffsetOutOfRange
+from storage.columns import SPLIT_BYTES, OffsetRange, Split, check_plan
+from storage.errors import IoFailure, OffsetOutOfRange
 from storage.files import FileSystem, is_missing
 from storage.interface import Clock, StoreOptions
 from storage.kafka.directory import BACKEND, LogDirectory
@@ -85,9 +85,7 @@ class KafkaSplitter:
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> Sequence[Split]:
         """See Splitter."""
-        for name, number in (("split_bytes", split_bytes), ("min_splits", min_splits)):
-            if number < 1:
-                raise InvalidArgument(f"{name} must be at least 1", field=name)
+        check_plan(split_bytes=split_bytes, min_splits=min_splits)
         committed = isolation is Isolation.READ_COMMITTED
         whole = [found for wanted in ranges for found in self._pieces(wanted, committed=committed)]
         total_bytes = sum(piece.size_bytes + PIECE_COST_BYTES for _, piece in whole)

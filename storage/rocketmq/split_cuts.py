@@ -69,7 +69,7 @@ def cut_log(
     places, until = places[order], weights[order].cumsum()
     if not len(places):
         return Cuts([], [0])
-    splits = min(max(-(-int(until[-1]) // split_bytes), min_splits, 1), len(places))
+    splits = min(max(-(-int(until[-1]) // split_bytes), min_splits), len(places))
     at = np.searchsorted(until, np.arange(1, splits) * (until[-1] / splits), side="right")
     steps = np.arange(1, splits)
     at = np.maximum.accumulate(np.maximum(at, steps) - steps) + steps

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from storage.columns import SPLIT_BYTES, OffsetRange, Split
+from storage.columns import SPLIT_BYTES, OffsetRange, Split, check_plan
 from storage.errors import OffsetOutOfRange, UnknownPartition, UnknownTopic
 from storage.files import FileSystem
 from storage.interface import Clock, StoreOptions
@@ -74,6 +74,7 @@ class RocketMQSplitter:
         """See Splitter. `isolation` changes nothing: a prepared message is in no queue that consumers
         read.
         """
+        check_plan(split_bytes=split_bytes, min_splits=min_splits)
         asked = [self._asked(wanted) for wanted in ranges if self._checked(wanted)]
         if not asked:
             return []

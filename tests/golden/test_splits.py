@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from storage import Isolation, OffsetRange, Splitter, open_splitter, read_split
+from storage import Isolation, OffsetRange, Splitter, StoreOptions, open_splitter, read_split
 from storage.columns import COMMON_COLUMNS, OFFSET, Split
+from storage.errors import InvalidArgument
 from storage.model import Finding, TopicPartition
 from tests.chunks import Row, columns_of, rows_of
-from tests.golden import stores
+from tests.golden import rocketmq_stores, stores
 from tests.golden.stores import GoldenPartition
 from tests.unit.kafka.workshop import read_around
 
@@ -112,3 +113,17 @@ def test_a_damaged_log_shows_what_can_be_read_of_it(variant: str, split_bytes: i
         splitter.refresh()
     assert {finding.code for finding in found} <= {"damaged-batch"}
     splitter.close()
+
+
+@pytest.mark.parametrize("number", ["split_bytes", "min_splits"])
+def test_numbers_that_no_plan_has(number: str) -> None:
+    small = rocketmq_stores.golden("small")
+    for splitter in (
+        open_splitter(stores.KAFKA / "parts" / "data"),
+        open_splitter(small.root, StoreOptions(settings=small.settings)),
+    ):
+        for given in (0, -1):
+            wrong: dict[str, Any] = {number: given}
+            with pytest.raises(InvalidArgument, match=f"{number} must be at least 1, not {given}"):
+                splitter.plan([], **wrong)
+        splitter.close()

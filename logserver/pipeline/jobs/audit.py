@@ -11,6 +11,7 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from logserver.pipeline.jobs import job
 from logserver.pipeline.jobs.sharing import OnExecutors
 from storage import FileCount, StoreOptions, SupportsParts, open_inspector
 from storage.errors import NotOffered
@@ -24,6 +25,7 @@ REPORT: Final = (
 )
 
 
+@job
 def run(spark: SparkSession, store: Path, settings: Mapping[str, str] | None = None) -> DataFrame:
     """Read all of a store, or of one partition's folder, and tell what is wrong; nothing is changed.
 

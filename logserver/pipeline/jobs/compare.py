@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from logserver.pipeline.jobs import job
 from storage import LogStore, TopicPartition, list_files, open_store
 from storage.errors import InvalidArgument
 
@@ -78,6 +79,7 @@ class Workload:
         )
 
 
+@job
 def run(spark: SparkSession, folder: Path, workload: Workload | None = None) -> DataFrame:
     """Make a store of each format in `folder`, which must be new, and measure both; a row for each figure, with
     the smallest, middle and largest of the repeats. The stores of the last repeat stay there.
@@ -109,10 +111,8 @@ def _measured(
     """One turn of one backend."""
     rows = workload.rows(spark).write.format("logserver").mode("append")
     options = {"backend": backend, "numPartitions": str(workload.partitions)}
-    found = {
-        "write": _rate(lambda: rows.options(**options).save(str(path.absolute())), workload.records)
-    }
-    frame = spark.read.format("logserver").option("subscribe", TOPIC).load(str(path.absolute()))
+    found = {"write": _rate(lambda: rows.options(**options).save(str(path)), workload.records)}
+    frame = spark.read.format("logserver").option("subscribe", TOPIC).load(str(path))
     reading = frame.write.format("noop").mode("overwrite")
     found["read"] = _rate(reading.save, workload.records)
     counted = frame.groupBy("partition").agg({"*": "count", "value": "max"})

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from logserver.pipeline.jobs import job
 from logserver.pipeline.jobs.sharing import OnExecutors
 from storage import ConversionNote, ConversionReport, StoreOptions, convert_store
 
@@ -36,6 +37,7 @@ class Wanted:
     split_bytes: int = SPLIT_BYTES
 
 
+@job
 def run(spark: SparkSession, source: Path, target: Path, wanted: Wanted) -> DataFrame:
     """Make a new store at `target` of the one at `source`, and tell what became of the records.
 

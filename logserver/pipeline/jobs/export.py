@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from logserver.pipeline.jobs import job
 from logserver.pipeline.jobs.appended import appending
 from storage import Isolation, OffsetBounds, Splitter, TopicPartition, open_splitter
 from storage.errors import InvalidArgument
@@ -47,6 +48,7 @@ class Span(NamedTuple):
     end: int
 
 
+@job
 def run(spark: SparkSession, store: Path, out: Path, wanted: Wanted | None = None) -> DataFrame:
     """Append to the Parquet folder `out` what the store at `store` has and the folder has not; a row for each
     partition tells which offsets were taken and how many rows they gave.
@@ -63,7 +65,7 @@ def run(spark: SparkSession, store: Path, out: Path, wanted: Wanted | None = Non
         todo = [span for span in spans if span.start < span.end]
         schemas = dict(folder.state.get("schemas", {}))
         for frame in _frames(spark, store, todo, wanted, schemas):
-            frame.write.partitionBy("topic", "date").mode("append").parquet(_uri(folder.staging))
+            frame.write.partitionBy("topic", "date").mode("append").parquet(folder.staging.as_uri())
         rows: dict[TopicPartition, tuple[int, int]] = {}
         if todo:
             rows = _counted(spark, folder.staging, json_values=wanted.json_values)
@@ -195,7 +197,7 @@ def _read(spark: SparkSession, store: Path, todo: Sequence[Span], wanted: Wanted
         "isolationLevel": wanted.isolation.value,
         "includeHeaders": "true",
     }
-    return spark.read.format("logserver").options(**options).load(str(store.absolute()))
+    return spark.read.format("logserver").options(**options).load(str(store))
 
 
 def _dated(frame: DataFrame) -> DataFrame:
@@ -239,12 +241,8 @@ def _counted(
     from pyspark.sql import functions as f
 
     unparsed = f.col(f"json.{UNPARSED}") if json_values else f.lit(None)
-    written = spark.read.schema(WRITTEN).parquet(_uri(staging))
+    written = spark.read.schema(WRITTEN).parquet(staging.as_uri())
     counts = written.groupBy("topic", "partition").agg(f.count(f.lit(1)), f.count(unparsed))
     return {
         TopicPartition(topic, number): (rows, bad) for topic, number, rows, bad in counts.collect()
     }
-
-
-def _uri(path: Path) -> str:
-    return path.absolute().as_uri()

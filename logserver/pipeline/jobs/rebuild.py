@@ -12,6 +12,7 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from logserver.pipeline.jobs import job
 from logserver.pipeline.jobs.sharing import OnExecutors
 from storage import RebuildReport, StoreOptions, SupportsParts, open_inspector
 from storage.errors import NotOffered
@@ -25,6 +26,7 @@ REPORT: Final = (
 )
 
 
+@job
 def run(
     spark: SparkSession,
     store: Path,
