@@ -28,6 +28,7 @@ from storage.kafka.format.batch_header import CRC_START
 CHUNK_BYTES: Final = 1 << 20
 SECTOR_BYTES: Final = 512
 BASE_OFFSET_BYTES: Final = 8
+LENGTH_BYTES: Final = 4
 INT64_MAX: Final = 2**63 - 1
 SEGMENT_OFFSETS: Final = 1 << 31  # how far an index entry reaches from its segment's base
 # Where a header's magic byte may stand: magic 2, any CRC, attributes 00 xx with bit 7 clear,
@@ -58,6 +59,15 @@ class Gap(NamedTuple):
     reason: str
     expected: str
     found: str
+
+
+class Portion(NamedTuple):
+    """Bytes wanted from the batch on that holds `offset` (or the next one): batches that end behind them are not
+    looked at, but for that first one.
+    """
+
+    offset: int
+    size_bytes: int
 
 
 class _Problem(NamedTuple):
@@ -119,20 +129,27 @@ def walk(
     limit_offset: int = INT64_MAX,
     chunk_bytes: int = CHUNK_BYTES,
     check_crcs: bool = True,
+    portion: Portion | None = None,
 ) -> Iterator[Batch | Gap]:
-    """Every good batch of [position, end) in order, and a Gap for what lies between; ends at `end`.
+    """Every good batch of [position, end) in order, and a Gap for what lies between; ends at `end`, or with the
+    `portion`.
 
     `next_offset`: no batch may begin below it; `limit_offset`: none may reach it (the next
     segment's base). The file is read `chunk_bytes` at a time; batches that lie in one such piece
     share its bytes.
     """
     window = _Window(file, end, chunk_bytes=chunk_bytes, check_crcs=check_crcs)
+    portion_end = INT64_MAX
     while position < end:
+        if portion_end != INT64_MAX and _said_end(file, position) > portion_end:
+            return
         at = window.hold(position, HEADER_SIZE)
         header = _judge(window, position, next_offset, limit_offset)
         if isinstance(header, BatchHeader):
             at = window.hold(position, header.size_bytes)
             yield Batch(file.path, position, header, window.data, at)
+            if portion and portion_end == INT64_MAX and header.last_offset >= portion.offset:
+                portion_end = position + portion.size_bytes
             position += header.size_bytes
             next_offset = header.next_offset
             continue
@@ -140,6 +157,12 @@ def walk(
         stop, offset = found if found else (end, None)
         yield Gap(position, stop, offset, header.reason, header.expected, header.found)
         position = stop
+
+
+def _said_end(file: File, position: int) -> int:
+    """Where the batch at `position` ends, if there is one and its length is right."""
+    length = file.pread(LENGTH_BYTES, position + BASE_OFFSET_BYTES)
+    return position + BASE_OFFSET_BYTES + LENGTH_BYTES + int.from_bytes(length, "big", signed=True)
 
 
 def _judge(

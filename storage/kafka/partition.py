@@ -27,7 +27,6 @@ from typing import TypeVar
 from sortedcontainers import SortedDict
 
 from storage.errors import (
-    Corrupt,
     DiskFull,
     IoFailure,
     OffsetOutOfRange,
@@ -190,20 +189,8 @@ class Partition:
         end = bounds.stable if isolation is Isolation.READ_COMMITTED else bounds.end
 
         def look() -> BatchPage:
-            parts: list[bytes] = []
-            size_bytes = 0
-            next_offset = offset
-            try:
-                for batch in reading.batches_from(self._segment_at, offset, end):
-                    size_bytes += batch.header.size_bytes
-                    if parts and size_bytes > max_bytes:
-                        break
-                    parts.append(batch.data[batch.at : batch.at + batch.header.size_bytes])
-                    next_offset = batch.header.next_offset
-            except Corrupt:
-                if not parts:
-                    raise
-            return BatchPage(b"".join(parts), next_offset, bounds)
+            data, next_offset = reading.read_bytes(self._segment_at, offset, end, max_bytes)
+            return BatchPage(data, next_offset, bounds)
 
         return self._unless_deleted(offset, look)
 

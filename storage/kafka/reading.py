@@ -32,17 +32,22 @@ class Limits(NamedTuple):
     max_bytes: int
 
 
-def batches_from(segment_at: SegmentAt, offset: int, end: int) -> Iterator[Batch]:
-    """Good batches of the whole partition that hold or follow `offset`, with base offset < `end`.
+def batches_from(
+    segment_at: SegmentAt, offset: int, end: int, *, max_bytes: int | None = None
+) -> Iterator[Batch]:
+    """Good batches of the whole partition that hold or follow `offset`, with base offset < `end`. With
+    `max_bytes` they end where a segment has more of them than that.
 
     Raises Corrupt at a bad place, unless everything wanted lies behind it.
     """
     while offset < end:
         segment = segment_at(offset)
-        for batch in segment.batches(offset, stop_offset=end):
+        behind = segment.size_bytes
+        for batch in segment.batches(offset, stop_offset=end, max_bytes=max_bytes):
             yield batch
             offset = batch.header.next_offset
-        if segment.limit_offset == INT64_MAX:
+            behind = batch.position + batch.header.size_bytes
+        if segment.limit_offset == INT64_MAX or (max_bytes and behind < segment.size_bytes):
             return
         offset = max(offset, segment.limit_offset)
 
@@ -85,6 +90,26 @@ def read_records(
             raise
         return Reading(records, next_offset)
     return Reading(records, max(next_offset, end))
+
+
+def read_bytes(segment_at: SegmentAt, offset: int, end: int, max_bytes: int) -> tuple[bytes, int]:
+    """Whole batches from the one that holds `offset` (or the next one) on, as they are on disk, up to `max_bytes` but
+    one at least, and the offset to go on from. A bad place behind the first batch ends them.
+    """
+    parts: list[memoryview] = []
+    left_bytes = max_bytes
+    next_offset = offset
+    try:
+        for batch in batches_from(segment_at, offset, end, max_bytes=max_bytes):
+            left_bytes -= batch.header.size_bytes
+            if parts and left_bytes < 0:
+                break
+            parts.append(memoryview(batch.data)[batch.at : batch.at + batch.header.size_bytes])
+            next_offset = batch.header.next_offset
+    except Corrupt:
+        if not parts:
+            raise
+    return b"".join(parts), next_offset
 
 
 def _headers_bytes(headers: Sequence[Header]) -> int:

@@ -31,7 +31,15 @@ from storage.kafka.indexes import (
     open_time_index,
     rebuild_indexes,
 )
-from storage.kafka.log_file import INT64_MAX, SEGMENT_OFFSETS, Batch, Gap, damaged, walk
+from storage.kafka.log_file import (
+    INT64_MAX,
+    SEGMENT_OFFSETS,
+    Batch,
+    Gap,
+    Portion,
+    damaged,
+    walk,
+)
 from storage.kafka.settings import TopicSettings
 
 INT32_MAX = 2**31 - 1
@@ -42,6 +50,20 @@ class AppendedBatch(NamedTuple):
 
     at: int
     header: BatchHeader
+
+
+class _Place(NamedTuple):
+    """Where a walk begins: no batch there has an offset below `next_offset`."""
+
+    position: int
+    next_offset: int
+
+
+def _header_at(file: File, position: int) -> BatchHeader | None:
+    try:
+        return decode_header(file.pread(HEADER_SIZE, position), 0)
+    except DataError:
+        return None
 
 
 class Segment:
@@ -226,8 +248,8 @@ class Segment:
         """The maximum timestamp of the first good batch, which rolling by time counts from."""
         if self._first_timestamp_ms is None:
             with self._files.borrow(self.path) as file:
-                good = (item for item in self._walk(file, 0) if isinstance(item, Batch))
-                first = next(good, None)
+                items = self._walk(file, self._first_place())
+                first = next((item for item in items if isinstance(item, Batch)), None)
             self._first_timestamp_ms = NO_TIMESTAMP if first is None else first.header.max_timestamp
         return self._first_timestamp_ms
 
@@ -244,47 +266,62 @@ class Segment:
             return largest
         return modification_time_ms(self._files.fs, self.path)
 
-    def _start(self, file: File, offset: int) -> int:
-        """A position at or before the batch that holds `offset`: the nearest index entry's, else 0.
+    def _start(self, file: File, offset: int) -> _Place:
+        """A place at or before the batch that holds `offset`: the nearest index entry's, or right behind it, else the
+        segment's first.
 
-        The entry is believed only if the batch that it names begins there.
+        The entry is believed only if the batch that it names begins there, and is passed over only if the one behind
+        it continues its offsets.
         """
         entry = self.offset_index.floor(offset - self.base_offset)
         if entry is None:
-            return 0
+            return self._first_place()
         last_offset, position = self.base_offset + entry[0], entry[1]
-        try:
-            header = decode_header(file.pread(HEADER_SIZE, position), 0)
-        except DataError:
-            return 0
-        return position if header.last_offset == last_offset else 0
+        header = _header_at(file, position)
+        if header is None or header.last_offset != last_offset:
+            return self._first_place()
+        behind = _Place(position + header.size_bytes, last_offset + 1)
+        if last_offset < offset and behind.position < self.size_bytes:
+            following = _header_at(file, behind.position)
+            if following is not None and following.base_offset == behind.next_offset:
+                return behind
+        return _Place(position, self.base_offset)
+
+    def _first_place(self) -> _Place:
+        return _Place(0, self.base_offset)
 
     def _remake_indexes(self) -> RebuiltIndexes:
         """Both indexes from a scan of the log, for when a file of theirs is damaged."""
         with self._files.borrow(self.path) as file:
-            items = self._walk(file, 0)
+            items = self._walk(file, self._first_place())
             good = [(item.position, item.header) for item in items if isinstance(item, Batch)]
         return rebuild_indexes(
             good, base_offset=self.base_offset, interval_bytes=self.settings.index_interval_bytes
         )
 
-    def _walk(self, file: File, position: int) -> Iterator[Batch | Gap]:
+    def _walk(
+        self, file: File, place: _Place, portion: Portion | None = None
+    ) -> Iterator[Batch | Gap]:
         return walk(
             file,
-            position=position,
+            position=place.position,
             end=self.size_bytes,
-            next_offset=self.base_offset,
+            next_offset=place.next_offset,
             limit_offset=min(self.limit_offset, self.base_offset + SEGMENT_OFFSETS),
+            portion=portion,
         )
 
-    def batches(self, offset: int, *, stop_offset: int) -> Iterator[Batch]:
+    def batches(
+        self, offset: int, *, stop_offset: int, max_bytes: int | None = None
+    ) -> Iterator[Batch]:
         """Good batches from the one that holds `offset` (or the next one) with base offset <
-        `stop_offset`.
+        `stop_offset`; with `max_bytes` only those that fit in, but one at least.
 
         Raises Corrupt at a bad place unless the wanted batch lies behind it.
         """
+        portion = None if max_bytes is None else Portion(offset, max_bytes)
         with self._files.borrow(self.path) as file:
-            for item in self._walk(file, self._start(file, offset)):
+            for item in self._walk(file, self._start(file, offset), portion):
                 if isinstance(item, Gap):
                     if item.next_offset is None or item.next_offset > offset:
                         raise damaged(self.path, item, next_good=self.limit_offset)
