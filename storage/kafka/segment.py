@@ -270,8 +270,8 @@ class Segment:
         """A place at or before the batch that holds `offset`: the nearest index entry's, or right behind it, else the
         segment's first.
 
-        The entry is believed only if the batch that it names begins there, and is passed over only if the one behind
-        it continues its offsets.
+        The entry is believed only if the batch that it names begins there, then also about offsets, which no CRC
+        covers; that batch is passed over only if the one behind it continues its offsets.
         """
         entry = self.offset_index.floor(offset - self.base_offset)
         if entry is None:
@@ -285,7 +285,7 @@ class Segment:
             following = _header_at(file, behind.position)
             if following is not None and following.base_offset == behind.next_offset:
                 return behind
-        return _Place(position, self.base_offset)
+        return _Place(position, header.base_offset)
 
     def _first_place(self) -> _Place:
         return _Place(0, self.base_offset)

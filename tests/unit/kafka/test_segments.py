@@ -8,6 +8,7 @@ import pytest
 
 from storage import LogStore, Record, StoreOptions, open_store
 from storage.errors import RecordTooLarge
+from storage.kafka import log_file
 from storage.kafka.format import offset_index, time_index
 from tests.unit.kafka.batches import data_batch
 from tests.unit.kafka.workshop import T0, Workshop, only_partition, values
@@ -185,3 +186,35 @@ def test_a_new_segment_takes_the_changed_settings(shop: Workshop) -> None:
     store.alter_topic("t", {"segment.index.bytes": "160", "internal.segment.bytes": str(SIZE)})
     append_at(store, 1)
     assert [shop.fs.size(shop.path(base, ".index")) for base in (0, 1)] == [0, 160]
+
+
+@pytest.mark.parametrize("records", [1, 3])
+def test_a_fetch_of_batches_checks_those_that_it_hands_out_alone(
+    shop: Workshop, monkeypatch: pytest.MonkeyPatch, records: int
+) -> None:
+    """The index names the batch before the wanted one; that one, and what no longer fits, are told by headers."""
+    store = shop.open_with_topic({"index.interval.bytes": "1"})
+    for _ in range(6):
+        store.append(T0, [Record(None, b"x" * 5000)] * records)
+    checked: list[int] = []
+    check = log_file.check_crc
+
+    def counted(data: bytes, at: int, header: log_file.BatchHeader) -> bool:
+        checked.append(header.base_offset)
+        return check(data, at, header)
+
+    monkeypatch.setattr(log_file, "check_crc", counted)
+    whole = store.read_batches(T0, 0).data
+    size_bytes = len(whole) // 6
+    for number in range(6):
+        for offset in range(number * records, (number + 1) * records):
+            for max_bytes in (1, size_bytes, 2 * size_bytes - 1, 2 * size_bytes):
+                checked.clear()
+                page = store.read_batches(T0, offset, max_bytes=max_bytes)
+                fitting = range(number, min(number + max(max_bytes // size_bytes, 1), 6))
+                assert page.data == whole[number * size_bytes : fitting.stop * size_bytes]
+                assert page.next_offset == fitting.stop * records
+                if (
+                    number != 1
+                ):  # no entry names the first batch: the way to the second leads over it
+                    assert checked == [batch * records for batch in fitting]
