@@ -8,8 +8,8 @@ import pytest
 
 from storage import LogStore, Record, StoreOptions, open_store
 from storage.errors import RecordTooLarge
-from storage.kafka import log_file
 from storage.kafka.format import offset_index, time_index
+from storage.kafka.format.batch import BatchHeader, check_crc
 from tests.unit.kafka.batches import data_batch
 from tests.unit.kafka.workshop import T0, Workshop, only_partition, values
 
@@ -197,13 +197,12 @@ def test_a_fetch_of_batches_checks_those_that_it_hands_out_alone(
     for _ in range(6):
         store.append(T0, [Record(None, b"x" * 5000)] * records)
     checked: list[int] = []
-    check = log_file.check_crc
 
-    def counted(data: bytes, at: int, header: log_file.BatchHeader) -> bool:
+    def counted(data: bytes, at: int, header: BatchHeader) -> bool:
         checked.append(header.base_offset)
-        return check(data, at, header)
+        return check_crc(data, at, header)
 
-    monkeypatch.setattr(log_file, "check_crc", counted)
+    monkeypatch.setattr("storage.kafka.log_file.check_crc", counted)
     whole = store.read_batches(T0, 0).data
     size_bytes = len(whole) // 6
     for number in range(6):
