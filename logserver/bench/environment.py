@@ -9,15 +9,19 @@ import os
 import platform
 import shutil
 import subprocess
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
+import logserver
 from logserver.bench.processes import Cores
-from logserver.bench.result import Environment
+from logserver.bench.result import Environment, Kind
 from storage import is_compiled
 
-PACKAGES: Final = ("logserver", "aiohttp", "uvloop", "msgspec", "crc32c", "hdrhistogram")
+PACKAGES: Final = ("aiohttp", "uvloop", "msgspec", "crc32c", "hdrhistogram")
 NONE: Final = "none"
 JAVA_TIMEOUT_S: Final = 60.0
 
@@ -52,10 +56,8 @@ def versions(*packages: str) -> dict[str, str]:
     return found
 
 
-def environment(
-    cores: Cores, *, kafka: str | None = None, rocketmq: str | None = None
-) -> Environment:
-    """The whole block of a result; versions of the real servers where they take part."""
+def environment(cores: Cores) -> Environment:
+    """The block of a result, before it is known which servers take part."""
     told = machine()
     return Environment(
         cpu=told["cpu"],
@@ -64,13 +66,17 @@ def environment(
         system=told["system"],
         python=told["python"],
         compiled=is_compiled(),
-        packages=versions(*PACKAGES),
-        java=_java() if kafka or rocketmq else None,
-        kafka=kafka,
-        rocketmq=rocketmq,
+        packages={"logserver": logserver.__version__, **versions(*PACKAGES)},
         server_cores=_listed(cores.servers),
         generator_cores=_listed(cores.generator),
     )
+
+
+def with_peers(made: Environment, found: Mapping[Kind, str | None]) -> Environment:
+    """The same with the versions of the real servers among the targets, and of the Java that they run on."""
+    kafka, rocketmq = found.get("kafka"), found.get("rocketmq")
+    java = _java() if kafka or rocketmq else None
+    return msgspec.structs.replace(made, kafka=kafka, rocketmq=rocketmq, java=java)
 
 
 def _listed(cores: frozenset[int] | None) -> list[int] | None:

@@ -14,7 +14,7 @@ import math
 import time
 from array import array
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import cycle
@@ -23,7 +23,7 @@ from typing import Final
 from hdrh.histogram import HdrHistogram
 
 from logserver.bench.result import Latency
-from logserver.bench.wire import Address, Connection, connect
+from logserver.bench.wire import Address, Answered, Connection, connect
 
 HIGHEST_NS: Final = 600 * 10**9
 SIGNIFICANT_FIGURES: Final = 3
@@ -84,20 +84,30 @@ class ConnectionLost(Exception):
 
 
 class Turn:
-    """What both loops share: connections, requests in turn, counts. One use."""
+    """What both loops share: connections, requests, counts. One use. Requests are sent in turn, again and again, those
+    of an iterator once. `watch` sees each good answer with its body; `number` counts requests from 0.
+    """
 
-    def __init__(self, requests: Sequence[bytes], seconds: float) -> None:
+    def __init__(
+        self, requests: Iterable[bytes], seconds: float, watch: Answered | None = None
+    ) -> None:
         self.sample = Sample()
         self._seconds = seconds
-        self._requests = cycle(requests)
-        self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._requests = enumerate(requests if isinstance(requests, Iterator) else cycle(requests))
+        self._watch = watch
+        self._ended: asyncio.Future[None]
         self._connections: list[Connection] = []
 
     async def run(self, address: Address, concurrency: int) -> Sample:
         """Connect, measure, hang up. Raises OSError, ConnectionLost, TimeoutError."""
+        self._ended = asyncio.get_running_loop().create_future()
         try:
             for _ in range(concurrency):
-                self._connections.append(await connect(address, self._answered, self._lost))
+                self._connections.append(
+                    await connect(
+                        address, self._answered, self._lost, keeps=self._watch is not None
+                    )
+                )
             with _undisturbed():
                 began_s, used_s = time.perf_counter(), time.process_time()
                 self._begin(self._connections)
@@ -120,7 +130,8 @@ class Turn:
 
     def _send(self, connection: Connection, now_ns: int) -> None:
         connection.sent_ns = now_ns
-        connection.transport.write(next(self._requests))
+        connection.number, request = next(self._requests)
+        connection.transport.write(request)
 
     def _count(self, connection: Connection, now_ns: int) -> None:
         sample = self.sample
@@ -129,6 +140,8 @@ class Turn:
         sample.latencies_ns.append(now_ns - connection.due_ns)
         if not 200 <= connection.status < 300:
             sample.refused += 1
+        elif self._watch is not None:
+            self._watch(connection)
 
     def _lost(self) -> None:
         if not self._ended.done():
@@ -138,8 +151,15 @@ class Turn:
 class Closed(Turn):
     """Each connection asks again when it is answered, for `seconds`, and `most` requests at most."""
 
-    def __init__(self, requests: Sequence[bytes], *, seconds: float, most: int) -> None:
-        super().__init__(requests, seconds)
+    def __init__(
+        self,
+        requests: Iterable[bytes],
+        *,
+        seconds: float,
+        most: int,
+        watch: Answered | None = None,
+    ) -> None:
+        super().__init__(requests, seconds, watch)
         self._left = most
         self._until_ns = 0
         self._busy = 0
@@ -170,8 +190,15 @@ class Closed(Turn):
 class Open(Turn):
     """`rate` requests a second for `seconds`, each at its time."""
 
-    def __init__(self, requests: Sequence[bytes], *, seconds: float, rate: float) -> None:
-        super().__init__(requests, seconds)
+    def __init__(
+        self,
+        requests: Iterable[bytes],
+        *,
+        seconds: float,
+        rate: float,
+        watch: Answered | None = None,
+    ) -> None:
+        super().__init__(requests, seconds, watch)
         self._interval_ns = 1e9 / rate
         self._count_due = max(1, math.floor(rate * seconds))
         self._begun_ns = 0

@@ -87,6 +87,12 @@ def rss_bytes(pid: int) -> int | None:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
+def allocated_bytes(folder: Path) -> int:
+    """What the files in a folder take on disk; holes of sparse ones take nothing."""
+    block_bytes = 512
+    return sum(path.lstat().st_blocks * block_bytes for path in folder.rglob("*") if path.is_file())
+
+
 def store_server(backend: str, data: Path, flush: str) -> Sequence[str]:
     """The command that serves a store."""
     place = ["--data", str(data), "--backend", backend, "--flush", flush]

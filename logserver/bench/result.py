@@ -46,6 +46,7 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
     p99_us: float | None = None
     p99_9_us: float | None = None
     max_us: float | None = None
+    mean_us: float | None = None  # where a peer's tool knows nothing better
 
 
 class Repeat(msgspec.Struct, frozen=True, kw_only=True):
@@ -222,6 +223,7 @@ METRICS: Final[Mapping[str, Metric]] = {
             "p99": "p99",
             "p99_9": "p99.9",
             "max": "max",
+            "mean": "mean",
         }.items()
     },
 }

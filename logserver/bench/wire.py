@@ -77,7 +77,7 @@ def call(
 
 class Connection(asyncio.Protocol):
     """One connection. `answered(connection)` is called at the end of each answer, with `status` and `size_bytes` (of
-    the answer's body) set. `due_ns`, `sent_ns` are the caller's notes.
+    the answer's body) set; with `keeps` also `head` and `body()`. `due_ns`, `sent_ns`, `number` are the caller's notes.
     """
 
     __slots__ = (
@@ -85,14 +85,20 @@ class Connection(asyncio.Protocol):
         "_head",
         "_left",
         "_lost",
+        "_pieces",
         "due_ns",
+        "head",
+        "keeps",
+        "number",
         "sent_ns",
         "size_bytes",
         "status",
         "transport",
     )
 
-    def __init__(self, answered: Answered, lost: Callable[[], None]) -> None:
+    def __init__(
+        self, answered: Answered, lost: Callable[[], None], *, keeps: bool = False
+    ) -> None:
         self._answered = answered
         self._lost = lost
         self._head = b""
@@ -102,6 +108,14 @@ class Connection(asyncio.Protocol):
         self.size_bytes = 0
         self.due_ns = 0
         self.sent_ns = 0
+        self.number = 0
+        self.keeps = keeps
+        self.head = b""
+        self._pieces: list[bytes] = []
+
+    def body(self) -> bytes:
+        """Of the answer."""
+        return b"".join(self._pieces)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
@@ -112,9 +126,11 @@ class Connection(asyncio.Protocol):
         self._lost()
 
     def data_received(self, data: bytes) -> None:
-        """Called by the loop. Of a body only the length is looked at."""
+        """Called by the loop. Of a body only the length is looked at, unless it is kept."""
         if self._left:
             self._left -= len(data)
+            if self.keeps:
+                self._pieces.append(data)
         else:
             if self._head:
                 data = self._head + data
@@ -127,6 +143,9 @@ class Connection(asyncio.Protocol):
             length = _LENGTH.search(data, 0, end)
             self.size_bytes = int(length[1]) if length is not None else 0
             self._left = end + len(_HEAD_END) + self.size_bytes - len(data)
+            if self.keeps:
+                self.head = data[:end]
+                self._pieces = [data[end + len(_HEAD_END) :]]
         if self._left == 0:
             self._answered(self)
         elif self._left < 0:
@@ -136,8 +155,12 @@ class Connection(asyncio.Protocol):
 Answered: TypeAlias = Callable[[Connection], None]
 
 
-async def connect(address: Address, answered: Answered, lost: Callable[[], None]) -> Connection:
+async def connect(
+    address: Address, answered: Answered, lost: Callable[[], None], *, keeps: bool = False
+) -> Connection:
     """A new connection. Raises OSError."""
     loop = asyncio.get_running_loop()
-    _, connection = await loop.create_connection(lambda: Connection(answered, lost), *address)
+    _, connection = await loop.create_connection(
+        lambda: Connection(answered, lost, keeps=keeps), *address
+    )
     return connection

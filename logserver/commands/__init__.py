@@ -44,6 +44,7 @@ COMMANDS: Final[Mapping[str, Lazy]] = {
     "salvage": Lazy("logserver.commands.salvage:command", "Copy what is good into a new store."),
     "convert": Lazy("logserver.commands.convert:command", "Make a new store in the other format."),
     "pipeline": Lazy("logserver.commands.pipeline:command", "Run a job on Apache Spark."),
+    "bench": Lazy("logserver.commands.bench:command", "Put load on servers and measure it."),
     "config": Lazy("logserver.commands.config:command", "Show the settings in force."),
 }
 

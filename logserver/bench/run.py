@@ -1,0 +1,200 @@
+"""A run: workloads one after another, on each the targets in turns, repeat by repeat, into one document.
+
+Owns the order and what is done when something fails or is interrupted: what was taken until then stays in the document,
+which says so. Must not know how a target does a repeat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final, Protocol
+
+import uvloop
+
+from logserver.bench.ceiling import measure
+from logserver.bench.environment import environment, with_peers
+from logserver.bench.loops import ConnectionLost
+from logserver.bench.processes import HOME, Cores, ServerFailed
+from logserver.bench.result import Result, Run, held
+from logserver.bench.targets import Bench, Target, make_target
+from logserver.bench.workload import Workload
+from storage import StorageError, wall_clock_ms
+
+PEERS: Final = HOME / "tests" / "interop" / "peers"  # of a checkout
+FAILURES: Final = (StorageError, OSError, ServerFailed, ConnectionLost, TimeoutError)
+GENERATOR_S, QUICK_GENERATOR_S = 0.5, 0.1
+QUICK_REPEATS: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What is to be done. `quick`: once each, counts are checked and figures say little."""
+
+    workloads: Sequence[Workload]
+    targets: Sequence[str]
+    repeats: int
+    quick: bool
+    pinned: bool
+    folder: Path | None
+    peers: Path
+    command: Sequence[str] = ()
+
+
+class Watching(Protocol):
+    """Who is told how far it is."""
+
+    def at(self, step: int, steps: int, what: str) -> None:
+        """Before each repeat, and within it."""
+
+    def done(self, run: Run) -> None:
+        """All repeats of a workload on a target are there."""
+
+
+def take(asked: Asked, watching: Watching, result: Result) -> None:
+    """Do all of it into `result`. Raises KeyboardInterrupt, and what a target that cannot be reached raises; then
+    `result` is not complete and says why.
+    """
+    try:
+        with _bench(asked) as bench, _targets(asked, bench) as targets:
+            result.environment = with_peers(
+                result.environment,
+                {target.facts.kind: target.facts.version for target in targets.values()},
+            )
+            _generator(asked, bench, watching, result)
+            _Course(asked, targets, watching, result).take()
+    except KeyboardInterrupt:
+        result.incomplete_reason = "interrupted"
+        raise
+    except FAILURES as error:
+        result.incomplete_reason = told(error)
+        raise
+    result.complete = True
+
+
+def new_result(asked: Asked) -> Result:
+    """The document before anything is in it."""
+    began = datetime.fromtimestamp(wall_clock_ms() // 1000, UTC).isoformat()
+    made = environment(_cores(asked))
+    return Result(began=began, command=list(asked.command), quick=asked.quick, environment=made)
+
+
+def _cores(asked: Asked) -> Cores:
+    return Cores.apart() if asked.pinned else Cores()
+
+
+def problems(result: Result) -> list[str]:
+    """Every error in a document, with the run it belongs to: empty when all counts agree."""
+    found = []
+    for run in result.runs:
+        name = f"{run.workload.name} on {run.target.name}"
+        found += [f"{name}: {error}" for error in run.errors]
+        found += [f"{name}: {error}" for repeat in run.repeats for error in repeat.errors]
+    return found
+
+
+def told(error: BaseException) -> str:
+    """What went wrong, on one line."""
+    if isinstance(error, StorageError):
+        return " ".join(error.message.split())
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+@contextmanager
+def _bench(asked: Asked) -> Iterator[Bench]:
+    """A folder for data and a loop on the generator's core, until the end of the block."""
+    cores = _cores(asked)
+    with (
+        tempfile.TemporaryDirectory(prefix="logserver-bench-", dir=asked.folder) as folder,
+        cores.pinned_generator(),
+        asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner,
+    ):
+        yield Bench(Path(folder), runner, cores, asked.peers, asked.quick)
+
+
+@contextmanager
+def _targets(asked: Asked, bench: Bench) -> Iterator[Mapping[str, Target]]:
+    with ExitStack() as closing:
+        targets = {}
+        for name in asked.targets:
+            target = make_target(name, bench)
+            closing.callback(target.close)
+            targets[target.facts.name] = target
+        yield targets
+
+
+def _generator(asked: Asked, bench: Bench, watching: Watching, result: Result) -> None:
+    watching.at(0, _steps(asked), "the load generator itself")
+    seconds = QUICK_GENERATOR_S if asked.quick else GENERATOR_S
+    result.generator = measure(bench.runner, bench.cores, seconds=seconds, repeats=_repeats(asked))
+
+
+def _repeats(asked: Asked) -> int:
+    return QUICK_REPEATS if asked.quick else asked.repeats
+
+
+def _steps(asked: Asked) -> int:
+    return len(asked.workloads) * len(asked.targets) * _repeats(asked)
+
+
+class _Course:
+    """The workloads in their order."""
+
+    def __init__(
+        self, asked: Asked, targets: Mapping[str, Target], watching: Watching, result: Result
+    ) -> None:
+        self._asked = asked
+        self._targets = targets
+        self._watching = watching
+        self._result = result
+        self._step = 0
+
+    def take(self) -> None:
+        """All of them; a target that fails in one is left out of the rest of that one."""
+        for given in self._asked.workloads:
+            self._workload(given.quick() if self._asked.quick else given)
+
+    def _workload(self, workload: Workload) -> None:
+        runs = {name: self._run(workload, target) for name, target in self._targets.items()}
+        self._result.runs += runs.values()
+        for number in range(_repeats(self._asked)):
+            for name, run in runs.items():
+                self._step += 1
+                if not run.errors and not run.notes:
+                    self._repeat(workload, number, self._targets[name], run)
+        for run in runs.values():
+            self._conclude(run)
+            self._watching.done(run)
+
+    def _run(self, workload: Workload, target: Target) -> Run:
+        run = Run(workload=workload.facts, target=target.facts)
+        if workload.own.only_ours and target.facts.kind != "logserver":
+            run.notes.append("left out: onlyOurs")
+        else:
+            run.not_done = target.not_done(workload)
+        return run
+
+    def _repeat(self, workload: Workload, number: int, target: Target, run: Run) -> None:
+        name = f"{workload.name} on {target.facts.name}, {number + 1} of {_repeats(self._asked)}"
+
+        def tell(what: str) -> None:
+            self._watching.at(self._step, _steps(self._asked), f"{name}: {what}")
+
+        tell("starting")
+        try:
+            run.repeats.append(target.repeat(workload, number, tell))
+        except FAILURES as error:
+            run.errors.append(told(error))
+
+    def _conclude(self, run: Run) -> None:
+        if held(run) is False:
+            offered = run.workload.fields["producerRate"]
+            lost = sum(repeat.rate_held is False for repeat in run.repeats)
+            run.notes.append(
+                f"the rate of {offered} records/s was not held in {lost} of {len(run.repeats)} repeats"
+            )

@@ -1,0 +1,164 @@
+"""The shape of an HTTP server's calls: templates of paths and bodies, from a TOML description.
+
+Owns the placeholders and what is put in their place; ours is described in the same way (`shapes/logserver.toml`). Must
+not send anything. A call that a description lacks is one that the server does not have.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from logserver.bench.wire import Address, request
+from logserver.bench.workload import SUFFIX, decode_toml
+from storage.errors import InvalidArgument
+
+PLACEHOLDER: Final = re.compile(r"\{([a-z][a-z_0-9]*)\}")
+OURS: Final = "logserver"
+
+_TOPIC: Final = frozenset({"topic", "partitions"})
+_PRODUCE: Final = frozenset({"topic", "acks", "records"})
+_RECORD: Final = frozenset({"value_base64", "value_text", "key_base64", "key_text"})
+_FETCH: Final = frozenset({"topic", "partition", "offset", "max_records", "wait_ms"})
+_LOOKUP: Final = frozenset({"topic", "partition", "key", "time_ms"})
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One request."""
+
+    method: str = "GET"
+    path: str
+    headers: dict[str, str] = {}
+    body: str = ""
+
+    def made(self, **values: object) -> bytes:
+        """As it goes over the wire."""
+        body = filled(self.body, values).encode()
+        return request(self.method, filled(self.path, values), headers=self.headers, body=body)
+
+
+class Produce(Call, frozen=True, kw_only=True):
+    """Records go in. `record` is one of {records} in the body, with commas between; `keyed_record` one with a key.
+
+    `placed` finds partition and offset of the first record in an answer: without it no latency to a reader is known.
+    """
+
+    method: str = "POST"
+    record: str
+    keyed_record: str = ""
+    placed: str = ""
+
+
+class Fetch(Call, frozen=True, kw_only=True):
+    """Records come out. Where to read on stands in a header of the answer, or a `row` a record is counted."""
+
+    next_offset_header: str = ""
+    row: str = ""
+
+
+class Lookup(Call, frozen=True, kw_only=True):
+    """`found` stands in an answer that found something."""
+
+    found: str = ""
+
+
+class Shape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A server: where it is, and its calls. `end_offset` answers with {"end_offset": N}, the next one to be given."""
+
+    name: str
+    url: str = ""
+    version: str | None = None
+    create: Call | None = None
+    delete: Call | None = None
+    produce: Produce
+    fetch: Fetch | None = None
+    end_offset: Call | None = None
+    key_lookup: Lookup | None = None
+    time_lookup: Lookup | None = None
+
+    def calls(self) -> Iterator[tuple[str, Call, frozenset[str]]]:
+        """Those that are there, with their names and the placeholders that they may have."""
+        known = {
+            "create": _TOPIC,
+            "delete": _TOPIC,
+            "produce": _PRODUCE,
+            "fetch": _FETCH,
+            "end_offset": _FETCH,
+            "key_lookup": _LOOKUP,
+            "time_lookup": _LOOKUP,
+        }
+        for name, placeholders in known.items():
+            call = getattr(self, name)
+            if call is not None:
+                yield name, call, placeholders
+
+
+def filled(template: str, values: dict[str, object]) -> str:
+    """With each {placeholder} replaced by its value; braces around anything else stay."""
+    return PLACEHOLDER.sub(lambda found: str(values[found[1]]), template)
+
+
+def record_values(value: bytes, key: bytes | None) -> dict[str, object]:
+    """What a record's template may ask for."""
+    values: dict[str, object] = {
+        "value_base64": base64.b64encode(value).decode(),
+        "value_text": value.decode(),
+    }
+    if key is not None:
+        values |= {"key_base64": base64.b64encode(key).decode(), "key_text": key.decode()}
+    return values
+
+
+def load_shape(place: str) -> Shape:
+    """The description in a file, with a URL. Raises InvalidArgument, which names the field, and OSError."""
+    shape = parse_shape(Path(place).read_bytes(), place)
+    try:
+        Address.of(shape.url)
+    except ValueError as error:
+        raise InvalidArgument(f"{place}: url: {error}", field="url") from None
+    return shape
+
+
+def our_shape() -> Shape:
+    """That of this project's server; the address is that of a child."""
+    data = files(__package__).joinpath("shapes", OURS + SUFFIX).read_bytes()
+    return parse_shape(data, OURS)
+
+
+def parse_shape(data: bytes, source: str) -> Shape:
+    """Of the text of a file. Raises InvalidArgument."""
+    shape = decode_toml(data, source, Shape)
+    for name, call, known in shape.calls():
+        _check(f"{source}: {name}.path", call.path, known)
+        _check(f"{source}: {name}.body", call.body, known)
+        if isinstance(call, Produce):
+            _check(f"{source}: {name}.record", call.record, _RECORD - {"key_base64", "key_text"})
+            _check(f"{source}: {name}.keyed_record", call.keyed_record, _RECORD)
+            _check_expression(f"{source}: {name}.placed", call.placed)
+        if isinstance(call, Fetch) and not (call.next_offset_header or call.row):
+            problem = "needs next_offset_header or row, to know how many records came"
+            raise InvalidArgument(f"{source}: {name}: {problem}", field=name)
+    return shape
+
+
+def _check(field: str, template: str, known: frozenset[str]) -> None:
+    for name in PLACEHOLDER.findall(template):
+        if name not in known:
+            told = ", ".join(f"{{{one}}}" for one in sorted(known))
+            raise InvalidArgument(f"{field}: {{{name}}} is none of {told}", field=field)
+
+
+def _check_expression(field: str, pattern: str) -> None:
+    try:
+        groups = re.compile(pattern).groups
+    except re.error as error:
+        raise InvalidArgument(f"{field}: {pattern!r}: {error}", field=field) from None
+    if pattern and groups != 2:
+        problem = "needs two groups, the partition and the offset"
+        raise InvalidArgument(f"{field}: {pattern!r}: {problem}", field=field)

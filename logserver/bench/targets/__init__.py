@@ -1,0 +1,81 @@
+"""What stands under load: our server with either backend, the real brokers, and any HTTP server.
+
+Owns what a target is, and their names. Each module beside this one is a kind; none knows another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
+
+from logserver.bench.processes import Cores
+from logserver.bench.result import NotDone, Repeat, TargetFacts
+from logserver.bench.workload import Workload
+from storage.errors import InvalidArgument
+
+Tell = Callable[[str], None]
+HTTP: Final = "http:"
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What all targets of a run share: `folder` for their data, and `peers`, which is tests/interop/peers."""
+
+    folder: Path
+    runner: asyncio.Runner
+    cores: Cores
+    peers: Path
+    quick: bool
+
+
+class Target(Protocol):
+    """One that can be put under load."""
+
+    @property
+    def facts(self) -> TargetFacts:
+        """For the result."""
+
+    def not_done(self, workload: Workload) -> list[NotDone]:
+        """What it cannot do of this workload."""
+
+    def repeat(self, workload: Workload, number: int, tell: Tell) -> Repeat:
+        """One repeat, on topics of its own. Raises OSError, StorageError, ServerFailed, ConnectionLost or
+        TimeoutError.
+        """
+
+    def close(self) -> None:
+        """End what was started, and remove its data."""
+
+
+Maker = Callable[[Bench], Target]
+
+
+def _ours(backend: str) -> Maker:
+    def make(bench: Bench) -> Target:
+        from logserver.bench.targets.ours import OurServer
+
+        return OurServer(bench, backend)
+
+    return make
+
+
+KINDS: Final[Mapping[str, Maker]] = {
+    "logserver-kafka": _ours("kafka"),
+    "logserver-rocketmq": _ours("rocketmq"),
+}
+"""The targets that have a name; an HTTP server is `http:` and the path of its description."""
+
+
+def make_target(name: str, bench: Bench) -> Target:
+    """The target of a name. Raises InvalidArgument, OSError, ServerUnreachable, ServerNotStarted."""
+    if name.startswith(HTTP):
+        from logserver.bench.targets.foreign import ForeignServer
+
+        return ForeignServer(bench, name.removeprefix(HTTP))
+    if name not in KINDS:
+        known = ", ".join((*KINDS, f"{HTTP}FILE.toml"))
+        raise InvalidArgument(f"target: {name!r} is none of {known}", field="target")
+    return KINDS[name](bench)

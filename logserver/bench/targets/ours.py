@@ -1,0 +1,110 @@
+"""Our server as a child process, with either backend: a fresh store for each repeat.
+
+Owns its start, its end by kill -9 where the workload wants it, and what lies on disk. Must not know how it is loaded.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import logserver
+from logserver.bench.http_load import HttpLoad, not_done
+from logserver.bench.processes import Server, allocated_bytes, rss_bytes, running, store_server
+from logserver.bench.result import NotDone, Repeat, TargetFacts
+from logserver.bench.shapes import our_shape
+from logserver.bench.targets import Bench, Tell
+from logserver.bench.wire import Address
+from logserver.bench.workload import Workload
+from logserver.errors import ServerNotStarted
+
+ROOM: Final = 3  # times its values is what a store may take on disk
+
+
+class OurServer:
+    """One backend."""
+
+    def __init__(self, bench: Bench, backend: str) -> None:
+        self.facts = TargetFacts(
+            name=f"logserver-{backend}", kind="logserver", version=logserver.__version__
+        )
+        self._bench = bench
+        self._backend = backend
+        self._shape = our_shape()
+
+    def not_done(self, workload: Workload) -> list[NotDone]:
+        """What its API has no call for: nothing."""
+        return not_done(workload, self._shape)
+
+    def repeat(self, workload: Workload, number: int, tell: Tell) -> Repeat:
+        """On a store of its own."""
+        self._check_room(workload)
+        with tempfile.TemporaryDirectory(dir=self._bench.folder) as folder:
+            data = Path(folder) / "data"
+            with self._running(data, workload) as (server, start_s):
+                load = HttpLoad(
+                    workload,
+                    self._shape,
+                    Address.of(server.url),
+                    runner=self._bench.runner,
+                    prefix=f"bench-{number}",
+                    pid=server.pid,
+                    tell=tell,
+                )
+                load.run()
+                values = load.values | {"start_s": start_s} | _left(server, data, load.acknowledged)
+                if workload.own.kill and server.pid is not None:
+                    os.kill(server.pid, signal.SIGKILL)
+            if workload.own.kill:
+                values |= self._started_again(data, workload, load, tell)
+        return Repeat(**values, errors=load.errors)
+
+    def close(self) -> None:
+        """Each repeat has ended its own."""
+
+    def _started_again(
+        self, data: Path, workload: Workload, load: HttpLoad, tell: Tell
+    ) -> dict[str, Any]:
+        """After the kill, which must have lost nothing; and once more after a clean stop, as the yardstick."""
+        tell("starting again")
+        with self._running(data, workload) as (server, recovery_s):
+            load.topics.address = Address.of(server.url)
+            stored = load.topics.stored()
+            if stored != load.acknowledged:
+                load.errors.append(f"{load.acknowledged} acknowledged, {stored} after kill -9")
+        with self._running(data, workload) as (_, start_s):
+            return {"recovery_s": recovery_s, "start_s": start_s}
+
+    @contextmanager
+    def _running(self, data: Path, workload: Workload) -> Iterator[tuple[Server, float]]:
+        """The server, and how long it took until it served."""
+        began_s = time.perf_counter()
+        command = store_server(self._backend, data, workload.own.flush)
+        with running(
+            [*command, "--max-scanned-records", "1000000000"], self._bench.cores.servers
+        ) as server:
+            yield server, time.perf_counter() - began_s
+
+    def _check_room(self, workload: Workload) -> None:
+        needed = round(workload.filled_records * workload.message_size * ROOM)
+        free = shutil.disk_usage(self._bench.folder).free
+        if needed > free:
+            message = f"{workload.name}: fillGB: {self._bench.folder} has {free} bytes free, {needed} may be needed"
+            raise ServerNotStarted(message, exit_code=None)
+
+
+def _left(server: Server, data: Path, records: int) -> dict[str, Any]:
+    """Memory and disk behind the load."""
+    disk_bytes = allocated_bytes(data)
+    return {
+        "server_rss_bytes": None if server.pid is None else rss_bytes(server.pid),
+        "disk_bytes": disk_bytes,
+        "disk_bytes_per_record": disk_bytes / records if records else None,
+    }

@@ -1,0 +1,220 @@
+"""What a workload is: a TOML file with the field names of the OpenMessaging Benchmark, and a table of our own fields.
+
+Owns the fields, their limits and what is said of a bad one; the workloads that are shipped lie in `workloads/`. Must
+not know a target: what one cannot do, it says itself.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from importlib.resources import files
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar, get_args
+
+import msgspec
+from msgspec import Meta
+
+from logserver.bench.result import Scale, WorkloadFacts
+from storage.errors import InvalidArgument
+
+MOST_PARTITIONS: Final = 10_000  # of all topics together
+MOST_REQUEST_BYTES: Final = 8 << 20  # of the values of a request
+SUFFIX: Final = ".toml"
+T = TypeVar("T")
+KEYS: Final = 10_000  # different ones, as in the OpenMessaging Benchmark
+
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=1024)]
+Minutes: TypeAlias = Annotated[float, Meta(ge=0, le=1440)]
+Gigabytes: TypeAlias = Annotated[float, Meta(ge=0, le=100)]
+Name: TypeAlias = Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9.-]{0,63}$")]
+Distributor: TypeAlias = Literal["NO_KEY", "KEY_ROUND_ROBIN", "RANDOM_NANO"]
+
+
+class Own(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+    """The fields that the OpenMessaging Benchmark does not have: the table `[logserver]`."""
+
+    records_per_request: Annotated[int, Meta(ge=1, le=10_000)] = 100  # of HTTP requests
+    connections: Count = 0  # 0: one a producer, 64 at most
+    acks: Literal["1", "all"] = "1"
+    flush: Literal["sync", "async", "os"] = "os"  # when the server syncs
+    fill_gb: Gigabytes = msgspec.field(default=0.0, name="fillGB")  # is there before anything
+    lookups: Annotated[int, Meta(ge=0, le=1_000_000)] = 0  # of each kind, one at a time
+    kill: bool = False  # kill -9 afterwards, and start again
+    only_ours: bool = False  # too much for the real servers on such a machine
+    scale: Literal["", "topics", "producers", "store_bytes"] = ""  # the axis that its series has
+
+
+class Workload(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
+    """One workload. Rates are of records a second over all producers, 0 as fast as possible; GB are 10^9 bytes."""
+
+    name: Name
+    topics: Annotated[int, Meta(ge=1, le=MOST_PARTITIONS)] = 1
+    partitions_per_topic: Annotated[int, Meta(ge=1, le=MOST_PARTITIONS)] = 1
+    message_size: Annotated[int, Meta(ge=1, le=1 << 20)] = 100
+    key_distributor: Distributor = "NO_KEY"
+    producers_per_topic: Count = 1
+    producer_rate: Annotated[int, Meta(ge=0, le=100_000_000)] = 0
+    subscriptions_per_topic: Count = 0
+    consumer_per_subscription: Count = 1
+    consumer_backlog_size_gb: Gigabytes = msgspec.field(default=0.0, name="consumerBacklogSizeGB")
+    warmup_duration_minutes: Minutes = 0.05
+    test_duration_minutes: Minutes = 0.25
+    own: Own = msgspec.field(default_factory=Own, name="logserver")
+
+    @property
+    def seconds(self) -> float:
+        """Of the measured part."""
+        return self.test_duration_minutes * 60
+
+    @property
+    def warm_up_s(self) -> float:
+        """Before it."""
+        return self.warmup_duration_minutes * 60
+
+    @property
+    def partitions(self) -> int:
+        """Of all topics together."""
+        return self.topics * self.partitions_per_topic
+
+    @property
+    def producers(self) -> int:
+        """Of all topics together."""
+        return self.topics * self.producers_per_topic
+
+    @property
+    def filled_records(self) -> int:
+        """That are there before anything is measured: what is asked for, and the backlog."""
+        wanted = max(self.own.fill_gb, self.consumer_backlog_size_gb)
+        return round(wanted * 1e9 / self.message_size)
+
+    @property
+    def facts(self) -> WorkloadFacts:
+        """For the result."""
+        fields = msgspec.to_builtins(self)
+        name = fields.pop("name")
+        values = {
+            "topics": self.topics,
+            "producers": self.producers,
+            "store_bytes": self.own.fill_gb * 1e9,
+        }
+        axis = self.own.scale
+        scale = Scale(axis, values[axis]) if axis else None
+        return WorkloadFacts(name=name, fields=fields, scale=scale)
+
+    def quick(self) -> Workload:
+        """The same in about a second: counts are right, figures say little."""
+        replace = msgspec.structs.replace
+        own = replace(
+            self.own,
+            fill_gb=min(self.own.fill_gb, 0.002),
+            lookups=min(self.own.lookups, 20),
+        )
+        return replace(
+            self,
+            topics=min(self.topics, 20),
+            consumer_backlog_size_gb=min(self.consumer_backlog_size_gb, 0.002),
+            producer_rate=min(self.producer_rate, 5_000),
+            warmup_duration_minutes=0.0,
+            test_duration_minutes=min(self.test_duration_minutes, 0.5 / 60),
+            own=own,
+        )
+
+
+def shipped() -> list[str]:
+    """The names of the workloads that come with the package, in order."""
+    found = [path.name for path in files(__package__).joinpath("workloads").iterdir()]
+    return sorted(name.removesuffix(SUFFIX) for name in found if name.endswith(SUFFIX))
+
+
+def load_workload(name: str) -> Workload:
+    """One that is shipped, by name, or that of a file, by its path. Raises InvalidArgument, OSError."""
+    if name in shipped():
+        return parse_workload(
+            files(__package__).joinpath("workloads", name + SUFFIX).read_bytes(), name
+        )
+    if not name.endswith(SUFFIX):
+        message = f"workload: {name!r} is neither a {SUFFIX} file nor one of {', '.join(shipped())}"
+        raise InvalidArgument(message, field="workload")
+    return parse_workload(Path(name).read_bytes(), name)
+
+
+def parse_workload(data: bytes, source: str) -> Workload:
+    """Of the text of a file. Raises InvalidArgument, which names source, field, value and limit."""
+    workload = decode_toml(data, source, Workload)
+    if workload.partitions > MOST_PARTITIONS:
+        _refuse(
+            source,
+            "partitionsPerTopic",
+            f"{workload.partitions} partitions in all, {MOST_PARTITIONS} at most",
+        )
+    request_bytes = workload.own.records_per_request * workload.message_size
+    if request_bytes > MOST_REQUEST_BYTES:
+        limit = f"{request_bytes} bytes in a request, {MOST_REQUEST_BYTES} at most"
+        _refuse(source, "logserver.recordsPerRequest", limit)
+    if not workload.producers_per_topic and not workload.filled_records:
+        _refuse(source, "producersPerTopic", "0 with nothing to read: there is nothing to do")
+    return workload
+
+
+def _refuse(source: str, field: str, problem: str) -> None:
+    raise InvalidArgument(f"{source}: {field}: {problem}", field=field)
+
+
+# ---- TOML of bench: workloads, and descriptions of HTTP servers ----------------------------------
+
+
+def decode_toml(data: bytes, source: str, kind: type[T]) -> T:
+    """TOML as a struct. Raises InvalidArgument, which names source, field, value and limit."""
+    try:
+        given = tomllib.loads(data.decode())
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidArgument(f"{source}: no TOML: {error}", field="toml") from None
+    try:
+        return msgspec.convert(given, kind)
+    except msgspec.ValidationError as error:
+        problem, _, place = str(error).partition(" - at ")
+        path = place.strip("`").removeprefix("$").removeprefix(".")
+        unknown = re.search(r"unknown field `(.*)`", problem)
+        if unknown is not None:
+            field = ".".join(filter(None, (path, unknown[1])))
+            known = ", ".join(_fields(kind, path))
+            message = f"{source}: {field}: there is no such field; there are {known}"
+        elif not place:
+            field, message = "", f"{source}: {problem}"
+        else:
+            field = path
+            message = f"{source}: {field}: {_value(given, path)!r}: {problem}"
+            if problem.startswith("Invalid enum value"):
+                message += f"; there are {', '.join(map(repr, _choices(kind, path)))}"
+        raise InvalidArgument(message, field=field) from None
+
+
+def _fields(kind: Any, path: str) -> tuple[str, ...]:
+    """The names of a struct's fields in TOML, or those of a part of it."""
+    for name in filter(None, path.split(".")):
+        inner = msgspec.inspect.type_info(_field(kind, name).type)
+        options = inner.types if isinstance(inner, msgspec.inspect.UnionType) else (inner,)
+        kind = next(o.cls for o in options if isinstance(o, msgspec.inspect.StructType))
+    return tuple(field.encode_name for field in msgspec.structs.fields(kind))
+
+
+def _choices(kind: Any, path: str) -> tuple[Any, ...]:
+    """The values of a field that has a few."""
+    *parts, last = path.split(".")
+    for name in parts:
+        kind = _field(kind, name).type
+    return get_args(_field(kind, last).type)
+
+
+def _field(kind: Any, name: str) -> Any:
+    (found,) = (field for field in msgspec.structs.fields(kind) if field.encode_name == name)
+    return found
+
+
+def _value(given: Any, path: str) -> Any:
+    for name in filter(None, path.split(".")):
+        given = given.get(name) if isinstance(given, dict) else None
+    return given

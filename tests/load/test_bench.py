@@ -1,0 +1,273 @@
+"""`logserver bench` as it is run: counts agree, latencies of a server whose stalls are known, every way it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+from hdrh.histogram import HdrHistogram
+
+from logserver import LogServer
+from logserver.bench.result import Result, load
+from logserver.bench.shapes import OURS
+from tests.load.stub import stub
+
+EVERYTHING = """
+name = "everything"
+topics = 2
+messageSize = 1000
+keyDistributor = "KEY_ROUND_ROBIN"
+producersPerTopic = 2
+producerRate = 2000
+subscriptionsPerTopic = 2
+consumerBacklogSizeGB = 0.001
+warmupDurationMinutes = 0.002
+testDurationMinutes = 0.005
+
+[logserver]
+recordsPerRequest = 10
+lookups = 5
+flush = "os"
+kill = true
+"""
+SHAPES = Path("logserver/bench/shapes")
+STALL_S = 0.3
+WAIT_S = 120.0
+
+
+def started(*arguments: object) -> subprocess.Popen[str]:
+    """`logserver bench`, as a user runs it."""
+    command = [sys.executable, "-P", "-m", "logserver", "bench", *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def bench(folder: Path, workload: str, *arguments: object) -> tuple[int, str, Result]:
+    """Run it to its end: exit code, standard error, document."""
+    path, found = folder / "mine.toml", folder / "result.json"
+    path.write_text(workload)
+    process = started(path, "--json", found, "--quick", "--dir", folder, *arguments)
+    _, errors = process.communicate(timeout=300)
+    assert "Traceback" not in errors
+    return process.returncode, errors, load(found)
+
+
+@pytest.mark.parametrize("backend", ["kafka", "rocketmq"])
+def test_every_count_of_a_run_agrees(tmp_path: Path, backend: str) -> None:
+    code, errors, result = bench(tmp_path, EVERYTHING, "--target", f"logserver-{backend}")
+    assert (code, result.complete, result.incomplete_reason) == (0, True, None), errors
+    assert result.generator is not None
+    assert result.generator.ceiling_requests_per_s.minimum > 0
+    (run,) = result.runs
+    assert (run.errors, run.not_done) == ([], [])
+    (repeat,) = run.repeats
+    assert repeat.errors == []
+    published, stored = repeat.published_records, repeat.stored_records
+    assert published is not None
+    assert stored is not None
+    assert published > 0
+    assert repeat.consumed_records == 2 * published
+    assert repeat.catch_up_records is not None
+    assert repeat.catch_up_records >= 1000
+    assert stored == 1000 + published + 50  # the backlog, what was measured, five appends of ten
+    assert repeat.end_to_end_latency is not None
+    assert repeat.end_to_end_latency.count == 2 * published // 10
+    for latency in (
+        repeat.publish_latency,
+        repeat.publish_service,
+        repeat.key_lookup_latency,
+        repeat.time_lookup_latency,
+        repeat.append_latency,
+        repeat.fetch_latency,
+    ):
+        assert latency is not None
+        assert 0 < (latency.p50_us or 0) <= (latency.max_us or 0)
+    assert repeat.recovery_s is not None
+    assert repeat.start_s is not None
+    assert repeat.disk_bytes is not None
+    assert repeat.disk_bytes > stored * 1000
+    assert not [path for path in tmp_path.iterdir() if path.is_dir()]  # its data is gone
+
+
+def test_a_server_is_measured_by_its_description_and_left_as_it_was(
+    tmp_path: Path, repo_root: Path
+) -> None:
+    description = tmp_path / "server.toml"
+    with LogServer() as server:
+        ours = (repo_root / SHAPES / f"{OURS}.toml").read_text()
+        description.write_text(f'url = "{server.url}"\n{ours}')
+        code, errors, result = bench(tmp_path, EVERYTHING, "--target", f"http:{description}")
+        with urlopen(f"{server.url}/topics") as answer:
+            assert answer.read() == b"[]"
+    assert (code, result.complete) == (0, True), errors
+    (run,) = result.runs
+    assert {lack.field for lack in run.not_done} == {"logserver.kill", "logserver.flush"}
+    assert "not done: logserver.kill: its process is not ours" in errors
+    assert run.repeats[0].consumed_records == 2 * (run.repeats[0].published_records or 0)
+    assert run.repeats[0].server_cpu_s is None
+
+
+def at_rate(rate: int, seconds: float) -> str:
+    """Single records over one connection."""
+    return (
+        f'name = "rate"\nproducerRate = {rate}\nwarmupDurationMinutes = 0\n'
+        f"testDurationMinutes = {seconds / 60}\n[logserver]\nrecordsPerRequest = 1\n"
+    )
+
+
+def against_stub(
+    tmp_path: Path, think_s: Callable[[float], float], workload: str
+) -> tuple[Result, str, list[int], list[int]]:
+    """A run against a stub; the document, standard error, and when requests came and were answered there."""
+    with stub(think_s) as server:
+        description = tmp_path / "stub.toml"
+        description.write_text(server.description)
+        code, errors, result = bench(tmp_path, workload, "--target", f"http:{description}")
+    assert code == 0, errors
+    return result, errors, server.came_ns, server.answered_ns
+
+
+def stalls_once_a_second(after_s: float) -> float:
+    """From 0.1 s to 0.4 s after the first request, and of each second behind it."""
+    left_s = 0.1 + STALL_S - after_s % 1
+    return left_s if 0 < left_s <= STALL_S else 0.0
+
+
+def test_a_stall_is_charged_to_every_request_that_was_due(tmp_path: Path) -> None:
+    """150 of 250 requests are due while the server stalls, one by one over 0.3 s; it saw one of them waiting. What the
+    server noted gives the least that each latency can be: later the answer cannot have come, nor the request be due.
+    """
+    rate, seconds = 500, 0.5
+    result, _, came_ns, answered_ns = against_stub(
+        tmp_path, stalls_once_a_second, at_rate(rate, seconds)
+    )
+    repeat = result.runs[0].repeats[0]
+    corrected, own = repeat.publish_latency, repeat.publish_service
+    assert corrected is not None
+    assert own is not None
+    assert corrected.count == len(answered_ns) == rate * seconds
+    least = HdrHistogram(1, 600 * 10**9, 3)
+    for number, at_ns in enumerate(answered_ns):
+        least.record_value(max(1, at_ns - came_ns[0] - int(number * 1e9 / rate)))
+    for share, told_us in {
+        50: corrected.p50_us,
+        90: corrected.p90_us,
+        99: corrected.p99_us,
+        100: corrected.max_us,
+    }.items():
+        assert told_us is not None
+        assert told_us >= least.get_value_at_percentile(share) / 1000 * 0.995
+    assert least.get_value_at_percentile(90) >= STALL_S * 0.6 * 1e9  # so much is in the figures
+    assert (own.p90_us or 0) <= (corrected.p90_us or 0)
+    waited = sum(
+        end - begin >= STALL_S / 2 * 1e9 for begin, end in zip(came_ns, answered_ns, strict=True)
+    )
+    assert waited < 50  # uncorrected, nearly all were fast
+
+
+def test_a_rate_that_cannot_be_held_is_told(tmp_path: Path) -> None:
+    result, errors, *_ = against_stub(tmp_path, lambda after_s: 0.05, at_rate(1000, 0.05))
+    (run,) = result.runs
+    (repeat,) = run.repeats
+    assert repeat.rate_held is False
+    assert repeat.unsent_requests
+    assert repeat.published_records_per_s is not None
+    assert repeat.published_records_per_s < 1000
+    assert run.notes == ["the rate of 1000 records/s was not held in 1 of 1 repeats"]
+    assert run.notes[0] in errors
+
+
+def test_a_server_that_nobody_runs_ends_it(tmp_path: Path) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]  # nobody listens there while it is bound
+        description = tmp_path / "stub.toml"
+        description.write_text(
+            f'name = "gone"\nurl = "http://127.0.0.1:{port}"\n[produce]\npath = "/"\nrecord = "1"\n'
+        )
+        code, errors, result = bench(tmp_path, EVERYTHING, "--target", f"http:{description}")
+    assert code == 3
+    assert f"error: gone: http://127.0.0.1:{port}: " in errors
+    assert "[server-unreachable]" in errors
+    assert not result.complete
+    assert (result.incomplete_reason or "").startswith("gone: ")
+
+
+def test_what_was_taken_until_an_interrupt_is_kept(tmp_path: Path) -> None:
+    """Ctrl-C in the second workload: the first is there, the document is marked, and the child is gone."""
+    short, long = tmp_path / "short.toml", tmp_path / "long.toml"
+    short.write_text(at_rate(100, 0.05).replace('"rate"', '"short"'))
+    long.write_text(at_rate(100, 600).replace('"rate"', '"long"'))
+    found = tmp_path / "result.json"
+    process = started(
+        short, long, "--json", found, "--dir", tmp_path, "--target", "logserver-kafka"
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if "short on logserver-kafka: done" in line:
+            break
+    children = until(lambda: servers_in(tmp_path))
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 130
+    assert "not complete: interrupted" in errors
+    assert "Traceback" not in errors
+    assert children
+    assert servers_in(tmp_path) == []
+    result = load(found)
+    assert (result.complete, result.incomplete_reason) == (False, "interrupted")
+    assert [(run.workload.name, len(run.repeats)) for run in result.runs] == [
+        ("short", 3),
+        ("long", 0),
+    ]
+
+
+def servers_in(folder: Path) -> list[str]:
+    """Processes that serve a store below a folder."""
+    found = []
+    for name in filter(str.isdecimal, os.listdir("/proc")):  # noqa: PTH208
+        try:
+            words = Path("/proc", name, "cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"serve" in words and any(str(folder).encode() in word for word in words):
+            found.append(name)
+    return found
+
+
+def until(found: Callable[[], list[str]]) -> list[str]:
+    """What is found as soon as there is something."""
+    deadline_s = time.monotonic() + WAIT_S
+    while time.monotonic() < deadline_s:
+        if there := found():
+            return there
+        time.sleep(0.05)
+    return []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "told"),
+    [
+        (["hot"], 2, "'hot' is neither a .toml file nor one of disk-per-record"),
+        (["hot-topic", "--repeat", "2"], 2, "--repeat"),
+        (
+            ["hot-topic", "--quick", "--target", "moon"],
+            2,
+            "target: 'moon' is none of logserver-kafka",
+        ),
+        (["gone.toml"], 3, "gone.toml: No such file"),
+    ],
+)
+def test_wrong_use_is_told(arguments: list[str], code: int, told: str) -> None:
+    process = started(*arguments)
+    _, errors = process.communicate(timeout=WAIT_S)
+    assert process.returncode == code
+    assert told in errors
+    assert "Traceback" not in errors

@@ -1,0 +1,129 @@
+"""Workloads and descriptions of servers: what is shipped is good, and what is bad is refused by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from logserver.bench.publishing import Requests, key
+from logserver.bench.readers import Noted, end_to_end_ns
+from logserver.bench.shapes import load_shape, our_shape, parse_shape
+from logserver.bench.workload import load_workload, parse_workload, shipped
+from storage.errors import InvalidArgument
+
+NAME = 'name = "mine"\n'
+PRODUCE = '[produce]\npath = "/{topic}"\nbody = "{records}"\nrecord = "{value_text}"\n'
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_a_shipped_workload_is_good(name: str) -> None:
+    workload = load_workload(name)
+    assert workload.name == name
+    assert workload.facts.fields["logserver"]["flush"] == workload.own.flush
+    quick = workload.quick()
+    assert quick.seconds + quick.warm_up_s <= 0.5
+    assert quick.filled_records * quick.message_size <= 2_100_000
+
+
+def test_the_series_have_their_axes() -> None:
+    scales = {name: load_workload(name).facts.scale for name in shipped()}
+    values: dict[str, list[float]] = {}
+    for scale in filter(None, scales.values()):
+        values.setdefault(scale.name, []).append(scale.value)
+    assert {name: sorted(found) for name, found in values.items()} == {
+        "topics": [1, 64, 256, 1000, 10_000],
+        "producers": [1, 16, 64],
+        "store_bytes": [1e7, 1e8, 1e9, 1e10],
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (NAME + "topicz = 1", "mine.toml: topicz: there is no such field; there are name, topics"),
+        (NAME + 'payloadFile = "x"', "mine.toml: payloadFile: there is no such field"),
+        (NAME + "topics = 0", "mine.toml: topics: 0: Expected `int` >= 1"),
+        (NAME + "topics = 20000", "mine.toml: topics: 20000: Expected `int` <= 10000"),
+        (NAME + 'topics = "one"', "mine.toml: topics: 'one': Expected `int`, got `str`"),
+        (NAME + "testDurationMinutes = nan", "testDurationMinutes: nan: Expected `float`"),
+        (NAME + 'keyDistributor = "X"', "keyDistributor: 'X': Invalid enum value 'X'; there are 'NO_KEY'"),
+        (NAME + "[logserver]\nflash = 1", "logserver.flash: there is no such field; there are recordsPer"),
+        (NAME + "[logserver]\nacks = 1", "logserver.acks: 1: Expected `str`, got `int`"),
+        (NAME + "topics = 200\npartitionsPerTopic = 100", "partitionsPerTopic: 20000 partitions in all"),
+        (NAME + "messageSize = 1000000", "logserver.recordsPerRequest: 100000000 bytes in a request"),
+        (NAME + "producersPerTopic = 0", "producersPerTopic: 0 with nothing to read"),
+        ("topics = 1", "mine.toml: Object missing required field `name`"),
+        ("topics", "mine.toml: no TOML: "),
+        (b"\xff", "mine.toml: no TOML: "),
+    ],
+)  # fmt: skip
+def test_a_bad_workload_is_refused(text: str | bytes, told: str) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        parse_workload(text if isinstance(text, bytes) else text.encode(), "mine.toml")
+    assert told in str(refused.value)
+
+
+def test_an_unknown_name_lists_what_there_is() -> None:
+    with pytest.raises(
+        InvalidArgument, match=r"'hot' is neither a \.toml file nor one of .*hot-topic"
+    ):
+        load_workload("hot")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "missing required field `produce`"),
+        (PRODUCE + "[fetch]\npath = '/{what}'", "fetch.path: {what} is none of {acks}, "),
+        (PRODUCE.replace("value_text", "key_text"), "produce.record: {key_text} is none of"),
+        (PRODUCE + "[fetch]\npath = '/'", "fetch: needs next_offset_header or row"),
+        (PRODUCE + "placed = '('", "produce.placed: '(': "),
+        (PRODUCE + "placed = 'a'", "produce.placed: 'a': needs two groups"),
+        (PRODUCE + "[fetsch]\npath = '/'", "fetsch: there is no such field"),
+    ],
+)
+def test_a_bad_description_is_refused(text: str, told: str) -> None:
+    with pytest.raises(InvalidArgument) as refused:
+        parse_shape((NAME + text).encode(), "mine.toml")
+    assert told.replace("{acks}, ", "") in str(refused.value)
+
+
+def test_a_description_needs_an_address(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(NAME + 'url = "ftp://x"\n' + PRODUCE)
+    with pytest.raises(InvalidArgument, match=r"mine.toml: url: 'ftp://x' is not http://host:port"):
+        load_shape(str(path))
+
+
+def test_requests_take_turns_over_topics_and_keys() -> None:
+    workload = parse_workload(
+        (NAME + 'topics = 3\nkeyDistributor = "KEY_ROUND_ROBIN"\nmessageSize = 5').encode(), "mine"
+    )
+    requests = Requests(workload, our_shape().produce, ["a", "b", "c"]).repeated()
+    assert len(requests) == 102  # 10,000 keys in runs of 100, over 3 topics
+    assert [made.split(b"?")[0] for made in requests[:4]] == [
+        b"POST /topics/a", b"POST /topics/b", b"POST /topics/c", b"POST /topics/a",
+    ]  # fmt: skip
+    assert requests[0].count(b'"key"') == 100
+    assert len({made.partition(b"\r\n\r\n")[2] for made in requests}) == 100
+
+
+def test_every_record_that_fills_has_a_key_of_its_own() -> None:
+    text = NAME + 'keyDistributor = "KEY_ROUND_ROBIN"\n[logserver]\nfillGB = 0.00025'
+    workload = parse_workload(text.encode(), "mine")
+    requests = Requests(workload, our_shape().produce, ["a"])
+    bodies = list(requests.filling())
+    assert (len(bodies), requests.filled_records) == (3, 3000)
+    assert key(2999) == b"key-0000002999"
+    assert sum(body.count(b'"key"') for body in bodies) == 3000
+
+
+def test_a_record_has_come_with_the_first_page_that_ends_behind_it() -> None:
+    pages = [Noted(3, 100), Noted(7, 200)]
+    assert end_to_end_ns([(0, 10), (2, 20), (3, 30), (6, 150), (7, 160)], pages) == [
+        90,
+        80,
+        170,
+        50,
+    ]
