@@ -45,6 +45,7 @@ COMMANDS: Final[Mapping[str, Lazy]] = {
     "convert": Lazy("logserver.commands.convert:command", "Make a new store in the other format."),
     "pipeline": Lazy("logserver.commands.pipeline:command", "Run a job on Apache Spark."),
     "bench": Lazy("logserver.commands.bench:command", "Put load on servers and measure it."),
+    "compare": Lazy("logserver.commands.compare:command", "Report on both designs, side by side."),
     "config": Lazy("logserver.commands.config:command", "Show the settings in force."),
 }
 

@@ -1,0 +1,184 @@
+"""What each path must reach, and whether it did: a goal is a ratio of two figures from one run.
+
+Owns the goals, in one place for the reports and for the benchmarks in scripts/; measures nothing. `floor` binds plain
+Python, `goal` the compiled codecs. A goal is measured by a row of a benchmark, or by `compare` itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, TypeAlias
+
+import msgspec
+
+CODECS: Final = "bench_codecs"
+ROCKETMQ: Final = "bench_rocketmq"
+SPARK: Final = "bench_spark"
+HTTP: Final = "load_test"
+COMPARE: Final = "compare"
+COMMANDS: Final[Mapping[str, str]] = {
+    CODECS: "scripts/bench_codecs",
+    ROCKETMQ: "scripts/bench_rocketmq",
+    SPARK: "scripts/bench_spark",
+    HTTP: "scripts/load_test http",
+    COMPARE: "logserver compare",
+}
+INTERPRETER: Final = (
+    "bound by the processor: what the real store's JIT makes machine code of is a hundred or more steps of an "
+    "interpreter here"
+)
+ONE_CORE: Final = (
+    "an append goes through two threads that share one interpreter lock, whatever the disk does"
+)
+FLAT: Final = 1.5  # times the time at the smallest size still count as flat
+Key: TypeAlias = tuple[str, str]
+
+
+class Goal(msgspec.Struct, frozen=True, kw_only=True):
+    """At least `floor`, or `goal`, times the yardstick. `most`: a limit that is not to be exceeded instead. `why`: what
+    stands in the way, told where it is not reached. `reference`: the yardstick's figure, where it takes no part.
+    """
+
+    source: str
+    row: str
+    path: str
+    yardstick: str
+    floor: float | None
+    goal: float | None
+    most: bool = False
+    why: str = ""
+    reference: float | None = None
+
+    def target(self, *, compiled: bool) -> float | None:
+        """The one that binds."""
+        return self.goal if compiled else self.floor
+
+    def reached(self, ratio: float, *, compiled: bool) -> bool | None:
+        """None where nothing is demanded."""
+        target = self.target(compiled=compiled)
+        if target is None:
+            return None
+        return ratio <= target if self.most else ratio >= target
+
+
+def _against_java(row: str, path: str, floor: float, goal: float, why: str = INTERPRETER) -> Goal:
+    return Goal(
+        source=ROCKETMQ,
+        row=row,
+        path=path,
+        yardstick="the real store",
+        floor=floor,
+        goal=goal,
+        why=why,
+    )
+
+
+def _codec(row: str, yardstick: str, floor: float, goal: float, why: str = "") -> Goal:
+    path = {"raw": f"batches: {row}", "dump": "dump of every record"}.get(row.split()[0], row)
+    return Goal(
+        source=CODECS, row=row, path=path, yardstick=yardstick, floor=floor, goal=goal, why=why
+    )
+
+
+def _spark(row: str, goal: float) -> Goal:
+    why = "a micro-batch has a fixed price that any source pays" if "stream" in row else ""
+    return Goal(
+        source=SPARK, row=row, path=f"Spark: {row}", yardstick="Spark's Kafka connector",
+        floor=goal, goal=goal, why=why,
+    )  # fmt: skip
+
+
+def _karapace(row: str, records_per_s: float, floor: float, goal: float) -> Goal:
+    what, records = row.split()
+    return Goal(
+        source=HTTP, row=f"{row} kafka", path=f"HTTP {what}, {records} a request",
+        yardstick=f"Karapace, {records_per_s:,.0f} rec/s in another run", floor=floor, goal=goal,
+        reference=records_per_s, why="a request costs twice what the libraries alone take",
+    )  # fmt: skip
+
+
+def _share(records: int, backend: str, share: float) -> Goal:
+    return Goal(
+        source=HTTP, row=f"produce {records} {backend} by no-store",
+        path=f"HTTP produce, {backend}, {records} a request", yardstick="the same stack without a store",
+        floor=None, goal=share, why="the rest is the store's own work, on the core of the event loop",
+    )  # fmt: skip
+
+
+def _beside_kafka(records: int) -> Goal:
+    return Goal(
+        source=HTTP, row=f"produce {records} rocketmq by kafka", path=f"HTTP produce, rocketmq, {records} a request",
+        yardstick="the Kafka backend", floor=None, goal=0.3,
+        why="a message is placed, queued and indexed one by one, where Kafka writes one batch",
+    )  # fmt: skip
+
+
+def _raw(way: str) -> Goal:
+    return Goal(
+        source=HTTP, row=f"raw {way} kafka", path=f"raw batches {way}, 1 MB bodies", yardstick="1 GB/s",
+        floor=1, goal=2, reference=1e9,
+        why="the copy into the page cache and the CRC, on the core that also moves the bytes through the socket",
+    )  # fmt: skip
+
+
+def _flat(row: str, path: str) -> Goal:
+    return Goal(
+        source=COMPARE, row=row, path=path, yardstick="the same at the smallest size",
+        floor=FLAT, goal=FLAT, most=True, why="the time grows with the size",
+    )  # fmt: skip
+
+
+GOALS: Final[Sequence[Goal]] = (
+    _codec("encode 100 B", "aiokafka's C", 0.4, 1.15),
+    _codec("encode 1000 B", "aiokafka's C", 1.2, 2.5),
+    _codec("decode 100 B", "aiokafka's C", 0.16, 2.5, "74 % of the time makes and frees Python's own objects"),
+    _codec("decode 1000 B", "aiokafka's C", 0.55, 3.5),
+    _codec("raw accept 14 KB", "crc32c alone", 0.45, 0.45),
+    _codec("raw accept 111 KB", "crc32c alone", 0.8, 0.8),
+    _codec("segment scan with CRC, 16 KB", "crc32c alone", 0.35, 0.35),
+    _codec("header scan", "3 M batches/s", 1.0, 1.0),
+    _codec("dump of 197 MB", "Kafka's dump tool", 1.0, 2.0),
+    _against_java("encode 100 B", "message encode 100 B", 0.2, 0.45),
+    _against_java("decode 100 B", "message decode 100 B", 0.2, 0.35),
+    _against_java("encode 1000 B", "message encode 1000 B", 0.2, 0.45),
+    _against_java("decode 1000 B", "message decode 1000 B", 0.2, 0.35),
+    _against_java("append 100 B, 1 at a time", "append 100 B, one at a time", 0.2, 1.0),
+    _against_java("append 100 B, 100 at a time", "append 100 B, a hundred at a time", 0.2, 1.0),
+    _against_java("append 1000 B, 1 at a time", "append 1000 B, one at a time", 0.2, 1.0),
+    _against_java("append 1000 B, 100 at a time", "append 1000 B, a hundred at a time", 0.2, 1.0),
+    _against_java("sync append, 16 producers", "synced append, 16 producers", 1.5, 3.0, ONE_CORE),
+    _against_java("sync append, 64 producers (16)", "synced append, 64 producers", 1.5, 3.0, ONE_CORE),
+    _against_java("rebuild by a start", "queues and index made anew by a start", 0.2, 2.0),
+    _against_java("rebuild by the tool", "queues and index made anew by the tool", 0.2, 2.0),
+    _against_java("start after an abort, same files", "start after a crash", 1.0, 2.0,
+                  "the CRC of every record and the check of the whole index take two thirds of it"),
+    _karapace("produce 1", 3_300, 4, 6),
+    _karapace("produce 100", 14_300, 30, 60),
+    _karapace("produce 1000", 5_500, 50, 100),
+    _karapace("fetch 1000", 193_000, 3, 6),
+    *(_share(n, "kafka", share) for n, share in ((1, 0.6), (100, 0.5), (1000, 0.5))),
+    *(_share(n, "rocketmq", 0.15) for n in (1, 100, 1000)),
+    *(_beside_kafka(n) for n in (100, 1000)),
+    _raw("in"),
+    _raw("out"),
+    _spark("full read 100 B", 3.0),
+    _spark("full read 1,000 B", 3.0),
+    _spark("JSON aggregate 100 B", 2.0),
+    _spark("from a timestamp 100 B", 3.0),
+    _spark("stream 100 B", 1.2),
+    Goal(source=COMPARE, row="recovery kafka", path="start after kill -9, Kafka's format", yardstick="the real broker",
+         floor=0.5, goal=1, why=INTERPRETER),
+    Goal(source=COMPARE, row="recovery rocketmq", path="start after kill -9, RocketMQ's format",
+         yardstick="the real broker", floor=1, goal=2, why=INTERPRETER),
+    Goal(source=COMPARE, row="start", path="ready after a start, seconds", yardstick="the clock", floor=0.5,
+         goal=0.3, most=True, why="the interpreter and the imports take most of it"),
+    _flat("append_latency", "append in a large store"),
+    _flat("fetch_latency", "fetch in a large store"),
+    _flat("key_lookup_latency", "lookup by key in a large store"),
+    _flat("time_lookup_latency", "lookup by time in a large store"),
+)  # fmt: skip
+
+
+def goal_of(source: str, row: str) -> Goal | None:
+    """The goal of a benchmark's row, where it has one."""
+    return next((goal for goal in GOALS if (goal.source, goal.row) == (source, row)), None)

@@ -1,0 +1,326 @@
+"""What stands in a report and where: from a result to a document.
+
+Owns the chapters, which metrics each of them has, and their titles; must not know HTML, SVG or Markdown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from logserver.bench.report import surroundings, words
+from logserver.bench.report.document import (
+    Document,
+    Group,
+    Mark,
+    Numbers,
+    Plot,
+    PlotKind,
+    Section,
+    Table,
+    ranges,
+)
+from logserver.bench.report.figures import Figure, choose_baseline, figures_of, merged, targets
+from logserver.bench.report.telling import (
+    CHANGING,
+    range_told,
+    ratio_told,
+    times,
+    told,
+    told_bare,
+)
+from logserver.bench.report.verdicts import Measured, verdicts
+from logserver.bench.result import METRICS, Result
+
+TITLE: Final = "Two designs of a log, side by side"
+PERCENTILES: Final = ("p50_us", "p99_us", "p99_9_us")
+ALL_PERCENTILES: Final = ("p50_us", "p90_us", "p99_us", "p99_9_us", "max_us")
+
+# Chapter, title, what it is about, and its metrics: of latencies the part before the point.
+CHAPTERS: Final = (
+    ("throughput", "Throughput", "Records a second: more is better.",
+     ("published_records_per_s", "consumed_records_per_s", "catch_up_records_per_s")),
+    ("latency", "Latency", "From when a request was due, sent or not: less is better. A stall is charged with every "
+     "request that was due meanwhile.",
+     ("publish_latency", "end_to_end_latency")),
+    ("cpu", "Processor time", "Of the server, for a million records published and consumed: less is better.",
+     ("server_cpu_s_per_million_records",)),
+    ("disk", "Disk and memory", "What the files take on the disk, holes left out, and what the server holds in memory.",
+     ("disk_bytes_per_record", "server_rss_bytes")),
+    ("recovery", "Start and recovery", "From the start of the process to its first answer, on a store left clean and "
+     "on one left by kill -9.",
+     ("start_s", "recovery_s")),
+    ("lookups", "Lookups", "One at a time, by key and by time, over the whole store.",
+     ("key_lookup_latency", "time_lookup_latency")),
+)  # fmt: skip
+# Axis of a series, title, what it is about, its metrics.
+SERIES: Final = (
+    ("topics", "Scaling with topics", "The same load, spread over more and more topics.",
+     ("published_records_per_s", "publish_latency.p99_us", "server_cpu_s_per_million_records", "server_rss_bytes")),
+    ("producers", "Scaling with producers", "Each producer waits until its record is on disk.",
+     ("published_records_per_s", "publish_latency.p99_us")),
+    ("store_bytes", "Scaling with size", "One append, fetch and lookup at a time, in larger and larger stores: flat "
+     "is best.",
+     ("append_latency.p50_us", "fetch_latency.p50_us", "key_lookup_latency.p50_us", "time_lookup_latency.p50_us",
+      "start_s")),
+)  # fmt: skip
+
+
+def report(
+    results: Sequence[Result],
+    *,
+    baseline: str | None = None,
+    measured: Sequence[Measured] = (),
+) -> Document:
+    """The report of one or more results; `measured`: goals' ratios that other benchmarks took.
+
+    Raises InvalidArgument for results without runs, two that have the same run, and an unknown baseline.
+    """
+    result = merged(results)
+    base = choose_baseline(result, baseline)
+    figures = figures_of(result, base)
+    verdicts_found = verdicts(result, measured)
+    left_out = list(surroundings.left_out(result))
+    numbers = Numbers(
+        complete=result.complete,
+        incomplete_reason=result.incomplete_reason,
+        quick=result.quick,
+        began=result.began,
+        command=result.command,
+        baseline=base,
+        environment=result.environment,
+        generator=result.generator,
+        figures=figures,
+        goals=verdicts_found,
+        left_out=left_out,
+        conclusions=words.conclusions(result, figures),
+    )
+    return Document(
+        title=TITLE,
+        warnings=list(surroundings.warnings(result)),
+        facts=list(surroundings.facts(result, base)),
+        targets=targets(result),
+        sections=[
+            words.section(result, figures),
+            surroundings.goals(verdicts_found),
+            *_chapters([f for f in figures if f.scale is None], base),
+            *_series([f for f in figures if f.scale is not None]),
+            surroundings.generator(result),
+            surroundings.not_done(left_out),
+            surroundings.environment(result),
+        ],
+        numbers=numbers,
+    )
+
+
+# ---- figures -------------------------------------------------------------------------------------
+
+
+def _chapters(figures: Sequence[Figure], baseline: str) -> Iterator[Section]:
+    for name, title, about, metrics in CHAPTERS:
+        latencies = [m for m in metrics if m not in METRICS]
+        plots = [
+            plot
+            for metric in metrics
+            if (
+                plot := _percentiles(figures, metric)
+                if metric in latencies
+                else _bars(figures, metric)
+            )
+        ]
+        tables = [
+            table
+            for metric in metrics
+            if (
+                table := _latency_table(figures, metric)
+                if metric in latencies
+                else _table(figures, metric, baseline)
+            )
+        ]
+        if tables:
+            yield Section(name=name, title=title, paragraphs=[about], plots=plots, tables=tables)
+
+
+def _of(figures: Sequence[Figure], metric: str) -> list[Figure]:
+    return [figure for figure in figures if figure.metric == metric]
+
+
+def _grouped(figures: Sequence[Figure], kind: PlotKind, metric: str, title: str) -> Plot:
+    """A group for each workload, a mark for each of its targets."""
+    groups = [
+        Group(
+            workload,
+            [Mark(f.target, ranges(f.spread)) for f in figures if f.workload == workload],
+        )
+        for workload in dict.fromkeys(figure.workload for figure in figures)
+    ]
+    unit = figures[0].unit
+    seen = "; ".join(
+        f"{group.label}: "
+        + ", ".join(f"{mark.target} {told(mark.values[1], unit)}" for mark in group.marks)
+        for group in groups
+    )
+    return Plot(kind=kind, title=title, about=f"Middle values: {seen}.", unit=unit, groups=groups)
+
+
+def _bars(figures: Sequence[Figure], metric: str) -> Plot | None:
+    mine = _of(figures, metric)
+    return _grouped(mine, "bars", metric, _title(metric)) if mine else None
+
+
+def _title(metric: str) -> str:
+    found = METRICS[metric]
+    unit = "" if found.unit in CHANGING else f", {found.unit}"
+    return f"{found.about[0].upper()}{found.about[1:]}{unit}"
+
+
+def _latency_title(metric: str) -> str:
+    return _title(f"{metric}.p50_us").removesuffix(", p50")
+
+
+def _percentiles(figures: Sequence[Figure], metric: str) -> Plot | None:
+    found = {(f.workload, f.target, f.metric): f.spread.median for f in figures}
+    groups = []
+    for workload in dict.fromkeys(f.workload for f in figures):
+        marks = []
+        for target in dict.fromkeys(f.target for f in figures):
+            values = [found.get((workload, target, f"{metric}.{name}")) for name in PERCENTILES]
+            known = [value for value in values if value is not None]
+            if known:
+                marks.append(Mark(target, known))
+        if marks:
+            groups.append(Group(workload, marks))
+    if not groups:
+        return None
+    seen = "; ".join(
+        f"{group.label}: "
+        + ", ".join(
+            f"{m.target} {told(m.values[0], 'us')} to {told(m.values[-1], 'us')}"
+            for m in group.marks
+        )
+        for group in groups
+    )
+    return Plot(
+        kind="percentiles",
+        title=f"{_latency_title(metric)}: p50, p99, p99.9",
+        about=f"From p50 to p99.9: {seen}.",
+        unit="us",
+        groups=groups,
+    )
+
+
+def _table(figures: Sequence[Figure], metric: str, baseline: str) -> Table | None:
+    mine = _of(figures, metric)
+    if not mine:
+        return None
+    rows = [
+        [
+            f.workload,
+            f.target,
+            told_bare(f.spread.median, f.unit),
+            range_told(f.spread, f.unit),
+            f"{f.repeats}",
+            ratio_told(f.ratio),
+        ]
+        for f in mine
+    ]
+    columns = ["Workload", "Target", "Median", "Min - max", "Repeats", f"By {baseline}"]
+    return Table(title=_title(metric), columns=columns, rows=rows)
+
+
+def _latency_table(figures: Sequence[Figure], metric: str) -> Table | None:
+    found = {(f.workload, f.target, f.metric): f for f in figures}
+    pairs = dict.fromkeys(
+        (f.workload, f.target) for f in figures if f.metric.startswith(f"{metric}.")
+    )
+    rows = []
+    for workload, target in pairs:
+        cells = [found.get((workload, target, f"{metric}.{name}")) for name in ALL_PERCENTILES]
+        p99 = cells[2]
+        rows.append(
+            [
+                workload,
+                target,
+                *("" if f is None else told(f.spread.median, "us") for f in cells),
+                "" if p99 is None else range_told(p99.spread, "us"),
+                "" if p99 is None else ratio_told(p99.ratio),
+            ]
+        )
+    if not rows:
+        return None
+    names = [name.removesuffix("_us").replace("_", ".") for name in ALL_PERCENTILES]
+    columns = ["Workload", "Target", *names, "p99 min - max", "p99 ratio"]
+    return Table(title=_latency_title(metric), columns=columns, rows=rows)
+
+
+def _series(figures: Sequence[Figure]) -> Iterator[Section]:
+    for axis, title, about, metrics in SERIES:
+        mine = [f for f in figures if f.scale is not None and f.scale.name == axis]
+        parts = [
+            (_lines(mine, metric, axis), _series_table(mine, metric, axis)) for metric in metrics
+        ]
+        if any(table for _, table in parts):
+            yield Section(
+                name=f"by-{axis}".replace("_", "-"),
+                title=title,
+                paragraphs=[about],
+                plots=[plot for plot, _ in parts if plot],
+                tables=[table for _, table in parts if table],
+            )
+
+
+def _lines(figures: Sequence[Figure], metric: str, axis: str) -> Plot | None:
+    mine = sorted(_of(figures, metric), key=_place)
+    if len({_place(figure) for figure in mine}) < 2:
+        return None
+    groups = [
+        Group(
+            target, [Mark(target, ranges(f.spread), _place(f)) for f in mine if f.target == target]
+        )
+        for target in dict.fromkeys(figure.target for figure in mine)
+    ]
+    unit = mine[0].unit
+    seen = "; ".join(
+        f"{group.label} from {told(group.marks[0].values[1], unit)} at {scale_told(group.marks[0].x, axis)} "
+        f"to {told(group.marks[-1].values[1], unit)} at {scale_told(group.marks[-1].x, axis)}"
+        for group in groups
+    )
+    return Plot(
+        kind="lines", title=_title(metric), about=f"{seen}.", unit=unit, groups=groups, x_name=axis
+    )
+
+
+def _place(figure: Figure) -> float:
+    return figure.scale.value if figure.scale else 0.0
+
+
+def scale_told(value: float, axis: str) -> str:
+    """Where a run stands on its axis."""
+    return told(value, "bytes") if axis == "store_bytes" else f"{value:,.0f} {axis}"
+
+
+def _middle_told(figure: Figure) -> str:
+    middle = told_bare(figure.spread.median, figure.unit)
+    spread = range_told(figure.spread, figure.unit)
+    return middle if spread == middle else f"{middle} ({spread})"
+
+
+def _series_table(figures: Sequence[Figure], metric: str, axis: str) -> Table | None:
+    mine = _of(figures, metric)
+    if not mine:
+        return None
+    workloads = sorted({(_place(f), f.workload) for f in mine})
+    rows = []
+    for target in dict.fromkeys(f.target for f in mine):
+        at = {f.workload: f for f in mine if f.target == target}
+        cells = [_middle_told(f) if (f := at.get(workload)) else "" for _, workload in workloads]
+        ends = [at[workload].spread.median for _, workload in workloads if workload in at]
+        change = times(ends[-1] / ends[0]) if len(ends) > 1 and ends[0] else ""
+        rows.append([target, *cells, change])
+    names = [scale_told(value, axis) for value, _ in workloads]
+    return Table(
+        title=f"{_title(metric)}: median (min - max)",
+        columns=["Target", *names, "Last by first"],
+        rows=rows,
+        labels=1,
+    )

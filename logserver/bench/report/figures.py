@@ -1,0 +1,123 @@
+"""Figures out of results: of each workload, target and metric the spread over the repeats, and the ratio to a baseline.
+
+Owns the arithmetic of a report; must not know how it is shown. A ratio is taken repeat by repeat, for the targets take
+turns: a slow moment of the machine is in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from logserver.bench.result import METRICS, Better, Result, Run, Scale, Spread, numbers, spreads
+from storage.errors import InvalidArgument
+
+PREFERRED_KIND: Final = "logserver"
+
+
+class Figure(msgspec.Struct, frozen=True, kw_only=True):
+    """One metric of one target under one workload. `ratio`: this by the baseline's, None where that has none."""
+
+    workload: str
+    scale: Scale | None
+    target: str
+    metric: str
+    unit: str
+    better: Better
+    spread: Spread
+    repeats: int
+    baseline: str
+    ratio: Spread | None
+
+
+def merged(results: Sequence[Result]) -> Result:
+    """One document of several: all their runs. It is complete if each of them is; the first one tells the machine.
+
+    Raises InvalidArgument where a workload ran on a target twice.
+    """
+    first = results[0]
+    runs: dict[tuple[str, str], Run] = {}
+    for result in results:
+        for run in result.runs:
+            key = run.workload.name, run.target.name
+            if key in runs:
+                message = f"two of the results have {key[0]} on {key[1]}: give one of them"
+                raise InvalidArgument(message, field="from")
+            runs[key] = run
+    reasons = [result.incomplete_reason or "cut short" for result in results if not result.complete]
+    return Result(
+        complete=not reasons,
+        incomplete_reason="; ".join(reasons) or None,
+        began=min(result.began for result in results),
+        command=first.command,
+        quick=any(result.quick for result in results),
+        environment=first.environment,
+        generator=next((r.generator for r in results if r.generator is not None), None),
+        runs=list(runs.values()),
+    )
+
+
+def targets(result: Result) -> list[str]:
+    """In the order in which they first come."""
+    return list(dict.fromkeys(run.target.name for run in result.runs))
+
+
+def choose_baseline(result: Result, wanted: str | None) -> str:
+    """The target that ratios are to: the wanted one, else the first of our own servers, else the first.
+
+    Raises InvalidArgument for one that is not there, and for a result without runs.
+    """
+    names = targets(result)
+    if not names:
+        raise InvalidArgument("the result has no runs: there is nothing to report", field="from")
+    if wanted is not None:
+        if wanted not in names:
+            message = f"baseline: {wanted!r} is none of the targets {', '.join(names)}"
+            raise InvalidArgument(message, field="baseline")
+        return wanted
+    ours = [run.target.name for run in result.runs if run.target.kind == PREFERRED_KIND]
+    return (ours or names)[0]
+
+
+def figures_of(result: Result, baseline: str) -> list[Figure]:
+    """All of a result, by workload, then by metric, then by target."""
+    return [
+        figure
+        for workload in dict.fromkeys(run.workload.name for run in result.runs)
+        for figure in _of_workload(
+            [run for run in result.runs if run.workload.name == workload], baseline
+        )
+    ]
+
+
+def _of_workload(runs: Sequence[Run], baseline: str) -> Iterator[Figure]:
+    found = {run.target.name: spreads(run.repeats) for run in runs}
+    base = next((run for run in runs if run.target.name == baseline), None)
+    for metric, about in METRICS.items():
+        for run in runs:
+            spread = found[run.target.name].get(metric)
+            if spread is None:
+                continue
+            yield Figure(
+                workload=run.workload.name,
+                scale=run.workload.scale,
+                target=run.target.name,
+                metric=metric,
+                unit=about.unit,
+                better=about.better,
+                spread=spread,
+                repeats=sum(metric in numbers(repeat) for repeat in run.repeats),
+                baseline=baseline,
+                ratio=None if base is None or base is run else _ratio(run, base, metric),
+            )
+
+
+def _ratio(run: Run, base: Run, metric: str) -> Spread | None:
+    pairs = (
+        (numbers(mine).get(metric), numbers(theirs).get(metric))
+        for mine, theirs in zip(run.repeats, base.repeats, strict=False)
+    )
+    ratios = [mine / theirs for mine, theirs in pairs if mine is not None and theirs]
+    return Spread.of(ratios) if ratios else None

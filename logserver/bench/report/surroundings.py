@@ -1,0 +1,253 @@
+"""What stands around the figures of a report: warnings, goals, the generator, what was left out, the environment.
+
+Owns these chapters; the figures themselves are those of contents.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from logserver.bench.report.document import LeftOut, Section, Table
+from logserver.bench.report.telling import range_told, ratio_told, short, told
+from logserver.bench.report.verdicts import Verdict
+from logserver.bench.report.words import METHOD
+from logserver.bench.result import Result, Run, held
+
+BUSY: Final = 0.9  # of a core: from here on the generator may be the limit
+
+
+def warnings(result: Result) -> Iterator[str]:
+    """What is wrong with the result as a whole."""
+    if not result.complete:
+        reason = result.incomplete_reason or "the run was cut short"
+        yield f"Partial result: {reason}. What was measured until then is here."
+    if result.quick:
+        yield "Quick run: it checks that all works and counts right. Its figures say little."
+
+
+def facts(result: Result, baseline: str) -> Iterator[str]:
+    """When, where and how it was taken."""
+    yield f"Taken {result.began} on {result.environment.cores} cores of {result.environment.cpu}"
+    yield f"Command: {' '.join(result.command)}"
+    yield f"Ratios are to {baseline}. {METHOD}"
+
+
+def goals(found: Sequence[Verdict]) -> Section:
+    """Each goal beside what was measured."""
+    reached, missed = (sum(g.reached is answer for g in found) for answer in (True, False))
+    unknown = sum(g.ratio is None for g in found)
+    rows = [
+        [
+            f"{goal.path}{f' ({goal.target})' if goal.target else ''}",
+            goal.yardstick,
+            _told_goal(goal.floor, goal),
+            _told_goal(goal.goal, goal),
+            ratio_told(goal.ratio),
+            _verdict_told(goal),
+        ]
+        for goal in sorted(found, key=lambda goal: goal.ratio is None)
+    ]
+    return Section(
+        name="goals",
+        title="The goals",
+        paragraphs=[
+            "Each is a ratio to its yardstick: the floor binds plain Python, the goal the compiled package. "
+            f"{reached} reached, {missed} not reached, {unknown} not measured here."
+        ],
+        tables=[
+            Table(
+                title="Goals and measured ratios",
+                columns=["Path", "Yardstick", "Floor", "Goal", "Measured", "Verdict"],
+                rows=rows,
+                remarks=1,
+            )
+        ],
+    )
+
+
+def _told_goal(value: float | None, goal: Verdict) -> str:
+    if value is None:
+        return "-"
+    return f"at most {value:g}" if goal.most else f"{value:g}"
+
+
+def _verdict_told(goal: Verdict) -> str:
+    if goal.ratio is None:
+        return f"not measured here: {goal.command}"
+    kind = "compiled" if goal.compiled else "plain Python"
+    if goal.reached is None:
+        return f"no goal for {kind}"
+    if goal.reached:
+        return f"reached ({kind})"
+    return f"NOT reached ({kind}){f': {goal.why}' if goal.why else ''}"
+
+
+def generator(result: Result) -> Section:
+    """Its ceiling and its error."""
+    made = result.generator
+    if made is None:
+        return Section(
+            name="generator",
+            title="The load generator itself",
+            paragraphs=["It was not measured in this run."],
+        )
+    ceiling, rate = made.ceiling_requests_per_s, made.made_requests_per_s
+    rows = [
+        [
+            "As fast as possible, requests/s",
+            short(ceiling.median),
+            range_told(ceiling, "requests/s"),
+        ],
+        [
+            f"Offered {short(made.offered_requests_per_s)} requests/s, made",
+            short(rate.median),
+            range_told(rate, "requests/s"),
+        ],
+        ["Error at the offered rate", f"{made.rate_error_share:.2%}", ""],
+        ["Its own latency, p50", _us(made.latency.p50_us), ""],
+        ["Its own latency, p99", _us(made.latency.p99_us), ""],
+    ]
+    return Section(
+        name="generator",
+        title="The load generator itself",
+        paragraphs=[
+            "Against a socket that answers without looking: no figure of ours can be above it. "
+            f"Where the generator was busy for more than {BUSY:.0%} of a core, it may have been the limit."
+        ],
+        tables=[
+            Table(
+                title="Ceiling and error",
+                columns=["What", "Median", "Min - max"],
+                rows=rows,
+                labels=1,
+            )
+        ],
+    )
+
+
+def _us(value: float | None) -> str:
+    return "" if value is None else told(value, "us")
+
+
+def left_out(result: Result) -> Iterator[LeftOut]:
+    """What was not done, did not hold, or went wrong, by workload and target."""
+    for run in result.runs:
+        names = run.workload.name, run.target.name
+        for part in run.not_done:
+            yield LeftOut(*names, f"{part.field}: {part.reason}")
+        for text in [
+            *run.notes,
+            *run.errors,
+            *(e for repeat in run.repeats for e in repeat.errors),
+        ]:
+            yield LeftOut(*names, text)
+        if held(run) is False and not run.notes:  # which tell it, where a run came to its end
+            yield LeftOut(*names, _not_held(run))
+        busy = [r.generator_busy_share for r in run.repeats if r.generator_busy_share is not None]
+        if busy and max(busy) > BUSY:
+            yield LeftOut(
+                *names, f"the generator was busy for {max(busy):.0%} of a core: it may be the limit"
+            )
+
+
+def _not_held(run: Run) -> str:
+    missed = sum(repeat.rate_held is False for repeat in run.repeats)
+    offered = next(r.offered_records_per_s for r in run.repeats if r.rate_held is False)
+    rate = "" if offered is None else f" of {short(offered)} records/s"
+    unsent = sum(repeat.unsent_requests or 0 for repeat in run.repeats)
+    share = f"{missed} of {len(run.repeats)} repeats"
+    return f"the offered rate{rate} was NOT held in {share}; {unsent:,} requests not sent"
+
+
+def not_done(left_out: Sequence[LeftOut]) -> Section:
+    """The chapter of it."""
+    rows = [[part.workload, part.target, part.what] for part in left_out]
+    if not rows:
+        return Section(
+            name="left-out",
+            title="What was left out",
+            paragraphs=["Nothing: all was done, held and counted."],
+        )
+    return Section(
+        name="left-out",
+        title="What was left out, did not hold, or went wrong",
+        tables=[
+            Table(
+                title="By workload and target",
+                columns=["Workload", "Target", "What"],
+                rows=rows,
+                labels=3,
+            )
+        ],
+    )
+
+
+def environment(result: Result) -> Section:
+    """The machine, the versions, the targets."""
+    machine = result.environment
+    rows = [
+        ["Processor", f"{machine.cores} cores, {machine.cpu}"],
+        ["Memory", "" if machine.memory_bytes is None else told(machine.memory_bytes, "bytes")],
+        ["System", machine.system],
+        [
+            "Python",
+            f"{machine.python}, our package {'compiled' if machine.compiled else 'as plain Python'}",
+        ],
+        *([name, value] for name, value in machine.packages.items()),
+        ["Java", machine.java or "none"],
+        ["Kafka", machine.kafka or "took no part"],
+        ["RocketMQ", machine.rocketmq or "took no part"],
+        ["Cores of the servers", _cores(machine.server_cores)],
+        ["Cores of the generator", _cores(machine.generator_cores)],
+    ]
+    versions = {run.target.name: run.target for run in result.runs}
+    about = [
+        [name, target.kind, target.version or "", target.driver]
+        for name, target in versions.items()
+    ]
+    return Section(
+        name="environment",
+        title="Environment",
+        tables=[
+            Table(title="Machine and versions", columns=["What", "Value"], rows=rows),
+            Table(
+                title="Workloads",
+                columns=["Workload", "Fields that differ from the first one's"],
+                rows=_workloads(result),
+            ),
+            Table(
+                title="Targets",
+                columns=["Target", "Kind", "Version", "Load by"],
+                rows=about,
+                labels=4,
+            ),
+        ],
+    )
+
+
+def _workloads(result: Result) -> list[list[str]]:
+    """The fields of each workload; of all but the first those that are others."""
+    found = {run.workload.name: _flat(run.workload.fields) for run in result.runs}
+    first = next(iter(found.values()))
+    return [
+        [
+            name,
+            ", ".join(
+                f"{k} {v}" for k, v in fields.items() if fields is first or first.get(k) != v
+            ),
+        ]
+        for name, fields in found.items()
+    ]
+
+
+def _flat(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """With those of a table beside the others."""
+    flat: dict[str, Any] = {}
+    for name, value in fields.items():
+        flat |= _flat(value) if isinstance(value, dict) else {name: value}
+    return flat
+
+
+def _cores(numbers: Sequence[int] | None) -> str:
+    return "any" if numbers is None else ", ".join(map(str, numbers))

@@ -1,0 +1,73 @@
+"""How a number is told: with its unit, three figures or so, and the same everywhere in a report.
+
+Owns the wording of values; knows no result.
+"""
+
+from __future__ import annotations
+
+from logserver.bench.result import Spread
+
+CHANGING = frozenset({"us", "s", "bytes"})  # units that are told with each value
+SIZES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+MILLISECOND_US = 1_000.0
+SECOND_US = 1_000_000.0
+
+
+def told(value: float, unit: str) -> str:
+    """A value with its unit."""
+    if unit == "us":
+        return _time(value)
+    if unit == "s":
+        return f"{value:.3g} s" if value < 100 else f"{value:,.0f} s"
+    if unit == "bytes":
+        number, size = _parts(value)
+        return f"{number} {size}B"
+    return f"{short(value)} {unit}"
+
+
+def told_bare(value: float, unit: str) -> str:
+    """The value alone, where the unit stands beside or above it; times and bytes keep theirs, which changes."""
+    return told(value, unit) if unit in CHANGING else short(value)
+
+
+def range_told(spread: Spread, unit: str) -> str:
+    """The smallest and the largest; one of them where they are alike."""
+    if spread.minimum == spread.maximum:
+        return told_bare(spread.median, unit)
+    return f"{told_bare(spread.minimum, unit)} - {told_bare(spread.maximum, unit)}"
+
+
+def ratio_told(ratio: Spread | None) -> str:
+    """The middle ratio, with the smallest and the largest."""
+    if ratio is None:
+        return ""
+    if ratio.minimum == ratio.maximum:
+        return times(ratio.median)
+    return f"{times(ratio.median)} ({times(ratio.minimum)} - {times(ratio.maximum)})"
+
+
+def times(ratio: float) -> str:
+    """A ratio: two digits behind the point, or two that say something."""
+    if ratio < 0.1:
+        return f"{ratio:.2g}"
+    return f"{ratio:.2f}" if ratio < 10 else f"{ratio:,.0f}"
+
+
+def short(value: float) -> str:
+    """Three figures or so, with k, M or G."""
+    return "".join(_parts(value))
+
+
+def _parts(value: float) -> tuple[str, str]:
+    for size, suffix in SIZES:
+        if abs(value) >= size:
+            return f"{value / size:.3g}" if value < 1000 * size else f"{value / size:,.0f}", suffix
+    return f"{value:.3g}", ""
+
+
+def _time(value_us: float) -> str:
+    if value_us >= SECOND_US:
+        return f"{value_us / SECOND_US:.3g} s"
+    if value_us >= MILLISECOND_US:
+        return f"{value_us / MILLISECOND_US:.3g} ms"
+    return f"{value_us:.3g} us"

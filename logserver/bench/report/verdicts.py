@@ -1,0 +1,189 @@
+"""The goals beside what was measured: reached, or not and why.
+
+Owns how a goal's ratio is found in a result of `compare` and in the JSON of the benchmarks in scripts/; the goals
+themselves stand in logserver/bench/goals.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from logserver.bench.goals import COMMANDS, COMPARE, GOALS, HTTP, Goal
+from logserver.bench.result import Result, Run, Spread, spreads
+from storage.errors import InvalidArgument
+
+NO_STORE: Final = "no-store"
+LARGE_STORE: Final = "store_bytes"
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """A goal beside what was measured; `reached` None: not measured, or nothing is demanded of such a run."""
+
+    path: str
+    yardstick: str
+    target: str  # on which of several it was measured
+    floor: float | None
+    goal: float | None
+    most: bool  # the ratio is to stay below
+    ratio: Spread | None
+    compiled: bool | None
+    reached: bool | None
+    why: str
+    command: str
+
+
+class Measured(NamedTuple):
+    """A goal's ratio in one run."""
+
+    source: str
+    row: str
+    ratio: Spread
+    compiled: bool
+    target: str = ""
+
+
+class _Measures(msgspec.Struct):
+    """What the benchmarks in scripts/ write, as far as it is needed."""
+
+    bench: str
+    compiled: bool
+    rows: list[dict[str, Any]]
+
+
+def verdicts(result: Result, others: Sequence[Measured]) -> list[Verdict]:
+    """Every goal, once for each run that measured it; those that none measured are told as such."""
+    measured = [*others, *_of_result(result)]
+    found: list[Verdict] = []
+    for goal in GOALS:
+        hits = [m for m in measured if (m.source, m.row) == (goal.source, goal.row)]
+        found += [_verdict(goal, hit) for hit in hits] or [_verdict(goal, None)]
+    return found
+
+
+def _verdict(goal: Goal, hit: Measured | None) -> Verdict:
+    ratio = None if hit is None else hit.ratio
+    compiled = None if hit is None else hit.compiled
+    reached = None if hit is None else goal.reached(hit.ratio.median, compiled=hit.compiled)
+    return Verdict(
+        path=goal.path,
+        yardstick=goal.yardstick,
+        target="" if hit is None else hit.target,
+        floor=goal.floor,
+        goal=goal.goal,
+        most=goal.most,
+        ratio=ratio,
+        compiled=compiled,
+        reached=reached,
+        why=goal.why if reached is False else "",
+        command=COMMANDS[goal.source],
+    )
+
+
+# ---- benchmarks in scripts/ ----------------------------------------------------------------------
+
+
+def read_measured(path: Path) -> list[Measured]:
+    """The ratios in a JSON file of a benchmark. Raises InvalidArgument for any other file, and OSError."""
+    data = path.read_bytes()
+    try:
+        found = msgspec.json.decode(data, type=_Measures)
+        return list(_of_load_test(found) if found.bench == HTTP else _of_bench(found))
+    except (msgspec.DecodeError, KeyError, TypeError, AttributeError) as error:
+        message = (
+            f"{path}: is not the JSON of a benchmark in scripts/: {type(error).__name__} {error}"
+        )
+        raise InvalidArgument(message, field="measured") from None
+
+
+def _of_bench(found: _Measures) -> Iterator[Measured]:
+    for row in found.rows:
+        if row["ratio"] is not None:
+            yield Measured(found.bench, row["name"], Spread(**row["ratio"]), found.compiled)
+
+
+def _of_load_test(found: _Measures) -> Iterator[Measured]:
+    for row in found.rows:
+        if row["loop"] != "closed" or row["acks"] not in {"1", None}:
+            continue
+        what = row["operation"]
+        what += "" if what.startswith("raw") else f" {row['records']}"
+        servers = row["servers"]
+        for name, server in servers.items():
+            own = f"{what} {name}"
+            share = server["ratios"].get(NO_STORE)
+            if share is not None:
+                yield Measured(HTTP, f"{own} by {NO_STORE}", Spread(**share), found.compiled)
+            if name != "kafka" and "kafka" in servers:
+                by = servers["kafka"]["records_per_s"]["median"]
+                yield Measured(
+                    HTTP, f"{own} by kafka", _divided(server["records_per_s"], by), found.compiled
+                )
+            for goal in GOALS:
+                if (goal.source, goal.row) == (HTTP, own) and goal.reference is not None:
+                    rates = server["bytes_per_s" if what.startswith("raw") else "records_per_s"]
+                    yield Measured(HTTP, own, _divided(rates, goal.reference), found.compiled)
+
+
+def _divided(spread: dict[str, float], by: float) -> Spread:
+    return Spread(**{name: value / by for name, value in spread.items()})
+
+
+# ---- results of compare --------------------------------------------------------------------------
+
+
+def _of_result(result: Result) -> Iterator[Measured]:
+    compiled = result.environment.compiled
+    if result.quick:
+        return
+    ours = [run for run in result.runs if run.target.kind == "logserver" and run.repeats]
+    for target in dict.fromkeys(run.target.name for run in ours):
+        mine = [run for run in ours if run.target.name == target]
+        starts = [spread for run in mine if (spread := spreads(run.repeats).get("start_s"))]
+        if starts:
+            least = min(starts, key=lambda spread: spread.median)
+            yield Measured(COMPARE, "start", least, compiled, target)
+        yield from _against_peers(mine, result.runs, target, compiled=compiled)
+        yield from _flat(mine, target, compiled=compiled)
+
+
+def design_of(run: Run) -> str:
+    """Whose design a target has: kafka or rocketmq."""
+    return "rocketmq" if "rocketmq" in run.target.name else "kafka"
+
+
+def _against_peers(
+    mine: Sequence[Run], runs: Sequence[Run], target: str, *, compiled: bool
+) -> Iterator[Measured]:
+    for run in mine:
+        design = design_of(run)
+        peers = [r for r in runs if r.target.kind == design and r.workload == run.workload]
+        for peer in peers:
+            pairs = [
+                (theirs.recovery_s, ours.recovery_s)
+                for theirs, ours in zip(peer.repeats, run.repeats, strict=False)
+            ]
+            ratios = [theirs / ours for theirs, ours in pairs if theirs and ours]
+            if ratios:
+                yield Measured(COMPARE, f"recovery {design}", Spread.of(ratios), compiled, target)
+
+
+def _flat(mine: Sequence[Run], target: str, *, compiled: bool) -> Iterator[Measured]:
+    series = [run for run in mine if run.workload.scale and run.workload.scale.name == LARGE_STORE]
+    series.sort(key=lambda run: run.workload.scale.value if run.workload.scale else 0)
+    if len(series) < 2:
+        return
+    small, large = (spreads(run.repeats) for run in (series[0], series[-1]))
+    for name in ("append_latency", "fetch_latency", "key_lookup_latency", "time_lookup_latency"):
+        at_first, at_last = small.get(f"{name}.p50_us"), large.get(f"{name}.p50_us")
+        if at_first and at_last and at_first.median:
+            by = at_first.median
+            ratio = Spread(
+                minimum=at_last.minimum / by,
+                median=at_last.median / by,
+                maximum=at_last.maximum / by,
+            )
+            yield Measured(COMPARE, name, ratio, compiled, target)

@@ -1,0 +1,221 @@
+"""What a report says: figures, ratios, goals and warnings, the same in each of its forms."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from html.parser import HTMLParser
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from logserver.bench.report import html, markdown
+from logserver.bench.report.contents import report
+from logserver.bench.report.document import Document, Numbers
+from logserver.bench.report.figures import Figure
+from logserver.bench.report.telling import told
+from logserver.bench.report.verdicts import read_measured
+from logserver.bench.result import Repeat, Result, Run, TargetFacts, WorkloadFacts
+from storage.errors import InvalidArgument
+from tests.report import results
+
+
+class Cells(HTMLParser):
+    """The texts of a page's table cells, and all of its text."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.cells: list[str] = []
+        self.text: list[str] = []
+        self._inside = False
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in {"td", "th"}:
+            self._inside = True
+            self.cells.append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in {"td", "th"}:
+            self._inside = False
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+        if self._inside:
+            self.cells[-1] += data
+
+
+@pytest.fixture(scope="module")
+def document() -> Document:
+    return report([results.full()])
+
+
+def figure(document: Document, workload: str, target: str, metric: str) -> Figure:
+    (found,) = (
+        f
+        for f in document.numbers.figures
+        if (f.workload, f.target, f.metric) == (workload, target, metric)
+    )
+    return found
+
+
+def small(values: dict[str, Sequence[float]]) -> Result:
+    """One workload on each of these targets, with the records a second of each repeat."""
+    result = results.full()
+    result.runs = [
+        Run(
+            workload=WorkloadFacts(name="w", fields={}),
+            target=TargetFacts(name=name, kind="logserver"),
+            repeats=[Repeat(published_records_per_s=value) for value in rates],
+        )
+        for name, rates in values.items()
+    ]
+    return result
+
+
+def test_spread_and_ratio_are_taken_repeat_by_repeat() -> None:
+    document = report([small({"a": [100, 200, 400], "b": [300, 200, 100]})])
+    rates = figure(document, "w", "b", "published_records_per_s")
+    assert (rates.spread.minimum, rates.spread.median, rates.spread.maximum) == (100, 200, 300)
+    assert rates.ratio is not None
+    assert (rates.ratio.minimum, rates.ratio.median, rates.ratio.maximum) == (0.25, 1, 3)
+    assert (rates.baseline, rates.repeats) == ("a", 3)
+    assert figure(document, "w", "a", "published_records_per_s").ratio is None
+
+
+def test_the_baseline_is_chosen() -> None:
+    document = report([small({"a": [100], "b": [300]})], baseline="b")
+    ratio = figure(document, "w", "a", "published_records_per_s").ratio
+    assert ratio is not None
+    assert ratio.median == pytest.approx(1 / 3)
+    with pytest.raises(InvalidArgument, match="'c' is none of the targets a, b") as refused:
+        report([small({"a": [100], "b": [300]})], baseline="c")
+    assert refused.value.facts()["field"] == "baseline"
+
+
+def test_a_value_that_was_not_measured_is_left_out_and_not_0(document: Document) -> None:
+    metrics = {f.metric for f in document.numbers.figures if f.workload == "recovery-after-kill"}
+    assert metrics == {"recovery_s"}
+
+
+def test_every_figure_stands_in_all_forms(document: Document) -> None:
+    """The middle value and the ratio of each figure that has a table; JSON has every one."""
+    cells = set(Cells(html.page(document)).cells)
+    text = markdown.text(document)
+    data = json.loads(msgspec.json.encode(document.numbers))
+    assert len(data["figures"]) == len(document.numbers.figures) > 300
+    for metric in ("server_cpu_s_per_million_records", "recovery_s", "disk_bytes_per_record"):
+        for found in document.numbers.figures:
+            if found.metric == metric and found.scale is None:
+                value = told(found.spread.median, found.unit)
+                assert value in cells
+                assert f"| {found.workload} | {found.target} | {value} |" in text
+    again = msgspec.json.decode(msgspec.json.encode(document.numbers), type=Numbers)
+    assert again == document.numbers
+
+
+def test_tables_of_both_forms_are_the_same(document: Document) -> None:
+    """Cell by cell, in their order."""
+    shown = [cell.strip() for cell in Cells(html.page(document)).cells]
+    lines = [line for line in markdown.text(document).splitlines() if line.startswith("|")]
+    rows = [line.strip("|").replace("\\|", "\0").split("|") for line in lines if "---" not in line]
+    cells = [c.strip().replace("\0", "|").replace("&lt;", "<") for row in rows for c in row]
+    assert shown == cells
+
+
+def test_series_are_told_along_their_axis(document: Document) -> None:
+    (section,) = (s for s in document.sections if s.name == "by-topics")
+    table = section.tables[0]
+    assert list(table.columns[1:-1]) == [f"{n:,} topics" for n in results.TOPICS]
+    kafka = next(row for row in table.rows if row[0] == "kafka")
+    assert kafka[-2] == ""  # 10,000 were left out
+    assert float(kafka[-1]) < 0.2
+
+
+@pytest.mark.parametrize("form", ["page", "markdown", "json"])
+def test_a_partial_result_is_marked(form: str) -> None:
+    document = report([results.partial()])
+    if form == "json":
+        assert not document.numbers.complete
+        assert document.numbers.incomplete_reason == "interrupted"
+        return
+    text = html.page(document) if form == "page" else markdown.text(document)
+    assert "Partial result: interrupted." in text
+    whole = report([results.full()])
+    assert "Partial" not in (html.page(whole) if form == "page" else markdown.text(whole))
+
+
+def test_a_quick_run_says_nothing_about_speed() -> None:
+    result = results.full()
+    result.quick = True
+    document = report([result])
+    assert any("Quick run" in warning for warning in document.warnings)
+    assert len(document.numbers.conclusions) == 1
+    assert not any(verdict.ratio for verdict in document.numbers.goals)
+
+
+def test_what_did_not_hold_and_what_was_left_out_is_told(document: Document) -> None:
+    told_of = [(part.target, part.what) for part in document.numbers.left_out]
+    assert ("kafka", "keyDistributor: the peer's tool has no keys") in told_of
+    assert any("100k records/s was NOT held in 1 of 3" in what for _, what in told_of)
+    assert any("busy for 95%" in what for _, what in told_of)
+
+
+def test_nothing_of_a_result_becomes_markup(document: Document) -> None:
+    page = html.page(document)
+    assert "<script" not in page
+    assert results.HOSTILE in "".join(Cells(page).text)
+    assert (
+        "| hot-topic | logserver-kafka | &lt;script>alert('1')&lt;/script> & \\| "
+        in markdown.text(document)
+    )
+
+
+def test_conclusions_follow_from_the_figures(document: Document) -> None:
+    (hot,) = (c for c in document.numbers.conclusions if c.startswith("In this server, one hot"))
+    assert hot.endswith("times as much in Kafka's.")
+    result = small({"logserver-kafka": [90, 100, 110], "logserver-rocketmq": [95, 99, 120]})
+    for run in result.runs:
+        run.workload = WorkloadFacts(name="hot-topic", fields={})
+    (only,) = report([result]).numbers.conclusions
+    assert only.endswith("no difference beyond the spread.")
+
+
+def test_goals_have_their_ratios_and_say_why_they_are_missed(tmp_path: Path) -> None:
+    spread = {"minimum": 0.5, "median": 0.6, "maximum": 0.7}
+    row = {"name": "encode 100 B", "ratio": spread}
+    path = tmp_path / "codecs.json"
+    for bench, compiled, verdict in (
+        ("bench_codecs", False, "reached"),
+        ("bench_codecs", True, "missed"),
+        ("bench_rocketmq", True, "reached"),
+    ):
+        path.write_bytes(msgspec.json.encode({"bench": bench, "compiled": compiled, "rows": [row]}))
+        document = report([results.full()], measured=read_measured(path))
+        (found,) = (v for v in document.numbers.goals if v.command.endswith(bench) and v.ratio)
+        assert found.ratio is not None
+        assert (found.ratio.median, found.compiled) == (0.6, compiled)
+        assert found.reached is (verdict == "reached")
+        shown = markdown.text(document)
+        kind = "compiled" if compiled else "plain Python"
+        assert f"{'reached' if found.reached else 'NOT reached'} ({kind})" in shown
+    flat_goals = report([results.full()]).numbers.goals
+    flat = [v for v in flat_goals if v.path == "lookup by key in a large store"]
+    assert [(v.target, v.reached) for v in flat] == [
+        ("logserver-kafka", False),
+        ("logserver-rocketmq", True),
+    ]
+    assert flat[0].why
+
+
+def test_results_are_put_together_but_not_twice_the_same() -> None:
+    first, second = small({"a": [1]}), small({"b": [2]})
+    second.complete, second.incomplete_reason = False, "interrupted"
+    document = report([first, second])
+    assert list(document.targets) == ["a", "b"]
+    assert not document.numbers.complete
+    with pytest.raises(InvalidArgument, match="two of the results have w on a"):
+        report([first, first])
+    with pytest.raises(InvalidArgument, match="no runs"):
+        report([small({})])
