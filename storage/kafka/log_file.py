@@ -271,15 +271,17 @@ def _leads_out(window: _Window, position: int, header: BatchHeader, end: int) ->
 def holds_lost_write(file: File, *, position: int, end: int) -> bool:
     """Whether [position, end), where a batch should begin, covers an aligned sector of zeros: a write
     that the disk never got (a power loss). Of the sector in which it begins the rest counts, unless
-    it is so short that the zeros of a base offset fill it.
+    it is so short that the zeros of a base offset fill it. With such zeros the batch at `end` may
+    itself begin in the last one.
     """
     zeros = bytes(SECTOR_BYTES)
     start = -(-position // SECTOR_BYTES) * SECTOR_BYTES
     rest = file.pread(min(start, end) - position, position)
     if len(rest) >= BASE_OFFSET_BYTES and not any(rest):
         return True
-    while start + SECTOR_BYTES <= end:
-        data = file.pread(min(CHUNK_BYTES, end - start), start)
+    limit = end + BASE_OFFSET_BYTES - 1
+    while start + SECTOR_BYTES <= limit:
+        data = file.pread(min(CHUNK_BYTES, limit - start), start)
         for at in range(0, len(data) - SECTOR_BYTES + 1, SECTOR_BYTES):
             if data[at : at + SECTOR_BYTES] == zeros:
                 return True

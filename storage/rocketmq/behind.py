@@ -132,15 +132,17 @@ def _candidates(run: FileRun, position: int, stop: int) -> Iterator[int]:
 def has_zeroed_sector(run: FileRun, start: int, end: int) -> bool:
     """Whether an aligned sector within [start, end) is all zeros: a write that was lost. Of the
     sector in which `start` lies the rest counts, unless it is so short that a size's zeros fill it.
+    The record at `end`, whose size begins with zeros, may itself begin in the last one.
     """
     begin = start + -start % SECTOR_BYTES
     rest_bytes = 0 if run.base_of(start) is None else min(begin, end) - start
     if rest_bytes >= SIZE_BYTES and not run.read(start, rest_bytes).strip(b"\0"):
         return True
-    while begin + SECTOR_BYTES <= end:
+    limit = end + SIZE_BYTES - 1
+    while begin + SECTOR_BYTES <= limit:
         if run.base_of(begin) is None:
             return False
-        data = run.read(begin, min(WINDOW_BYTES, end - begin))
+        data = run.read(begin, min(WINDOW_BYTES, limit - begin))
         for at in range(0, len(data) - SECTOR_BYTES + 1, SECTOR_BYTES):
             if data.startswith(_ZERO_SECTOR, at):
                 return True

@@ -66,8 +66,7 @@ class ConsumeQueue:
     def discard(self) -> None:
         """Remove all files of the queue, those that were forgotten too."""
         self.run.load()
-        self.run.remove(self.run.bases)
-        self.run.files.fs.sync_dir(self.directory)
+        self._remove_last_first(self.run.bases)
         self.use(0, 0)
 
     @property
@@ -190,14 +189,17 @@ class ConsumeQueue:
         file stays where its name tells the next offset.
         """
         position = end * UNIT_SIZE
-        behind = self._behind(end)
-        self.run.remove(behind)
+        self._remove_last_first(self._behind(end))
         data_end = self.run.data_end(position)
         if data_end > position:
             self.run.zero(position, data_end)
-        if behind:
-            self.run.files.fs.sync_dir(self.directory)
         self.use(min(self.start, end), end)
+
+    def _remove_last_first(self, bases: Sequence[int]) -> None:
+        """Remove files so that no crash leaves one of them as the queue's first: its name would tell that
+        the units before it were deleted, and nobody would make them again.
+        """
+        self.run.remove_in_turn(bases[::-1])
 
     def sync(self) -> None:
         """On return all units are on disk."""

@@ -232,8 +232,8 @@ def rarely_collected() -> Iterator[None]:
 
 
 def moments(recorder: Recorder, history: History) -> Iterator[Disk]:
-    """The disk at the start and after each change of a recording; `history` keeps step."""
-    disk = recorder.disk
+    """The disk at the start and after each change of a recording, which stays as it is; `history` keeps step."""
+    disk = recorder.disk.after_kill()
     yield disk
     for number, event in enumerate(recorder.events):
         if isinstance(event, Noted):

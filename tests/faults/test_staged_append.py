@@ -105,10 +105,7 @@ def test_a_crash_at_every_change(staging: Staging) -> None:
 
 
 @pytest.mark.slow
-def test_a_second_crash_in_the_next_start(staging: Staging, request: pytest.FixtureRequest) -> None:
-    if staging.backend.name == "rocketmq":
-        known = "power lost again during the recovery may take the first units of a queue"
-        request.applymarker(pytest.mark.xfail(reason=known, strict=True))
+def test_a_second_crash_in_the_next_start(staging: Staging) -> None:
     recorder = recorded(staging)
     assert survivors(staging, recorder, 0.3, seed=0, again=1) > 150
 

@@ -190,6 +190,13 @@ def test_of_the_sector_in_which_the_place_begins_the_rest_counts() -> None:
     assert not holds_lost_write(file, position=512, end=519)
 
 
+def test_the_next_batch_may_begin_in_the_sector_that_was_lost() -> None:
+    """With the zeros of its base offset, so that nothing of it is missing."""
+    file = a_file(b"x" * 512, bytes(512), b"x" * 512)
+    assert holds_lost_write(file, position=100, end=1024 - 7)
+    assert not holds_lost_write(file, position=100, end=1024 - 8)
+
+
 def test_zeros() -> None:
     file = a_file(b"x", bytes(3 * CHUNK_BYTES), b"x")
     end = file.size()

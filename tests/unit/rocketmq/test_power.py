@@ -5,7 +5,8 @@ was synced, and on one that keeps any part of the rest.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,7 @@ from tests.faults.power import Power, moments
 from tests.unit.rocketmq.outage import after_cut, mixed, safe_place
 from tests.unit.rocketmq.workshop import (
     LOG_BYTES,
+    ROOT,
     T0,
     Workshop,
     check_lookups,
@@ -144,6 +146,32 @@ def test_power_lost_again_in_the_recovery(power: Power) -> None:
         with on(cut, shop).open() as again:
             assert values(again)[: len(VALUES)] == VALUES
             check_lookups(again)
+
+
+def test_queue_files_without_units_go_last_first(power: Power) -> None:
+    """A power loss took the units and left their files, which the next start removes. Another one
+    meanwhile leaves none of them as the first: its name would say that what is before it was deleted.
+    """
+    shop = safe_place(power)
+    store = shop.open_with_topic()
+    for value in VALUES:
+        put_value(store, value)
+        store.flush()
+    assert values(store) == VALUES
+    second, dice = Power(power.cut()), random.Random(0)
+    left_bases: list[Sequence[int]] = []
+
+    def look(operation: str, path: Path) -> None:
+        if operation == "sync_dir" and path == ROOT / "consumequeue" / "t" / "0":
+            for _ in range(8):
+                left = on(mixed(second.cut(), second, dice, SECTOR_BYTES), shop)
+                left_bases.append(left.queue_bases())
+                with left.open() as again:
+                    assert values(again) == VALUES
+
+    second.before = look
+    on(second, shop).open()
+    assert {len(bases) for bases in left_bases} == {0, 1, 2, 3, 4}
 
 
 def test_what_was_served_after_a_crash_is_on_disk(power: Power) -> None:
@@ -286,4 +314,25 @@ def test_a_lost_sector_is_no_damage(first: int) -> None:
     found.overwrite(found.log_path(), synced, bytes(end - synced))
     with found.open(settings) as again:
         assert len(values(again)) == 2
+        check_lookups(again)
+
+
+@pytest.mark.parametrize("inside", [1, 2, 3])
+def test_a_lost_sector_may_end_in_the_zeros_of_a_size(inside: int) -> None:
+    """The record whose first bytes were lost with it is good all the same, and makes it no damage."""
+    shop = Workshop()
+    settings = {"mappedFileSizeCommitLog": "4096"}
+    store = shop.open_with_topic(settings)
+    put_value(store, b"synced")
+    assert store.log.end < SECTOR_BYTES
+    empty = store.append(T0, [Record(None, b"")])
+    around = store.log.end - place_of(empty)
+    store.append(T0, [Record(None, b"v" * (2 * SECTOR_BYTES - inside - store.log.end - around))])
+    assert store.log.end == 2 * SECTOR_BYTES - inside
+    store.append(T0, [Record(None, b"behind")])
+    found = shop.after_kill()
+    found.overwrite(found.log_path(), SECTOR_BYTES, bytes(SECTOR_BYTES))
+    with found.open(settings) as again:
+        assert values(again)[0] == b"synced"
+        assert b"behind" not in values(again)
         check_lookups(again)
