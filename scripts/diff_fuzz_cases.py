@@ -370,7 +370,9 @@ def dispatch_call(rng: random.Random) -> Call:
     if rng.random() < 0.3:
         made = dispatch.dispatches_of(data, records, start, with_tags=False)
         following = rng.choice((0, made[0].queue_offset, -dispatch.LARGEST_GAP))
-        return dispatch.units_of, (made, following), {"last_end": start + rng.randrange(999)}
+        bad = sorted((start + rng.randrange(999), 9) for _ in range(rng.choice((0, 0, 1, 3))))
+        ends = {"last_end": start + rng.randrange(999), "bad_places": bad}
+        return dispatch.units_of, (made, following), ends
     return dispatch.dispatches_of, (data, records, start), {"with_tags": rng.random() < 0.5}
 
 

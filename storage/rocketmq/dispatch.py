@@ -104,11 +104,16 @@ def by_queue(dispatches: Sequence[Dispatch]) -> dict[tuple[str, int], list[Dispa
 
 
 def units_of(
-    group: Sequence[Dispatch], following: int, *, last_end: int
+    group: Sequence[Dispatch],
+    following: int,
+    *,
+    last_end: int,
+    bad_places: Sequence[tuple[int, int]] = (),
 ) -> tuple[list[bytes], int, list[Dispatch]]:
     """(units of a queue whose next number is `following`, fillers where numbers are left out; where
     the last record ends; those whose number cannot be). What is there already is passed over: it
-    ends at `last_end` at the latest.
+    ends at `last_end` at the latest. Where bad places of the log, (physical offset, bytes), lie
+    between two records, numbers that are left out get units that lead there.
     """
     parts: list[bytes] = []
     refused: list[Dispatch] = []
@@ -121,11 +126,20 @@ def units_of(
             if offset - following > LARGEST_GAP:
                 refused.append(dispatch)
                 continue
-            parts.append(FILLER * (offset - following))
+            between = [place for place in bad_places if last_end <= place[0] < position]
+            parts += _left_out(between, offset - following)
         parts.append(pack_unit(position, size, tags_code))
         following = offset + 1
         last_end = end
     return parts, last_end, refused
+
+
+def _left_out(bad_places: Sequence[tuple[int, int]], count: int) -> list[bytes]:
+    """The units of records that are not there: they lead to these places in turn, or are fillers."""
+    if not bad_places:
+        return [FILLER * count]
+    units = [pack_unit(place, size, 0) for place, size in bad_places[:count]]
+    return units + units[-1:] * (count - len(units))
 
 
 def keys_of(

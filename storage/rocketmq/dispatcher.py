@@ -20,7 +20,7 @@ from typing import Final
 
 from storage.errors import DiskFull, StorageError, StoreFenced
 from storage.files import Fence, HandleCache
-from storage.rocketmq.dispatch import Dispatch, by_queue, units_of
+from storage.rocketmq.dispatch import LARGEST_GAP, Dispatch, by_queue, units_of
 from storage.rocketmq.key_index import KeyIndex
 from storage.rocketmq.queues import Queue, QueueTable
 
@@ -44,6 +44,13 @@ class Builder:
         self.deleted = deleted
         self.last: Dispatch | None = None  # the last record that was built
         self.refused: list[Dispatch] = []  # records whose queue offset cannot be
+        self._bad_places: list[tuple[int, int]] = []  # of the log: physical offset and bytes
+        self._log_start = 0
+
+    def pass_over(self, physical_offset: int, size_bytes: int, *, log_start: int) -> None:
+        """Records may be missing at a bad place of the log: whoever reads them is to be led there."""
+        self._bad_places.append((physical_offset, size_bytes))
+        self._log_start = log_start
 
     def build(self, dispatches: Sequence[Dispatch]) -> None:
         """Queues first, then the index. What is there already is left as it is."""
@@ -67,13 +74,27 @@ class Builder:
 
     def _append_units(self, queue: Queue, group: Sequence[Dispatch]) -> None:
         units = queue.units
+        deleted_end = self.deleted.get(queue.partition.topic, 0)
+        bad_places = [place for place in self._bad_places if place[0] >= deleted_end]
         first = units.end
-        if units.is_empty and first <= group[0].queue_offset:
-            first = group[0].queue_offset
-        parts, last_end, refused = units_of(group, first, last_end=units.last_end)
+        if units.is_empty and not self._may_lack_first(first, group[0], bad_places):
+            first = max(first, group[0].queue_offset)
+        parts, last_end, refused = units_of(
+            group, first, last_end=units.last_end, bad_places=bad_places
+        )
         self.refused += refused
         if parts:
             units.append(b"".join(parts), first, last_end)
+
+    def _may_lack_first(
+        self, first: int, dispatch: Dispatch, bad_places: Sequence[tuple[int, int]]
+    ) -> bool:
+        """Whether a queue without a unit begins at `first`, with what a bad place took before this
+        record; else with the record: what was before it was deleted with the head of the log.
+        """
+        if self._log_start or not 0 <= dispatch.queue_offset - first <= LARGEST_GAP:
+            return False
+        return any(position < dispatch.physical_offset for position, _ in bad_places)
 
     def build_index(self, dispatches: Sequence[Dispatch]) -> None:
         """Put the keys into the index; with the index off nothing is done."""

@@ -373,7 +373,7 @@ def _plan(context: RecoveryContext, walk: _Walk, broken: Sequence[tuple[str, int
         distrusted_from=None if context.clean else _checkpointed(context),
         queue_ends=_queue_cuts(context.queues, end),
         broken_queues=broken,
-        build_queues_from=walk.missing_from,
+        build_queues_from=_build_from(walk),
         build_index_from=index.build_from,
         index_border_again=index.border_again,
         doomed_index_files=index.doomed,
@@ -389,6 +389,13 @@ def _plan(context: RecoveryContext, walk: _Walk, broken: Sequence[tuple[str, int
     cutting = not (context.read_only and walk.damages)
     add_findings(plan, clean=context.clean, torn=walk.torn, cutting=cutting)
     return plan
+
+
+def _build_from(walk: _Walk) -> int | None:
+    """The first record without a unit; one that is damaged may come before it."""
+    if walk.missing_from is None:
+        return None
+    return min([walk.missing_from, *(damage.position for damage in walk.damages)])
 
 
 def _queue_cuts(queues: QueueTable, log_end: int) -> Mapping[tuple[str, int], int]:

@@ -20,12 +20,14 @@ from storage.rocketmq.behind import record_at
 from storage.rocketmq.dispatch import Dispatch, dispatches_of
 from storage.rocketmq.dispatcher import Builder
 from storage.rocketmq.file_run import FileRun
+from storage.rocketmq.format.message import PADDING_SIZE
 from storage.rocketmq.format.names import file_name
 from storage.rocketmq.key_index import KeyIndex
 from storage.rocketmq.key_index_mending import mend
 from storage.rocketmq.plan import StorePlan
 from storage.rocketmq.walking import Stop, walk_log
 
+BAD_PLACE_BYTES: Final = 1 << 16  # so much of one is read at most to tell what is wrong there
 _EVERYTHING: Final = 1 << 62
 _place: Final = attrgetter("physical_offset")
 
@@ -129,6 +131,9 @@ def build_missing(
             builder.build_index(_from(live, first_indexed))
             progress("building queues and index", batch[-1].physical_offset, plan.log_end)
         start = min((s for s in stops if s is not None and s > following), default=plan.log_end)
+        if start < plan.log_end:
+            size_bytes = min(start - following, plan.run.file_bytes - PADDING_SIZE, BAD_PLACE_BYTES)
+            builder.pass_over(following, size_bytes, log_start=plan.run.start)
 
 
 def _from(batch: Sequence[Dispatch], physical_offset: int) -> Sequence[Dispatch]:

@@ -231,3 +231,47 @@ def test_one_queue_of_several_is_built_again(shop: Workshop) -> None:
     with found.open() as again:
         assert values(again) == VALUES
         assert values(again, other) == VALUES
+
+
+@pytest.mark.parametrize("byte", [2, 5, 90])  # of a record: its size, its magic, its body
+@pytest.mark.parametrize("bad", [[0], [BAD], [3, BAD], [BAD, BAD + 1]])
+def test_damage_that_has_no_unit_is_told_too(shop: Workshop, bad: list[int], byte: int) -> None:
+    """A server is killed before the queue is written, and then records rot: what is read tells of it as it
+    would with the queue there. Of bad records side by side nobody knows where the second begins.
+    """
+    a_store(shop, clean=False)
+    found = shop.after_kill()
+    found.fs.remove_tree(ROOT / "consumequeue")
+    for at in bad:
+        damage(found, at, byte)
+    with found.open(read_only=True) as store:
+        assert store.bounds(T0).end == len(VALUES)
+        assert readable(store) == {n: v for n, v in enumerate(VALUES) if n not in bad}
+        for at in bad:
+            with pytest.raises(Corrupt) as told:
+                store.read(T0, at)
+            facts = told.value.facts()
+            place = PLACES[at if byte == 90 or at - 1 not in bad else at - 1]
+            assert facts["path"] == str(found.log_path(place - place % LOG_BYTES))
+            assert (facts["position"], facts["next_good_offset"]) == (place % LOG_BYTES, at + 1)
+        with pytest.raises(Corrupt, match=f"offset {bad[0]}: .*commitlog"):
+            list(store.scan(T0))
+        with pytest.raises(Corrupt, match=f"offset {bad[0]}:"):
+            store.find("t", key=VALUES[-1], scan=True)
+
+
+def test_numbers_that_are_left_out_far_from_damage_are_passed_over(shop: Workshop) -> None:
+    """A hole that the log tells by its numbers is none of the damage's, before it or behind it."""
+    a_store(shop, clean=False)
+    found = shop.after_kill()
+    found.fs.remove_tree(ROOT / "consumequeue")
+    for at in range(BAD, len(VALUES)):
+        number = (at + 2 if at < BAD + 3 else at + 4).to_bytes(8, "big")
+        place, position = divmod(PLACES[at] + 20, LOG_BYTES)
+        found.overwrite(found.log_path(place * LOG_BYTES), position, number)
+    damage(found, BAD + 1, 5)
+    with found.open(read_only=True) as store:
+        assert [r.offset for r in store.read(T0, BAD, max_records=1).records] == [BAD + 2]
+        with pytest.raises(Corrupt):
+            store.read(T0, BAD + 3)
+        assert [r.offset for r in store.read(T0, BAD + 5, max_records=1).records] == [BAD + 7]
