@@ -5,17 +5,20 @@ Owns the options and where the forms of a report go; the report itself is logser
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple, Unpack
 
 import click
 import msgspec
 
 from logserver.commands import FINDINGS
+from logserver.commands.load import ALL, Load, load_options, take
 from logserver.commands.output import write_text
 from storage.errors import InvalidArgument
 
 if TYPE_CHECKING:
+    from logserver.bench.report.document import Document
     from logserver.bench.result import Result
 
 FILE: Final = click.Path(path_type=Path, dir_okay=False)
@@ -23,50 +26,93 @@ KEPT: Final = click.Path(path_type=Path, dir_okay=False, exists=True)
 
 
 @click.command("compare")
+@click.argument("names", metavar="[WORKLOAD]...", nargs=-1)
+@click.option("--report", metavar="FILE", type=FILE, help="Write it as a page of HTML.")
+@click.option("--json", metavar="FILE", type=FILE, help="Write its numbers as JSON.")
+@click.option("--markdown", metavar="FILE", type=FILE, help="Write it as Markdown.")
 @click.option(
-    "--report", "report_path", metavar="FILE", type=FILE, help="Write it as a page of HTML."
+    "--result", "kept", metavar="FILE", type=FILE, help="Keep what was measured, for --from."
 )
-@click.option("--json", "json_path", metavar="FILE", type=FILE, help="Write its numbers as JSON.")
-@click.option(
-    "--markdown", "markdown_path", metavar="FILE", type=FILE, help="Write it as Markdown."
-)
-@click.option("--from", "results", metavar="RESULT", type=KEPT, multiple=True, required=True,
-              help="A result of `logserver bench --json`; may be repeated.")  # fmt: skip
+@click.option("--from", "results", metavar="RESULT", type=KEPT, multiple=True,
+              help="Measure nothing: a result of `bench --json` or of --result. May be repeated.")  # fmt: skip
 @click.option("--measured", metavar="FILE", type=KEPT, multiple=True,
               help="JSON of scripts/bench_* or load_test: ratios for the goals. May be repeated.")  # fmt: skip
 @click.option("--baseline", metavar="TARGET", help="Ratios are to this target; the first of ours.")
+@load_options
 def command(
     *,
-    report_path: Path | None,
-    json_path: Path | None,
-    markdown_path: Path | None,
+    names: tuple[str, ...],
+    kept: Path | None,
     results: tuple[Path, ...],
     measured: tuple[Path, ...],
     baseline: str | None,
+    report: Path | None,
+    json: Path | None,
+    markdown: Path | None,
+    **load: Unpack[Load],
 ) -> None:
-    """Tell what the designs of Kafka and RocketMQ came to under the same load.
+    """Put WORKLOADs (all that are shipped) on both designs, and tell what they came to.
 
     Without --report, --json and --markdown the report is printed as Markdown. A partial result is marked as one in all
     of them. The exit code is 1 if a result is partial or has errors.
     """
-    from logserver.bench.report import contents, html, markdown, verdicts
+    from logserver.bench.report import contents, verdicts
 
-    given = [_result(path) for path in results]
+    if results and (names or kept):
+        raise click.UsageError("--from measures nothing: give no WORKLOAD and no --result with it")
     ratios = [ratio for path in measured for ratio in verdicts.read_measured(path)]
-    document = contents.report(given, baseline=baseline, measured=ratios)
-    if report_path is not None:
-        report_path.write_text(html.page(document), encoding="utf-8")
-    if json_path is not None:
-        data = msgspec.json.format(msgspec.json.encode(document.numbers), indent=2)
-        json_path.write_bytes(data + b"\n")
-    if markdown_path is not None:
-        markdown_path.write_text(markdown.text(document), encoding="utf-8")
-    if report_path is json_path is markdown_path is None:
-        write_text(markdown.text(document).splitlines())
-    for warning in document.warnings:
-        click.echo(f"warning: {warning}", err=True)
-    if not document.numbers.complete or any(run.errors for result in given for run in result.runs):
-        click.get_current_context().exit(FINDINGS)
+    forms = Forms(report, json, markdown)
+
+    def tell(*found: Result) -> None:
+        forms.write(contents.report(found, baseline=baseline, measured=ratios))
+
+    if results:
+        given = [_result(path) for path in results]
+        tell(*given)
+        if any(not result.complete or _has_errors(result) for result in given):
+            click.get_current_context().exit(FINDINGS)
+    else:
+        take(names or (ALL,), load, lambda result: _measured(result, kept, tell))
+
+
+class Forms(NamedTuple):
+    """Where each form of a report goes; printed as Markdown, if nowhere."""
+
+    report: Path | None
+    json: Path | None
+    markdown: Path | None
+
+    def write(self, document: Document) -> None:
+        """All that were asked for."""
+        from logserver.bench.report import html, markdown
+
+        if self.report is not None:
+            self.report.write_text(html.page(document), encoding="utf-8")
+        if self.json is not None:
+            data = msgspec.json.format(msgspec.json.encode(document.numbers), indent=2)
+            self.json.write_bytes(data + b"\n")
+        if self.markdown is not None:
+            self.markdown.write_text(markdown.text(document), encoding="utf-8")
+        if not any(self):
+            write_text(markdown.text(document).splitlines())
+        for warning in document.warnings:
+            click.echo(f"warning: {warning}", err=True)
+
+
+def _measured(result: Result, kept: Path | None, tell: Callable[[Result], None]) -> None:
+    """Keep and tell what was measured, however far it came."""
+    from logserver.bench.result import to_json
+
+    if kept is not None:
+        kept.write_bytes(to_json(result))
+    if result.runs:
+        tell(result)
+    else:
+        click.echo(f"nothing was measured: {result.incomplete_reason}", err=True)
+
+
+def _has_errors(result: Result) -> bool:
+    return any(run.errors or any(repeat.errors for repeat in run.repeats) for run in result.runs)
 
 
 def _result(path: Path) -> Result:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from logserver.bench.result import to_json
-from tests.cli.runner import run
+from tests.cli.runner import command_line, run
 from tests.report import results
 
 
@@ -68,3 +71,48 @@ def test_what_is_no_benchmark(result: Path, tmp_path: Path, data: bytes) -> None
     ended = run("compare", "--from", result, "--measured", path)
     assert ended.code == 2
     assert f"{path}: is not the JSON of a benchmark" in ended.err
+
+
+def test_nothing_is_measured_beside_results(result: Path, tmp_path: Path) -> None:
+    for more in (["hot-topic"], ["--result", tmp_path / "kept.json"]):
+        ended = run("compare", *more, "--from", result)
+        assert ended.code == 2
+        assert "--from measures nothing" in ended.err
+
+
+@pytest.mark.slow
+def test_measured_and_told(tmp_path: Path) -> None:
+    page, kept = tmp_path / "r.html", tmp_path / "kept.json"
+    ended = run("compare", "hot-topic", "--quick", "--report", page, "--result", kept)
+    assert ended.code == 0, ended.err
+    assert "Quick run" in page.read_text()
+    again = tmp_path / "again.html"
+    assert run("compare", "--from", kept, "--report", again).code == 0
+    assert again.read_bytes() == page.read_bytes()
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_is_reported_as_far_as_it_came(tmp_path: Path) -> None:
+    page, numbers = tmp_path / "r.html", tmp_path / "r.json"
+    names = ["hot-topic", *(f"topics-{count}" for count in (1, 64, 256, 1000, 10000))]
+    command = command_line("compare", *names, "--quick", "--report", page, "--json", numbers)
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if "hot-topic on logserver-rocketmq: done" in line:
+                process.send_signal(signal.SIGINT)
+                break
+        said = process.stderr.read()
+    assert process.returncode == 130, said
+    assert "interrupted" in said
+    assert "Partial result: interrupted." in page.read_text()
+    found = json.loads(numbers.read_bytes())
+    assert (found["complete"], found["incomplete_reason"]) == (False, "interrupted")
+    assert {figure["workload"] for figure in found["figures"]} >= {"hot-topic"}
+
+
+@pytest.mark.slow
+def test_the_script_is_the_same_command(result: Path, repo_root: Path) -> None:
+    script = [sys.executable, str(repo_root / "scripts" / "compare_backends")]
+    done = subprocess.run([*script, "--from", result], capture_output=True, check=True)
+    assert done.stdout == run("compare", "--from", result).out

@@ -1,0 +1,181 @@
+"""Load on servers for commands: the options that say which, the progress on standard error, and how it ends.
+
+Owns what `logserver bench` and `logserver compare` share; must not measure, nor know what becomes of a result.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypedDict
+
+import click
+
+from logserver.commands import FINDINGS
+from storage.errors import NotOffered
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
+
+    from logserver.bench.result import Result, Run
+
+ALL: Final = "all"
+LEAST_REPEATS: Final = 3
+OURS: Final = ("logserver-kafka", "logserver-rocketmq")
+
+
+class Load(TypedDict):
+    """What the options say."""
+
+    targets: tuple[str, ...]
+    repeats: int
+    quick: bool
+    folder: Path | None
+    peers: Path | None
+    no_pin: bool
+
+
+_OPTIONS: Final = (
+    click.option(
+        "--target",
+        "targets",
+        multiple=True,
+        default=OURS,
+        metavar="NAME",
+        show_default=True,
+        help="Or kafka, rocketmq (the real brokers), http:FILE.toml; repeat it for more.",
+    ),
+    click.option(
+        "--repeat",
+        "repeats",
+        type=click.IntRange(min=LEAST_REPEATS),
+        default=LEAST_REPEATS,
+        show_default=True,
+        help="Turns of each target, at least 3.",
+    ),
+    click.option(
+        "--quick", is_flag=True, help="Seconds in all: counts are checked, figures say little."
+    ),
+    click.option(
+        "--dir",
+        "folder",
+        type=click.Path(path_type=Path, exists=True, file_okay=False),
+        help="Where stores are made; the temporary folder.",
+    ),
+    click.option(
+        "--peers",
+        type=click.Path(path_type=Path),
+        envvar="BENCH_PEERS",
+        help="For kafka and rocketmq: the folder tests/interop/peers of a checkout.",
+    ),
+    click.option("--no-pin", is_flag=True, help="Any core for anybody."),
+)
+
+
+def load_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of a `Load`."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def take(names: Sequence[str], load: Load, tell: Callable[[Result], None]) -> None:
+    """Put these workloads on the targets. `tell` is given the result in any case, one that is not complete too; then
+    what ended it is raised. The command ends with 1 when counts do not agree.
+    """
+    _require()
+    from logserver.bench import run, workload
+
+    chosen = [name for given in names for name in (workload.shipped() if given == ALL else [given])]
+    asked = run.Asked(
+        workloads=[workload.load_workload(name) for name in chosen],
+        targets=load["targets"],
+        repeats=load["repeats"],
+        quick=load["quick"],
+        pinned=not load["no_pin"],
+        folder=load["folder"],
+        peers=load["peers"] or run.PEERS,
+        command=[click.get_current_context().find_root().info_name or "logserver", *sys.argv[1:]],
+    )
+    result = run.new_result(asked)
+    try:
+        with _ended_as_interrupted(), Shown() as shown:
+            run.take(asked, shown, result)
+    finally:
+        tell(result)
+    for problem in run.problems(result):
+        click.echo(f"error: {problem}", err=True)
+    if run.problems(result):
+        click.get_current_context().exit(FINDINGS)
+
+
+def _require() -> None:
+    """Raises NotOffered without the libraries of the extra."""
+    try:
+        import hdrh.histogram  # noqa: F401
+    except ImportError as error:
+        message = f"bench needs {error.name}: pip install 'logserver[report]'"
+        raise NotOffered(message, feature="bench") from None
+
+
+@contextmanager
+def _ended_as_interrupted() -> Iterator[None]:
+    """SIGTERM is taken as Ctrl-C: children are stopped, and what was measured is told."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+class Shown:
+    """How far it is, on standard error: a bar on a terminal, and a line for each run that is done."""
+
+    def __init__(self) -> None:
+        self._display: Progress | None = None
+
+    def __enter__(self) -> Shown:
+        from rich.console import Console
+        from rich.progress import (
+            BarColumn,
+            MofNCompleteColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+        )
+
+        columns = (
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.description}"),
+        )
+        console = Console(stderr=True, highlight=False, markup=False)
+        self._display = Progress(
+            *columns, console=console, transient=True, disable=not console.is_terminal
+        )
+        self._display.start()
+        self._display.add_task("", total=None)
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        if self._display is not None:
+            self._display.stop()
+
+    def at(self, step: int, steps: int, what: str) -> None:
+        """See run.Watching."""
+        if self._display is not None:
+            task = self._display.task_ids[0]
+            self._display.update(task, completed=max(step - 1, 0), total=steps, description=what)
+
+    def done(self, run: Run) -> None:
+        """See run.Watching."""
+        if self._display is not None:
+            name = f"{run.workload.name} on {run.target.name}"
+            lines = [f"  {name}: {'done' if run.repeats else 'nothing measured'}"]
+            lines += [f"    {note}" for note in run.notes]
+            lines += [f"    not done: {lack.field}: {lack.reason}" for lack in run.not_done]
+            self._display.console.print("\n".join(lines), soft_wrap=True)
