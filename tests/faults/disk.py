@@ -98,6 +98,11 @@ class Disk:
         """What is not sure, oldest first."""
         return [change for _, change in self._pending]
 
+    @property
+    def last_node(self) -> int:
+        """The largest number of a file or folder, of those too that have lost their name."""
+        return max((*self._files, *self._folders))
+
     def feed(self, number: int, event: Event) -> None:
         """The next event; its number is above those of all before it."""
         match event:

@@ -70,11 +70,8 @@ class Recorder(Relay):
         recorder = cls()
         recorder._fs = disk.left(lambda pending: pending)
         recorder.disk = disk.after_kill()
-        folders = disk.folders()
-        recorder._nodes = max(
-            [*folders, *(n for names in folders.values() for n in names.values())]
-        )
-        recorder._root = _known(folders, ROOT)
+        recorder._nodes = disk.last_node
+        recorder._root = _known(disk.folders(), ROOT)
         return recorder
 
     def note(self, note: Note) -> None:

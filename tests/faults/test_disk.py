@@ -11,7 +11,8 @@ import pytest
 from storage.errors import IoFailure
 from storage.files import OverlayFileSystem
 from tests.faults.disk import Change, Choice, Disk, Write
-from tests.faults.explorer import choices, pieces
+from tests.faults.explorer import choices, moments, pieces
+from tests.faults.history import History
 from tests.faults.ram import Ram
 from tests.faults.recorder import Noted, Recorder
 
@@ -164,3 +165,27 @@ def test_the_recorder_refuses_what_its_file_system_refuses() -> None:
     with pytest.raises(IoFailure):
         recorder.remove(PATH)
     assert recorder.events == before
+
+
+def test_a_new_file_is_none_that_the_process_before_has_removed() -> None:
+    """Its removal may not have come to the disk, and then the old bytes are there."""
+    recorder = with_folder()
+    written(recorder, b"old", sync=True)
+    recorder.sync_dir(PATH.parent)
+    recorder.remove(PATH)
+    following = recorder.after_kill()
+    file = following.open(PATH.with_name("new"), create=True)
+    file.pwrite(b"other bytes", 0)
+    file.datasync()
+    assert dict(kept(following, nothing).files()) == {str(PATH): b"old"}
+
+
+def test_a_recording_can_be_gone_through_again() -> None:
+    recorder = with_folder()
+    written(recorder, b"0123", sync=True)
+    written(recorder, b"4", 4, sync=False)
+    first, second = (
+        [disk.left(everything).digest() for disk in moments(recorder, History())] for _ in range(2)
+    )
+    assert first == second
+    assert len(set(first)) > 2
