@@ -107,7 +107,7 @@ def test_a_crash_at_every_change(staging: Staging) -> None:
 @pytest.mark.slow
 def test_a_second_crash_in_the_next_start(staging: Staging) -> None:
     recorder = recorded(staging)
-    assert survivors(staging, recorder, 0.3, seed=0, again=1) > 150
+    assert survivors(staging, recorder, 0.2, seed=0, again=1) > 150
 
 
 def test_rows_stand_behind_those_that_were_there(staging: Staging) -> None:
