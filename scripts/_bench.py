@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from rich.console import Console
 
+from logserver.bench.goals import goal_of
 from logserver.bench.result import Spread
 
 TURN_S = 0.2
@@ -41,18 +42,16 @@ Work = Callable[[], int | Turn]
 class Row:
     """One comparison. `ours` and `peer` do a piece of work and give how many `unit`s it was: always `expected`.
 
-    Without a `peer` the ratio is the rate against `reference` units a second, where one is given. `floor` binds plain
-    Python, `goal` compiled codecs; None where nothing is demanded. `count`, where there is one, is the warm-up that
-    really counts what `ours` only lets happen. `once`: one piece of work, done by another process, is a turn; so is
-    whatever gives a Turn. `latency`: told as time for a unit.
+    Without a `peer` the ratio is the rate against `reference` units a second, where one is given. What is demanded of
+    it stands in logserver/bench/goals.py, by the names of benchmark and row. `count`, where there is one, is the
+    warm-up that really counts what `ours` only lets happen. `once`: one piece of work, done by another process, is a
+    turn; so is whatever gives a Turn. `latency`: told as time for a unit.
     """
 
     name: str
     unit: str
     ours: Work
     expected: int
-    floor: float | None = None
-    goal: float | None = None
     peer: Work | None = None
     peer_name: str = ""
     count: Callable[[], int] | None = None
@@ -93,8 +92,9 @@ class Result:
 
 @dataclass(slots=True, kw_only=True)
 class Bench:
-    """Takes rows. `quick` counts only; `compiled` says which target binds."""
+    """Takes the rows of the benchmark `name`. `quick` counts only; `compiled` says which target binds."""
 
+    name: str
     compiled: bool
     quick: bool = False
     repeats: int = 5
@@ -107,6 +107,7 @@ class Bench:
             counted = {_units((row.count or row.ours)())}
             counted |= {_units(row.peer())} if row.peer else set()
         wrong = counted - {row.expected}
+        goal = goal_of(self.name, row.name)
         result = Result(
             name=row.name,
             unit=row.unit,
@@ -114,8 +115,9 @@ class Bench:
             expected=row.expected,
             peer_name=row.peer_name,
             latency=row.latency,
-            floor=row.floor,
-            goal=row.goal,
+            floor=None if goal is None else goal.floor,
+            goal=None if goal is None else goal.goal,
+            target=None if goal is None else goal.target(compiled=self.compiled),
         )
         if not self.quick:
             result = self._timed(row, result)
@@ -136,7 +138,6 @@ class Bench:
         ratios = [mine / theirs for mine, theirs in zip(ours, peer, strict=False)]
         return replace(
             counted,
-            target=row.goal if self.compiled else row.floor,
             ours=Spread.of(ours),
             peer=Spread.of(peer) if row.peer else None,
             ratio=Spread.of(ratios) if ratios else None,
@@ -272,4 +273,5 @@ def report_json(bench: Bench, about: dict[str, str]) -> str:
         asdict(result) | {"reached": result.reached, "count_ok": result.count_ok}
         for result in bench.results
     ]
-    return json.dumps({"about": about, "compiled": bench.compiled, "rows": rows}, indent=2)
+    made = {"bench": bench.name, "about": about, "compiled": bench.compiled, "rows": rows}
+    return json.dumps(made, indent=2)

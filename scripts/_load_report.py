@@ -13,6 +13,7 @@ from typing import Any, Final
 from rich.console import Console
 from rich.table import Table
 
+from logserver.bench.goals import HTTP, goal_of
 from logserver.bench.loops import Sample, latency_of
 from logserver.bench.result import Spread
 from scripts._load_work import PRODUCE, Case, Work
@@ -22,11 +23,6 @@ CLOSED, OPEN = "closed", "open"
 NO_STORE, BARE = "no-store", "bare"
 YARDSTICKS: Final = (NO_STORE, BARE)
 
-# Of the same stack without a store, at acks=1, the codecs compiled: by backend and records a request.
-RATIO_GOALS: Final[Mapping[str, Mapping[int, float]]] = {
-    "kafka": {1: 0.6, 100: 0.5, 1000: 0.5},
-    "rocketmq": {1: 0.15, 100: 0.15, 1000: 0.15},
-}
 COLUMNS: Final = (
     "row", "loop", "server", "records/s min / median / max", "requests/s", "MB/s",
     "p50 us", "p99 us", "p99.9 us", "CPU s/M", "CPU: no store's share", "of no store", "of bare", "goal",
@@ -130,11 +126,12 @@ class Row:
         return cls(case=case, loop=loop, rate=rate, figures=figures, ratios=ratios)
 
     def goal(self, server: str) -> float | None:
-        """The least share of the stack without a store, where one is set."""
+        """The least share of the stack without a store, where one is set; it holds for the codecs compiled."""
         case = self.case
         if self.loop != CLOSED or case.operation != PRODUCE or case.acks != "1":
             return None
-        return RATIO_GOALS.get(server, {}).get(case.records)
+        found = goal_of(HTTP, f"{PRODUCE} {case.records} {server} by {NO_STORE}")
+        return None if found is None else found.goal
 
     def cpu_share(self, server: str, yardstick: str) -> float | None:
         """The yardstick's processor time for a record as a share of the server's: what the ratio of records a second
@@ -185,6 +182,8 @@ class Report:
         """For programs."""
         made = {
             "format": FORMAT_VERSION,
+            "bench": HTTP,
+            "compiled": self.about.get("package") == "compiled",
             "about": self.about,
             "settings": self.settings,
             "generator": {

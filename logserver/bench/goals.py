@@ -161,11 +161,9 @@ GOALS: Final[Sequence[Goal]] = (
     *(_beside_kafka(n) for n in (100, 1000)),
     _raw("in"),
     _raw("out"),
-    _spark("full read 100 B", 3.0),
-    _spark("full read 1,000 B", 3.0),
-    _spark("JSON aggregate 100 B", 2.0),
-    _spark("from a timestamp 100 B", 3.0),
-    _spark("stream 100 B", 1.2),
+    *(_spark(f"{what} {size}", goal)
+      for size in ("100 B", "1,000 B")
+      for what, goal in (("full read", 3.0), ("JSON aggregate", 2.0), ("from a timestamp", 3.0), ("stream", 1.2))),
     Goal(source=COMPARE, row="recovery kafka", path="start after kill -9, Kafka's format", yardstick="the real broker",
          floor=0.5, goal=1, why=INTERPRETER),
     Goal(source=COMPARE, row="recovery rocketmq", path="start after kill -9, RocketMQ's format",

@@ -38,7 +38,15 @@ def test_every_row_of_a_quick_run_is_sane(repo_root: Path, tmp_path: Path) -> No
     assert "9 of 9" in done.stderr
     assert picture.read_text().lstrip().startswith("<?xml")
     report = json.loads(told.read_text())
-    assert report.keys() == {"format", "about", "settings", "generator", "rows"}
+    assert report.keys() == {
+        "format",
+        "bench",
+        "compiled",
+        "about",
+        "settings",
+        "generator",
+        "rows",
+    }
     assert report["generator"]["requests_per_s"].keys() == SPREAD
     assert len(report["rows"]) == 18
     for row in report["rows"]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from logserver.bench import goals
 from logserver.bench.report import html, markdown
 from logserver.bench.report.contents import report
 from logserver.bench.report.document import Document, Numbers
@@ -219,3 +222,51 @@ def test_results_are_put_together_but_not_twice_the_same() -> None:
         report([first, first])
     with pytest.raises(InvalidArgument, match="no runs"):
         report([small({})])
+
+
+def test_goals_are_found_in_the_json_of_a_load_test(tmp_path: Path) -> None:
+    def server(records_per_s: float, share: float | None) -> dict[str, object]:
+        rates = dict.fromkeys(("minimum", "median", "maximum"), records_per_s)
+        shares = {} if share is None else {"no-store": dict.fromkeys(rates, share)}
+        return {"records_per_s": rates, "bytes_per_s": rates, "ratios": shares}
+
+    servers = {
+        "kafka": server(143_000.0, 0.7),
+        "rocketmq": server(28_600.0, 0.1),
+        "no-store": server(200_000.0, None),
+    }
+    row = {"operation": "produce", "records": 100, "acks": "1", "loop": "closed"}
+    rows = [row | {"servers": servers}, row | {"loop": "open", "servers": {}}]
+    path = tmp_path / "load.json"
+    path.write_bytes(
+        msgspec.json.encode({"bench": "load_test", "compiled": True, "about": {}, "rows": rows})
+    )
+    document = report([results.full()], measured=read_measured(path))
+    found = {
+        (v.path, v.yardstick.split(",")[0]): (v.ratio.median, v.reached)
+        for v in document.numbers.goals
+        if v.ratio is not None and "load_test" in v.command
+    }
+    assert found == {
+        ("HTTP produce, 100 a request", "Karapace"): (10, False),
+        ("HTTP produce, kafka, 100 a request", "the same stack without a store"): (0.7, True),
+        ("HTTP produce, rocketmq, 100 a request", "the same stack without a store"): (0.1, False),
+        ("HTTP produce, rocketmq, 100 a request", "the Kafka backend"): (pytest.approx(0.2), False),
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bench", [goals.CODECS, goals.ROCKETMQ])
+def test_every_goal_of_a_benchmark_is_one_of_its_rows(bench: str, repo_root: Path) -> None:
+    """A quick run has all rows; but its dump is smaller, and says so in its name."""
+    command = [sys.executable, str(repo_root / "scripts" / bench), "--quick", "--no-java", "--json"]
+    done = subprocess.run(command, capture_output=True, check=True)
+    rows = {row["name"]: row["goal"] for row in json.loads(done.stdout)["rows"]}
+    wanted = {goal.row: goal.goal for goal in goals.GOALS if goal.source == bench}
+    wanted.pop("dump of 197 MB", None)
+    assert {name: rows.get(name) for name in wanted} == wanted
+
+
+def test_goals_differ() -> None:
+    keys = [(goal.source, goal.row) for goal in goals.GOALS]
+    assert len(keys) == len(set(keys))
