@@ -49,7 +49,7 @@ from tests.faults.invariants import (
     positions,
     require,
 )
-from tests.faults.keyed import repeat_all
+from tests.faults.keyed import on_own_loop, repeat_all
 from tests.faults.ram import Ram
 from tests.faults.recorder import Recorder
 from tests.faults.workload import PATH, Backend, commit_offset, open_at
@@ -156,7 +156,7 @@ class Crash:
     def _go_on(self, store: LogStore, note: Callable[[Note], None], history: History) -> None:
         """Producers repeat what they would repeat, more is appended and flushed."""
         clock = ManualClock(self.now_ms)
-        repeat_all(store, note, history, killed=self.killed, clock=clock)
+        on_own_loop(repeat_all(store, note, history, killed=self.killed, clock=clock))
         numbers = count(max(history.sent, default=0) + 1)
         commits = count(max(history.commits, default=0) + 1)
         for partition in partitions_of(store):

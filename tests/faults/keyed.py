@@ -6,7 +6,7 @@ Owns how they are sent through the server's own group commit, and what a repeat 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
@@ -52,23 +52,13 @@ async def send(keyed: Idempotency, sent: Sent, acks: Acks) -> int:
     return run.base_offset
 
 
-def repeat_all(
-    store: LogStore,
-    note: Callable[[Note], None],
-    history: History,
-    *,
-    killed: bool,
-    clock: ManualClock,
-) -> None:
-    """I1, I3: the last requests with a key come again; who is answered is there, and there once. On a loop of its own,
-    in its own thread, since the caller may be on one.
-    """
-    repeating = _repeat(store, note, history, killed=killed, clock=clock)
+def on_own_loop(work: Coroutine[Any, Any, None]) -> None:
+    """Do it to its end, in a thread of its own, since the caller may be on a loop."""
     with ThreadPoolExecutor(1) as thread:
-        thread.submit(asyncio.run, repeating).result()
+        thread.submit(asyncio.run, work).result()
 
 
-async def _repeat(
+async def repeat_all(
     store: LogStore,
     note: Callable[[Note], None],
     history: History,
@@ -76,6 +66,7 @@ async def _repeat(
     killed: bool,
     clock: ManualClock,
 ) -> None:
+    """I1, I3: the last requests with a key come again; who is answered is there, and there once."""
     last = [sent for sent in history.sent.values() if sent.key is not None][-LAST_KEYS:]
     async with _serving(store, clock) as keyed:
         for sent in last:
