@@ -205,13 +205,17 @@ class Records:
 
     def _host_texts(self, places: Numbers, extra: Numbers) -> Slices:
         """Each different host is written once; the rows share it."""
-        known: dict[bytes, int] = {}
-        hosts = cut(self.data, places, places + HOST_SIZE_V4 + extra)
-        number_of = [known.setdefault(host, len(known)) for host in hosts]
-        texts = [host_text(host).encode() for host in known]
+        texts: list[bytes] = []
+        numbers = np.zeros(len(places), np.int64)
+        for extra_bytes, size in ((0, HOST_SIZE_V4), (_V6_BYTES, HOST_SIZE_V6)):
+            rows = np.flatnonzero(extra == extra_bytes)
+            found, which = np.unique(bytes_at(self.data, places[rows], size), return_inverse=True)
+            numbers[rows] = which + len(texts)
+            raw = found.tobytes()
+            hosts = (raw[at : at + size] for at in range(0, len(raw), size))
+            texts += [host_text(host).encode() for host in hosts]
         lengths = np.array([len(text) for text in texts], np.int64)
         begins = lengths.cumsum() - lengths
-        numbers = np.array(number_of, np.int64)
         return Slices(b"".join(texts), begins[numbers], lengths[numbers])
 
     def message_ids(self) -> Slices:
