@@ -1,20 +1,23 @@
 """The data source "logserver": what Spark asks for a path and options.
 
-Owns which reader and writer answers. Must not read or write itself.
+Owns which reader and writer answers. Must not read or write itself. Spark starts processes of their own that
+only ask for columns, or only plan: each is to import what it needs alone, for that is most of what it costs.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
 from pyspark.sql.types import StructType
 
-from logserver.pipeline.batch import BatchReader, FilteredBatchReader
 from logserver.pipeline.options import ReadOptions, parse_read_options
 from logserver.pipeline.schema import check_schema, default_schema
-from logserver.pipeline.sink.writers import BatchWriter, StreamWriter, batch_writer, stream_writer
-from logserver.pipeline.stream import StreamReader
 from storage import detect
 from storage.errors import UnsupportedFormat
+
+if TYPE_CHECKING:
+    from logserver.pipeline.sink.writers import BatchWriter, StreamWriter
 
 
 class LogServerSource(DataSource):
@@ -32,6 +35,8 @@ class LogServerSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A batch. Spark refuses a reader that takes filters unless it is told to push them down."""
+        from logserver.pipeline.batch import BatchReader, FilteredBatchReader
+
         options = parse_read_options(self.options, streaming=False)
         _check(schema, options)
         kind = FilteredBatchReader if options.push_filters else BatchReader
@@ -39,16 +44,22 @@ class LogServerSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A stream of micro-batches."""
+        from logserver.pipeline.stream import StreamReader
+
         options = parse_read_options(self.options, streaming=True)
         _check(schema, options)
         return StreamReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
         """A batch into a store or a running server."""
+        from logserver.pipeline.sink.writers import batch_writer
+
         return batch_writer(self.options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
         """Micro-batches into a store or a running server."""
+        from logserver.pipeline.sink.writers import stream_writer
+
         return stream_writer(self.options, schema, overwrite=overwrite)
 
 
