@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from logserver.testing import ServerForTests
 from storage import StoredRecord, TopicPartition, open_store, partition_for_key
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -83,6 +85,12 @@ def test_what_is_refused_says_why(spark: SparkSession, tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["store"]
 
 
+def to_the_end(writing: DataStreamWriter, checkpoint: Path) -> None:
+    """Run a query over what is there."""
+    writing = writing.option("checkpointLocation", str(checkpoint))
+    writing.trigger(availableNow=True).start().awaitTermination()
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_stream_and_its_restart(spark: SparkSession, tmp_path: Path, backend: str) -> None:
     source, path = tmp_path / "source", tmp_path / "store"
@@ -92,10 +100,30 @@ def test_a_stream_and_its_restart(spark: SparkSession, tmp_path: Path, backend: 
         stream = spark.readStream.schema("value STRING").text(str(source))
         writing = stream.writeStream.format("logserver").option("topic", "t")
         writing = writing.option("backend", backend).option("path", str(path))
-        writing = writing.option("checkpointLocation", str(tmp_path / "checkpoint"))
-        query = writing.trigger(availableNow=True).start()
-        assert query.awaitTermination(120)
+        to_the_end(writing, tmp_path / "checkpoint")
     found = stored(path, backend, "t")
     values = sorted(int(record.value or b"") for records in found.values() for record in records)
     assert values == list(range(200))
     assert sorted(each.name for each in tmp_path.iterdir()) == ["checkpoint", "source", "store"]
+
+
+def test_a_stream_into_a_running_server(spark: SparkSession, tmp_path: Path) -> None:
+    """What comes later is added; a micro-batch that comes again, as when Spark dies before it has noted it, is not."""
+    source, checkpoint = tmp_path / "source", tmp_path / "checkpoint"
+    with ServerForTests(data=tmp_path / "store", backend="kafka") as server:
+        topic = server.fresh_topic(partitions=2)
+
+        def run() -> list[int]:
+            stream = spark.readStream.schema("value STRING").text(str(source))
+            writing = stream.writeStream.format("logserver").option("topic", topic)
+            to_the_end(writing.option("url", server.url), checkpoint)
+            return sorted(int(record.value or b"") for record in server.records(topic))
+
+        for end in (100, 200):
+            rows = spark.range(end - 100, end).selectExpr("CAST(id AS STRING) AS v")
+            rows.write.mode("append").text(str(source))
+            assert run() == list(range(end))
+        for noted in (checkpoint / "commits").glob("*1*"):
+            noted.unlink()  # the second micro-batch, and its checksum
+        assert run() == list(range(200))
+        assert (checkpoint / "commits" / "1").exists()
