@@ -179,6 +179,20 @@ def audit(side: Side, data: Data) -> Job:
     return job
 
 
+def rebuild(side: Side, data: Data) -> Job:
+    """All indexes of the store are made anew beside those that are there; gives the records of the topic, or 0
+    where a file differs.
+    """
+
+    def job(spark: SparkSession) -> int:
+        from logserver.pipeline.jobs import rebuild
+
+        told = rebuild.run(spark, Path(side.where["path"]), "indexes").count()
+        return 0 if told else data.count
+
+    return job
+
+
 def timed(job: Job, spark: SparkSession) -> Turn:
     """A turn of a job, without the start of its session."""
     began_s = time.perf_counter()
