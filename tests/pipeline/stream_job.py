@@ -1,6 +1,6 @@
 """A query of its own process: every file of SOURCE is a micro-batch that goes into the store PATH.
 
-python -m tests.pipeline.stream_job SOURCE PATH CHECKPOINT BACKEND
+python -m tests.pipeline.stream_job SOURCE PATH CHECKPOINT BACKEND JAVA_OPTIONS
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from logserver.pipeline.session import create_session
 from tests.pipeline.conftest import SETTINGS
 
 
-def main(source: str, path: str, checkpoint: str, backend: str) -> None:
+def main(source: str, path: str, checkpoint: str, backend: str, java_options: str) -> None:
     """Run the query until all files are taken."""
-    spark = create_session("stream", master="local[2]", settings=SETTINGS)
+    settings = {**SETTINGS, "spark.driver.extraJavaOptions": java_options}
+    spark = create_session("stream", master="local[2]", settings=settings)
     rows = spark.readStream.schema("value STRING").option("maxFilesPerTrigger", "1").text(source)
     writing = rows.repartition(2).writeStream.format("logserver").queryName("killed")
     writing = writing.options(

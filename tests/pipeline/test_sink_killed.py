@@ -8,15 +8,16 @@ the last one is shown in tests/faults/test_staged_append.py.)
 from __future__ import annotations
 
 import json
+import operator
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -31,99 +32,153 @@ NOTE = ".logserver.staged.json"
 
 
 class Place(NamedTuple):
-    """A test's files."""
+    """A test's files, and what they tell: numbers are those of the newest micro-batch. A look costs some
+    microseconds, as the query needs the processors.
+    """
 
     source: Path
     store: Path
     checkpoint: Path
 
-    def look(self) -> Seen:
-        """What they tell."""
+    def write(self, number: int) -> None:
+        """A file of rows, which is a micro-batch; they are taken in their order."""
+        self.source.mkdir(exist_ok=True)
+        file = self.source / f"{number:03}.txt"
+        file.write_text("".join(f"{number * ROWS + row} {FILLER}\n" for row in range(ROWS)))
+        os.utime(file, (number + 1, number + 1))
+
+    def staged(self) -> frozenset[str]:
+        """What tasks and driver have beside the store."""
+        beside = (n for n in names(self.store.parent) if n.startswith("store.staged-"))
+        return frozenset(name for n in beside for name in names(self.store.parent / n))
+
+    def planned(self) -> int:
+        """By Spark."""
+        return newest(self.checkpoint / "offsets")
+
+    def committed(self) -> int:
+        """By Spark."""
+        return newest(self.checkpoint / "commits")
+
+    def pending(self) -> object:
+        """What the store has decided to take and not yet taken."""
+        return self._note().get("pending")
+
+    def done(self) -> int:
+        """By the store."""
+        units: dict[str, int] = self._note().get("units") or {}
+        return max(units.values(), default=-1)
+
+    def done_and_staged(self) -> tuple[int, frozenset[str]]:
+        """Both."""
+        return self.done(), self.staged()
+
+    def stored_blocks(self) -> int:
+        """Of the log, on the disk."""
+        return sum(map(blocks, [*self.store.glob("t-*/*.log"), *self.store.glob("commitlog/*")]))
+
+    def _note(self) -> dict[str, Any]:
         try:
-            note = json.loads((self.store / NOTE).read_bytes())
+            note: dict[str, Any] = json.loads((self.store / NOTE).read_bytes())
         except FileNotFoundError:
-            note = {}
-        logs = [*self.store.glob("t-*/*.log"), *self.store.glob("commitlog/*")]
-        return Seen(
-            staged=frozenset(f.name for f in self.store.parent.glob("store.staged-*/*")),
-            planned=self._newest("offsets"),
-            committed=self._newest("commits"),
-            pending=json.dumps(note.get("pending")),
-            done=max((note.get("units") or {"": -1}).values()),
-            stored_bytes=sum(log.stat().st_blocks for log in logs) * 512,
-        )
-
-    def _newest(self, log: str) -> int:
-        names = (each.name for each in self.checkpoint.glob(f"{log}/*"))
-        return max((int(name) for name in names if name.isdigit()), default=-1)
+            return {}
+        return note
 
 
-class Seen(NamedTuple):
-    """What the files tell: numbers are those of the newest micro-batch, planned and committed by Spark, done by
-    the store.
-    """
-
-    staged: frozenset[str]
-    planned: int
-    committed: int
-    pending: str
-    done: int
-    stored_bytes: int
+def names(folder: Path) -> Sequence[str]:
+    """What is in a folder that may not be there."""
+    try:
+        return [path.name for path in folder.iterdir()]
+    except FileNotFoundError:
+        return ()
 
 
-Reached = Callable[[Seen, Seen], bool]
-"""Asked of what was there at the start of a run, and what is."""
+def newest(log: Path) -> int:
+    """The number of a checkpoint's newest file."""
+    return max((int(name) for name in names(log) if name.isdigit()), default=-1)
 
-POINTS: Mapping[str, Reached] = {
-    "the new store is being made": lambda old, new: "store" in new.staged,
-    "the next batch is planned": lambda old, new: new.planned > old.planned,
-    "a task began to stage": lambda old, new: new.staged > old.staged,
-    "both tasks have begun": lambda old, new: len(new.staged - old.staged) > 1,
-    "space is held back": lambda old, new: "reserve" in new.staged - old.staged,
-    "the write is decided": lambda old, new: new.pending not in ("null", old.pending),
-    "runs are being put in": lambda old, new: new.stored_bytes > old.stored_bytes,
-    "the batch is done": lambda old, new: new.done > old.done,
-    "its files are gone": lambda old, new: new.done > old.done and not new.staged,
-    "the checkpoint has it": lambda old, new: new.committed > old.committed,
+
+def blocks(file: Path) -> int:
+    """What a file takes on the disk; a new one may get its name at this very moment."""
+    try:
+        return file.stat().st_blocks
+    except FileNotFoundError:
+        return 0
+
+
+class Point(NamedTuple):
+    """Reached, when what `look` tells has become so since the start of the run."""
+
+    look: Callable[[Place], Any]
+    reached: Callable[[Any, Any], bool]
+
+
+POINTS: Mapping[str, Point] = {
+    "the new store is being made": Point(Place.staged, lambda old, new: "store" in new),
+    "the next batch is planned": Point(Place.planned, operator.lt),
+    "a task began to stage": Point(Place.staged, operator.lt),
+    "both tasks have begun": Point(Place.staged, lambda old, new: len(new - old) > 1),
+    "space is held back": Point(Place.staged, lambda old, new: "reserve" in new - old),
+    "the write is decided": Point(Place.pending, lambda old, new: new not in (None, old)),
+    "runs are being put in": Point(Place.stored_blocks, operator.lt),
+    "the batch is done": Point(Place.done, operator.lt),
+    "its files are gone": Point(
+        Place.done_and_staged, lambda old, new: new[0] > old[0] and not new[1]
+    ),
+    "the checkpoint has it": Point(Place.committed, operator.lt),
 }
+
+
+@pytest.fixture(scope="module")
+def java_options(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Of virtual machines that live for seconds: no time for the best code, and the classes from the archive
+    that a first run leaves, which takes half of what a start costs.
+    """
+    folder = tmp_path_factory.mktemp("classes")
+    place = Place(folder / "source", folder / "store", folder / "checkpoint")
+    place.write(0)
+    short = "-XX:+IgnoreUnrecognizedVMOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    with running(place, "kafka", f"{short} -XX:ArchiveClassesAtExit={folder / 'classes'}") as query:
+        assert query.wait(GIVE_UP_S) == 0
+        wait_for_end(query.pid)  # of the virtual machine, which writes the archive last
+    yield f"{short} -XX:SharedArchiveFile={folder / 'classes'}"
+    (folder / "classes").unlink(missing_ok=True)  # some hundred megabytes
 
 
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("backend", ["kafka", "rocketmq"])
-def test_every_row_is_there_once(tmp_path: Path, backend: str) -> None:
+def test_every_row_is_there_once(tmp_path: Path, backend: str, java_options: str) -> None:
     place = Place(tmp_path / "source", tmp_path / "store", tmp_path / "checkpoint")
-    place.source.mkdir()
     for number in range(len(POINTS) + 1):
-        lines = (f"{number * ROWS + row} {FILLER}\n" for row in range(ROWS))
-        (place.source / f"{number:03}.txt").write_text("".join(lines))
-        os.utime(place.source / f"{number:03}.txt", (number + 1, number + 1))  # taken in order
-    for name, reached in POINTS.items():
-        assert killed_at(place, backend, reached), f"the query ended before: {name}"
-    with running(place, backend) as query:
+        place.write(number)
+    for name, point in POINTS.items():
+        assert killed_at(place, backend, point, java_options), f"the query ended before: {name}"
+    with running(place, backend, java_options) as query:
         assert query.wait(GIVE_UP_S) == 0
     counts = Counter(rows(place, backend))
     assert counts.keys() == set(range((len(POINTS) + 1) * ROWS))
     assert set(counts.values()) == {1}
-    assert not place.look().staged
+    assert not place.staged()
 
 
-def killed_at(place: Place, backend: str, reached: Reached) -> bool:
+def killed_at(place: Place, backend: str, point: Point, java_options: str) -> bool:
     """Run the query, and kill it at a point; False if it ended by itself."""
-    old = place.look()
+    old = point.look(place)
     deadline_s = time.monotonic() + GIVE_UP_S
-    with running(place, backend) as query:
+    with running(place, backend, java_options) as query:
         while query.poll() is None and time.monotonic() < deadline_s:
-            if reached(old, place.look()):
+            if point.reached(old, point.look(place)):
                 return True
-            time.sleep(0.0005)  # the query needs the processors
+            time.sleep(0.001)
     return False
 
 
 class running:
     """The query in a session of its own, of which nothing is left behind."""
 
-    def __init__(self, place: Place, backend: str) -> None:
-        command = [sys.executable, "-m", "tests.pipeline.stream_job", *map(str, place), backend]
+    def __init__(self, place: Place, backend: str, java_options: str) -> None:
+        command = [sys.executable, "-m", "tests.pipeline.stream_job", *map(str, place)]
+        command += [backend, java_options]
         environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
         self._log = (place.source.parent / "query.log").open("ab")
         self._query = subprocess.Popen(
@@ -147,6 +202,13 @@ class running:
             self._query.poll()
         self._query.wait()
         self._log.close()
+
+
+def wait_for_end(session: int) -> None:
+    """Until its processes have ended by themselves."""
+    deadline_s = time.monotonic() + GIVE_UP_S
+    while list(of_session(session)) and time.monotonic() < deadline_s:
+        time.sleep(0.1)
 
 
 def of_session(session: int) -> Iterator[int]:
