@@ -9,10 +9,11 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import NamedTuple
 
+import msgspec
 from rich.console import Console
 
 from logserver.bench.goals import goal_of
@@ -191,7 +192,7 @@ def report(bench: Bench, about: dict[str, str], given: argparse.Namespace) -> st
     if given.json:
         return report_json(bench, about)
     if given.markdown and not bench.quick:
-        return report_markdown(bench)
+        return report_markdown(bench.results)
     return report_text(bench, about)
 
 
@@ -218,13 +219,13 @@ def _line(result: Result) -> str:
     )
 
 
-def report_markdown(bench: Bench) -> str:
+def report_markdown(results: Sequence[Result]) -> str:
     """The table for docs/performance.md."""
     lines = [
         "| path | ours: min / median / max | yardstick's median | ratio: median (min-max) | floor | goal | |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
-    for result in bench.results:
+    for result in results:
         if result.ours is not None:
             verdict = _verdict(result).replace("NOT reached", "**not reached**")
             cells = (result.name, *_cells(result, result.ours), verdict)
@@ -265,6 +266,12 @@ def _short(rate: float) -> str:
         if rate >= size:
             return f"{rate / size:.2f}{suffix}"
     return f"{rate:.1f}"
+
+
+def markdown_of_json(data: bytes) -> str:
+    """The table of a report that was written as JSON."""
+    rows = msgspec.json.decode(data)["rows"]
+    return report_markdown(msgspec.convert(rows, list[Result]))
 
 
 def report_json(bench: Bench, about: dict[str, str]) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+import msgspec
 from rich.console import Console
 from rich.table import Table
 
@@ -261,6 +262,33 @@ def _ratio_cells(row: Row, server: str) -> tuple[str, ...]:
     elif figures.unsent:
         verdict = f"too slow: {figures.unsent:,} not sent"
     return "" if share is None else f"{share:.2f}", *told, verdict
+
+
+def from_json(data: bytes) -> Report:
+    """A report that was written as JSON."""
+    given = msgspec.json.decode(data)
+    return Report(
+        about=given["about"],
+        settings=given["settings"],
+        generator_requests_per_s=msgspec.convert(
+            given["generator"]["requests_per_s"], Spread | None
+        ),
+        rows=[_row_of(row) for row in given["rows"]],
+    )
+
+
+def _row_of(given: Mapping[str, Any]) -> Row:
+    servers = given["servers"]
+    return Row(
+        case=Case(**{name: given[name] for name in Case._fields}),
+        loop=given["loop"],
+        rate=given["rate"],
+        figures={name: msgspec.convert(server, Figures) for name, server in servers.items()},
+        ratios={
+            name: msgspec.convert(server["ratios"], dict[str, Spread])
+            for name, server in servers.items()
+        },
+    )
 
 
 def _row_json(row: Row) -> dict[str, Any]:

@@ -170,6 +170,8 @@ GOALS: Final[Sequence[Goal]] = (
          yardstick="the real broker", floor=1, goal=2, why=INTERPRETER),
     Goal(source=COMPARE, row="start", path="ready after a start, seconds", yardstick="the clock", floor=0.5,
          goal=0.3, most=True, why="the interpreter and the imports take most of it"),
+    Goal(source=COMPARE, row="memory", path="memory, MB: the least after any load", yardstick="an empty store",
+         floor=75, goal=60, most=True, why="load leaves more in memory than an empty store has"),
     _flat("append_latency", "append in a large store"),
     _flat("fetch_latency", "fetch in a large store"),
     _flat("key_lookup_latency", "lookup by key in a large store"),

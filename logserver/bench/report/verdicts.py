@@ -129,7 +129,13 @@ def _of_load_test(found: _Measures) -> Iterator[Measured]:
 
 
 def _divided(spread: dict[str, float], by: float) -> Spread:
-    return Spread(**{name: value / by for name, value in spread.items()})
+    return _by(Spread(**spread), by)
+
+
+def _by(spread: Spread, by: float) -> Spread:
+    return Spread(
+        minimum=spread.minimum / by, median=spread.median / by, maximum=spread.maximum / by
+    )
 
 
 # ---- results of compare --------------------------------------------------------------------------
@@ -146,6 +152,10 @@ def _of_result(result: Result) -> Iterator[Measured]:
         if starts:
             least = min(starts, key=lambda spread: spread.median)
             yield Measured(COMPARE, "start", least, compiled, target)
+        held = [spread for run in mine if (spread := spreads(run.repeats).get("server_rss_bytes"))]
+        if held:
+            least = min(held, key=lambda spread: spread.median)
+            yield Measured(COMPARE, "memory", _by(least, 1e6), compiled, target)
         yield from _against_peers(mine, result.runs, target, compiled=compiled)
         yield from _flat(mine, target, compiled=compiled)
 
@@ -180,10 +190,4 @@ def _flat(mine: Sequence[Run], target: str, *, compiled: bool) -> Iterator[Measu
     for name in ("append_latency", "fetch_latency", "key_lookup_latency", "time_lookup_latency"):
         at_first, at_last = small.get(f"{name}.p50_us"), large.get(f"{name}.p50_us")
         if at_first and at_last and at_first.median:
-            by = at_first.median
-            ratio = Spread(
-                minimum=at_last.minimum / by,
-                median=at_last.median / by,
-                maximum=at_last.maximum / by,
-            )
-            yield Measured(COMPARE, name, ratio, compiled, target)
+            yield Measured(COMPARE, name, _by(at_last, at_first.median), compiled, target)

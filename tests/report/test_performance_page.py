@@ -1,0 +1,135 @@
+"""The performance page has the tables that its results make: scripts/performance_page writes them, or says when not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from logserver.bench.goals import goal_of
+from logserver.bench.report.verdicts import read_measured
+from logserver.bench.result import Spread, to_json
+from scripts._load_report import Figures, Report, Row, from_json
+from scripts._load_work import Case
+from tests.report import results
+
+TABLE = "<!-- table performance/{}.json -->\n{}<!-- end of table -->\n"
+
+
+def script(repo_root: Path, *options: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(repo_root / "scripts" / "performance_page"), *map(str, options)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Path:
+    """A page with a table of each kind, none of them written yet."""
+    folder = tmp_path / "performance"
+    folder.mkdir()
+    spread = {"minimum": 2.0e6, "median": 2.5e6, "maximum": 3.0e6}
+    row = {
+        "name": "encode 100 B",
+        "unit": "rec",
+        "counted": 5,
+        "expected": 5,
+        "peer_name": "peer",
+        "floor": 0.4,
+        "goal": 1.15,
+        "target": 1.15,
+        "ours": spread,
+        "peer": spread,
+        "ratio": {"minimum": 0.9, "median": 1.0, "maximum": 1.1},
+        "reached": False,
+    }
+    bench = {"bench": "bench_codecs", "about": {"cpu": "X"}, "compiled": True, "rows": [row]}
+    (folder / "codecs.json").write_text(json.dumps(bench))
+    (folder / "http.json").write_text(load_report().to_json())
+    (folder / "designs.json").write_bytes(to_json(results.full()))
+    found = tmp_path / "page.md"
+    tables = "\nwords\n".join(TABLE.format(name, "") for name in ("codecs", "http", "designs"))
+    found.write_text(f"# Words\n{tables}last words\n")
+    return found
+
+
+def load_report() -> Report:
+    spread = Spread(minimum=1000.0, median=1100.0, maximum=1200.0)
+    figures = Figures(
+        requests_per_s=spread,
+        records_per_s=spread,
+        bytes_per_s=spread,
+        cpu_s_per_million=None,
+        generator_busy=0.5,
+        latency_us={"p50": 1.0, "p99": 2.0, "p99.9": 3.0},
+        service_us={"p50": 1.0},
+        answered=10,
+        refused=0,
+        unsent=0,
+        records=10,
+        stored=None,
+    )
+    row = Row(
+        case=Case("produce", 1, 16, "1"),
+        loop="closed",
+        rate=None,
+        figures={"kafka": figures, "no-store": figures},
+        ratios={
+            "kafka": {"no-store": Spread(minimum=0.5, median=0.7, maximum=0.8)},
+            "no-store": {},
+        },
+    )
+    return Report(about={"cpu": "X"}, settings={}, generator_requests_per_s=spread, rows=[row])
+
+
+def test_the_page_is_what_its_results_say(repo_root: Path) -> None:
+    ended = script(repo_root, "--check")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+    text = (repo_root / "docs" / "performance.md").read_text()
+    kept = {path.name for path in (repo_root / "docs" / "performance").glob("*.json")}
+    assert kept
+    assert all(f"<!-- table performance/{name} -->" in text for name in kept)
+
+
+@pytest.mark.parametrize("name", ["codecs-compiled", "rocketmq-plain"])
+def test_kept_results_tell_goals(repo_root: Path, name: str) -> None:
+    path = repo_root / "docs" / "performance" / f"{name}.json"
+    measured = {found.row: found for found in read_measured(path)}
+    for row in json.loads(path.read_bytes())["rows"]:
+        goal = goal_of(measured[row["name"]].source, row["name"])
+        told = measured[row["name"]]
+        assert told.ratio.median == row["ratio"]["median"]
+        if goal is not None:
+            assert goal.reached(told.ratio.median, compiled=told.compiled) is row["reached"]
+
+
+def test_tables_are_written_between_their_marks(repo_root: Path, page: Path) -> None:
+    before = page.read_text()
+    ended = script(repo_root, "--check", "--page", page)
+    assert ended.returncode == 1
+    assert "run" in ended.stdout
+    assert page.read_text() == before
+    assert script(repo_root, "--page", page).returncode == 0
+    text = page.read_text()
+    assert (
+        "scripts/bench_codecs --json, by the Python of an environment with the installed wheel"
+        in text
+    )
+    assert (
+        "| encode 100 B | 2.00M / 2.50M / 3.00M rec/s | 2.50M | 1.00 (0.90-1.10) | 0.40 | 1.15 |"
+        in text
+    )
+    assert "| produce 1 acks=1 c=16 | closed | kafka |" in text
+    assert "| recovery-after-kill | logserver-kafka |" in text
+    assert text.startswith("# Words\n")
+    assert text.endswith("last words\n")
+    assert script(repo_root, "--check", "--page", page).returncode == 0
+    page.write_text(text.replace("2.50M", "2.60M"))
+    assert script(repo_root, "--check", "--page", page).returncode == 1
+
+
+def test_a_load_report_is_read_back(repo_root: Path) -> None:
+    report = load_report()
+    again = from_json(report.to_json().encode())
+    assert again == report
