@@ -154,15 +154,25 @@ def _last_unit(context: RecoveryContext) -> int:
 
 
 def _checkpointed(context: RecoveryContext) -> int:
-    """Up to where queues were on disk. A store of 4.x tells only a store time."""
-    checkpoint = context.checkpoint
+    """Up to where queues were on disk. A store of 4.x tells only a store time. So does ours when the
+    log's first record was the only one: files that were begun later do not count then, even where a
+    clock that was set back says otherwise.
+    """
+    run, checkpoint = context.run, context.checkpoint
     if checkpoint.logics_physical_offset > 0:
         return checkpoint.logics_physical_offset
-    for base in reversed(context.run.bases):
-        first = record_at(context.run, base)
-        if first and first.store_timestamp_ms <= checkpoint.logics_msg_timestamp_ms:
-            return base
-    return context.run.start
+    told_ms = checkpoint.logics_msg_timestamp_ms
+    if _begins_before(run, run.start, told_ms):
+        for base in reversed(run.bases):
+            if _begins_before(run, base, told_ms):
+                return base
+    return run.start
+
+
+def _begins_before(run: FileRun, base: int, time_ms: int) -> bool:
+    """Whether a file's first record is from before a time: at the same time others may follow it."""
+    first = record_at(run, base)
+    return first is not None and first.store_timestamp_ms < time_ms
 
 
 class _OpenAppend(NamedTuple):

@@ -14,7 +14,7 @@ from storage import LogStore, RawMessage, Record
 from storage.files import OverlayFileSystem
 from tests.contract.harness import ManualClock
 from tests.faults.power import Power, moments
-from tests.unit.rocketmq.outage import after_cut, mixed, safe_place
+from tests.unit.rocketmq.outage import after_cut, mixed, safe_place, tree
 from tests.unit.rocketmq.workshop import (
     LOG_BYTES,
     ROOT,
@@ -172,6 +172,27 @@ def test_queue_files_without_units_go_last_first(power: Power) -> None:
     second.before = look
     on(second, shop).open()
     assert {len(bases) for bases in left_bases} == {0, 1, 2, 3, 4}
+
+
+@pytest.mark.parametrize("back_ms", [0, 1000])
+def test_a_checkpoint_at_the_first_record_vouches_for_no_other(power: Power, back_ms: int) -> None:
+    """It tells a time only, at which others were stored too, or before which the clock was set: what a kill left of
+    their units in the machine's memory is synced before a checkpoint tells of it.
+    """
+    shop = safe_place(power)
+    store = shop.open_with_topic()
+    put_value(store, VALUES[0])
+    store.checkpoint()
+    shop.clock.now_ms -= back_ms
+    for value in VALUES[1:]:
+        put_value(store, value)
+    assert values(store) == VALUES
+    power.kill()
+    shop.open().checkpoint()
+    queues = {path for path in tree(power) if "consumequeue" in path.parts}
+    on_disk, now = tree(power.cut()), tree(power)
+    assert len(queues) > 3
+    assert {path: on_disk[path] for path in queues} == {path: now[path] for path in queues}
 
 
 def test_what_was_served_after_a_crash_is_on_disk(power: Power) -> None:
