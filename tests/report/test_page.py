@@ -22,6 +22,8 @@ from tests.report import results
 pytestmark = pytest.mark.slow
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+OPTIONS = ("--no-sandbox", "--disable-dev-shm-usage")  # it runs as root, and in containers
+PATIENCE_MS = 300_000  # a busy machine takes what it takes
 PHONE, DESK = 360, 1280
 LEAST_LETTERS_PX = 9.0
 Open = Callable[..., Page]
@@ -37,7 +39,9 @@ def browser() -> Iterator[Browser]:
             pytest.fail(reason, pytrace=False)
         pytest.skip(reason)
     with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        running = playwright.chromium.launch(
+            executable_path=path, args=OPTIONS, timeout=PATIENCE_MS
+        )
         yield running
         running.close()
 
@@ -59,6 +63,7 @@ def open_page(browser: Browser, page_file: Path) -> Iterator[Open]:
             viewport={"width": width, "height": 800},
             color_scheme="dark" if scheme == "dark" else "light",
         )
+        page.set_default_timeout(PATIENCE_MS)
         pages.append(page)
         if requests is not None:
             page.on("request", lambda request: requests.append(request.url))
@@ -182,6 +187,7 @@ def test_a_partial_report_says_so_at_its_head(browser: Browser, tmp_path: Path) 
     path = tmp_path / "partial.html"
     path.write_text(html.page(report([results.partial()])), encoding="utf-8")
     page = browser.new_page(viewport={"width": PHONE, "height": 800})
+    page.set_default_timeout(PATIENCE_MS)
     page.goto(path.as_uri())
     box = page.locator(".warning").first.bounding_box()
     assert box is not None

@@ -40,11 +40,12 @@ def goals(found: Sequence[Verdict]) -> Section:
     rows = [
         [
             f"{goal.path}{f' ({goal.target})' if goal.target else ''}",
-            goal.yardstick,
+            _verdict_told(goal),
+            ratio_told(goal.ratio),
             _told_goal(goal.floor, goal),
             _told_goal(goal.goal, goal),
-            ratio_told(goal.ratio),
-            _verdict_told(goal),
+            goal.yardstick,
+            goal.why if goal.ratio else f"measured by {goal.command}",
         ]
         for goal in sorted(found, key=lambda goal: goal.ratio is None)
     ]
@@ -58,9 +59,9 @@ def goals(found: Sequence[Verdict]) -> Section:
         tables=[
             Table(
                 title="Goals and measured ratios",
-                columns=["Path", "Yardstick", "Floor", "Goal", "Measured", "Verdict"],
+                columns=["Path", "Verdict", "Measured", "Floor", "Goal", "Yardstick", "Why"],
                 rows=rows,
-                remarks=1,
+                remarks=2,
             )
         ],
     )
@@ -74,13 +75,13 @@ def _told_goal(value: float | None, goal: Verdict) -> str:
 
 def _verdict_told(goal: Verdict) -> str:
     if goal.ratio is None:
-        return f"not measured here: {goal.command}"
+        return "not measured here"
     kind = "compiled" if goal.compiled else "plain Python"
     if goal.reached is None:
         return f"no goal for {kind}"
     if goal.reached:
         return f"reached ({kind})"
-    return f"NOT reached ({kind}){f': {goal.why}' if goal.why else ''}"
+    return f"NOT reached ({kind})"
 
 
 def generator(result: Result) -> Section:
