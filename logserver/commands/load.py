@@ -176,6 +176,6 @@ class Shown:
         if self._display is not None:
             name = f"{run.workload.name} on {run.target.name}"
             lines = [f"  {name}: {'done' if run.repeats else 'nothing measured'}"]
-            lines += [f"    {note}" for note in run.notes]
+            lines += [f"    {note}" for note in (*run.errors, *run.notes)]
             lines += [f"    not done: {lack.field}: {lack.reason}" for lack in run.not_done]
             self._display.console.print("\n".join(lines), soft_wrap=True)

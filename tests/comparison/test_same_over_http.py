@@ -67,6 +67,7 @@ def start(flavour: Flavour, tmp_path: Path) -> Iterator[Callable[[], Running]]:
             one.stop(signal.SIGKILL)
 
 
+@pytest.mark.slow
 async def test_by_a_server_that_is_killed(start: Callable[[], Running]) -> None:
     """What was answered is there after kill -9. The clock is the machine's, so nothing is asked by time."""
     workload = Workload.of(4)

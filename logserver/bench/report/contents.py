@@ -34,15 +34,15 @@ from logserver.bench.result import METRICS, Result
 
 TITLE: Final = "Two designs of a log, side by side"
 PERCENTILES: Final = ("p50_us", "p99_us", "p99_9_us")
-ALL_PERCENTILES: Final = ("p50_us", "p90_us", "p99_us", "p99_9_us", "max_us")
+ALL_PERCENTILES: Final = ("p50_us", "p90_us", "p99_us", "p99_9_us", "max_us", "mean_us")
 
 # Chapter, title, what it is about, and its metrics: of latencies the part before the point.
 CHAPTERS: Final = (
     ("throughput", "Throughput", "Records a second: more is better.",
      ("published_records_per_s", "consumed_records_per_s", "catch_up_records_per_s")),
     ("latency", "Latency", "From when a request was due, sent or not: less is better. A stall is charged with every "
-     "request that was due meanwhile.",
-     ("publish_latency", "end_to_end_latency")),
+     "request that was due meanwhile; from when it was sent, it is not. Not every peer's tool tells both.",
+     ("publish_latency", "publish_service", "end_to_end_latency")),
     ("cpu", "Processor time", "Of the server, for a million records published and consumed: less is better.",
      ("server_cpu_s_per_million_records",)),
     ("disk", "Disk and memory", "What the files take on the disk, holes left out, and what the server holds in memory.",
