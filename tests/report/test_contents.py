@@ -178,6 +178,8 @@ def test_nothing_of_a_result_becomes_markup(document: Document) -> None:
 def test_conclusions_follow_from_the_figures(document: Document) -> None:
     (hot,) = (c for c in document.numbers.conclusions if c.startswith("In this server, one hot"))
     assert hot.endswith("times as much in Kafka's.")
+    (real,) = (c for c in document.numbers.conclusions if c.startswith("Of the real servers, one"))
+    assert real.endswith("(not quite the same work: see what was left out).")
     result = small({"logserver-kafka": [90, 100, 110], "logserver-rocketmq": [95, 99, 120]})
     for run in result.runs:
         run.workload = WorkloadFacts(name="hot-topic", fields={})

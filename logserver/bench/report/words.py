@@ -6,7 +6,7 @@ speed is worked out from the figures, and left out where they do not carry it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from logserver.bench.report.document import Section, Table
@@ -67,12 +67,13 @@ def conclusions(result: Result, figures: Sequence[Figure]) -> list[str]:
             "This run was a quick one: its figures check that all works, and say nothing about speed."
         ]
     by = {(f.workload, f.target, f.metric): f for f in figures}
+    unlike = {(run.workload.name, run.target.name) for run in result.runs if run.not_done}
     found = [
         statement
         for who, kafka, rocketmq in _pairs(result)
-        for statement in _beside(by, who, kafka, rocketmq)
+        for statement in _beside(by, unlike, who, (kafka, rocketmq))
     ]
-    return found + list(_over_topics(figures)) or [
+    return found + list(_over_topics(figures, unlike)) or [
         "This run has nothing to compare the designs by."
     ]
 
@@ -89,6 +90,7 @@ def _pairs(result: Result) -> Iterator[tuple[str, str, str]]:
             yield who, names["kafka"], names["rocketmq"]
 
 
+UNLIKE: Final = " (not quite the same work: see what was left out)"
 SAID: Final = (
     ("hot-topic", "published_records_per_s", "one hot topic takes"),
     ("topics-1000", "published_records_per_s", "a thousand topics take"),
@@ -100,8 +102,12 @@ SAID: Final = (
 
 
 def _beside(
-    by: Mapping[tuple[str, str, str], Figure], who: str, kafka: str, rocketmq: str
+    by: Mapping[tuple[str, str, str], Figure],
+    unlike: Collection[tuple[str, str]],
+    who: str,
+    names: tuple[str, str],
 ) -> Iterator[str]:
+    kafka, rocketmq = names
     for workload, metric, what in SAID:
         one, other = by.get((workload, kafka, metric)), by.get((workload, rocketmq, metric))
         if one is None or other is None or not one.spread.median:
@@ -111,6 +117,8 @@ def _beside(
             one.spread.maximum < other.spread.minimum or other.spread.maximum < one.spread.minimum
         )
         verdict = _more(one, other) if apart else "no difference beyond the spread"
+        if any((workload, name) in unlike for name in names):
+            verdict += UNLIKE
         yield f"{who}, {what} {first} in Kafka's format and {second} in RocketMQ's: {verdict}."
 
 
@@ -122,7 +130,7 @@ def _more(kafka: Figure, rocketmq: Figure) -> str:
     return f"{times(second / first)} times as much in RocketMQ's"
 
 
-def _over_topics(figures: Sequence[Figure]) -> Iterator[str]:
+def _over_topics(figures: Sequence[Figure], unlike: Collection[tuple[str, str]]) -> Iterator[str]:
     series = [f for f in figures if f.scale is not None and f.scale.name == "topics"]
     rates = [f for f in series if f.metric == "published_records_per_s"]
     for target in dict.fromkeys(f.target for f in rates):
@@ -130,7 +138,7 @@ def _over_topics(figures: Sequence[Figure]) -> Iterator[str]:
             ((f.scale.value, f.spread.median) for f in rates if f.target == target and f.scale),
         )
         (first, before), (last, after) = mine[0], mine[-1]
+        told_so = UNLIKE if any((f.workload, target) in unlike for f in rates) else ""
         if first < last and before:
-            yield (
-                f"From {first:,.0f} to {last:,.0f} topics {target} keeps {after / before:.0%} of what it publishes."
-            )
+            share = f"{after / before:.0%} of what it publishes"
+            yield f"From {first:,.0f} to {last:,.0f} topics {target} keeps {share}{told_so}."
