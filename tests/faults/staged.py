@@ -28,17 +28,9 @@ RECORDS = 2  # of each run
 UNIT = Unit("query", 0)
 
 
-class Ticking(ManualClock):
-    """A clock that goes on whenever it is asked: a start after a crash tells by the times what was flushed."""
-
-    def __call__(self) -> int:
-        self.now_ms += 1
-        return self.now_ms
-
-
 @dataclass(frozen=True)
 class Staging:
-    """Writes rows for one backend, with small files."""
+    """Writes rows for one backend, with small files, at a time that stands still: no time tells what came later."""
 
     backend: Backend
     clock: ManualClock

@@ -22,13 +22,14 @@ from storage.interface import StoreOptions
 from storage.staged_append import NOTE, StagedWrite, append_staged, last_unit
 from storage.staged_files import StagedFile, StagedPart
 from storage.staging import make_staged
+from tests.contract.harness import ManualClock
 from tests.faults.disk import Disk
 from tests.faults.explorer import choices, moments
 from tests.faults.faulty import Fault, FaultyFileSystem, at_change, broken, disk_full, no_fault
 from tests.faults.history import History
 from tests.faults.ram import Ram
 from tests.faults.recorder import Recorder
-from tests.faults.staged import OLD, PLACES, RECORDS, RUNS, TASKS, UNIT, Staging, Ticking, problem
+from tests.faults.staged import OLD, PLACES, RECORDS, RUNS, TASKS, UNIT, Staging, problem
 from tests.faults.workload import BACKENDS, PATH
 
 ALL = ["first", "second"]
@@ -39,7 +40,7 @@ FAILURES = 20
 @pytest.fixture(params=list(BACKENDS))
 def staging(request: pytest.FixtureRequest) -> Staging:
     """Each backend in turn."""
-    return Staging(BACKENDS[request.param], Ticking())
+    return Staging(BACKENDS[request.param], ManualClock())
 
 
 def survivors(
