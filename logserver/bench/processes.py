@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO, Final, NamedTuple
 
@@ -39,18 +39,26 @@ class Cores(NamedTuple):
             return cls()
         return cls(frozenset(usable[:-1]), frozenset(usable[-1:]))
 
-    @contextmanager
-    def pinned_generator(self) -> Iterator[None]:
+    def pinned_generator(self) -> AbstractContextManager[None]:
         """This process on the generator's cores, until the end of the block."""
-        if self.generator is None:
-            yield
-            return
-        before = os.sched_getaffinity(0)
-        os.sched_setaffinity(0, self.generator)
-        try:
-            yield
-        finally:
-            os.sched_setaffinity(0, before)
+        return _pinned(self.generator)
+
+    def pinned_servers(self) -> AbstractContextManager[None]:
+        """This process on the servers' cores, and so what it starts meanwhile, until the end of the block."""
+        return _pinned(self.servers)
+
+
+@contextmanager
+def _pinned(cores: frozenset[int] | None) -> Iterator[None]:
+    if cores is None:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 class ServerFailed(Exception):

@@ -7,6 +7,7 @@ which says so. Must not know how a target does a repeat.
 from __future__ import annotations
 
 import asyncio
+import signal
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -28,6 +29,7 @@ from storage import StorageError, wall_clock_ms
 
 PEERS: Final = HOME / "tests" / "interop" / "peers"  # of a checkout
 FAILURES: Final = (StorageError, OSError, ServerFailed, ConnectionLost, TimeoutError)
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 GENERATOR_S, QUICK_GENERATOR_S = 0.5, 0.1
 QUICK_REPEATS: Final = 1
 
@@ -121,11 +123,29 @@ def _bench(asked: Asked) -> Iterator[Bench]:
 def _targets(asked: Asked, bench: Bench) -> Iterator[Mapping[str, Target]]:
     with ExitStack() as closing:
         targets = {}
+        closing.enter_context(_closed_in_peace())
         for name in asked.targets:
             target = make_target(name, bench)
             closing.callback(target.close)
             targets[target.facts.name] = target
+        closing.callback(_ignore_signals)
         yield targets
+
+
+@contextmanager
+def _closed_in_peace() -> Iterator[None]:
+    """Signals as they are now, also behind a block that came to ignore them: another Ctrl-C leaves no broker behind."""
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _ignore_signals() -> None:
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _generator(asked: Asked, bench: Bench, watching: Watching, result: Result) -> None:

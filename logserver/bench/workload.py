@@ -115,6 +115,7 @@ class Workload(
         return replace(
             self,
             topics=min(self.topics, 20),
+            subscriptions_per_topic=min(self.subscriptions_per_topic, 2),
             consumer_backlog_size_gb=min(self.consumer_backlog_size_gb, 0.002),
             producer_rate=min(self.producer_rate, 5_000),
             warmup_duration_minutes=0.0,

@@ -62,9 +62,25 @@ def _ours(backend: str) -> Maker:
     return make
 
 
+def _kafka(bench: Bench) -> Target:
+    from logserver.bench.targets.broker import RealBroker
+    from logserver.bench.targets.kafka import Kafka
+
+    return RealBroker(bench, Kafka(bench))
+
+
+def _rocketmq(bench: Bench) -> Target:
+    from logserver.bench.targets.broker import RealBroker
+    from logserver.bench.targets.rocketmq import RocketMQ
+
+    return RealBroker(bench, RocketMQ(bench))
+
+
 KINDS: Final[Mapping[str, Maker]] = {
     "logserver-kafka": _ours("kafka"),
     "logserver-rocketmq": _ours("rocketmq"),
+    "kafka": _kafka,
+    "rocketmq": _rocketmq,
 }
 """The targets that have a name; an HTTP server is `http:` and the path of its description."""
 

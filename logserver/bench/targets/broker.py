@@ -1,0 +1,266 @@
+"""One repeat on a real broker, driven by the broker's own tools.
+
+Owns the order of a repeat and what is measured around the tools: processor time, memory, disk, restarts. How a broker
+is started and which tools there are is told by `Broker`, one for each kind.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol
+
+from logserver.bench.http_load import HELD_SHARE
+from logserver.bench.processes import allocated_bytes, cpu_s, rss_bytes
+from logserver.bench.result import Latency, NotDone, Repeat, TargetFacts
+from logserver.bench.targets import Bench, Tell
+from logserver.bench.targets.tools import Tool
+from logserver.bench.workload import Workload
+
+CALIBRATION_S: Final = 1.0  # of publishing tells how many records take the time that is asked for
+LEAST_RECORDS: Final = 1_000
+
+
+class Produced(NamedTuple):
+    """What a tool told of its records, behind `warm` of them. `failed` ones may be stored or not."""
+
+    records: int
+    records_per_s: float
+    latency: Latency
+    failed: int = 0
+    warm: int = 0
+
+
+class Broker(Protocol):
+    """A real one of some kind, on 127.0.0.1, with its tools. All raise ServerFailed.
+
+    `paces`: its producer keeps a rate. `reads`: its reader tells what it has read.
+    """
+
+    facts: TargetFacts
+    data: Path
+    paces: bool
+    reads: bool
+
+    def start(self, flush: str) -> None:
+        """On the data that is there; on return it serves."""
+
+    def stop(self) -> None:
+        """Cleanly; nothing if it does not run."""
+
+    def kill(self) -> None:
+        """As kill -9 does."""
+
+    @property
+    def pid(self) -> int:
+        """Of its process."""
+
+    def not_done(self, workload: Workload) -> list[NotDone]:
+        """What its tools cannot do."""
+
+    def create(self, topic: str, partitions: int) -> None:
+        """A topic."""
+
+    def produce(
+        self, topic: str, workload: Workload, records: int, *, rate: int = 0, warm: int = 0
+    ) -> Produced:
+        """So many records behind `warm` of them, `rate` a second or, 0, as fast as possible."""
+
+    def follow(self, topic: str, group: str, records: int) -> Tool:
+        """A reader of the next so many records from now on."""
+
+    def catch_up(self, topic: str, group: str, records: int) -> Tool:
+        """A reader of the first so many records."""
+
+    def read(self, tool: Tool) -> tuple[int, float]:
+        """Records and records a second, when a reader has ended."""
+
+    def stored(self, topic: str) -> int:
+        """Records that the topic holds."""
+
+
+class RealBroker:
+    """The target. The broker stays up between repeats, and in a quick run between workloads of the same settings."""
+
+    def __init__(self, bench: Bench, broker: Broker) -> None:
+        self.facts = broker.facts
+        self._bench = bench
+        self._broker = broker
+        self._running: tuple[str, str] | None = None
+        self._rates: dict[str, float] = {}
+        self._failed = 0  # in this repeat: may be stored or not, so that counts cannot agree
+
+    def not_done(self, workload: Workload) -> list[NotDone]:
+        """What its tools cannot do."""
+        missing = list(self._broker.not_done(workload))
+        if workload.topics > 1:
+            reason = f"the tool knows one topic: one of {workload.partitions} partitions"
+            missing.append(NotDone("topics", reason))
+        if workload.key_distributor != "NO_KEY":
+            missing.append(NotDone("keyDistributor", "records of the tool have no key"))
+        if workload.producer_rate and not self._broker.paces:
+            missing.append(NotDone("producerRate", "the tool keeps no rate: as fast as possible"))
+        if _readers(workload) and not self._broker.reads:
+            missing.append(NotDone("subscriptionsPerTopic", "no tool of the broker tells counts"))
+        if workload.own.lookups:
+            missing.append(NotDone("logserver.lookups", "no tool of the broker measures them"))
+        return missing
+
+    def repeat(self, workload: Workload, number: int, tell: Tell) -> Repeat:
+        """On a topic of its own."""
+        tell("starting the broker")
+        self._failed = 0
+        self._ensure_running(workload)
+        topic = f"bench-{workload.name.replace('.', '-')}-{number}"
+        self._broker.create(topic, workload.partitions)
+        before_bytes = allocated_bytes(self._broker.data)
+        values: dict[str, Any] = {}
+        acknowledged = 0
+        if workload.filled_records:
+            tell("filling")
+            acknowledged += self._produce(topic, workload, workload.filled_records).records
+        if workload.producers and workload.seconds:
+            rate, sent = self._rate(topic, workload, tell)
+            tell("measuring")
+            produced, measured = self._measured(topic, workload, rate, acknowledged + sent)
+            values |= measured
+            acknowledged += sent + produced.warm + produced.records
+        disk_bytes = allocated_bytes(self._broker.data) - before_bytes
+        values |= {
+            "server_rss_bytes": rss_bytes(self._broker.pid),
+            "disk_bytes": disk_bytes,
+            "disk_bytes_per_record": disk_bytes / acknowledged if acknowledged else None,
+        }
+        if workload.own.kill:
+            values |= self._restarts(workload, tell)
+        stored = self._broker.stored(topic)
+        errors = []
+        if stored != acknowledged and not self._failed:
+            errors.append(f"{acknowledged} records acknowledged, {stored} stored")
+        return Repeat(**values, stored_records=stored, errors=errors)
+
+    def close(self) -> None:
+        """Stop it, and remove its data."""
+        self._broker.stop()
+        shutil.rmtree(self._broker.data, ignore_errors=True)
+
+    def _ensure_running(self, workload: Workload) -> None:
+        """With this flush mode; with an empty store for each workload, but in a quick run."""
+        wanted = (workload.own.flush, "" if self._bench.quick else workload.name)
+        if self._running == wanted:
+            return
+        self.close()
+        with self._bench.cores.pinned_servers():
+            self._broker.start(workload.own.flush)
+        self._running = wanted
+
+    def _rate(self, topic: str, workload: Workload, tell: Tell) -> tuple[float, int]:
+        """Records a second, asked for or found out, and how many were sent to find out."""
+        if workload.producer_rate and self._broker.paces:
+            return workload.producer_rate, 0
+        if workload.name in self._rates:
+            return self._rates[workload.name], 0
+        tell("finding out how fast it is")
+        records, sent, seconds = LEAST_RECORDS, 0, 0.0
+        while not sent or (seconds < CALIBRATION_S and not self._bench.quick):
+            found = self._produce(topic, workload, records)
+            sent += found.records
+            seconds = found.records / found.records_per_s
+            self._rates[workload.name] = found.records_per_s
+            records *= 10
+        return self._rates[workload.name], sent
+
+    def _produce(
+        self, topic: str, workload: Workload, records: int, *, rate: int = 0, warm: int = 0
+    ) -> Produced:
+        produced = self._broker.produce(topic, workload, records, rate=rate, warm=warm)
+        self._failed += produced.failed
+        return produced
+
+    def _measured(
+        self, topic: str, workload: Workload, rate: float, before: int
+    ) -> tuple[Produced, dict[str, Any]]:
+        """Publish while readers read; then they get what is left."""
+        broker = self._broker
+        records = max(LEAST_RECORDS, round(rate * workload.seconds))
+        warm = round(rate * workload.warm_up_s)
+        paced = workload.producer_rate if broker.paces else 0
+        with ExitStack() as ending:
+            following, catching = self._readers(ending, topic, workload, records + warm, before)
+            began_s, used_s = time.perf_counter(), cpu_s(broker.pid)
+            produced = self._produce(topic, workload, records, rate=paced, warm=warm)
+            consumed = [broker.read(tool) for tool in following]
+            caught = [broker.read(tool) for tool in catching]
+            seconds, after_s = time.perf_counter() - began_s, cpu_s(broker.pid)
+        values = _published(workload, produced, paced) | {"seconds": seconds}
+        values |= _read("consumed", workload, consumed) | _read("catch_up", workload, caught)
+        if used_s is not None and after_s is not None:
+            count = (
+                sum(number for number, _ in (*consumed, *caught)) + produced.records + produced.warm
+            )
+            values["server_cpu_s"] = after_s - used_s
+            values["server_cpu_s_per_million_records"] = (after_s - used_s) / count * 1e6
+        return produced, values
+
+    def _readers(
+        self, ending: ExitStack, topic: str, workload: Workload, coming: int, before: int
+    ) -> tuple[list[Tool], list[Tool]]:
+        """Those that follow, and the one that reads the backlog; `ending` ends them."""
+        broker = self._broker
+        if not broker.reads:
+            return [], []
+        following = [
+            ending.enter_context(broker.follow(topic, f"{topic}-tail-{index}", coming))
+            for index in range(workload.subscriptions_per_topic)
+        ]
+        if not workload.consumer_backlog_size_gb:
+            return following, []
+        catching = broker.catch_up(topic, f"{topic}-backlog", before)
+        return following, [ending.enter_context(catching)]
+
+    def _restarts(self, workload: Workload, tell: Tell) -> dict[str, float]:
+        """After kill -9, and once more after a clean stop as the yardstick."""
+        tell("starting again")
+        self._broker.kill()
+        recovery_s = self._started_s(workload)
+        self._broker.stop()
+        return {"recovery_s": recovery_s, "start_s": self._started_s(workload)}
+
+    def _started_s(self, workload: Workload) -> float:
+        began_s = time.perf_counter()
+        with self._bench.cores.pinned_servers():
+            self._broker.start(workload.own.flush)
+        return time.perf_counter() - began_s
+
+
+def _readers(workload: Workload) -> bool:
+    return bool(workload.subscriptions_per_topic or workload.consumer_backlog_size_gb)
+
+
+def _published(workload: Workload, produced: Produced, offered: int) -> dict[str, Any]:
+    rate = produced.records_per_s
+    values: dict[str, Any] = {
+        "published_records": produced.records,
+        "published_records_per_s": rate,
+        "published_mb_per_s": rate * workload.message_size / 1e6,
+        "publish_service": produced.latency,
+        "refused_requests": produced.failed,
+    }
+    if offered:
+        values["offered_records_per_s"] = float(offered)
+        values["rate_held"] = rate >= HELD_SHARE * offered
+    return values
+
+
+def _read(name: str, workload: Workload, read: Sequence[tuple[int, float]]) -> dict[str, Any]:
+    if not read:
+        return {}
+    rate = sum(rate for _, rate in read)
+    return {
+        f"{name}_records": sum(records for records, _ in read),
+        f"{name}_records_per_s": rate,
+        f"{name}_mb_per_s": rate * workload.message_size / 1e6,
+    }

@@ -1,0 +1,164 @@
+"""The real Kafka, driven by kafka-producer-perf-test and kafka-consumer-perf-test.
+
+Owns what these take and print, and the broker's settings. Needs the scripts of tests/interop/peers/kafka.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from logserver.bench.processes import ServerFailed
+from logserver.bench.result import Latency, NotDone, TargetFacts
+from logserver.bench.targets import Bench
+from logserver.bench.targets.broker import Produced
+from logserver.bench.targets.tools import Tool, free_ports, require, run
+from logserver.bench.workload import Workload
+
+JVM: Final = "-Xshare:auto -XX:+UseG1GC -Xms1g -Xmx1g"  # as Kafka's own scripts start it
+FLUSHES: Final = {
+    "sync": "log.flush.interval.messages=1",
+    "async": "log.flush.interval.ms=500",
+    "os": "",
+}
+RECORD_OVERHEAD: Final = 12  # bytes in a batch, about
+BATCH_OVERHEAD: Final = 61
+READ_TIMEOUT_MS: Final = 120_000
+PRODUCED: Final = re.compile(
+    r"(\d+) (?:steady state )?records sent, ([\d.]+) records/sec \([\d.]+ MB/sec\), ([\d.]+) ms avg latency, "
+    r"([\d.]+) ms max latency, (\d+) ms 50th, \d+ ms 95th, (\d+) ms 99th, (\d+) ms 99.9th"
+)
+
+
+def produced(output: str) -> Produced:
+    """What kafka-producer-perf-test told at its end, of what came behind the warm-up. Raises ServerFailed."""
+    found = PRODUCED.findall(output)
+    if not found:
+        raise ServerFailed(f"kafka-producer-perf-test: {output[-300:]!r}")
+    records, rate, *latencies_ms = found[-1]
+    mean, most, p50, p99, p99_9 = (float(value) * 1000 for value in latencies_ms)
+    latency = Latency(
+        count=int(records), mean_us=mean, max_us=most, p50_us=p50, p99_us=p99, p99_9_us=p99_9
+    )
+    return Produced(int(records), float(rate), latency)
+
+
+class Kafka:
+    """The broker and its tools: see broker.Broker."""
+
+    paces = True
+    reads = True
+
+    def __init__(self, bench: Bench) -> None:
+        self._scripts = require(bench.peers, "kafka")
+        version = re.search(r"<kafka.version>(.*?)<", (self._scripts / "pom.xml").read_text())
+        self.facts = TargetFacts(
+            name="kafka",
+            kind="kafka",
+            version=version[1] if version else None,
+            driver="kafka-producer-perf-test, kafka-consumer-perf-test",
+        )
+        self.data = bench.folder / "kafka"
+        self._port = free_ports((1,))
+
+    @property
+    def pid(self) -> int:
+        """Of its process."""
+        return int((self.data / "pid").read_text())
+
+    def start(self, flush: str) -> None:
+        """On the data that is there; on return it serves."""
+        env = {"PEER_BROKER_JVM": JVM, "BROKER_PROPS": FLUSHES[flush]}
+        run(self._scripts / "broker", "start", self.data, self._port, env=env)
+
+    def stop(self) -> None:
+        """Cleanly; nothing if it does not run."""
+        if (self.data / "pid").exists():
+            run(self._scripts / "broker", "stop", self.data)
+
+    def kill(self) -> None:
+        """As kill -9 does."""
+        run(self._scripts / "broker", "kill", self.data)
+
+    def not_done(self, workload: Workload) -> list[NotDone]:
+        """What its tools cannot do."""
+        missing = [NotDone("logserver.recordsPerRequest", "a batch.size that holds about so many")]
+        if workload.producers > 1:
+            reason = f"one producer with {_under_way(workload)} requests under way"
+            missing.append(NotDone("producersPerTopic", reason))
+        if workload.producer_rate:
+            reason = "latency counts from when a record was sent: publish_service alone"
+            missing.append(NotDone("producerRate", reason))
+        if workload.subscriptions_per_topic:
+            missing.append(NotDone("subscriptionsPerTopic", "no latency from end to end"))
+        if workload.consumer_per_subscription != 1:
+            missing.append(NotDone("consumerPerSubscription", "one process each"))
+        return missing
+
+    def create(self, topic: str, partitions: int) -> None:
+        """A topic."""
+        self._run("topics", "--create", "--topic", topic, "--partitions", partitions)
+
+    def produce(
+        self, topic: str, workload: Workload, records: int, *, rate: int = 0, warm: int = 0
+    ) -> Produced:
+        """So many records behind `warm` of them, `rate` a second or, 0, as fast as possible."""
+        size = workload.own.records_per_request
+        properties = [
+            f"acks={workload.own.acks}",
+            f"batch.size={BATCH_OVERHEAD + size * (workload.message_size + RECORD_OVERHEAD)}",
+            f"max.in.flight.requests.per.connection={_under_way(workload)}",
+            "enable.idempotence=false",
+            f"linger.ms={0 if size == 1 else 5}",
+        ]
+        if workload.topics > 1:  # as if each partition had a producer of its own
+            properties.append(
+                "partitioner.class=org.apache.kafka.clients.producer.RoundRobinPartitioner"
+            )
+        options = [
+            "--topic",
+            topic,
+            "--num-records",
+            records + warm,
+            "--record-size",
+            workload.message_size,
+        ]
+        options += ["--throughput", rate or -1, "--command-property", *properties]
+        return produced(self._run("produce", *options))._replace(warm=warm)
+
+    def follow(self, topic: str, group: str, records: int) -> Tool:
+        """A reader of the next so many records from now on: its group is put at the end beforehand."""
+        to_the_end = ("--reset-offsets", "--to-latest", "--execute")
+        self._run("groups", "--group", group, "--topic", topic, *to_the_end)
+        return self.catch_up(topic, group, records)
+
+    def catch_up(self, topic: str, group: str, records: int) -> Tool:
+        """A reader of the first so many records."""
+        options = ["--topic", topic, "--group", group, "--num-records", records]
+        return self._tool("consume", *options, "--timeout", READ_TIMEOUT_MS)
+
+    def read(self, tool: Tool) -> tuple[int, float]:
+        """Records and records a second, when a reader has ended; the rate without the wait for its partitions."""
+        cells = tool.output().strip().rpartition("\n")[2].split(", ")
+        try:
+            return int(cells[4]), float(cells[9])
+        except (IndexError, ValueError):
+            raise ServerFailed(f"kafka-consumer-perf-test: {', '.join(cells)!r}") from None
+
+    def stored(self, topic: str) -> int:
+        """Records that the topic holds."""
+        lines = self._run("offsets", "--topic", topic).split()
+        return sum(int(line.rpartition(":")[2]) for line in lines if line.startswith(f"{topic}:"))
+
+    def _run(self, name: str, *options: object) -> str:
+        with self._tool(name, *options) as tool:
+            return tool.output()
+
+    def _tool(self, name: str, *options: object) -> Tool:
+        server = ("--bootstrap-server", f"127.0.0.1:{self._port}")
+        return Tool(self._scripts / "perf", name, *server, *options)
+
+
+def _under_way(workload: Workload) -> int:
+    """Requests at a time: as many as the workload has producers, Kafka's default at least."""
+    return max(5, workload.producers)

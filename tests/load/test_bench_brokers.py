@@ -1,0 +1,145 @@
+"""`logserver bench` on the real Kafka and RocketMQ, by their own tools: counts agree, and what is not done is told."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from logserver.bench.result import Repeat, Result, load
+from logserver.bench.targets import kafka, rocketmq
+
+WORKLOAD = """
+name = "both"
+messageSize = 200
+producersPerTopic = 2
+producerRate = 1000
+subscriptionsPerTopic = 1
+consumerBacklogSizeGB = 0.0002
+testDurationMinutes = 0.01
+
+[logserver]
+recordsPerRequest = 10
+kill = true
+"""
+
+
+@pytest.mark.java
+def test_the_real_brokers_are_measured_by_their_own_tools(tmp_path: Path, repo_root: Path) -> None:
+    path, found = tmp_path / "both.toml", tmp_path / "result.json"
+    path.write_text(WORKLOAD)
+    targets = ["--target", "kafka", "--target", "rocketmq"]
+    peers = repo_root / "tests" / "interop" / "peers"
+    options = [
+        "--quick",
+        "--no-pin",
+        "--json",
+        found,
+        "--dir",
+        tmp_path,
+        "--peers",
+        peers,
+        *targets,
+    ]
+    command = [sys.executable, "-P", "-m", "logserver", "bench", *map(str, [path, *options])]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=850)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    result = load(found)
+    assert (result.complete, result.environment.kafka) == (True, "4.3.1")
+    assert result.environment.rocketmq == "5.5.0"
+    assert result.environment.java
+    check_kafka(result)
+    check_rocketmq(result)
+    assert not [inner for inner in tmp_path.iterdir() if inner.is_dir()]
+
+
+def check_kafka(result: Result) -> None:
+    """The whole workload, but for latencies that its tools do not tell."""
+    (run,) = (run for run in result.runs if run.target.kind == "kafka")
+    (repeat,) = run.repeats
+    check_server(repeat)
+    assert repeat.published_records == 1000
+    assert repeat.consumed_records == 1000
+    assert repeat.catch_up_records == 1000
+    assert repeat.stored_records == 2000
+    assert repeat.rate_held is not None
+    assert repeat.publish_service is not None
+    assert (repeat.publish_service.p99_us or 0) > 0
+    assert {lack.field for lack in run.not_done} == {
+        "logserver.recordsPerRequest",
+        "producersPerTopic",
+        "producerRate",
+        "subscriptionsPerTopic",
+    }
+
+
+def check_rocketmq(result: Result) -> None:
+    """Its benchmark client publishes as fast as it can, and tells means."""
+    (run,) = (run for run in result.runs if run.target.kind == "rocketmq")
+    (repeat,) = run.repeats
+    check_server(repeat)
+    assert (repeat.published_records or 0) > 0
+    assert (repeat.published_records_per_s or 0) > 0
+    assert repeat.consumed_records is None
+    assert repeat.rate_held is None
+    assert repeat.publish_service is not None
+    assert (repeat.publish_service.mean_us or 0) > 0
+    assert {lack.field for lack in run.not_done} == {
+        "logserver.recordsPerRequest",
+        "logserver.flush",
+        "producerRate",
+        "subscriptionsPerTopic",
+    }
+
+
+def check_server(repeat: Repeat) -> None:
+    """What is measured around the tools."""
+    assert repeat.errors == []
+    for value in (
+        repeat.server_cpu_s,
+        repeat.server_rss_bytes,
+        repeat.disk_bytes,
+        repeat.recovery_s,
+        repeat.start_s,
+    ):
+        assert (value or 0) > 0
+
+
+def test_what_kafkas_producer_tells_is_read() -> None:
+    told = (
+        "60000 records sent, 14048.2 records/sec (1.34 MB/sec), 575.42 ms avg latency, 1718.00 ms max latency, "
+        "631 ms 50th, 780 ms 95th, 789 ms 99th, 798 ms 99.9th.\n"
+        "40000 steady state records sent, 24213.5 records/sec (2.31 MB/sec), 657.96 ms avg latency, "
+        "800.00 ms max latency, 679 ms 50th, 782 ms 95th, 792 ms 99th, 798 ms 99.9th.\n"
+    )
+    produced = kafka.produced(told)
+    assert (produced.records, produced.records_per_s) == (40000, 24213.5)
+    latency = produced.latency
+    assert (latency.p50_us, latency.p90_us, latency.p99_us) == (679_000, None, 792_000)
+    assert latency.max_us == 800_000
+    assert latency.mean_us == pytest.approx(657_960)
+
+
+def test_what_rocketmqs_producer_tells_is_read() -> None:
+    told = (
+        "Current Time: 2026-01-01 | Send TPS: 1487 | Max RT(ms): 1959 | Average RT(ms):  10.161 | "
+        "Send Failed: 0 | Response Failed: 0\n"
+        "[Complete] Send Total: 20000 | Send TPS: 2188 | Max RT(ms): 1959 | Average RT(ms):   7.895 | "
+        "Send Failed: 2 | Response Failed: 1\n"
+    )
+    produced = rocketmq.produced(told)
+    assert (produced.records, produced.records_per_s, produced.failed) == (20000, 2188, 3)
+    assert (produced.latency.mean_us, produced.latency.max_us) == (7895, 1_959_000)
+
+
+def test_a_broker_without_its_scripts_is_told(tmp_path: Path) -> None:
+    command = [sys.executable, "-P", "-m", "logserver", "bench", "hot-topic", "--target", "kafka"]
+    done = subprocess.run(
+        [*command, "--peers", tmp_path], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 3
+    assert f"kafka: {tmp_path}/kafka has no script perf" in done.stderr
+    assert "Traceback" not in done.stderr
