@@ -25,11 +25,13 @@ LEAST_RECORDS: Final = 1_000
 
 
 class Produced(NamedTuple):
-    """What a tool told of its records, behind `warm` of them. `failed` ones may be stored or not."""
+    """What a tool told of its records, behind `warm` of them; no rate where they were too few for it. `failed` ones may
+    be stored or not.
+    """
 
     records: int
-    records_per_s: float
-    latency: Latency
+    records_per_s: float | None
+    latency: Latency | None
     failed: int = 0
     warm: int = 0
 
@@ -158,19 +160,22 @@ class RealBroker:
         self._running = wanted
 
     def _rate(self, topic: str, workload: Workload, tell: Tell) -> tuple[float, int]:
-        """Records a second, asked for or found out, and how many were sent to find out."""
+        """Records a second, asked for or found out, and how many were sent to find out; 0: the least will do."""
         if workload.producer_rate and self._broker.paces:
             return workload.producer_rate, 0
+        if self._bench.quick:
+            return 0.0, 0
         if workload.name in self._rates:
             return self._rates[workload.name], 0
         tell("finding out how fast it is")
         records, sent, seconds = LEAST_RECORDS, 0, 0.0
-        while not sent or (seconds < CALIBRATION_S and not self._bench.quick):
+        while seconds < CALIBRATION_S:
             found = self._produce(topic, workload, records)
             sent += found.records
-            seconds = found.records / found.records_per_s
-            self._rates[workload.name] = found.records_per_s
             records *= 10
+            if found.records_per_s:
+                seconds = found.records / found.records_per_s
+                self._rates[workload.name] = found.records_per_s
         return self._rates[workload.name], sent
 
     def _produce(
@@ -198,9 +203,8 @@ class RealBroker:
         values = _published(workload, produced, paced) | {"seconds": seconds}
         values |= _read("consumed", workload, consumed) | _read("catch_up", workload, caught)
         if used_s is not None and after_s is not None:
-            count = (
-                sum(number for number, _ in (*consumed, *caught)) + produced.records + produced.warm
-            )
+            read = sum(number for number, _ in (*consumed, *caught))
+            count = max(1, read + produced.records + produced.warm)
             values["server_cpu_s"] = after_s - used_s
             values["server_cpu_s_per_million_records"] = (after_s - used_s) / count * 1e6
         return produced, values
@@ -245,11 +249,11 @@ def _published(workload: Workload, produced: Produced, offered: int) -> dict[str
     values: dict[str, Any] = {
         "published_records": produced.records,
         "published_records_per_s": rate,
-        "published_mb_per_s": rate * workload.message_size / 1e6,
+        "published_mb_per_s": None if rate is None else rate * workload.message_size / 1e6,
         "publish_service": produced.latency,
         "refused_requests": produced.failed,
     }
-    if offered:
+    if offered and rate is not None:
         values["offered_records_per_s"] = float(offered)
         values["rate_held"] = rate >= HELD_SHARE * offered
     return values

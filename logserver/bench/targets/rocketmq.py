@@ -24,21 +24,26 @@ FILL_THREADS: Final = 16
 MOST_THREADS: Final = 64
 REPORT_MS: Final = 1000
 PRODUCED: Final = re.compile(
-    r"^\[Complete\] Send Total: (\d+) \| Send TPS: (\d+) \| Max RT\(ms\): (\d+) \| "
-    r"Average RT\(ms\): +([\d.]+) \| Send Failed: (\d+) \| Response Failed: (\d+)",
+    r"^\[Complete\] Send Total: (\d+)"
+    r"(?: \| Send TPS: (\d+) \| Max RT\(ms\): (\d+) \| Average RT\(ms\): +([\d.]+|NaN) \|)?"
+    r" Send Failed: (\d+)(?: \|)? Response Failed: (\d+)",
     re.MULTILINE,
 )
 QUEUE: Final = re.compile(r"^\S+ +\d+ +(\d+) +(\d+) ", re.MULTILINE)
 
 
 def produced(output: str) -> Produced:
-    """What the benchmark told at its end: rate and latency are those of its last ten seconds. Raises ServerFailed."""
+    """What the benchmark told at its end: rate and latency are those of its last ten seconds, and it has none when it
+    was done in one or two. Raises ServerFailed.
+    """
     found = PRODUCED.search(output)
     if found is None:
         raise ServerFailed(f"the benchmark producer: {output[-300:]!r}")
-    records, rate, most_ms, mean_ms, *failed = map(float, found.groups())
-    latency = Latency(count=int(records), mean_us=mean_ms * 1000, max_us=most_ms * 1000)
-    return Produced(int(records), rate, latency, failed=int(sum(failed)))
+    total, rate, most_ms, mean_ms, *failures = (float(cell or 0) for cell in found.groups())
+    failed = int(sum(failures))
+    records = int(total) - failed
+    latency = Latency(count=records, mean_us=mean_ms * 1000, max_us=most_ms * 1000)
+    return Produced(records, rate or None, latency if rate else None, failed=failed)
 
 
 class RocketMQ:
