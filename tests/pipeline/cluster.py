@@ -16,6 +16,8 @@ from typing import Final
 
 import pyspark
 
+from tests.pipeline.conftest import SHORT_LIVED, WORKERS
+
 HOME: Final = Path(pyspark.__file__).parent
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 STARTS_IN_S: Final = 180.0
@@ -58,8 +60,10 @@ class Cluster:
 
 def environment() -> dict[str, str]:
     """For every process: this Python, the loopback address, and none of our sources."""
-    kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    return kept | {
+    return {
+        **os.environ,
+        "PYTHONPATH": str(WORKERS),
+        "JDK_JAVA_OPTIONS": SHORT_LIVED,
         "SPARK_HOME": str(HOME),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": "127.0.0.1",

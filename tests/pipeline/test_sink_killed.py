@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from storage import TopicPartition, open_store
+from tests.pipeline.conftest import SHORT_LIVED, worker_path
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -131,17 +132,18 @@ POINTS: Mapping[str, Point] = {
 
 @pytest.fixture(scope="module")
 def java_options(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Of virtual machines that live for seconds: no time for the best code, and the classes from the archive
-    that a first run leaves, which takes half of what a start costs.
+    """Of virtual machines that live for seconds: their classes come from the archive that a first run leaves, which
+    takes half of what a start costs.
     """
     folder = tmp_path_factory.mktemp("classes")
     place = Place(folder / "source", folder / "store", folder / "checkpoint")
     place.write(0)
-    short = "-XX:+IgnoreUnrecognizedVMOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-    with running(place, "kafka", f"{short} -XX:ArchiveClassesAtExit={folder / 'classes'}") as query:
+    with running(
+        place, "kafka", f"{SHORT_LIVED} -XX:ArchiveClassesAtExit={folder / 'classes'}"
+    ) as query:
         assert query.wait(GIVE_UP_S) == 0
         wait_for_end(query.pid)  # of the virtual machine, which writes the archive last
-    yield f"{short} -XX:SharedArchiveFile={folder / 'classes'}"
+    yield f"{SHORT_LIVED} -XX:SharedArchiveFile={folder / 'classes'}"
     (folder / "classes").unlink(missing_ok=True)  # some hundred megabytes
 
 
@@ -179,7 +181,7 @@ class running:
     def __init__(self, place: Place, backend: str, java_options: str) -> None:
         command = [sys.executable, "-m", "tests.pipeline.stream_job", *map(str, place)]
         command += [backend, java_options]
-        environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+        environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": worker_path()}
         self._log = (place.source.parent / "query.log").open("ab")
         self._query = subprocess.Popen(
             command,
