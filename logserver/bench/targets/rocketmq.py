@@ -23,6 +23,7 @@ PATIENT: Final = (
 FILL_THREADS: Final = 16
 MOST_THREADS: Final = 64
 REPORT_MS: Final = 1000
+STATUS_TRIES: Final = 30  # each takes a second or more
 PRODUCED: Final = re.compile(
     r"^\[Complete\] Send Total: (\d+)"
     r"(?: \| Send TPS: (\d+) \| Max RT\(ms\): (\d+) \| Average RT\(ms\): +([\d.]+|NaN) \|)?"
@@ -128,9 +129,14 @@ class RocketMQ:
         raise ServerFailed("RocketMQ's benchmark consumer has no end")
 
     def stored(self, topic: str) -> int:
-        """Records that the topic holds."""
-        told = self._run("admin", "topicStatus", "-t", topic)
-        return sum(int(end) - int(begin) for begin, end in QUEUE.findall(told))
+        """Records that the topic holds. The name server may learn only a while after a start who has it."""
+        told = ""
+        for _ in range(STATUS_TRIES):
+            told = self._run("admin", "topicStatus", "-t", topic)
+            queues = QUEUE.findall(told)
+            if queues:
+                return sum(int(end) - int(begin) for begin, end in queues)
+        raise ServerFailed(f"mqadmin topicStatus: {told[-300:]!r}")
 
     def _run(self, name: str, *options: object) -> str:
         words = [*options, "-n", f"127.0.0.1:{self._port}"]
