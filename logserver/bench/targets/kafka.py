@@ -72,9 +72,8 @@ class Kafka:
         run(self._scripts / "broker", "start", self.data, self._port, env=env)
 
     def stop(self) -> None:
-        """Cleanly; nothing if it does not run."""
-        if (self.data / "pid").exists():
-            run(self._scripts / "broker", "stop", self.data)
+        """Cleanly."""
+        run(self._scripts / "broker", "stop", self.data)
 
     def kill(self) -> None:
         """As kill -9 does."""

@@ -77,9 +77,8 @@ class RocketMQ:
         run(self._scripts / "broker", "start", self.data, self._port, *settings)
 
     def stop(self) -> None:
-        """Cleanly; nothing if it does not run."""
-        if self.data.exists():
-            run(self._scripts / "broker", "stop", self.data)
+        """Cleanly."""
+        run(self._scripts / "broker", "stop", self.data)
 
     def kill(self) -> None:
         """As kill -9 does."""
