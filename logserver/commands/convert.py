@@ -5,9 +5,9 @@ Owns how the report is printed; the rule is storage's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypedDict, Unpack
 
 import click
 import msgspec
@@ -27,36 +27,54 @@ from storage import ConversionNote, ConversionReport, StoreOptions, convert_stor
 
 SHOWN: Final = 5
 
-source_argument: Final = click.argument("source", metavar="SRC", type=click.Path(path_type=Path))
-target_argument: Final = click.argument("target", metavar="DST", type=click.Path(path_type=Path))
-to_option: Final = click.option(
-    "--to",
-    required=True,
-    type=click.Choice(["kafka", "rocketmq"]),
-    help="The format of the new store.",
+
+class Conversion(TypedDict):
+    """What the options say."""
+
+    source: Path
+    target: Path
+    to: str
+    encode: bool
+    topics: Sequence[str]
+    settings: Mapping[str, str]
+    target_settings: Mapping[str, str]
+
+
+_OPTIONS: Final = (
+    click.argument("source", metavar="SRC", type=click.Path(path_type=Path)),
+    click.argument("target", metavar="DST", type=click.Path(path_type=Path)),
+    click.option(
+        "--to",
+        required=True,
+        type=click.Choice(["kafka", "rocketmq"]),
+        help="The format of the new store.",
+    ),
+    click.option(
+        "--encode",
+        is_flag=True,
+        help="Encode reversibly what the other format has no place for; else such records are left out.",
+    ),
+    click.option(
+        "--topic",
+        "topics",
+        multiple=True,
+        metavar="TOPIC",
+        help="Only this topic; may be repeated.",
+    ),
+    settings_option("--set", about="A store option of SRC, under the reference's name."),
+    settings_option("--target-set", about="A store option of DST, under the reference's name."),
 )
-encode_option: Final = click.option(
-    "--encode",
-    is_flag=True,
-    help="Encode reversibly what the other format has no place for; else such records are left out.",
-)
-topics_option: Final = click.option(
-    "--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic; may be repeated."
-)
-source_set_option: Final = settings_option(
-    "--set", about="A store option of SRC, under the reference's name."
-)
-target_set_option: Final = settings_option(
-    "--target-set", about="A store option of DST, under the reference's name."
-)
+
+
+def conversion_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The arguments and options of a `Conversion`."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
 
 
 @click.command("convert")
-@source_argument
-@target_argument
-@to_option
-@encode_option
-@topics_option
+@conversion_options
 @click.option(
     "--report",
     "report_path",
@@ -64,21 +82,8 @@ target_set_option: Final = settings_option(
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write the report there too, as JSON.",
 )
-@source_set_option
-@target_set_option
 @output_option
-def command(
-    source: Path,
-    *,
-    target: Path,
-    to: str,
-    encode: bool,
-    topics: Sequence[str],
-    report_path: Path | None,
-    settings: Mapping[str, str],
-    target_settings: Mapping[str, str],
-    output: str,
-) -> None:
+def command(*, report_path: Path | None, output: str, **given: Unpack[Conversion]) -> None:
     """Make a new store at DST, in the other format, of the records of the store SRC.
 
     SRC is not changed, and a server may be running on it; DST must not exist, or be empty. The report
@@ -86,13 +91,13 @@ def command(
     """
     with LateProgress() as progress:
         report = convert_store(
-            source,
-            target,
-            to=to,
-            encode=encode,
-            topics=topics,
-            options=StoreOptions(settings=settings, progress=progress),
-            target_options=StoreOptions(settings=target_settings, progress=progress),
+            given["source"],
+            given["target"],
+            to=given["to"],
+            encode=given["encode"],
+            topics=given["topics"],
+            options=StoreOptions(settings=given["settings"], progress=progress),
+            target_options=StoreOptions(settings=given["target_settings"], progress=progress),
         )
     if report_path is not None:
         report_path.write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")

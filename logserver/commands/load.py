@@ -115,7 +115,7 @@ def take(names: Sequence[str], load: Load, tell: Callable[[Result], None]) -> No
 def _require() -> None:
     """Raises NotOffered without the libraries of the extra."""
     try:
-        import hdrh.histogram  # noqa: F401
+        import hdrh.histogram  # noqa: F401  # is it there?
     except ImportError as error:
         message = f"bench needs {error.name}: pip install 'logserver[report]'"
         raise NotOffered(message, feature="bench") from None

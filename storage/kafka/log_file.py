@@ -141,7 +141,7 @@ def walk(
     window = _Window(file, end, chunk_bytes=chunk_bytes, check_crcs=check_crcs)
     portion_end = INT64_MAX
     while position < end:
-        if portion_end != INT64_MAX and _said_end(file, position) > portion_end:
+        if portion_end != INT64_MAX and _said_end(window, position) > portion_end:
             return
         at = window.hold(position, HEADER_SIZE)
         header = _judge(window, position, next_offset, limit_offset)
@@ -159,9 +159,13 @@ def walk(
         position = stop
 
 
-def _said_end(file: File, position: int) -> int:
-    """Where the batch at `position` ends, if there is one and its length is right."""
-    length = file.pread(LENGTH_BYTES, position + BASE_OFFSET_BYTES)
+def _said_end(window: _Window, position: int) -> int:
+    """Where the batch at `position` ends, if there is one and its length is right; nothing more of it is read."""
+    at = position + BASE_OFFSET_BYTES - window.start
+    if 0 <= at <= len(window.data) - LENGTH_BYTES:
+        length = window.data[at : at + LENGTH_BYTES]
+    else:
+        length = window.file.pread(LENGTH_BYTES, position + BASE_OFFSET_BYTES)
     return position + BASE_OFFSET_BYTES + LENGTH_BYTES + int.from_bytes(length, "big", signed=True)
 
 
