@@ -43,9 +43,11 @@ ANSWER_S: Final = 30.0  # so long after that each answer is there, or the turn h
 
 @dataclass(slots=True)
 class Sample:
-    """One turn. `latencies_ns` are from due to answered; `services_ns`, of an open loop only, from sent to answered."""
+    """One turn. `latencies_ns` are from due to answered; `services_ns`, of an open loop only, from sent to answered. A
+    refusal has neither: one that comes at once would make a server that does nothing look fast.
+    """
 
-    seconds: float = 0.0
+    seconds: float = 0.0  # of an open loop at least what its requests stand for
     answered: int = 0
     refused: int = 0  # answers that are not 2xx
     unsent: int = 0  # of an open loop that gave up: their wait until then is in `latencies_ns`
@@ -93,6 +95,7 @@ class Turn:
     ) -> None:
         self.sample = Sample()
         self._seconds = seconds
+        self._least_s = 0.0
         self._requests = enumerate(requests if isinstance(requests, Iterator) else cycle(requests))
         self._watch = watch
         self._ended: asyncio.Future[None]
@@ -113,7 +116,7 @@ class Turn:
                 self._begin(self._connections)
                 async with asyncio.timeout(self._seconds * LATE + ANSWER_S):
                     await self._ended
-                self.sample.seconds = time.perf_counter() - began_s
+                self.sample.seconds = max(time.perf_counter() - began_s, self._least_s)
                 self.sample.generator_s = time.process_time() - used_s
         finally:
             if not self._ended.done():
@@ -133,15 +136,18 @@ class Turn:
         connection.number, request = next(self._requests)
         connection.transport.write(request)
 
-    def _count(self, connection: Connection, now_ns: int) -> None:
+    def _count(self, connection: Connection, now_ns: int) -> bool:
+        """False of a refusal."""
         sample = self.sample
         sample.answered += 1
         sample.received_bytes += connection.size_bytes
-        sample.latencies_ns.append(now_ns - connection.due_ns)
         if not 200 <= connection.status < 300:
             sample.refused += 1
-        elif self._watch is not None:
+            return False
+        sample.latencies_ns.append(now_ns - connection.due_ns)
+        if self._watch is not None:
             self._watch(connection)
+        return True
 
     def _lost(self) -> None:
         if not self._ended.done():
@@ -201,6 +207,7 @@ class Open(Turn):
         super().__init__(requests, seconds, watch)
         self._interval_ns = 1e9 / rate
         self._count_due = max(1, math.floor(rate * seconds))
+        self._least_s = self._count_due / rate  # the last one is due an interval before its end
         self._begun_ns = 0
         self._give_up_ns = round(seconds * LATE * 1e9)
         self._sent = 0
@@ -242,8 +249,8 @@ class Open(Turn):
 
     def _answered(self, connection: Connection) -> None:
         now_ns = time.perf_counter_ns()
-        self._count(connection, now_ns)
-        self.sample.services_ns.append(now_ns - connection.sent_ns)
+        if self._count(connection, now_ns):
+            self.sample.services_ns.append(now_ns - connection.sent_ns)
         if self.sample.answered == self._count_due:
             if not self._ended.done():
                 self._ended.set_result(None)

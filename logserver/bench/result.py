@@ -54,8 +54,8 @@ class Repeat(msgspec.Struct, frozen=True, kw_only=True):
 
     Latencies of publishing count from when a request was due (`publish_latency`: corrected for coordinated omission;
     of an unlimited rate from when it was sent) and from when it was sent (`publish_service`); those of a record from
-    when its request was due to when a consumer had it (`end_to_end_latency`). Processor time, memory and disk are the
-    server's: `server_cpu_s` within `seconds`, the others afterwards.
+    when its request was due to when a consumer had it (`end_to_end_latency`). A refusal has no latency. Processor time,
+    memory and disk are the server's: `server_cpu_s` within `seconds`, the others afterwards.
     """
 
     seconds: float | None = None  # of the measured part, without warm-up
@@ -94,7 +94,7 @@ class Repeat(msgspec.Struct, frozen=True, kw_only=True):
     start_s: float | None = None  # from the start of the process to its first answer
     recovery_s: float | None = None  # the same after kill -9
 
-    generator_busy_share: float | None = None  # of one core: near 1 the generator is the limit
+    generator_busy_share: float | None = None  # of a core: 1 is its limit, but at a held rate
     errors: list[str] = []  # counts that do not agree, what failed
 
 

@@ -74,6 +74,10 @@ async def test_refusals_are_counted_apart() -> None:
     async with server(answering) as address:
         sample = await Closed([REQUEST], seconds=30, most=10).run(address, 1)
     assert (sample.answered, sample.refused, sample.good) == (10, 5, 5)
+    assert len(sample.latencies_ns) == 5  # a refusal that comes at once is no fast answer
+    async with server(answering) as address:
+        opened = await Open([REQUEST], seconds=0.1, rate=100).run(address, 1)
+    assert (opened.good, len(opened.latencies_ns), len(opened.services_ns)) == (5, 5, 5)
 
 
 @pytest.mark.parametrize("cut", range(1, len(ANSWER)))
@@ -97,6 +101,15 @@ async def test_an_open_loop_keeps_its_rate() -> None:
         sample = await Open([REQUEST], seconds=0.5, rate=200).run(address, 2)
     assert (sample.answered, sample.unsent) == (100, 0)
     assert sample.seconds >= 0.495  # the last one is not due before
+
+
+@pytest.mark.parametrize(("rate", "count"), [(20, 4), (4, 1)])
+async def test_a_few_requests_are_not_more_than_their_rate(rate: int, count: int) -> None:
+    """The last one is due an interval before the end: what is answered by then came at the rate, not faster."""
+    async with server(at_once) as address:
+        sample = await Open([REQUEST], seconds=0.2, rate=rate).run(address, 1)
+    assert sample.answered == count
+    assert sample.good / sample.seconds <= rate
 
 
 def stalls_once(number: int) -> tuple[float, Sequence[bytes]]:

@@ -165,6 +165,15 @@ def test_what_did_not_hold_and_what_was_left_out_is_told(document: Document) -> 
     assert any("busy for 95%" in what for _, what in told_of)
 
 
+def test_a_generator_that_held_its_rate_was_not_the_limit() -> None:
+    result = small({"a": [100]})
+    (run,) = result.runs
+    for held, told_of in ((True, False), (False, True), (None, True)):
+        run.repeats = [Repeat(rate_held=held, offered_records_per_s=100, generator_busy_share=0.99)]
+        found = [part.what for part in report([result]).numbers.left_out]
+        assert any("busy for 99%" in what for what in found) is told_of
+
+
 def test_nothing_of_a_result_becomes_markup(document: Document) -> None:
     page = html.page(document)
     assert "<script" not in page

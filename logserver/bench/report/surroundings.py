@@ -12,7 +12,7 @@ from logserver.bench.report.document import LeftOut, Section, Table
 from logserver.bench.report.telling import range_told, ratio_told, short, told
 from logserver.bench.report.verdicts import Verdict
 from logserver.bench.report.words import METHOD
-from logserver.bench.result import Result, Run, held
+from logserver.bench.result import Repeat, Result, Run, held
 
 BUSY: Final = 0.9  # of a core: from here on the generator may be the limit
 
@@ -145,11 +145,16 @@ def left_out(result: Result) -> Iterator[LeftOut]:
             yield LeftOut(*names, text)
         if held(run) is False and not run.notes:  # which tell it, where a run came to its end
             yield LeftOut(*names, _not_held(run))
-        busy = [r.generator_busy_share for r in run.repeats if r.generator_busy_share is not None]
+        busy = [r.generator_busy_share or 0.0 for r in run.repeats if not _kept_up(r)]
         if busy and max(busy) > BUSY:
             yield LeftOut(
                 *names, f"the generator was busy for {max(busy):.0%} of a core: it may be the limit"
             )
+
+
+def _kept_up(repeat: Repeat) -> bool:
+    """A rate that was held was not limited by who offers it, who waits for the next moment without sleeping."""
+    return repeat.rate_held is True and repeat.catch_up_records is None
 
 
 def _not_held(run: Run) -> str:
