@@ -11,7 +11,16 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from logserver.bench.lookups import Lookups
-from logserver.bench.loops import ANSWER_S, LATE, Closed, Open, Sample, Turn, latency_of
+from logserver.bench.loops import (
+    ANSWER_S,
+    LATE,
+    Closed,
+    Open,
+    Sample,
+    Turn,
+    latency_of,
+    told_timeout,
+)
 from logserver.bench.processes import cpu_s
 from logserver.bench.publishing import Requests
 from logserver.bench.readers import Published, Reader, end_to_end_ns
@@ -59,7 +68,7 @@ def _reads(shape: Shape) -> bool:
 
 class HttpLoad:
     """One repeat, on topics whose names begin with `prefix`. Blocking; what is measured runs on the loop of `runner`.
-    Raises OSError, ConnectionLost, ServerRefused, TimeoutError.
+    Raises OSError, ConnectionLost, ServerRefused, StrangeAnswer, TimeoutError.
     """
 
     def __init__(
@@ -153,7 +162,8 @@ class HttpLoad:
         ]
         sample = None
         try:
-            async with asyncio.timeout(self._workload.seconds * LATE + ANSWER_S + DRAIN_S):
+            limit_s = self._workload.seconds * LATE + ANSWER_S + DRAIN_S
+            async with told_timeout(limit_s, "readers have not got all"):
                 if requests:
                     watch = None if published is None else published.watch
                     turn = self._publishing(requests, self._workload.seconds, watch)

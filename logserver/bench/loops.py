@@ -14,8 +14,8 @@ import math
 import time
 from array import array
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from itertools import cycle
 from typing import Final
@@ -82,7 +82,7 @@ def latency_of(*values_ns: Sequence[int]) -> Latency | None:
 
 
 class ConnectionLost(Exception):
-    """The server hung up in the middle of a turn."""
+    """A connection came to its end in the middle of a turn: the server hung up, or answered strangely."""
 
 
 class Turn:
@@ -114,7 +114,7 @@ class Turn:
             with _undisturbed():
                 began_s, used_s = time.perf_counter(), time.process_time()
                 self._begin(self._connections)
-                async with asyncio.timeout(self._seconds * LATE + ANSWER_S):
+                async with told_timeout(self._seconds * LATE + ANSWER_S, "requests have no answer"):
                     await self._ended
                 self.sample.seconds = max(time.perf_counter() - began_s, self._least_s)
                 self.sample.generator_s = time.process_time() - used_s
@@ -149,9 +149,9 @@ class Turn:
             self._watch(connection)
         return True
 
-    def _lost(self) -> None:
+    def _lost(self, why: str) -> None:
         if not self._ended.done():
-            self._ended.set_exception(ConnectionLost("the server closed a connection under load"))
+            self._ended.set_exception(ConnectionLost(why))
 
 
 class Closed(Turn):
@@ -265,6 +265,19 @@ class Open(Turn):
         self._count_due = self._sent
         if self.sample.answered == self._sent:
             self._ended.set_result(None)
+
+
+@asynccontextmanager
+async def told_timeout(limit_s: float, what: str) -> AsyncIterator[None]:
+    """A block that may take so long. Raises TimeoutError, which says `what` is not done by then."""
+    limit = asyncio.timeout(limit_s)
+    try:
+        async with limit:
+            yield
+    except TimeoutError as error:
+        if limit.expired():
+            raise TimeoutError(f"{what} after {limit_s:.0f} s") from error
+        raise
 
 
 @contextmanager

@@ -93,9 +93,9 @@ class Reader:
         else:
             asyncio.get_running_loop().call_later(EMPTY_WAIT_S, self._ask, connection)
 
-    def _lost(self) -> None:
+    def _lost(self, why: str) -> None:
         if not self._ended.done():
-            self._ended.set_exception(ConnectionLost("the server closed a reader's connection"))
+            self._ended.set_exception(ConnectionLost(f"a reader: {why}"))
 
     def _end(self) -> None:
         if not self._ended.done():

@@ -73,7 +73,7 @@ def take(asked: Asked, watching: Watching, result: Result) -> None:
     except KeyboardInterrupt:
         result.incomplete_reason = "interrupted"
         raise
-    except FAILURES as error:
+    except Exception as error:
         result.incomplete_reason = told(error)
         raise
     result.complete = True

@@ -12,7 +12,7 @@ import msgspec
 
 from logserver.bench.shapes import Call, Shape, filled
 from logserver.bench.wire import Address, Answer, call
-from logserver.errors import ServerRefused
+from logserver.errors import ServerRefused, StrangeAnswer
 
 Place = tuple[str, int]
 
@@ -22,7 +22,7 @@ class _EndOffset(msgspec.Struct):
 
 
 class Topics:
-    """The topics of one repeat, of `partitions` each. Raises OSError, ServerRefused."""
+    """The topics of one repeat, of `partitions` each. Raises OSError, ServerRefused, StrangeAnswer."""
 
     def __init__(
         self, shape: Shape, address: Address, names: Sequence[str], partitions: int
@@ -62,7 +62,11 @@ class Topics:
         answer = self._call(self._shape.end_offset, topic=topic, partition=partition)
         if answer is None:
             return 0
-        return msgspec.json.decode(answer.body, type=_EndOffset).end_offset
+        try:
+            return msgspec.json.decode(answer.body, type=_EndOffset).end_offset
+        except ValueError as error:
+            message = f'end_offset: {answer.body[:200]!r} is not {{"end_offset": N}}: {error}'
+            raise StrangeAnswer(message, status=answer.status) from None
 
     def _call(self, wanted: Call | None, **values: object) -> Answer | None:
         if wanted is None:

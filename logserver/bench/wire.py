@@ -1,7 +1,7 @@
 """HTTP/1.1 as a load generator needs it: requests made ahead as bytes, answers measured and dropped.
 
 Owns the connection: one request at a time on each, and of an answer only the status and where it ends. Must not know
-what is asked or how fast; answers need a Content-Length.
+what is asked or how fast; answers need a Content-Length, and connections stay open.
 """
 
 from __future__ import annotations
@@ -10,12 +10,16 @@ import asyncio
 import json
 import re
 from collections.abc import Callable, Mapping
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPException
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 from urllib.parse import urlsplit
 
+from logserver.errors import StrangeAnswer
+
 _LENGTH: Final = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _HEAD_END: Final = b"\r\n\r\n"
+NO_BODY: Final = (204, 304)
+HUNG_UP: Final = "the server closed a connection under load"
 CALL_TIMEOUT_S: Final = 30.0
 
 
@@ -65,12 +69,17 @@ def call(
     headers: Mapping[str, str] | None = None,
     body: bytes = b"",
 ) -> Answer:
-    """One request on a connection of its own, blocking. Raises OSError."""
+    """One request on a connection of its own, blocking. Raises OSError, StrangeAnswer."""
     connection = HTTPConnection(*address, timeout=CALL_TIMEOUT_S)
     try:
         connection.request(method, path, body=body or None, headers=dict(headers or {}))
         with connection.getresponse() as response:
             return Answer(response.status, response.read(), dict(response.headers))
+    except OSError:
+        raise
+    except HTTPException as error:
+        message = f"{method} {path}: the answer is not HTTP: {type(error).__name__} {error!s:.200}"
+        raise StrangeAnswer(message, status=None) from None
     finally:
         connection.close()
 
@@ -78,6 +87,7 @@ def call(
 class Connection(asyncio.Protocol):
     """One connection. `answered(connection)` is called at the end of each answer, with `status` and `size_bytes` (of
     the answer's body) set; with `keeps` also `head` and `body()`. `due_ns`, `sent_ns`, `number` are the caller's notes.
+    `lost(why)` is called at its end.
     """
 
     __slots__ = (
@@ -86,6 +96,7 @@ class Connection(asyncio.Protocol):
         "_left",
         "_lost",
         "_pieces",
+        "_why",
         "due_ns",
         "head",
         "keeps",
@@ -97,12 +108,13 @@ class Connection(asyncio.Protocol):
     )
 
     def __init__(
-        self, answered: Answered, lost: Callable[[], None], *, keeps: bool = False
+        self, answered: Answered, lost: Callable[[str], None], *, keeps: bool = False
     ) -> None:
         self._answered = answered
         self._lost = lost
         self._head = b""
         self._left = 0
+        self._why = HUNG_UP
         self.transport = cast("asyncio.Transport", None)
         self.status = 0
         self.size_bytes = 0
@@ -123,7 +135,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop: also after `transport.close()`."""
-        self._lost()
+        self._lost(self._why)
 
     def data_received(self, data: bytes) -> None:
         """Called by the loop. Of a body only the length is looked at, unless it is kept."""
@@ -139,8 +151,14 @@ class Connection(asyncio.Protocol):
                 self._head = data
                 return
             self._head = b""
+            if not (data.startswith(b"HTTP/1.") and data[9:12].isdigit()):
+                self._give_up(f"an answer is not HTTP/1.1: {data[:40]!r}")
+                return
             self.status = int(data[9:12])
             length = _LENGTH.search(data, 0, end)
+            if length is None and self.status not in NO_BODY:
+                self._give_up(f"an answer has no Content-Length: {data[:end][:200]!r}")
+                return
             self.size_bytes = int(length[1]) if length is not None else 0
             self._left = end + len(_HEAD_END) + self.size_bytes - len(data)
             if self.keeps:
@@ -149,14 +167,18 @@ class Connection(asyncio.Protocol):
         if self._left == 0:
             self._answered(self)
         elif self._left < 0:
-            self.transport.abort()
+            self._give_up(f"an answer is {-self._left} bytes longer than its Content-Length")
+
+    def _give_up(self, why: str) -> None:
+        self._why = why
+        self.transport.abort()
 
 
 Answered: TypeAlias = Callable[[Connection], None]
 
 
 async def connect(
-    address: Address, answered: Answered, lost: Callable[[], None], *, keeps: bool = False
+    address: Address, answered: Answered, lost: Callable[[str], None], *, keeps: bool = False
 ) -> Connection:
     """A new connection. Raises OSError."""
     loop = asyncio.get_running_loop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -16,8 +17,15 @@ import pytest
 from hdrh.histogram import HdrHistogram
 
 from logserver import LogServer
+from logserver.bench.http_load import HttpLoad
+from logserver.bench.loops import ConnectionLost
+from logserver.bench.processes import Cores
 from logserver.bench.result import Result, load
 from logserver.bench.shapes import OURS
+from logserver.bench.targets import Bench
+from logserver.bench.targets.foreign import ForeignServer
+from logserver.bench.topics import Topics
+from logserver.bench.workload import parse_workload
 from tests.load.stub import stub
 
 EVERYTHING = """
@@ -198,6 +206,42 @@ def test_a_server_that_nobody_runs_ends_it(tmp_path: Path) -> None:
     assert "[server-unreachable]" in errors
     assert not result.complete
     assert (result.incomplete_reason or "").startswith("gone: ")
+
+
+@pytest.mark.parametrize("wrong", [KeyboardInterrupt, ConnectionLost])
+def test_what_ends_a_repeat_is_not_hidden_by_topics_that_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: type[BaseException]
+) -> None:
+    def fail(error: BaseException) -> Callable[[object], None]:
+        def failing(self: object) -> None:
+            raise error
+
+        return failing
+
+    description = tmp_path / "stub.toml"
+    workload = parse_workload(at_rate(100, 0.05).encode(), "mine")
+    with stub(lambda after_s: 0.0) as server, asyncio.Runner() as runner:
+        description.write_text(server.description)
+        target = ForeignServer(
+            Bench(tmp_path, runner, Cores(), tmp_path, quick=True), str(description)
+        )
+        monkeypatch.setattr(Topics, "delete", fail(ConnectionRefusedError("gone")))
+        repeat = target.repeat(workload, 0, lambda what: None)
+        assert repeat.errors == ["its topics could not be deleted: gone"]
+        monkeypatch.setattr(HttpLoad, "run", fail(wrong("first")))
+        with pytest.raises(wrong, match="first"):
+            target.repeat(workload, 1, lambda what: None)
+
+
+def test_an_end_offset_that_is_none_is_told(tmp_path: Path) -> None:
+    with stub(lambda after_s: 0.0) as server:
+        description = tmp_path / "stub.toml"
+        description.write_text(f'{server.description}\n[end_offset]\npath = "/"\n')
+        code, errors, result = bench(
+            tmp_path, at_rate(100, 0.05), "--target", f"http:{description}"
+        )
+    assert (code, result.complete) == (1, True), errors
+    assert result.runs[0].errors[0].startswith("end_offset: b'{}' is not ")
 
 
 def test_what_was_taken_until_an_interrupt_is_kept(tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ from functools import partial
 
 import pytest
 
-from logserver.bench.loops import Closed, ConnectionLost, Open, histogram, latency_of
-from logserver.bench.wire import Address, request
+from logserver.bench.loops import Closed, ConnectionLost, Open, histogram, latency_of, told_timeout
+from logserver.bench.wire import Address, call, request
+from logserver.errors import StrangeAnswer
 
 REQUEST = request("POST", "/t", headers={"X": "y"}, body=b"body")
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
@@ -159,3 +160,36 @@ def test_percentiles_are_those_of_all_values() -> None:
     for name, value in wanted.items():
         assert getattr(found, name) == pytest.approx(value, rel=0.002)
     assert latency_of([]) is None
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (b"SSH-2.0-OpenSSH\r\n\r\n", "an answer is not HTTP/1.1: b'SSH-2"),
+        (b"HTTP/1.1 x00 OK\r\n\r\n", "an answer is not HTTP/1.1"),
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+            "an answer has no Content-Length: .*Transfer-Encoding: chunked",
+        ),
+        (ANSWER + b"more", "an answer is 4 bytes longer than its Content-Length"),
+    ],
+)
+async def test_a_strange_answer_is_told(answer: bytes, told: str) -> None:
+    async with server(lambda number: (0.0, [answer])) as address:
+        with pytest.raises(ConnectionLost, match=told):
+            await Closed([REQUEST], seconds=30, most=10).run(address, 1)
+
+
+async def test_a_call_beside_the_load_tells_a_strange_answer() -> None:
+    async with server(lambda number: (0.0, [b"SSH-2.0-OpenSSH\r\n\r\n", b""])) as address:
+        with pytest.raises(StrangeAnswer, match="POST /topics: the answer is not HTTP"):
+            await asyncio.to_thread(call, address, "POST", "/topics")
+
+
+async def test_what_takes_too_long_is_told() -> None:
+    with pytest.raises(TimeoutError, match="requests have no answer after 0 s"):
+        async with told_timeout(0.0, "requests have no answer"):
+            await asyncio.Event().wait()
+    with pytest.raises(TimeoutError, match="its own"):
+        async with told_timeout(60.0, "requests have no answer"):
+            raise TimeoutError("its own")

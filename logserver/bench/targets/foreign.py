@@ -6,6 +6,8 @@ Owns its topics, which are deleted behind each repeat. Knows nothing of its proc
 from __future__ import annotations
 
 import secrets
+from contextlib import suppress
+from typing import Final
 
 from logserver.bench.http_load import HttpLoad, not_done
 from logserver.bench.result import NotDone, Repeat, TargetFacts
@@ -13,11 +15,13 @@ from logserver.bench.shapes import load_shape
 from logserver.bench.targets import Bench, Tell
 from logserver.bench.wire import Address, call
 from logserver.bench.workload import Workload
-from logserver.errors import ServerUnreachable
+from logserver.errors import ClientError, ServerUnreachable
+
+UNANSWERED: Final = (OSError, ClientError)
 
 
 class ForeignServer:
-    """One, by the path of its description. Raises ServerUnreachable when nobody answers there."""
+    """One, by the path of its description. Raises ServerUnreachable when nobody answers there, and StrangeAnswer."""
 
     def __init__(self, bench: Bench, path: str) -> None:
         self._shape = load_shape(path)
@@ -50,8 +54,14 @@ class ForeignServer:
         )
         try:
             load.run()
-        finally:
+        except BaseException:
+            with suppress(*UNANSWERED):  # what went wrong before says more
+                load.topics.delete()
+            raise
+        try:
             load.topics.delete()
+        except UNANSWERED as error:
+            load.errors.append(f"its topics could not be deleted: {error}")
         return Repeat(**load.values, errors=load.errors)
 
     def close(self) -> None:
