@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -71,7 +71,7 @@ class Lookup(Call, frozen=True, kw_only=True):
 class Shape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A server: where it is, and its calls. `end_offset` answers with {"end_offset": N}, the next one to be given."""
 
-    name: str
+    name: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
     url: str = ""
     version: str | None = None
     create: Call | None = None
@@ -135,9 +135,13 @@ def parse_shape(data: bytes, source: str) -> Shape:
     """Of the text of a file. Raises InvalidArgument."""
     shape = decode_toml(data, source, Shape)
     for name, call, known in shape.calls():
+        _check_line(f"{source}: {name}", call)
         _check(f"{source}: {name}.path", call.path, known)
         _check(f"{source}: {name}.body", call.body, known)
         if isinstance(call, Produce):
+            if "{records}" not in call.body:
+                problem = f"{call.body!r}: needs {{records}}, else nothing is published"
+                raise InvalidArgument(f"{source}: {name}.body: {problem}", field=f"{name}.body")
             _check(f"{source}: {name}.record", call.record, _RECORD - {"key_base64", "key_text"})
             _check(f"{source}: {name}.keyed_record", call.keyed_record, _RECORD)
             _check_expression(f"{source}: {name}.placed", call.placed)
@@ -152,6 +156,19 @@ def _check(field: str, template: str, known: frozenset[str]) -> None:
         if name not in known:
             told = ", ".join(f"{{{one}}}" for one in sorted(known))
             raise InvalidArgument(f"{field}: {{{name}}} is none of {told}", field=field)
+
+
+def _check_line(field: str, call: Call) -> None:
+    """What stands before the body, where a space or a line end more is another request."""
+    if not call.path.startswith("/") or not call.path.isascii() or " " in call.path:
+        problem = "needs a / at its beginning, and no spaces or letters beyond ASCII"
+        raise InvalidArgument(f"{field}.path: {call.path!r}: {problem}", field=f"{field}.path")
+    lines = {"method": call.method, "path": call.path}
+    lines |= {f"headers.{name}": f"{name}: {value}" for name, value in call.headers.items()}
+    for name, text in lines.items():
+        if not (text and text.isascii() and text.isprintable()):
+            problem = f"{field}.{name}: {text!r}: may hold printable ASCII only"
+            raise InvalidArgument(problem, field=f"{field}.{name}")
 
 
 def _check_expression(field: str, pattern: str) -> None:

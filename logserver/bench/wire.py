@@ -35,15 +35,18 @@ class Address(NamedTuple):
         parts = urlsplit(url)
         if parts.scheme != "http" or parts.hostname is None:
             raise ValueError(f"{url!r} is not http://host:port")
-        return cls(parts.hostname, parts.port or 80)
+        if parts.path not in {"", "/"} or parts.query or parts.username is not None:
+            raise ValueError(f"{url!r} is more than http://host:port: a path belongs to the calls")
+        return cls(parts.hostname, 80 if parts.port is None else parts.port)
 
 
 def request(
     method: str, path: str, *, headers: Mapping[str, str] | None = None, body: bytes = b""
 ) -> bytes:
     """One request as it goes over the wire."""
-    lines = [f"{method} {path} HTTP/1.1", "Host: load-test"]
-    lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
+    named = {"Host": "load-test"} if "host" not in map(str.lower, headers or {}) else {}
+    lines = [f"{method} {path} HTTP/1.1"]
+    lines += [f"{name}: {value}" for name, value in {**named, **(headers or {})}.items()]
     if body:
         lines.append(f"Content-Length: {len(body)}")
     return "\r\n".join(lines).encode() + _HEAD_END + body

@@ -20,6 +20,10 @@ from storage.errors import InvalidArgument
 
 MOST_PARTITIONS: Final = 10_000  # of all topics together
 MOST_REQUEST_BYTES: Final = 8 << 20  # of the values of a request
+MOST_MADE_BYTES: Final = (
+    1 << 30
+)  # of the values of all requests, which are made before they are sent
+MOST_DUE: Final = 100_000_000  # requests of a constant rate: each is written down, sent or not
 SUFFIX: Final = ".toml"
 T = TypeVar("T")
 KEYS: Final = 10_000  # different ones, as in the OpenMessaging Benchmark
@@ -155,9 +159,26 @@ def parse_workload(data: bytes, source: str) -> Workload:
     if request_bytes > MOST_REQUEST_BYTES:
         limit = f"{request_bytes} bytes in a request, {MOST_REQUEST_BYTES} at most"
         _refuse(source, "logserver.recordsPerRequest", limit)
+    _check_amounts(workload, source)
     if not workload.producers_per_topic and not workload.filled_records:
         _refuse(source, "producersPerTopic", "0 with nothing to read: there is nothing to do")
     return workload
+
+
+def _check_amounts(workload: Workload, source: str) -> None:
+    """What would fill the memory of the generator, and what would do nothing."""
+    own = workload.own
+    bodies = 1 if workload.key_distributor == "NO_KEY" else -(-KEYS // own.records_per_request)
+    made = max(workload.topics, bodies) * own.records_per_request * workload.message_size
+    if made > MOST_MADE_BYTES:
+        limit = f"{made} bytes of values in requests made before, {MOST_MADE_BYTES} at most"
+        _refuse(source, "messageSize", limit)
+    longest_s = max(workload.seconds, workload.warm_up_s)
+    due = round(workload.producer_rate / own.records_per_request * longest_s)
+    if due > MOST_DUE:
+        _refuse(source, "producerRate", f"{due} requests would be due, {MOST_DUE} at most")
+    if not (workload.seconds or workload.filled_records or own.lookups or own.kill):
+        _refuse(source, "testDurationMinutes", "0 with nothing to fill or look up: nothing to do")
 
 
 def _refuse(source: str, field: str, problem: str) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, Unpack
 
 import click
 
-from logserver.commands.load import Load, load_options, take
+from logserver.commands.load import Load, check_places, load_options, take
 from logserver.commands.output import Row, output_option, write_rows
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ def command(
     A WORKLOAD is a TOML file, or the name of one that is shipped: `all` are these, an unknown name lists them. Needs
     the extra `report` (pip install 'logserver[report]'). The exit code is 1 when counts do not agree.
     """
+    if json_path not in {None, STANDARD_OUTPUT}:
+        check_places(json=Path(str(json_path)))
     take(names, load, lambda result: _write(result, json_path, output))
 
 

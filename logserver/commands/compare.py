@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from logserver.commands import FINDINGS
-from logserver.commands.load import ALL, Load, load_options, take
+from logserver.commands.load import ALL, Load, check_places, load_options, take, target_names
 from logserver.commands.output import write_text
 from storage.errors import InvalidArgument
 
@@ -56,11 +56,12 @@ def command(
     Without --report, --json and --markdown the report is printed as Markdown. A partial result is marked as one in all
     of them. The exit code is 1 if a result is partial or has errors.
     """
-    from logserver.bench.report import contents, verdicts
+    from logserver.bench.report import contents, figures, verdicts
 
     if results and (names or kept):
         raise click.UsageError("--from measures nothing: give no WORKLOAD and no --result with it")
     ratios = [ratio for path in measured for ratio in verdicts.read_measured(path)]
+    check_places(report=report, json=json, markdown=markdown, result=kept)
     forms = Forms(report, json, markdown)
 
     def tell(*found: Result) -> None:
@@ -72,6 +73,8 @@ def command(
         if any(not result.complete or _has_errors(result) for result in given):
             click.get_current_context().exit(FINDINGS)
     else:
+        if baseline is not None:
+            figures.check_baseline(target_names(load), baseline)
         take(names or (ALL,), load, lambda result: _measured(result, kept, tell))
 
 

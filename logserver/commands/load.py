@@ -5,6 +5,7 @@ Owns what `logserver bench` and `logserver compare` share; must not measure, nor
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 import click
 
 from logserver.commands import FINDINGS
-from storage.errors import NotOffered
+from storage.errors import InvalidArgument, NotOffered
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -90,8 +91,11 @@ def take(names: Sequence[str], load: Load, tell: Callable[[Result], None]) -> No
     from logserver.bench import run, workload
 
     chosen = [name for given in names for name in (workload.shipped() if given == ALL else [given])]
+    workloads = [workload.load_workload(name) for name in chosen]
+    _once("workload", [each.name for each in workloads])
+    _once("target", target_names(load))
     asked = run.Asked(
-        workloads=[workload.load_workload(name) for name in chosen],
+        workloads=workloads,
         targets=load["targets"],
         repeats=load["repeats"],
         quick=load["quick"],
@@ -110,6 +114,38 @@ def take(names: Sequence[str], load: Load, tell: Callable[[Result], None]) -> No
         click.echo(f"error: {problem}", err=True)
     if run.problems(result):
         click.get_current_context().exit(FINDINGS)
+
+
+def target_names(load: Load) -> list[str]:
+    """As they stand in the result. Raises InvalidArgument, OSError for the description of a server."""
+    from logserver.bench.targets import name_of
+
+    return [name_of(target) for target in load["targets"]]
+
+
+def check_places(**places: Path | None) -> None:
+    """That files can be written there, by the options that name them: hours of measuring end in them. Raises
+    InvalidArgument.
+    """
+    for option, path in places.items():
+        if path is None:
+            continue
+        if path.is_dir():
+            problem = "is a folder"
+        elif not path.parent.is_dir():
+            problem = f"there is no folder {path.parent}"
+        elif not os.access(path if path.exists() else path.parent, os.W_OK):
+            problem = "may not be written"
+        else:
+            continue
+        raise InvalidArgument(f"{option}: {path}: {problem}", field=option)
+
+
+def _once(field: str, names: Sequence[str]) -> None:
+    """A result has one run of a name: two would overwrite each other."""
+    for name in names:
+        if names.count(name) > 1:
+            raise InvalidArgument(f"{field}: {name!r} is given twice", field=field)
 
 
 def _require() -> None:

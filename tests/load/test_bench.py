@@ -198,7 +198,8 @@ def test_a_server_that_nobody_runs_ends_it(tmp_path: Path) -> None:
         port = probe.getsockname()[1]  # nobody listens there while it is bound
         description = tmp_path / "stub.toml"
         description.write_text(
-            f'name = "gone"\nurl = "http://127.0.0.1:{port}"\n[produce]\npath = "/"\nrecord = "1"\n'
+            f'name = "gone"\nurl = "http://127.0.0.1:{port}"\n'
+            '[produce]\npath = "/"\nbody = "{records}"\nrecord = "1"\n'
         )
         code, errors, result = bench(tmp_path, EVERYTHING, "--target", f"http:{description}")
     assert code == 3
@@ -306,6 +307,8 @@ def until(found: Callable[[], list[str]]) -> list[str]:
             2,
             "target: 'moon' is none of logserver-kafka",
         ),
+        (["hot-topic", "hot-topic"], 2, "workload: 'hot-topic' is given twice"),
+        (["all", "--json", "no/where.json"], 2, "json: no/where.json: there is no folder no"),
         (["gone.toml"], 3, "gone.toml: No such file"),
     ],
 )

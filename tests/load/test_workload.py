@@ -53,6 +53,12 @@ def test_the_series_have_their_axes() -> None:
         (NAME + "topics = 200\npartitionsPerTopic = 100", "partitionsPerTopic: 20000 partitions in all"),
         (NAME + "messageSize = 1000000", "logserver.recordsPerRequest: 100000000 bytes in a request"),
         (NAME + "producersPerTopic = 0", "producersPerTopic: 0 with nothing to read"),
+        (NAME + "testDurationMinutes = 0", "testDurationMinutes: 0 with nothing to fill or look up"),
+        (NAME + "producerRate = 100000000\n[logserver]\nrecordsPerRequest = 1",
+         "producerRate: 1500000000 requests would be due, 100000000 at most"),
+        (NAME + 'messageSize = 1000000\nkeyDistributor = "RANDOM_NANO"\n[logserver]\nrecordsPerRequest = 1',
+         "messageSize: 10000000000 bytes of values in requests made before, 1073741824 at most"),
+        (NAME + "topics = 10000\nmessageSize = 5000", "messageSize: 5000000000 bytes of values in requests"),
         ("topics = 1", "mine.toml: Object missing required field `name`"),
         ("topics", "mine.toml: no TOML: "),
         (b"\xff", "mine.toml: no TOML: "),
@@ -80,6 +86,15 @@ def test_an_unknown_name_lists_what_there_is() -> None:
         (PRODUCE + "[fetch]\npath = '/'", "fetch: needs next_offset_header or row"),
         (PRODUCE + "placed = '('", "produce.placed: '(': "),
         (PRODUCE + "placed = 'a'", "produce.placed: 'a': needs two groups"),
+        (PRODUCE.replace("{records}", "[]"), "produce.body: '[]': needs {records}"),
+        (
+            PRODUCE.replace('"/{topic}"', '"{topic}"'),
+            "produce.path: '{topic}': needs a / at its beginning",
+        ),
+        (
+            PRODUCE + 'headers = { A = "b\\r\\nC: d" }',
+            "produce.headers.A: 'A: b\\r\\nC: d': may hold printable ASCII",
+        ),
         (PRODUCE + "[fetsch]\npath = '/'", "fetsch: there is no such field"),
     ],
 )
@@ -89,10 +104,17 @@ def test_a_bad_description_is_refused(text: str, told: str) -> None:
     assert told.replace("{acks}, ", "") in str(refused.value)
 
 
-def test_a_description_needs_an_address(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("ftp://x", "'ftp://x' is not http://host:port"),
+        ("http://x:80/v1", "is more than http://host:port: a path belongs to the calls"),
+    ],
+)
+def test_a_description_needs_an_address(tmp_path: Path, url: str, told: str) -> None:
     path = tmp_path / "mine.toml"
-    path.write_text(NAME + 'url = "ftp://x"\n' + PRODUCE)
-    with pytest.raises(InvalidArgument, match=r"mine.toml: url: 'ftp://x' is not http://host:port"):
+    path.write_text(f'{NAME}url = "{url}"\n{PRODUCE}')
+    with pytest.raises(InvalidArgument, match=f"mine.toml: url: .*{told}"):
         load_shape(str(path))
 
 

@@ -80,6 +80,20 @@ def test_nothing_is_measured_beside_results(result: Path, tmp_path: Path) -> Non
         assert "--from measures nothing" in ended.err
 
 
+def test_what_would_lose_a_run_is_told_before_it(tmp_path: Path) -> None:
+    """None of these measures anything: a run of hours must not end in it."""
+    target = ("--target", "logserver-kafka")
+    for more, said in (
+        (("--baseline", "kafka"), "baseline: 'kafka' is none of the targets logserver-kafka"),
+        (target, "target: 'logserver-kafka' is given twice"),
+        (("--report", tmp_path / "no" / "r.html"), "there is no folder"),
+        (("--result", "/proc/version/x"), "result: /proc/version/x: there is no folder"),
+    ):
+        ended = run("compare", "all", *target, *more)
+        assert (ended.code, ended.out) == (2, b"")
+        assert said in ended.err
+
+
 @pytest.mark.slow
 def test_measured_and_told(tmp_path: Path) -> None:
     page, kept = tmp_path / "r.html", tmp_path / "kept.json"

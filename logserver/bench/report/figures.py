@@ -73,12 +73,17 @@ def choose_baseline(result: Result, wanted: str | None) -> str:
     if not names:
         raise InvalidArgument("the result has no runs: there is nothing to report", field="from")
     if wanted is not None:
-        if wanted not in names:
-            message = f"baseline: {wanted!r} is none of the targets {', '.join(names)}"
-            raise InvalidArgument(message, field="baseline")
+        check_baseline(names, wanted)
         return wanted
     ours = [run.target.name for run in result.runs if run.target.kind == PREFERRED_KIND]
     return (ours or names)[0]
+
+
+def check_baseline(names: Sequence[str], wanted: str) -> None:
+    """Raises InvalidArgument where it is none of the targets."""
+    if wanted not in names:
+        message = f"baseline: {wanted!r} is none of the targets {', '.join(names)}"
+        raise InvalidArgument(message, field="baseline")
 
 
 def figures_of(result: Result, baseline: str) -> list[Figure]:

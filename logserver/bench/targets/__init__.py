@@ -85,6 +85,15 @@ KINDS: Final[Mapping[str, Maker]] = {
 """The targets that have a name; an HTTP server is `http:` and the path of its description."""
 
 
+def name_of(target: str) -> str:
+    """The name that a target has in the result. Raises InvalidArgument, OSError for the description of a server."""
+    if target.startswith(HTTP):
+        from logserver.bench.shapes import load_shape
+
+        return load_shape(target.removeprefix(HTTP)).name
+    return target
+
+
 def make_target(name: str, bench: Bench) -> Target:
     """The target of a name. Raises InvalidArgument, OSError, ServerUnreachable, ServerNotStarted."""
     if name.startswith(HTTP):
