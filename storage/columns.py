@@ -131,7 +131,6 @@ class Splitter(Protocol):
     """
 
     backend: str
-    time_axis: str  # the column that offset_for_time searches, as in Capabilities
 
     def partitions(self) -> Sequence[TopicPartition]:
         """All partitions, in order."""
@@ -144,6 +143,11 @@ class Splitter(Protocol):
 
     def offset_for_time(self, partition: TopicPartition, timestamp_ms: int) -> TimedOffset | None:
         """As LogStore.offset_for_time, with the backend's own time axis."""
+
+    def offset_before_time(self, partition: TopicPartition, timestamp_ms: int) -> int:
+        """An offset before which no record's column TIMESTAMP is at or after a time: safe, not exact. The
+        first one where the store cannot tell, the end where none is.
+        """
 
     def plan(
         self,

@@ -17,7 +17,6 @@ from storage import OffsetRange, Splitter
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX: Final = 1 << 63
 _EQUAL: Final = ("EqualTo", "EqualNullSafe")
-_TIME_AXIS: Final = "timestamp"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,13 +44,10 @@ class Pruning:
                 yield narrowed
 
     def _in_time(self, wanted: OffsetRange, splitter: Splitter) -> OffsetRange:
-        """Without the offsets before the first record of the time. RocketMQ's lookups go by another
-        time than the column's.
-        """
-        if self.start_ms is None or splitter.time_axis != _TIME_AXIS:
+        """Without the offsets before the first record of the time."""
+        if self.start_ms is None:
             return wanted
-        found = splitter.offset_for_time(wanted.partition, self.start_ms)
-        first = _MAX if found is None else found.offset
+        first = splitter.offset_before_time(wanted.partition, self.start_ms)
         return wanted._replace(start=max(wanted.start, first))
 
     def narrow(self, column: str, kind: str, value: Any) -> None:

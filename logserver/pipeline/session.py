@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +21,7 @@ from storage.errors import NotOffered
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_JAVA_SAYS: Final = re.compile(r"^: (?:[\w.$]+: )?(.+)$", re.MULTILINE)
 NEEDED: Final = ("pyspark", "pyarrow", "numpy")
 
 DEFAULTS: Final[Mapping[str, str]] = {
@@ -36,7 +39,7 @@ def create_session(
     """A session in which "logserver" is registered; the one that runs already, if there is one.
 
     `master` None: what spark-submit was told, else all cores of this machine. Workers run the Python that
-    runs this. Raises NotOffered where the extra `spark` or Java is missing.
+    runs this. Raises NotOffered where the extra `spark` or Java is missing, or Spark does not start.
     """
     _require()
     from pyspark.sql import SparkSession
@@ -50,9 +53,25 @@ def create_session(
     for key, value in {**DEFAULTS, **(settings or {})}.items():
         if key in (settings or {}) or key not in given:
             builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    with _starting():
+        spark = builder.getOrCreate()
     register(spark)
     return spark
+
+
+@contextmanager
+def _starting() -> Iterator[None]:
+    """Raise NotOffered, with what Java says, where Spark does not start: mostly a wrong master or setting."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (Py4JError, PySparkException) as error:  # the first has Java's error behind a colon
+        found = _JAVA_SAYS.search(str(error))
+        reason = found[1] if found else str(error).partition("\n")[0]
+        told = f"Spark does not start: {reason} (check --master, --conf and the Java that is used)"
+        raise NotOffered(told, feature="pipeline") from error
 
 
 def _submitted() -> Mapping[str, str]:

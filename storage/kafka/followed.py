@@ -26,7 +26,7 @@ from storage.kafka.format import names
 from storage.kafka.format.batch import HEADER_SIZE, BatchHeader, decode_header
 from storage.kafka.log_file import SEGMENT_OFFSETS, Batch, walk
 from storage.kafka.plan import PartitionPlan, SegmentPlan
-from storage.kafka.reading import find_time
+from storage.kafka.reading import find_time, skip_to_time
 from storage.kafka.segment import Segment
 from storage.model import OffsetBounds, TimedOffset, TopicPartition
 
@@ -149,6 +149,10 @@ class FollowedPartition:
     def offset_for_time(self, timestamp_ms: int) -> TimedOffset | None:
         """As LogStore.offset_for_time."""
         return find_time(self._segments, timestamp_ms, start=self._start, end=self._next)
+
+    def offset_before_time(self, timestamp_ms: int) -> int:
+        """As Splitter.offset_before_time."""
+        return skip_to_time(self._segments, timestamp_ms, start=self._start, end=self._next)
 
     def close(self) -> None:
         """Let go of open files."""

@@ -216,6 +216,25 @@ def find_time(
     return None
 
 
+def skip_to_time(segments: Sequence[Segment], timestamp_ms: int, *, start: int, end: int) -> int:
+    """The first batch at or after a time, or `end`: no record of [start, end) before it is of that time.
+
+    Where the broker's rule (`find_time`) gives up, in a segment whose largest time belongs to a record
+    before `start`, later segments are looked at; and what is damaged may hold any time.
+    """
+    for segment in segments:
+        if segment.largest_timestamp_ms() < timestamp_ms:
+            continue
+        from_offset = max(segment.offset_before_time(timestamp_ms), start)
+        try:
+            for batch in segment.batches(from_offset, stop_offset=end):
+                if batch.header.max_timestamp >= timestamp_ms:
+                    return max(batch.header.base_offset, start)
+        except Corrupt:
+            return from_offset
+    return end
+
+
 def find_time_upper(
     segment_at: SegmentAt, timestamp_ms: int, *, start: int, end: int
 ) -> TimedOffset | None:

@@ -21,7 +21,6 @@ from storage.kafka.format import names
 from storage.kafka.log_file import SEGMENT_OFFSETS
 from storage.kafka.pieces import Piece, cutting
 from storage.kafka.reading import AbortedRanges
-from storage.kafka.reporting import CAPABILITIES
 from storage.kafka.segment import Segment
 from storage.kafka.tools.view import View
 from storage.model import Finding, Isolation, OffsetBounds, TimedOffset, TopicPartition
@@ -47,7 +46,6 @@ class KafkaSplitter:
     """
 
     backend = BACKEND
-    time_axis = CAPABILITIES.time_axis
 
     def __init__(self, root: Path, options: StoreOptions, *, fs: FileSystem, clock: Clock) -> None:
         self._root = root
@@ -75,6 +73,10 @@ class KafkaSplitter:
     def offset_for_time(self, partition: TopicPartition, timestamp_ms: int) -> TimedOffset | None:
         """See Splitter."""
         return self._partition(partition).offset_for_time(timestamp_ms)
+
+    def offset_before_time(self, partition: TopicPartition, timestamp_ms: int) -> int:
+        """See Splitter."""
+        return self._partition(partition).offset_before_time(timestamp_ms)
 
     def plan(
         self,

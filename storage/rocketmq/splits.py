@@ -23,7 +23,6 @@ from storage.rocketmq.directory import BACKEND
 from storage.rocketmq.format.names import is_system_topic
 from storage.rocketmq.known_store import KnownStore
 from storage.rocketmq.queues import Queue
-from storage.rocketmq.reporting import CAPABILITIES
 from storage.rocketmq.split_cuts import Asked, borders, cut_log
 from storage.rocketmq.time_lookup import find_time
 from storage.rocketmq.unit_runs import SplitPlan, UnitRun
@@ -40,7 +39,6 @@ class RocketMQSplitter:
     """See Splitter."""
 
     backend = BACKEND
-    time_axis = CAPABILITIES.time_axis
 
     def __init__(self, known: KnownStore) -> None:
         self._known = known
@@ -62,6 +60,10 @@ class RocketMQSplitter:
         queue = self._queue(partition)
         end = queue.bounds().end
         return find_time(self._known.log, queue.units, timestamp_ms, end=end, bound=Bound.LOWER)
+
+    def offset_before_time(self, partition: TopicPartition, timestamp_ms: int) -> int:
+        """See Splitter: lookups go by store time, and the column is the born time."""
+        return self._queue(partition).bounds().start
 
     def plan(
         self,

@@ -22,11 +22,8 @@ class FakeSplitter:
 
     backend = "kafka"
 
-    def __init__(
-        self, bounds: Mapping[TopicPartition, OffsetBounds], *, time_axis: str = "timestamp"
-    ) -> None:
+    def __init__(self, bounds: Mapping[TopicPartition, OffsetBounds]) -> None:
         self.all_bounds = dict(bounds)
-        self.time_axis = time_axis
         self.planned: list[tuple[Sequence[OffsetRange], int, int, Isolation]] = []
         self.looks = 0
 
@@ -43,6 +40,10 @@ class FakeSplitter:
         bounds = self.bounds(partition)
         offset = max(bounds.start, -(-timestamp_ms // MS))
         return TimedOffset(offset, offset * MS) if offset < bounds.end else None
+
+    def offset_before_time(self, partition: TopicPartition, timestamp_ms: int) -> int:
+        bounds = self.bounds(partition)
+        return min(max(bounds.start, -(-timestamp_ms // MS)), bounds.end)
 
     def plan(
         self,

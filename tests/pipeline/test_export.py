@@ -131,6 +131,14 @@ def test_what_does_not_belong_together_is_refused(spark: SparkSession, tmp_path:
         export.run(spark, store, tmp_path)
 
 
+def test_topics_that_are_no_pattern(spark: SparkSession, tmp_path: Path) -> None:
+    from logserver.pipeline.jobs import export
+
+    with pytest.raises(InvalidArgument, match=r"topics: '\(' is no regular expression: missing \)"):
+        export.run(spark, tmp_path / "store", tmp_path / "out", export.Wanted(topics="("))
+    assert not (tmp_path / "out").exists()
+
+
 def test_a_rocketmq_store_too(spark: SparkSession, tmp_path: Path) -> None:
     """With its own columns."""
     from logserver.pipeline.jobs import export

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from logserver.pipeline.pruning import pruning_of
-from storage import OffsetBounds, OffsetRange, TopicPartition
+from storage import OffsetBounds, OffsetRange, Record, TopicPartition, open_splitter, open_store
 from tests.pipeline.fakes import FakeSplitter
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -28,9 +30,8 @@ def item(kind: str, column: str, value: Any) -> Any:
     return type(kind, (Named,), {})((column,), value)
 
 
-def left(*filters: Any, time_axis: str = "timestamp") -> list[OffsetRange]:
-    splitter = FakeSplitter(BOUNDS, time_axis=time_axis)
-    return list(pruning_of(filters).applied(ALL, splitter))
+def left(*filters: Any) -> list[OffsetRange]:
+    return list(pruning_of(filters).applied(ALL, FakeSplitter(BOUNDS)))
 
 
 def at_s(seconds: float) -> datetime:
@@ -66,9 +67,48 @@ def test_what_is_left(filters: list[Any], expected: list[Any]) -> None:
     assert left(*filters) == [OffsetRange(*each) for each in expected]
 
 
-def test_another_time_axis_prunes_nothing() -> None:
-    wanted = item("GreaterThan", "timestamp", at_s(9))
-    assert left(wanted, time_axis="store_timestamp") == ALL
+def pruned(path: Path, wanted: Any) -> list[OffsetRange]:
+    """What the filter leaves of all records of a store."""
+    splitter = open_splitter(path)
+    try:
+        every = [OffsetRange(at, *splitter.bounds(at)[::2]) for at in splitter.partitions()]
+        return list(pruning_of([wanted]).applied(every, splitter))
+    finally:
+        splitter.close()
+
+
+def timed(path: Path, backend: str, times_ms: Iterable[int]) -> None:
+    """A store of one partition, with a record of each time."""
+    with open_store(backend, path) as store:
+        store.create_topic("a", 1)
+        for time_ms in times_ms:
+            store.append(A0, [Record(None, b"x" * 400_000, timestamp_ms=time_ms)])
+
+
+def test_a_store_that_looks_up_another_time_prunes_nothing(tmp_path: Path) -> None:
+    timed(tmp_path, "rocketmq", [1000, 2000])
+    assert pruned(tmp_path, item("GreaterThan", "timestamp", at_s(99))) == [(A0, 0, 2)]
+
+
+def test_the_largest_time_of_a_segment_may_be_of_a_deleted_record(tmp_path: Path) -> None:
+    with open_store("kafka", tmp_path) as store:
+        store.create_topic("a", 1, configs={"segment.bytes": "1048576"})
+        for time_ms in (9000, 1000, 2000, 5000, 6000):
+            store.append(A0, [Record(None, b"x" * 400_000, timestamp_ms=time_ms)])
+    (tmp_path / "log-start-offset-checkpoint").write_text("0\n1\na 0 1\n")
+    assert len(list((tmp_path / "a-0").glob("*.log"))) > 1
+    found = pruned(tmp_path, item("GreaterThanOrEqual", "timestamp", at_s(5)))
+    assert found == [(A0, 3, 5)]
+    assert pruned(tmp_path, item("GreaterThan", "timestamp", at_s(99))) == []
+
+
+def test_damage_may_be_of_any_time(tmp_path: Path) -> None:
+    timed(tmp_path, "kafka", [1000, 2000, 3000])
+    log = tmp_path / "a-0" / "00000000000000000000.log"
+    data = bytearray(log.read_bytes())
+    data[len(data) // 2] ^= 1
+    log.write_bytes(data)
+    assert pruned(tmp_path, item("GreaterThan", "timestamp", at_s(2.5))) == [(A0, 1, 3)]
 
 
 def test_a_column_in_a_structure_prunes_nothing() -> None:

@@ -38,6 +38,25 @@ def test_java_home_will_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     assert session.has_java()
 
 
+JAVA = """An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.
+: org.apache.spark.SparkException: Could not parse Master URL: 'local[x]'
+\tat org.apache.spark.SparkContext$.createTaskScheduler(SparkContext.scala:3391)
+"""
+
+
+@pytest.mark.spark
+def test_a_spark_that_does_not_start_is_no_bug_of_ours() -> None:
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkRuntimeError
+
+    told = r"does not start: Could not parse Master URL: 'local\[x\]' \(check --master"
+    with pytest.raises(NotOffered, match=told), session._starting():
+        raise Py4JError(JAVA)
+    exited = PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
+    with pytest.raises(NotOffered, match=r"does not start: .*process exited"), session._starting():
+        raise exited
+
+
 @pytest.mark.spark
 def test_a_running_session_is_taken_and_left_alone(spark: SparkSession) -> None:
     assert session.running_session() is spark

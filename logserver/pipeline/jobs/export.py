@@ -55,10 +55,11 @@ def run(spark: SparkSession, store: Path, out: Path, wanted: Wanted | None = Non
 
     `wanted.topics` is a regular expression of whole names; None: every topic that is not internal. Durable on
     return; a run that is killed has added all or nothing, and the next one adds the rest. Both paths must be
-    seen by every executor. Raises InvalidArgument for a folder of other data or of other wishes, StoreLocked
-    while another run writes there, Corrupt for damaged records.
+    seen by every executor. Raises InvalidArgument for a folder of other data or of other wishes and for
+    topics that are no pattern, StoreLocked while another run writes there, Corrupt for damaged records.
     """
     wanted = wanted or Wanted()
+    _check_pattern(wanted.topics)
     with appending(out) as folder:
         _check(out, folder.state, wanted)
         spans = _plan(store, out, folder.state.get("ends", {}), wanted)
@@ -77,6 +78,15 @@ def run(spark: SparkSession, store: Path, out: Path, wanted: Wanted | None = Non
         ],
         REPORT,
     )
+
+
+def _check_pattern(topics: str | None) -> None:
+    try:
+        re.compile(topics or "")
+    except re.error as error:
+        raise InvalidArgument(
+            f"topics: {topics!r} is no regular expression: {error}", field="topics"
+        ) from None
 
 
 def _check(out: Path, state: Mapping[str, Any], wanted: Wanted) -> None:

@@ -18,15 +18,14 @@ _FIELD = re.compile(r"^(\w+): ")
 
 @contextmanager
 def naming_rows(partition: TopicPartition | None) -> Iterator[None]:
-    """Say of what a record is refused for whose row it is."""
+    """Say of what a record is refused for whose row it is; what has been said within stays."""
     where = "a row" if partition is None else f"a row for {partition}"
     try:
         yield
-    except UnrepresentableRecord as error:
+    except (UnrepresentableRecord, RecordTooLarge) as error:
+        if error.message.startswith("column "):
+            raise
         facts = error.facts()
         rule = _FIELD.sub("", _INDEX.sub("", error.message))
         column = facts.get("field", "value")
-        raise UnrepresentableRecord(f"column {column!r} of {where}: {rule}", **facts) from None
-    except RecordTooLarge as error:
-        rule = _INDEX.sub("", error.message)
-        raise RecordTooLarge(f"column 'value' of {where}: {rule}", **error.facts()) from None
+        raise type(error)(f"column {column!r} of {where}: {rule}", **facts) from None

@@ -18,6 +18,7 @@ COMPRESSIONS: Final = {
     "kafka": ("none", "gzip", "snappy", "lz4", "zstd"),
     "rocketmq": ("none", "zlib", "lz4", "zstd"),
 }
+MAX_PARTITIONS: Final = 10_000  # of a topic, in both backends
 NAMES: Final = (
     "path",
     "url",
@@ -71,7 +72,7 @@ def parse_write_options(options: Mapping[str, str], *, overwrite: bool) -> Write
         token=given.text("token"),
         backend=backend,
         topic=given.text("topic") or None,
-        new_partitions=given.whole("numPartitions"),
+        new_partitions=given.parsed("numPartitions", _partitions),
         compression=given.text("compression"),
         query_id=given.parsed("queryId", _query_id),
         settings=given.settings(),
@@ -88,6 +89,12 @@ def _backend(name: str, text: str) -> str:
     if text.lower() not in BACKENDS:
         raise wrong(name, f"{text!r} is none of {', '.join(BACKENDS)}")
     return BACKENDS[text.lower()]
+
+
+def _partitions(name: str, text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,9}", text) or not 1 <= int(text) <= MAX_PARTITIONS:
+        raise wrong(name, f"{text!r} is no whole number from 1 to {MAX_PARTITIONS}")
+    return int(text)
 
 
 def _query_id(name: str, text: str) -> str:
