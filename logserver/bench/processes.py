@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final, NamedTuple
 
@@ -97,8 +97,14 @@ def rss_bytes(pid: int) -> int | None:
 
 def allocated_bytes(folder: Path) -> int:
     """What the files in a folder take on disk; holes of sparse ones take nothing."""
-    block_bytes = 512
-    return sum(path.lstat().st_blocks * block_bytes for path in folder.rglob("*") if path.is_file())
+    block_bytes, blocks = 512, 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with suppress(
+                FileNotFoundError
+            ):  # a server that runs renames and deletes files meanwhile
+                blocks += Path(place, name).lstat().st_blocks
+    return blocks * block_bytes
 
 
 def store_server(backend: str, data: Path, flush: str) -> Sequence[str]:

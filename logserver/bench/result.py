@@ -253,6 +253,11 @@ def spreads(repeats: Sequence[Repeat]) -> dict[str, Spread]:
     return {name: Spread.of(values) for name, values in found.items()}
 
 
+def errors_of(run: Run) -> list[str]:
+    """Those of the run and of its repeats. Where there is any, its figures carry no conclusion."""
+    return [*run.errors, *(error for repeat in run.repeats for error in repeat.errors)]
+
+
 def held(run: Run) -> bool | None:
     """Whether every repeat held the offered rate; None where none was offered."""
     told = [repeat.rate_held for repeat in run.repeats if repeat.rate_held is not None]

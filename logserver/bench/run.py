@@ -22,7 +22,7 @@ from logserver.bench.ceiling import measure
 from logserver.bench.environment import environment, with_peers
 from logserver.bench.loops import ConnectionLost
 from logserver.bench.processes import HOME, Cores, ServerFailed
-from logserver.bench.result import Result, Run, held
+from logserver.bench.result import Result, Run, errors_of, held
 from logserver.bench.targets import Bench, Target, make_target
 from logserver.bench.workload import Workload
 from storage import StorageError, wall_clock_ms
@@ -95,8 +95,7 @@ def problems(result: Result) -> list[str]:
     found = []
     for run in result.runs:
         name = f"{run.workload.name} on {run.target.name}"
-        found += [f"{name}: {error}" for error in run.errors]
-        found += [f"{name}: {error}" for repeat in run.repeats for error in repeat.errors]
+        found += [f"{name}: {error}" for error in errors_of(run)]
     return found
 
 

@@ -57,6 +57,7 @@ def command(
     of them. The exit code is 1 if a result is partial or has errors.
     """
     from logserver.bench.report import contents, figures, verdicts
+    from logserver.bench.result import errors_of
 
     if results and (names or kept):
         raise click.UsageError("--from measures nothing: give no WORKLOAD and no --result with it")
@@ -70,7 +71,7 @@ def command(
     if results:
         given = [_result(path) for path in results]
         tell(*given)
-        if any(not result.complete or _has_errors(result) for result in given):
+        if any(not result.complete or any(map(errors_of, result.runs)) for result in given):
             click.get_current_context().exit(FINDINGS)
     else:
         if baseline is not None:
@@ -112,10 +113,6 @@ def _measured(result: Result, kept: Path | None, tell: Callable[[Result], None])
         tell(result)
     else:
         click.echo(f"nothing was measured: {result.incomplete_reason}", err=True)
-
-
-def _has_errors(result: Result) -> bool:
-    return any(run.errors or any(repeat.errors for repeat in run.repeats) for run in result.runs)
 
 
 def _result(path: Path) -> Result:

@@ -136,7 +136,7 @@ def _runs() -> list[Run]:
 def full() -> Result:
     """A complete one."""
     runs = _runs()
-    runs[0].errors.append(HOSTILE)
+    runs[4].errors.append(HOSTILE)
     runs[2].not_done.append(NotDone("keyDistributor", "the peer's tool has no keys"))
     runs[5].repeats[1] = Repeat(
         published_records_per_s=50_000.0,

@@ -18,7 +18,7 @@ from tests.report import results
 @pytest.fixture
 def result(tmp_path: Path) -> Path:
     made = results.full()
-    made.runs[0].errors.clear()
+    made.runs[4].errors.clear()
     path = tmp_path / "result.json"
     path.write_bytes(to_json(made))
     return path

@@ -179,7 +179,7 @@ def test_nothing_of_a_result_becomes_markup(document: Document) -> None:
     assert "<script" not in page
     assert results.HOSTILE in "".join(Cells(page).text)
     assert (
-        "| hot-topic | logserver-kafka | &lt;script>alert('1')&lt;/script> & \\| "
+        "| hot-topic-at-rate | logserver-kafka | &lt;script>alert('1')&lt;/script> & \\| "
         in markdown.text(document)
     )
 
@@ -194,6 +194,56 @@ def test_conclusions_follow_from_the_figures(document: Document) -> None:
         run.workload = WorkloadFacts(name="hot-topic", fields={})
     (only,) = report([result]).numbers.conclusions
     assert only.endswith("no difference beyond the spread.")
+
+
+def test_runs_with_errors_carry_no_conclusion_and_no_goal() -> None:
+    result = results.full()
+    found = report([result])
+    said = "In this server, a start after kill -9"
+    assert any(c.startswith(said) for c in found.numbers.conclusions)
+    for run in result.runs:
+        if (run.workload.name, run.target.name) == ("recovery-after-kill", "logserver-kafka"):
+            run.repeats = [Repeat(recovery_s=0.1, errors=["1 acknowledged, 0 after kill -9"])] * 3
+    found = report([result])
+    assert not any(c.startswith(said) for c in found.numbers.conclusions)
+    (verdict,) = (v for v in found.numbers.goals if v.path.startswith("start after kill -9, Kafka"))
+    assert verdict.ratio is None
+    assert any("recovery-after-kill on logserver-kafka: their" in w for w in found.warnings)
+
+
+def test_a_goal_is_measured_only_by_what_it_names() -> None:
+    """A small series says nothing of a large store, a store that was killed nothing of an empty one."""
+    result = results.full()
+    result.runs = [
+        run
+        for run in result.runs
+        if run.workload.scale
+        and run.workload.scale.name == "store_bytes"
+        and run.workload.scale.value < 1e9
+    ]
+    for run in result.runs:
+        run.workload = msgspec.structs.replace(run.workload, fields={"logserver": {"kill": True}})
+    assert len(result.runs) == 4
+    assert not any(verdict.ratio for verdict in report([result]).numbers.goals)
+
+
+def test_a_single_repeat_is_no_verdict() -> None:
+    result = small({"logserver-kafka": [100], "logserver-rocketmq": [50]})
+    for run in result.runs:
+        run.workload = WorkloadFacts(name="hot-topic", fields={})
+    (only,) = report([result]).numbers.conclusions
+    assert "of a single repeat" in only
+    assert "times as much" not in only
+
+
+def test_results_of_different_machines_are_told() -> None:
+    first, second = small({"a": [1]}), small({"b": [2]})
+    assert not report([first, second]).warnings
+    second.environment = msgspec.structs.replace(
+        second.environment, cpu="Another", generator_cores=None
+    )
+    (warning,) = report([first, second]).warnings
+    assert "cpu, generator cores differ" in warning
 
 
 def test_goals_have_their_ratios_and_say_why_they_are_missed(tmp_path: Path) -> None:

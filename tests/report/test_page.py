@@ -106,6 +106,15 @@ def test_it_fits_its_window(open_page: Open, width: int) -> None:
     assert set(page.locator(".scroll").evaluate_all(styles)) == {"auto"}
 
 
+def test_a_phone_shows_the_middle_value_without_scrolling(open_page: Open) -> None:
+    """Beside the names of workload and target, which alone are of no use."""
+    page = open_page(320)
+    for chapter in ("throughput", "cpu", "by-topics"):
+        value = page.locator(f"#{chapter} tbody td.number").first.bounding_box()
+        assert value is not None
+        assert value["x"] + value["width"] <= 320
+
+
 @pytest.mark.parametrize("width", [PHONE, DESK])
 def test_every_plot_is_to_be_seen(open_page: Open, width: int) -> None:
     """Within the window, large enough to read, with its marks inside of it."""

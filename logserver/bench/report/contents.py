@@ -97,7 +97,7 @@ def report(
     )
     return Document(
         title=TITLE,
-        warnings=list(surroundings.warnings(result)),
+        warnings=[*surroundings.warnings(result), *surroundings.mixed(results)],
         facts=list(surroundings.facts(result, base)),
         targets=targets(result),
         sections=[

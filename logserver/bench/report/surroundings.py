@@ -12,8 +12,19 @@ from logserver.bench.report.document import LeftOut, Section, Table
 from logserver.bench.report.telling import range_told, ratio_told, short, told
 from logserver.bench.report.verdicts import Verdict
 from logserver.bench.report.words import METHOD
-from logserver.bench.result import Repeat, Result, Run, held
+from logserver.bench.result import Repeat, Result, Run, errors_of, held
 
+NAMED: Final = 3  # runs with errors that a warning names
+ALIKE: Final = (
+    "cpu",
+    "cores",
+    "system",
+    "python",
+    "compiled",
+    "packages",
+    "server_cores",
+    "generator_cores",
+)
 BUSY: Final = 0.9  # of a core: from here on the generator may be the limit
 
 
@@ -24,6 +35,26 @@ def warnings(result: Result) -> Iterator[str]:
         yield f"Partial result: {reason}. What was measured until then is here."
     if result.quick:
         yield "Quick run: it checks that all works and counts right. Its figures say little."
+    wrong = [f"{r.workload.name} on {r.target.name}" for r in result.runs if errors_of(r)]
+    if wrong:
+        more = f" and {len(wrong) - NAMED} more" if len(wrong) > NAMED else ""
+        told_of = ", ".join(wrong[:NAMED])
+        yield f"Errors in {told_of}{more}: their figures carry no conclusion. The end of this report tells them."
+
+
+def mixed(results: Sequence[Result]) -> Iterator[str]:
+    """What is wrong with several put together: ratios want one machine, and the same software."""
+    ours = results[0].environment
+    unlike = [
+        name.replace("_", " ")
+        for name in ALIKE
+        if any(getattr(result.environment, name) != getattr(ours, name) for result in results)
+    ]
+    if unlike:
+        yield (
+            f"Results that were not taken alike are put together: {', '.join(unlike)} differ. "
+            "Ratios between them say little; the environment is that of the first alone."
+        )
 
 
 def facts(result: Result, baseline: str) -> Iterator[str]:
@@ -137,11 +168,7 @@ def left_out(result: Result) -> Iterator[LeftOut]:
         names = run.workload.name, run.target.name
         for part in run.not_done:
             yield LeftOut(*names, f"{part.field}: {part.reason}")
-        for text in [
-            *run.notes,
-            *run.errors,
-            *(e for repeat in run.repeats for e in repeat.errors),
-        ]:
+        for text in (*run.notes, *errors_of(run)):
             yield LeftOut(*names, text)
         if held(run) is False and not run.notes:  # which tell it, where a run came to its end
             yield LeftOut(*names, _not_held(run))

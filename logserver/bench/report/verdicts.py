@@ -13,11 +13,12 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from logserver.bench.goals import COMMANDS, COMPARE, GOALS, HTTP, Goal
-from logserver.bench.result import Result, Run, Spread, spreads
+from logserver.bench.result import Result, Run, Spread, errors_of, spreads
 from storage.errors import InvalidArgument
 
 NO_STORE: Final = "no-store"
 LARGE_STORE: Final = "store_bytes"
+LARGE_BYTES: Final = 1e9  # what a large store has at least
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -145,10 +146,16 @@ def _of_result(result: Result) -> Iterator[Measured]:
     compiled = result.environment.compiled
     if result.quick:
         return
-    ours = [run for run in result.runs if run.target.kind == "logserver" and run.repeats]
+    right = [run for run in result.runs if run.repeats and not errors_of(run)]
+    ours = [run for run in right if run.target.kind == "logserver"]
     for target in dict.fromkeys(run.target.name for run in ours):
         mine = [run for run in ours if run.target.name == target]
-        starts = [spread for run in mine if (spread := spreads(run.repeats).get("start_s"))]
+        starts = [
+            spread
+            for run in mine
+            if not run.workload.fields.get("logserver", {}).get("kill")  # else its store is full
+            and (spread := spreads(run.repeats).get("start_s"))
+        ]
         if starts:
             least = min(starts, key=lambda spread: spread.median)
             yield Measured(COMPARE, "start", least, compiled, target)
@@ -156,7 +163,7 @@ def _of_result(result: Result) -> Iterator[Measured]:
         if held:
             least = min(held, key=lambda spread: spread.median)
             yield Measured(COMPARE, "memory", _by(least, 1e6), compiled, target)
-        yield from _against_peers(mine, result.runs, target, compiled=compiled)
+        yield from _against_peers(mine, right, target, compiled=compiled)
         yield from _flat(mine, target, compiled=compiled)
 
 
@@ -181,10 +188,14 @@ def _against_peers(
                 yield Measured(COMPARE, f"recovery {design}", Spread.of(ratios), compiled, target)
 
 
+def _size(run: Run) -> float:
+    return run.workload.scale.value if run.workload.scale else 0.0
+
+
 def _flat(mine: Sequence[Run], target: str, *, compiled: bool) -> Iterator[Measured]:
     series = [run for run in mine if run.workload.scale and run.workload.scale.name == LARGE_STORE]
-    series.sort(key=lambda run: run.workload.scale.value if run.workload.scale else 0)
-    if len(series) < 2:
+    series.sort(key=_size)
+    if len(series) < 2 or _size(series[-1]) < LARGE_BYTES:
         return
     small, large = (spreads(run.repeats) for run in (series[0], series[-1]))
     for name in ("append_latency", "fetch_latency", "key_lookup_latency", "time_lookup_latency"):

@@ -1,7 +1,7 @@
 """The chapter in plain words: what the two designs are, what follows for who must choose, and what this run adds.
 
 Owns those words. What is said of the designs is stated as tests (tests/comparison/test_differences.py); what is said of
-speed is worked out from the figures, and left out where they do not carry it.
+speed is worked out from the figures, and left out where they do not carry it: of runs with errors.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from logserver.bench.report.document import Section, Table
 from logserver.bench.report.figures import Figure
 from logserver.bench.report.telling import times, told
 from logserver.bench.report.verdicts import design_of
-from logserver.bench.result import Result
+from logserver.bench.result import Result, errors_of
 
 DESIGNS: Final = (
     ("Where a record goes", "the log of its partition", "one commit log for all, and a unit of 20 bytes in its queue"),
@@ -66,6 +66,8 @@ def conclusions(result: Result, figures: Sequence[Figure]) -> list[str]:
         return [
             "This run was a quick one: its figures check that all works, and say nothing about speed."
         ]
+    wrong = {(run.workload.name, run.target.name) for run in result.runs if errors_of(run)}
+    figures = [f for f in figures if (f.workload, f.target) not in wrong]
     by = {(f.workload, f.target, f.metric): f for f in figures}
     unlike = {(run.workload.name, run.target.name) for run in result.runs if run.not_done}
     found = [
@@ -90,6 +92,7 @@ def _pairs(result: Result) -> Iterator[tuple[str, str, str]]:
             yield who, names["kafka"], names["rocketmq"]
 
 
+LEAST_REPEATS: Final = 2  # from which there is a spread
 UNLIKE: Final = " (not quite the same work: see what was left out)"
 SAID: Final = (
     ("hot-topic", "published_records_per_s", "one hot topic takes"),
@@ -117,6 +120,8 @@ def _beside(
             one.spread.maximum < other.spread.minimum or other.spread.maximum < one.spread.minimum
         )
         verdict = _more(one, other) if apart else "no difference beyond the spread"
+        if min(one.repeats, other.repeats) < LEAST_REPEATS:
+            verdict = "of a single repeat, which has no spread to tell a difference by"
         if any((workload, name) in unlike for name in names):
             verdict += UNLIKE
         yield f"{who}, {what} {first} in Kafka's format and {second} in RocketMQ's: {verdict}."
