@@ -261,9 +261,7 @@ class HttpLoad:
     def _count(self, what: str, sample: Sample, records: int) -> None:
         self.acknowledged += sample.good * records
         if sample.refused:
-            self.errors.append(
-                f"{what}: {sample.refused} of {sample.answered} requests were refused"
-            )
+            self.errors.append(f"{what}: {sample.refusals}")
 
     # ---- one at a time ---------------------------------------------------------------------------
 
@@ -285,7 +283,7 @@ class HttpLoad:
     def _note(self, name: str, sample: Sample, missed: int) -> None:
         self.values[f"{name}_latency"] = latency_of(sample.latencies_ns)
         if name != "append" and sample.refused:
-            self.errors.append(f"{name}: {sample.refused} of {sample.answered} were refused")
+            self.errors.append(f"{name}: {sample.refusals}")
         if missed:
             self.errors.append(f"{name}: {missed} of {sample.answered} found nothing")
 

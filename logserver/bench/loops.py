@@ -50,6 +50,7 @@ class Sample:
     seconds: float = 0.0  # of an open loop at least what its requests stand for
     answered: int = 0
     refused: int = 0  # answers that are not 2xx
+    refused_with: int = 0  # the status of the last of them
     unsent: int = 0  # of an open loop that gave up: their wait until then is in `latencies_ns`
     received_bytes: int = 0  # bodies of answers
     generator_s: float = 0.0  # this process's own processor time
@@ -60,6 +61,13 @@ class Sample:
     def good(self) -> int:
         """Answers that are 2xx."""
         return self.answered - self.refused
+
+    @property
+    def refusals(self) -> str:
+        """For an error; empty without any."""
+        if not self.refused:
+            return ""
+        return f"{self.refused} of {self.answered} requests were refused, the last with {self.refused_with}"
 
 
 def histogram(*values_ns: Sequence[int]) -> HdrHistogram:
@@ -143,6 +151,7 @@ class Turn:
         sample.received_bytes += connection.size_bytes
         if not 200 <= connection.status < 300:
             sample.refused += 1
+            sample.refused_with = connection.status
             return False
         sample.latencies_ns.append(now_ns - connection.due_ns)
         if self._watch is not None:

@@ -138,7 +138,8 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Called by the loop: also after `transport.close()`."""
-        self._lost(self._why)
+        refused = self._why == HUNG_UP and self.status >= 300
+        self._lost(f"{self._why}, behind an answer {self.status}" if refused else self._why)
 
     def data_received(self, data: bytes) -> None:
         """Called by the loop. Of a body only the length is looked at, unless it is kept."""

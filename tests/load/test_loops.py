@@ -75,6 +75,7 @@ async def test_refusals_are_counted_apart() -> None:
     async with server(answering) as address:
         sample = await Closed([REQUEST], seconds=30, most=10).run(address, 1)
     assert (sample.answered, sample.refused, sample.good) == (10, 5, 5)
+    assert sample.refusals == "5 of 10 requests were refused, the last with 507"
     assert len(sample.latencies_ns) == 5  # a refusal that comes at once is no fast answer
     async with server(answering) as address:
         opened = await Open([REQUEST], seconds=0.1, rate=100).run(address, 1)
@@ -177,6 +178,17 @@ def test_percentiles_are_those_of_all_values() -> None:
 async def test_a_strange_answer_is_told(answer: bytes, told: str) -> None:
     async with server(lambda number: (0.0, [answer])) as address:
         with pytest.raises(ConnectionLost, match=told):
+            await Closed([REQUEST], seconds=30, most=10).run(address, 1)
+
+
+async def test_a_server_that_hangs_up_behind_a_refusal_is_told_so() -> None:
+    def answering(number: int) -> tuple[float, Sequence[bytes]]:
+        return 0.0, [] if number else [b"HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"]
+
+    async with server(answering) as address:
+        with pytest.raises(
+            ConnectionLost, match="closed a connection under load, behind an answer 500"
+        ):
             await Closed([REQUEST], seconds=30, most=10).run(address, 1)
 
 
