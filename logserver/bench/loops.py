@@ -85,8 +85,16 @@ def latency_of(*values_ns: Sequence[int]) -> Latency | None:
     if not count:
         return None
     made = histogram(*values_ns)
-    found = {name: made.get_value_at_percentile(at) / 1000 for name, at in PERCENTILES.items()}
+    found = {name: _value_at(made, at, count) / 1000 for name, at in PERCENTILES.items()}
     return Latency(count=count, **found)
+
+
+def _value_at(made: HdrHistogram, percentile: float, count: int) -> int:
+    """The smallest value that so many are not above. The library takes the nearest rank, which may be one less: of 600
+    values the second largest as p99.9.
+    """
+    rank = math.ceil(percentile * count / 100 - 1e-9)
+    return int(made.get_value_at_percentile(rank / count * 100))
 
 
 class ConnectionLost(Exception):

@@ -163,6 +163,21 @@ def test_percentiles_are_those_of_all_values() -> None:
     assert latency_of([]) is None
 
 
+@pytest.mark.parametrize("count", [1, 2, 60, 100, 101, 600, 999, 1000, 1001, 1400])
+def test_a_percentile_is_not_below_its_share(count: int) -> None:
+    """At least so many of the values are not above it."""
+    values = [number * 1_000_000 for number in range(1, count + 1)]
+    found = latency_of(values)
+    assert found is not None
+    for told_us, per_mille in (
+        (found.p50_us, 500),
+        (found.p90_us, 900),
+        (found.p99_us, 990),
+        (found.p99_9_us, 999),
+    ):
+        assert told_us == pytest.approx(-(-count * per_mille // 1000) * 1000, rel=0.0009)
+
+
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
