@@ -113,6 +113,26 @@ def test_json_values_get_columns(spark: SparkSession, tmp_path: Path) -> None:
     ]
 
 
+def test_json_fields_grow_inside_others_and_in_one_case(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    from logserver.pipeline.jobs import export
+
+    store, out = tmp_path / "store", tmp_path / "out"
+    wanted = export.Wanted(json_values=True)
+    append(store, [b'{"user": {"name": "ann"}, "tags": [{"x": 1}]}'])
+    export.run(spark, store, out, wanted)
+    append(store, [b'{"user": {"name": "bob", "age": 7}, "User": 1, "tags": [{"y": 2, "X": 3}]}'])
+    assert export.run(spark, store, out, wanted).collect()[0]["unparsed"] == 0
+    frame = spark.read.option("mergeSchema", "true").parquet(str(out)).orderBy("offset")
+    rows = frame.select("json.user.name", "json.user.age", "json.tags").collect()
+    assert [row.asDict(recursive=True) for row in rows] == [
+        {"name": "ann", "age": None, "tags": [{"x": 1, "y": None}]},
+        {"name": "bob", "age": 7, "tags": [{"x": None, "y": 2}]},
+    ]
+    assert spark.conf.get(export.CASE) == "false"
+
+
 def test_what_does_not_belong_together_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     from logserver.pipeline.jobs import export
 

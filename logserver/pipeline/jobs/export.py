@@ -7,14 +7,15 @@ files are committed (`appended`). The end of a run is settled before it reads, s
 
 Columns are those of the data source but for the topic, which is in the path; with `json_values` also `json`,
 the value parsed by a schema that is inferred from the topic's values: `json._unparsed` is the text of one that
-does not fit, counted in the report. The schema only grows, by the fields of later runs.
+does not fit, counted in the report. The schema only grows, by the fields of later runs, nested ones too.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -25,9 +26,11 @@ from storage.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType
 
 REPORT: Final = "topic string, partition int, from_offset bigint, to_offset bigint, rows bigint, unparsed bigint"
 UNPARSED: Final = "_unparsed"
+CASE: Final = "spark.sql.caseSensitive"
 WRITTEN: Final = f"partition int, json struct<{UNPARSED}: string>, topic string, date date"
 DAY_MS: Final = 86_400_000
 
@@ -223,14 +226,40 @@ def _schema(spark: SparkSession, frame: DataFrame, known: str | None) -> str:
     from pyspark.sql.types import StructType
 
     text = frame.selectExpr("cast(value as string) as value").where("value is not null")
-    inferred = spark.read.option("columnNameOfCorruptRecord", UNPARSED).json(text).schema
-    merged = (
+    with _case_sensitive(spark):  # else Spark refuses a value whose names differ in case alone
+        inferred = spark.read.option("columnNameOfCorruptRecord", UNPARSED).json(text).schema
+    before = (
         StructType.fromJson(json.loads(known)) if known else StructType().add(UNPARSED, "string")
     )
-    for field in inferred.fields:
-        if field.name not in merged.names:
-            merged.add(field)
-    return merged.json()
+    return _grown(before, inferred).json()
+
+
+def _grown(known: DataType | None, found: DataType) -> DataType:
+    """A known type, with the fields behind it that only `found` has, at any depth. Of names that differ in
+    case alone the first one counts.
+    """
+    from pyspark.sql.types import ArrayType, StructField, StructType
+
+    if isinstance(found, ArrayType) and (known is None or isinstance(known, ArrayType)):
+        return ArrayType(_grown(known and known.elementType, found.elementType))
+    if not isinstance(found, StructType) or not (known is None or isinstance(known, StructType)):
+        return found if known is None else known
+    fields = {} if known is None else {field.name.lower(): field for field in known.fields}
+    for field in found.fields:
+        there = fields.get(field.name.lower())
+        kind = _grown(None if there is None else there.dataType, field.dataType)
+        fields[field.name.lower()] = StructField(field.name if there is None else there.name, kind)
+    return StructType(list(fields.values()))
+
+
+@contextmanager
+def _case_sensitive(spark: SparkSession) -> Iterator[None]:
+    before = spark.conf.get(CASE)
+    spark.conf.set(CASE, "true")
+    try:
+        yield
+    finally:
+        spark.conf.set(CASE, before or "false")
 
 
 def _parsed(frame: DataFrame, schema: str) -> DataFrame:
