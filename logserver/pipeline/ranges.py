@@ -29,7 +29,13 @@ from storage import (
     detect,
     open_splitter,
 )
-from storage.errors import CallerError, OffsetOutOfRange, UnknownPartition, UnknownTopic
+from storage.errors import (
+    CallerError,
+    InvalidArgument,
+    OffsetOutOfRange,
+    UnknownPartition,
+    UnknownTopic,
+)
 
 Offsets: TypeAlias = Mapping[TopicPartition, int]
 
@@ -73,10 +79,17 @@ class Chosen:
         _refuse_missing("assign", options.assigned or (), there)
         _refuse_missing("subscribe", options.topics or (), [address.topic for address in there])
 
-    def missing(self, partition: TopicPartition) -> UnknownTopic | UnknownPartition:
-        """The error for a partition that was there."""
+    def missing(self, partition: TopicPartition) -> CallerError:
+        """The error for a partition that was read before."""
         topic, number = partition
-        left = sum(address.topic == topic for address in self.splitter.partitions())
+        there = self.splitter.partitions()
+        if partition in there:
+            return InvalidArgument(
+                f"{partition} was read until now, and the options do not choose it any more: begin with a new "
+                "checkpoint, or leave it out for good with failOnDataLoss=false",
+                field="subscribe",
+            )
+        left = sum(address.topic == topic for address in there)
         return UnknownPartition(topic, number, left) if left else UnknownTopic(topic)
 
     def bounds(self, partition: TopicPartition) -> OffsetBounds:

@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from logserver.pipeline.options import ReadOptions, parse_read_options
 from logserver.pipeline.schema import check_schema, default_schema
 from storage import detect
-from storage.errors import UnsupportedFormat
+from storage.errors import StorageError, UnsupportedFormat
 
 if TYPE_CHECKING:
     from logserver.pipeline.sink.writers import BatchWriter, StreamWriter
@@ -43,11 +43,14 @@ class LogServerSource(DataSource):
         return kind(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """A stream of micro-batches."""
-        from logserver.pipeline.stream import StreamReader
+        """A stream of micro-batches. An error that came from here Spark would hide behind one of its own."""
+        from logserver.pipeline.stream import RefusedStream, StreamReader
 
-        options = parse_read_options(self.options, streaming=True)
-        _check(schema, options)
+        try:
+            options = parse_read_options(self.options, streaming=True)
+            _check(schema, options)
+        except StorageError as error:
+            return RefusedStream(error)
         return StreamReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:

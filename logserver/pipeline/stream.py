@@ -1,6 +1,6 @@
 """Streaming reads of Spark: offsets as its Kafka source keeps them, and a planner that stays open between batches.
 
-Owns the reader class. One instance lives on the driver, in a process of its own, for as long as the query
+Owns the reader classes. One instance lives on the driver, in a process of its own, for as long as the query
 runs, and holds the store open; others are made where rows are read, and hold nothing. Must not decide what
 options mean.
 """
@@ -25,10 +25,41 @@ from logserver.pipeline.admission import from_json, share_out, to_json, waiting
 from logserver.pipeline.batch import SplitPartition, read_partition
 from logserver.pipeline.options import ReadOptions
 from logserver.pipeline.ranges import Chosen, Offsets, open_chosen
-from storage import OffsetRange, TopicPartition
+from storage import OffsetRange, StorageError, TopicPartition
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
+
+
+class RefusedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """In the place of a reader whose options or schema are wrong: raises that whatever is asked first."""
+
+    def __init__(self, error: StorageError) -> None:
+        self._error = error
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Raises."""
+        raise self._error
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Raises."""
+        raise self._error
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Raises."""
+        raise self._error
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Raises."""
+        raise self._error
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Raises."""
+        raise self._error
+
+    def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
+        """Raises."""
+        raise self._error
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

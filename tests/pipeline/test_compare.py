@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from logserver.commands import USAGE
 from storage import open_store
 from storage.errors import InvalidArgument
+from tests.cli.runner import run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,3 +45,14 @@ def test_a_workload_of_nothing_is_refused() -> None:
 
     with pytest.raises(InvalidArgument, match="records must be at least 1"):
         compare.Workload(records=0).check()
+
+
+@pytest.mark.parametrize(
+    ("picture", "told"), [("x.foo", "ends in none of .png, .svg"), ("no/x.svg", "is no directory")]
+)
+def test_a_picture_that_cannot_be_drawn_is_refused_before_the_run(
+    tmp_path: Path, picture: str, told: str
+) -> None:
+    ended = run("pipeline", "compare", tmp_path / "out", "--plot", tmp_path / picture)
+    assert (ended.code, told in ended.err) == (USAGE, True)
+    assert not (tmp_path / "out").exists()

@@ -142,6 +142,7 @@ def test_a_partition_that_is_gone() -> None:
     view = chosen()
     assert "topic 'x' does not exist" in str(view.missing(TopicPartition("x", 0)))
     assert "topic 'a' has no partition 7: it has 2" in str(view.missing(TopicPartition("a", 7)))
+    assert "a-0 was read until now, and the options do not choose it" in str(view.missing(A0))
 
 
 def test_settings_are_the_stores(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from logserver.pipeline.options import parse_read_options
 from logserver.pipeline.ranges import Chosen
 from storage import OffsetBounds, TopicPartition
 from storage.errors import InvalidArgument, OffsetOutOfRange
+from tests.golden import stores
 from tests.pipeline.fakes import FakeSplitter
 
 if TYPE_CHECKING:
@@ -119,3 +120,32 @@ def test_a_new_query_names_what_is_there() -> None:
         reader_of(store(9), subscribe="x").initialOffset()
     assert reader_of(store(9)).initialOffset() == {"t": {"0": 9}}
     assert reader_of(store(9), startingOffsets="earliest").initialOffset() == {"t": {"0": 0}}
+
+
+@pytest.mark.parametrize(
+    ("options", "column", "told"),
+    [
+        ({"endingOffsets": "latest"}, "offset", "option endingOffsets: has no meaning in a stream"),
+        ({}, "ofset", "schema: column 'ofset' is unknown: did you mean offset"),
+    ],
+)
+def test_what_is_wrong_is_raised_where_spark_hands_it_on(
+    options: dict[str, str], column: str, told: str
+) -> None:
+    from pyspark.sql.streaming.datasource import ReadAllAvailable
+    from pyspark.sql.types import StructType
+
+    from logserver.pipeline.source import LogServerSource
+
+    path = str(stores.KAFKA / "codecs" / "data")
+    source = LogServerSource({"path": path, **options})
+    reader = source.streamReader(StructType().add(column, "long"))
+    for asked in (
+        reader.initialOffset,
+        reader.getDefaultReadLimit,
+        lambda: reader.latestOffset({}, ReadAllAvailable()),
+        lambda: reader.partitions({}, {}),
+    ):
+        with pytest.raises(InvalidArgument, match=told):
+            asked()
+    reader.stop()

@@ -5,12 +5,29 @@ Owns the options; must not know Spark.
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
+from typing import Final
 
 import click
 
 from logserver.commands.output import output_option
 from logserver.commands.pipeline import spark_session, write_frame
+
+PICTURES: Final = (".png", ".svg")
+
+
+def _drawable(_ctx: click.Context, _parameter: click.Parameter, path: Path | None) -> Path | None:
+    """Refuse before the run what would fail behind it."""
+    if path is None:
+        return None
+    if path.suffix.lower() not in PICTURES:
+        raise click.BadParameter(f"{str(path)!r} ends in none of {', '.join(PICTURES)}")
+    if not path.parent.is_dir():
+        raise click.BadParameter(f"{str(path.parent)!r} is no directory")
+    if importlib.util.find_spec("matplotlib") is None:
+        raise click.BadParameter("needs matplotlib: pip install matplotlib")
+    return path
 
 
 @click.command("compare")
@@ -19,7 +36,10 @@ from logserver.commands.pipeline import spark_session, write_frame
 @click.option("--value-bytes", type=click.IntRange(min=1), default=100, show_default=True)
 @click.option("--repeats", type=click.IntRange(min=1), default=3, show_default=True)
 @click.option(
-    "--plot", type=click.Path(path_type=Path), help="Also draw it (.svg or .png); needs matplotlib."
+    "--plot",
+    type=click.Path(path_type=Path),
+    callback=_drawable,
+    help="Also draw it (.svg or .png); needs matplotlib.",
 )
 @output_option
 def command(
