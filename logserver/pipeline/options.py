@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, TypeVar
 
 from storage import Isolation, TopicPartition, setting_names
@@ -201,6 +202,7 @@ class Given:
             )
 
     def path(self) -> str:
+        """The whole path, so that every task means the same folder and an error says which."""
         path = self.text("path")
         if not path:
             raise wrong("path", "is missing: load(PATH) names the directory of one store")
@@ -209,7 +211,7 @@ class Given:
             return "/" + rest.lstrip("/")
         if slashes:
             raise wrong("path", f"{path!r} is no path of a file system that every worker sees")
-        return path
+        return str(Path(path).absolute())
 
     def whole(self, name: str) -> int | None:
         """A whole number above 0."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -90,9 +91,9 @@ def test_choices() -> None:
     assert pattern.fullmatch("abc")
 
 
-@pytest.mark.parametrize("path", ["/a b", "a:b/c"])
+@pytest.mark.parametrize("path", ["/a b", "a:b/c", "../data/"])
 def test_paths(path: str) -> None:
-    assert parsed({"path": path}).path == path
+    assert parsed({"path": path}).path == str(Path(path).absolute())
 
 
 @pytest.mark.parametrize("uri", ["file:/a/b", "file:///a/b"])
