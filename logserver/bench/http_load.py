@@ -56,6 +56,11 @@ def not_done(workload: Workload, shape: Shape) -> list[NotDone]:
     )
     keyed = workload.key_distributor != "NO_KEY"
     lacks("keyDistributor", keyed and not shape.produce.keyed_record, "no keyed_record: no keys")
+    lacks(
+        "stored_records",
+        shape.end_offset is None,
+        "no end_offset: what is acknowledged is believed",
+    )
     for name in ("key_lookup", "time_lookup"):
         needed = bool(workload.own.lookups) and getattr(shape, name) is None
         lacks("logserver.lookups", needed, f"no {name}")

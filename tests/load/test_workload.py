@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from logserver.bench.http_load import not_done
 from logserver.bench.publishing import Requests, key
 from logserver.bench.readers import Noted, end_to_end_ns
 from logserver.bench.shapes import load_shape, our_shape, parse_shape
@@ -102,6 +103,16 @@ def test_a_bad_description_is_refused(text: str, told: str) -> None:
     with pytest.raises(InvalidArgument) as refused:
         parse_shape((NAME + text).encode(), "mine.toml")
     assert told.replace("{acks}, ", "") in str(refused.value)
+
+
+def test_counts_that_nobody_checks_are_told() -> None:
+    """Where a server does not tell what it holds."""
+    workload, shape = (
+        parse_workload(NAME.encode(), "mine"),
+        parse_shape((NAME + PRODUCE).encode(), "x"),
+    )
+    assert [lack.field for lack in not_done(workload, shape)] == ["stored_records"]
+    assert not_done(workload, our_shape()) == []
 
 
 @pytest.mark.parametrize(
