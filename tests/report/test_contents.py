@@ -19,7 +19,7 @@ from logserver.bench.report.document import Document, Numbers
 from logserver.bench.report.figures import Figure
 from logserver.bench.report.telling import told
 from logserver.bench.report.verdicts import read_measured
-from logserver.bench.result import Repeat, Result, Run, TargetFacts, WorkloadFacts
+from logserver.bench.result import Repeat, Result, Run, Scale, TargetFacts, WorkloadFacts
 from storage.errors import InvalidArgument
 from tests.report import results
 
@@ -234,6 +234,21 @@ def test_a_single_repeat_is_no_verdict() -> None:
     (only,) = report([result]).numbers.conclusions
     assert "of a single repeat" in only
     assert "times as much" not in only
+
+
+def test_topics_are_told_as_far_as_the_spread_carries() -> None:
+    for rates, said in (
+        ([50, 51, 52], "keeps 51% of what it publishes."),
+        ([90, 95, 99], "keeps what it publishes: no difference beyond the spread."),
+        ([50], ""),
+    ):
+        result, many = small({"a": [98, 100, 102]}), small({"a": rates})
+        result.runs += many.runs
+        for run, topics in zip(result.runs, (1, 64), strict=True):
+            run.workload = results.scaled(f"topics-{topics}", Scale("topics", topics))
+        (only,) = report([result]).numbers.conclusions
+        wanted = f"From 1 to 64 topics a {said}" if said else "This run has nothing"
+        assert only.startswith(wanted)
 
 
 def test_results_of_different_machines_are_told() -> None:

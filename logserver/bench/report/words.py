@@ -116,10 +116,7 @@ def _beside(
         if one is None or other is None or not one.spread.median:
             continue
         first, second = (told(f.spread.median, f.unit) for f in (one, other))
-        apart = (
-            one.spread.maximum < other.spread.minimum or other.spread.maximum < one.spread.minimum
-        )
-        verdict = _more(one, other) if apart else "no difference beyond the spread"
+        verdict = _more(one, other) if _apart(one, other) else "no difference beyond the spread"
         if min(one.repeats, other.repeats) < LEAST_REPEATS:
             verdict = "of a single repeat, which has no spread to tell a difference by"
         if any((workload, name) in unlike for name in names):
@@ -127,12 +124,21 @@ def _beside(
         yield f"{who}, {what} {first} in Kafka's format and {second} in RocketMQ's: {verdict}."
 
 
+def _apart(one: Figure, other: Figure) -> bool:
+    """Whether their ranges do not overlap."""
+    return one.spread.maximum < other.spread.minimum or other.spread.maximum < one.spread.minimum
+
+
 def _more(kafka: Figure, rocketmq: Figure) -> str:
     """Which of the two is more, and how much."""
     first, second = kafka.spread.median, rocketmq.spread.median
     if first > second > 0:
         return f"{times(first / second)} times as much in Kafka's"
-    return f"{times(second / first)} times as much in RocketMQ's"
+    return (
+        f"{times(second / first)} times as much in RocketMQ's"
+        if second
+        else "nothing in RocketMQ's"
+    )
 
 
 def _over_topics(figures: Sequence[Figure], unlike: Collection[tuple[str, str]]) -> Iterator[str]:
@@ -140,10 +146,17 @@ def _over_topics(figures: Sequence[Figure], unlike: Collection[tuple[str, str]])
     rates = [f for f in series if f.metric == "published_records_per_s"]
     for target in dict.fromkeys(f.target for f in rates):
         mine = sorted(
-            ((f.scale.value, f.spread.median) for f in rates if f.target == target and f.scale),
+            ((f.scale.value, f) for f in rates if f.target == target and f.scale),
+            key=lambda placed: placed[0],
         )
         (first, before), (last, after) = mine[0], mine[-1]
         told_so = UNLIKE if any((f.workload, target) in unlike for f in rates) else ""
-        if first < last and before:
-            share = f"{after / before:.0%} of what it publishes"
+        if (
+            first < last
+            and before.spread.median
+            and min(before.repeats, after.repeats) >= LEAST_REPEATS
+        ):
+            share = f"{after.spread.median / before.spread.median:.0%} of what it publishes"
+            if not _apart(before, after):
+                share = "what it publishes: no difference beyond the spread"
             yield f"From {first:,.0f} to {last:,.0f} topics {target} keeps {share}{told_so}."
