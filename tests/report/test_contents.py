@@ -127,6 +127,18 @@ def test_tables_of_both_forms_are_the_same(document: Document) -> None:
     assert shown == cells
 
 
+@pytest.mark.parametrize(
+    ("value", "unit", "said"),
+    [
+        (999.7, "us", "1,000 us"), (999_960.0, "us", "1,000 ms"), (1.2e9, "us", "1,200 s"), (123.4, "us", "123 us"),
+        (999.7, "records/s", "1,000 records/s"), (999_960.0, "records/s", "1,000k records/s"),
+        (999.9, "bytes", "1,000 B"), (1.234, "s", "1.23 s"), (0.0, "s", "0 s"), (1e12, "bytes", "1,000 GB"),
+    ],
+)  # fmt: skip
+def test_a_number_is_told_without_powers_of_ten(value: float, unit: str, said: str) -> None:
+    assert told(value, unit) == said
+
+
 def test_series_are_told_along_their_axis(document: Document) -> None:
     (section,) = (s for s in document.sections if s.name == "by-topics")
     table = section.tables[0]

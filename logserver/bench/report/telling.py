@@ -18,7 +18,7 @@ def told(value: float, unit: str) -> str:
     if unit == "us":
         return _time(value)
     if unit == "s":
-        return f"{value:.3g} s" if value < 100 else f"{value:,.0f} s"
+        return f"{_three(value)} s"
     if unit == "bytes":
         number, size = _parts(value)
         return f"{number} {size}B"
@@ -61,13 +61,18 @@ def short(value: float) -> str:
 def _parts(value: float) -> tuple[str, str]:
     for size, suffix in SIZES:
         if abs(value) >= size:
-            return f"{value / size:.3g}" if value < 1000 * size else f"{value / size:,.0f}", suffix
-    return f"{value:.3g}", ""
+            return _three(value / size), suffix
+    return _three(value), ""
 
 
 def _time(value_us: float) -> str:
     if value_us >= SECOND_US:
-        return f"{value_us / SECOND_US:.3g} s"
+        return f"{_three(value_us / SECOND_US)} s"
     if value_us >= MILLISECOND_US:
-        return f"{value_us / MILLISECOND_US:.3g} ms"
-    return f"{value_us:.3g} us"
+        return f"{_three(value_us / MILLISECOND_US)} ms"
+    return f"{_three(value_us)} us"
+
+
+def _three(value: float) -> str:
+    """Three figures, or all that stand before the point: `g` alone makes 1e+03 of 999.7."""
+    return f"{value:.3g}" if abs(value) < 100 else f"{value:,.0f}"
