@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from logserver.commands.pipeline import log_handler
 from logserver.pipeline import session
 from storage.errors import NotOffered
 
@@ -36,6 +38,15 @@ def test_java_home_will_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> N
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "java").touch()
     assert session.has_java()
+
+
+def test_a_call_that_an_interrupt_cuts_off_is_not_told_with_its_stack(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    handler = log_handler()
+    for name in ("root", "logserver.pipeline.batch"):
+        handler.handle(logging.makeLogRecord({"name": name, "msg": f"said by {name}"}))
+    assert capsys.readouterr().err == "said by logserver.pipeline.batch\n"
 
 
 JAVA = """An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.

@@ -6,6 +6,7 @@ not import a job or PySpark by itself.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
@@ -73,6 +74,7 @@ def spark_session() -> Iterator[SparkSession]:
     from logserver.pipeline.session import create_session, running_session
 
     ctx = click.get_current_context()
+    logging.basicConfig(handlers=[log_handler()])
     before = running_session()
     spark = create_session(
         str(ctx.info_name), master=ctx.obj["master"], settings=ctx.obj["spark_settings"]
@@ -87,6 +89,15 @@ def spark_session() -> Iterator[SparkSession]:
     finally:
         if before is None:
             spark.stop()
+
+
+def log_handler() -> logging.Handler:
+    """To standard error, but for what is said by the root logger itself: there Py4J logs the stack of a call
+    that an interrupt has cut off, and the command ends with a line that says so.
+    """
+    handler = logging.StreamHandler()
+    handler.addFilter(lambda record: record.name != logging.root.name)
+    return handler
 
 
 def write_frame(frame: DataFrame, output: str) -> None:
