@@ -123,9 +123,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         gone, unless failOnDataLoss is off.
         """
         chosen = self._looked() if self._chosen is None else self._chosen
-        known, ends = from_json(start), from_json(end)
-        for address in known.keys() - ends.keys():
+        known, planned = from_json(start), from_json(end)
+        there = set(chosen.splitter.partitions())
+        for address in sorted((known.keys() - planned.keys()) | (planned.keys() - there)):
             chosen.lose(chosen.missing(address))
+        ends = {address: end for address, end in planned.items() if address in there}
         starts = self._with_new(known, ends)
         ranges = list(chosen.checked(OffsetRange(at, starts[at], ends[at]) for at in sorted(ends)))
         return [SplitPartition(split) for split in chosen.plan(ranges)]

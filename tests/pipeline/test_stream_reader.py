@@ -10,7 +10,7 @@ import pytest
 from logserver.pipeline.options import parse_read_options
 from logserver.pipeline.ranges import Chosen
 from storage import OffsetBounds, TopicPartition
-from storage.errors import InvalidArgument, OffsetOutOfRange
+from storage.errors import InvalidArgument, OffsetOutOfRange, UnknownTopic
 from tests.golden import stores
 from tests.pipeline.fakes import FakeSplitter
 
@@ -149,3 +149,11 @@ def test_what_is_wrong_is_raised_where_spark_hands_it_on(
         with pytest.raises(InvalidArgument, match=told):
             asked()
     reader.stop()
+
+
+def test_a_planned_batch_of_a_topic_that_is_gone() -> None:
+    start, end = {"t": {"0": 0}, "gone": {"0": 0}}, {"t": {"0": 5}, "gone": {"0": 3}}
+    with pytest.raises(UnknownTopic, match="topic 'gone' does not exist"):
+        reader_of(store(5)).partitions(start, end)
+    (left,) = reader_of(store(5), failOnDataLoss="false").partitions(start, end)
+    assert left.value.plan == (T0, 0, 5)
