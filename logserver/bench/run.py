@@ -25,6 +25,7 @@ from logserver.bench.processes import HOME, Cores, ServerFailed
 from logserver.bench.result import Result, Run, errors_of, held
 from logserver.bench.targets import Bench, Target, make_target
 from logserver.bench.workload import Workload
+from logserver.descriptors import raise_limit
 from storage import StorageError, wall_clock_ms
 
 PEERS: Final = HOME / "tests" / "interop" / "peers"  # of a checkout
@@ -110,6 +111,7 @@ def told(error: BaseException) -> str:
 def _bench(asked: Asked) -> Iterator[Bench]:
     """A folder for data and a loop on the generator's core, until the end of the block."""
     cores = _cores(asked)
+    raise_limit()  # a reader has a connection of its own
     with (
         tempfile.TemporaryDirectory(prefix="logserver-bench-", dir=asked.folder) as folder,
         cores.pinned_generator(),

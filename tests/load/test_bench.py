@@ -104,6 +104,24 @@ def test_every_count_of_a_run_agrees(tmp_path: Path, backend: str) -> None:
     assert not [path for path in tmp_path.iterdir() if path.is_dir()]  # its data is gone
 
 
+def test_readers_are_not_limited_by_how_many_files_a_shell_allows(tmp_path: Path) -> None:
+    """150 connections, where the soft limit is 100 files."""
+    workload = tmp_path / "mine.toml"
+    workload.write_text(
+        'name = "many"\npartitionsPerTopic = 150\nsubscriptionsPerTopic = 1\n'
+        "testDurationMinutes = 0.005\n[logserver]\nrecordsPerRequest = 1\n"
+    )
+    limited = (
+        "import resource, runpy, sys; hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1];"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard));"
+        "runpy.run_module('logserver', run_name='__main__')"
+    )
+    options = ("--quick", "--dir", tmp_path, "--target", "logserver-kafka")
+    command = [sys.executable, "-P", "-c", limited, "bench", workload, *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=WAIT_S)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_server_is_measured_by_its_description_and_left_as_it_was(
     tmp_path: Path, repo_root: Path
 ) -> None:
