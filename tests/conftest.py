@@ -35,7 +35,7 @@ WANTED = {
     "spark": "wanted spark",
 }  # marks, and how a test says it was skipped
 
-hypothesis.settings.register_profile("quick", deadline=None, print_blob=True)
+hypothesis.settings.register_profile("quick", deadline=None, print_blob=True, max_examples=40)
 # The same examples in every run: what fails in CI fails here. New ones are looked for by the quick run and the soak.
 hypothesis.settings.register_profile(
     "all", deadline=None, print_blob=True, max_examples=200, derandomize=True, database=None

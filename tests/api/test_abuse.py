@@ -204,6 +204,7 @@ async def test_header_floods(
         figures(f"abuse, {kind}: 20 x 100,000 headers: {attack.told(64 * MIB)}")
 
 
+@pytest.mark.slow
 async def test_readers_that_never_read(
     started: Callable[..., Running], kind: str, figures: Callable[[str], None]
 ) -> None:
@@ -252,6 +253,7 @@ async def test_a_thousand_fetches_wait(
         )
 
 
+@pytest.mark.slow
 async def test_gzip_bombs(
     started: Callable[..., Running], kind: str, figures: Callable[[str], None]
 ) -> None:

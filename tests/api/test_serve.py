@@ -217,6 +217,7 @@ def test_a_second_server_is_refused_with_the_firsts_pid(
     assert reader.values("t") == [1]
 
 
+@pytest.mark.slow
 def test_damage_before_good_records_is_refused_unless_accepted(
     serve: Serve, tmp_path: Path, backend: str
 ) -> None:

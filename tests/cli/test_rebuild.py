@@ -62,6 +62,7 @@ def fine_but_told(*arguments: object) -> dict[str, Any]:
     return document
 
 
+@pytest.mark.slow
 @each_partition
 @pytest.mark.parametrize("spoil", [delete, garble, zero])
 def test_byte_for_byte(partition: GoldenPartition, spoil: object, tmp_path: Path) -> None:

@@ -253,6 +253,7 @@ def test_looking_changes_nothing(golden: GoldenStore) -> None:
     assert picture(golden.folder) == before
 
 
+@pytest.mark.slow
 def test_looking_at_parts_changes_nothing() -> None:
     golden = stores.golden("unclean")
     before = picture(golden.folder)

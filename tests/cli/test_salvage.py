@@ -79,6 +79,7 @@ def test_the_report_of_a_start_has_the_same_shape(tmp_path: Path) -> None:
     assert cut["lost_bytes"] == sum(loss["size_bytes"] for loss in cut["losses"]) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["kafka", "rocketmq"])
 def test_beside_a_server(backend: str, tmp_path: Path) -> None:
     address = TopicPartition("t", 0)

@@ -38,6 +38,7 @@ def everything_about(path: Path) -> None:
     run("rebuild", path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", HEALTHY + DAMAGED)
 def test_a_store(where: str) -> None:
     root = stores.KAFKA / where
@@ -46,6 +47,7 @@ def test_a_store(where: str) -> None:
     assert picture(root.parent) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", DAMAGED)
 def test_a_partition_directory(where: str) -> None:
     root = stores.KAFKA / where

@@ -83,6 +83,7 @@ def test_after_a_loss_of_power(sides: list[Side], workload: Workload) -> None:
         assert side.answers(workload) == expected, side.backend
 
 
+@pytest.mark.slow
 def test_converted_there_and_back(sides: list[Side], workload: Workload) -> None:
     """A store in the other format answers as the one that it was made of, and so does the one that is made of that."""
     expected = workload.answers()

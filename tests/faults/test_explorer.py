@@ -13,7 +13,7 @@ from tests.faults.explorer import Explorer, Plan, Report
 from tests.faults.workload import BACKENDS
 
 WORKERS = 2
-QUICK = Plan(states=150, second=30, seed=1000, share=0.03)
+QUICK = Plan(states=60, second=15, seed=1000, share=0.03)
 IN_CI = Plan(states=10_000 // WORKERS, second=2_000 // WORKERS, share=0.03)
 
 

@@ -21,7 +21,7 @@ from tests.fuzz.tiny import BACKENDS, ROOT, Row, TinyStore, overwrite, read_all,
 
 MASKS: Final = {True: 0x01, False: 0x80}
 """What is flipped in a store that was stopped cleanly, and in one that was killed."""
-SAMPLE_STEP: Final = 41  # of the quick run
+SAMPLE_STEP: Final = 101  # of the quick run
 VALUE: Final = 3  # in a row
 
 UNSEEN: Final[Mapping[str, frozenset[str]]] = {

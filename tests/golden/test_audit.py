@@ -40,6 +40,7 @@ def compared(
     return found, counted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wave", WAVES)
 @pytest.mark.parametrize("case", KAFKA)
 def test_kafka_damage(case: str, wave: int, tmp_path: Path) -> None:
@@ -82,6 +83,7 @@ def test_what_was_open_is_not_what_the_snapshots_say(tmp_path: Path) -> None:
     assert {finding.code for finding in found} == {"missing-snapshot", "wrong-txn-index"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wave", WAVES)
 @pytest.mark.parametrize("case", ROCKETMQ)
 def test_rocketmq_damage(case: str, wave: int, tmp_path: Path) -> None:
@@ -104,6 +106,7 @@ def test_rocketmq_stores(golden: rocketmq_stores.GoldenStore) -> None:
     assert {count.path for count in logs} == {str(p) for p in (golden.root / "commitlog").iterdir()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", rocketmq_stores.recipes(), ids=rocketmq_stores.by_id)
 def test_rocketmq_recipes(recipe: rocketmq_stores.Recipe, tmp_path: Path) -> None:
     root = rocketmq_stores.copy_store(recipe.store, tmp_path / "store")

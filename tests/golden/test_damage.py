@@ -300,6 +300,7 @@ def test_later_segments_go_with_an_accepted_loss() -> None:
 WRITABLE = [case for case in OPENED if case.values[1] != "read-only"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("variant", "mode"), WRITABLE)
 def test_a_start_after_the_next_crash_finds_nothing_more(variant: str, mode: str) -> None:
     fs = overlay()

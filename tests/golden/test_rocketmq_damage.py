@@ -304,6 +304,7 @@ def test_what_is_cut_is_kept_and_reported_by_queue(recipe: Recipe) -> None:
     assert ours.fs.exists(recipe.store.root.with_name(f"store.cut-{NOW_MS}") / "report.json")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("recipe", "mode"), [case for case in CASES if case.values[1] != READ_ONLY]
 )

@@ -31,6 +31,7 @@ def test_every_recipe_is_told() -> None:
     assert sorted(TOLD) == sorted({name.removesuffix(AFTER_A_CRASH) for name in RECIPES})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TOLD)
 def test_the_page_is_right(name: str) -> None:
     after_a_crash = name + AFTER_A_CRASH

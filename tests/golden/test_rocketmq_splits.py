@@ -78,6 +78,7 @@ def _text(value: Any) -> Any:
     return value.decode() if isinstance(value, bytes) else value
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("split_bytes", "min_splits"), [(64 << 20, 1), (64 << 20, 5), (10_000, 1), (1, 1)]
 )
@@ -127,6 +128,7 @@ def test_nothing_new_is_found_where_nothing_was_written(
         assert everything(splitter) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", stores.recipes(), ids=by_id)
 def test_of_a_damaged_store_the_rest_is_read(recipe: Recipe, tmp_path: Path) -> None:
     """The rows are those of `dump`, which reads record by record; each that is missing has a finding."""

@@ -52,6 +52,7 @@ def lines_of(splits: list[Split]) -> list[dict[str, Any]]:
     return [as_line(row) for split in sent for row in rows_of(read_split(split, COMMON_COLUMNS))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("isolation", "expected"), LEVELS, ids=lambda level: str(level))
 @pytest.mark.parametrize("golden", stores.partitions(), ids=stores.by_id)
 def test_rows_are_those_that_the_real_consumer_read(
@@ -75,6 +76,7 @@ def test_rows_are_those_that_the_real_consumer_read(
     splitter.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("golden", stores.partitions(), ids=stores.by_id)
 def test_every_range_of_offsets_gives_its_rows(golden: GoldenPartition) -> None:
     expected = [line["offset"] for line in golden.lines("expected.jsonl")]
@@ -90,6 +92,7 @@ def test_every_range_of_offsets_gives_its_rows(golden: GoldenPartition) -> None:
     splitter.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", stores.damaged_variants())
 @pytest.mark.parametrize("split_bytes", [1, 3000, 64 << 20])
 def test_a_damaged_log_shows_what_can_be_read_of_it(variant: str, split_bytes: int) -> None:

@@ -67,6 +67,7 @@ def bench(folder: Path, workload: str, *arguments: object) -> tuple[int, str, Re
     return process.returncode, errors, load(found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["kafka", "rocketmq"])
 def test_every_count_of_a_run_agrees(tmp_path: Path, backend: str) -> None:
     code, errors, result = bench(tmp_path, EVERYTHING, "--target", f"logserver-{backend}")
@@ -263,6 +264,7 @@ def test_an_end_offset_that_is_none_is_told(tmp_path: Path) -> None:
     assert result.runs[0].errors[0].startswith("end_offset: b'{}' is not ")
 
 
+@pytest.mark.slow
 def test_what_was_taken_until_an_interrupt_is_kept(tmp_path: Path) -> None:
     """Ctrl-C in the second workload: the first is there, the document is marked, and the child is gone."""
     short, long = tmp_path / "short.toml", tmp_path / "long.toml"

@@ -90,6 +90,7 @@ async def test_refusals_are_counted_apart() -> None:
     assert (opened.good, len(opened.latencies_ns), len(opened.services_ns)) == (5, 5, 5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cut", range(1, len(ANSWER)))
 async def test_an_answer_may_come_in_pieces(cut: int) -> None:
     async with server(lambda number: (0.0, [ANSWER[:cut], ANSWER[cut:]])) as address:

@@ -55,6 +55,7 @@ def values(client: Client, topic: str) -> list[str]:
     return [row["value"] for row in client.records(topic, 0)]
 
 
+@pytest.mark.slow
 def test_a_full_volume(small_disk: Path, backend: Backend) -> None:
     with Server(small_disk, *backend.options) as server, server.client() as client:
         assert client.call("PUT", "/topics/t", {"partitions": 1}).status == 201
@@ -83,6 +84,7 @@ def test_a_full_volume(small_disk: Path, backend: Backend) -> None:
     assert sorted(path.name for path in small_disk.parent.iterdir()) == ["volume"]
 
 
+@pytest.mark.slow
 def test_a_stop_on_a_full_disk_keeps_everything(small_disk: Path, backend: Backend) -> None:
     ballast = small_disk / "ballast"
     with Server(small_disk, *backend.options) as server, server.client() as client:
@@ -98,6 +100,7 @@ def test_a_stop_on_a_full_disk_keeps_everything(small_disk: Path, backend: Backe
         assert values(client, "t") == stored
 
 
+@pytest.mark.slow
 def test_preallocated_files_of_rocketmq_take_no_space(small_disk: Path) -> None:
     """With the real store's own sizes, 1 GiB and 420 MB a file, on a disk of one megabyte."""
     with Server(small_disk, "--backend=rocketmq") as server, server.client() as client:

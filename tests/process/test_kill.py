@@ -28,7 +28,7 @@ Figures = Callable[[str], None]
 def test_nothing_acknowledged_or_served_is_lost(
     tmp_path: Path, backend: Backend, thorough: bool, figures: Figures
 ) -> None:
-    cycles = 25 if thorough else 3
+    cycles = 25 if thorough else 1
     life = Life(tmp_path / "data", backend, seed=cycles)
     life.make()
     for cycle in range(cycles):
@@ -53,7 +53,7 @@ def test_a_start_that_is_killed_at_a_change_of_the_disk(
     tmp_path: Path, backend: Backend, thorough: bool, faults: Faults, figures: Figures
 ) -> None:
     """On one store, which a start that was killed late leaves to one that is killed later still."""
-    kills = 8 if thorough else 2
+    kills = 8 if thorough else 1
     life = Life(tmp_path / "data", backend, seed=1)
     life.make()
     life.work_and_kill(0.5)

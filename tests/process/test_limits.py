@@ -71,6 +71,7 @@ def put(book: Book, client: Client, partition: int) -> None:
     expect(produce(book, client, sent))
 
 
+@pytest.mark.slow
 def test_files_that_may_not_grow(tmp_path: Path, backend: Backend, figures: Figures) -> None:
     """As on a full disk: the record that does not fit is refused, and on it goes when there is more room."""
     data = tmp_path / "data"
@@ -114,6 +115,7 @@ def put_until_refused(book: Book, client: Client) -> int:
     raise AssertionError("the files grew on")
 
 
+@pytest.mark.slow
 def test_a_store_has_one_server(tmp_path: Path, backend: Backend) -> None:
     """Who comes second is told the pid of the first, and disturbs nothing; a kill frees the store at once."""
     data = tmp_path / "data"

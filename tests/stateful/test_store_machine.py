@@ -99,10 +99,7 @@ def fitted(record: Record) -> Record:
     )
 
 
-EXAMPLES = settings().max_examples  # of the profile: 100, and more with --all-suites
-LIMITS = settings(
-    max_examples=EXAMPLES if EXAMPLES > 100 else 30, stateful_step_count=40, deadline=None
-)
+LIMITS = settings(stateful_step_count=40, deadline=None)
 TestKafkaMachine = KafkaMachine.TestCase
 TestKafkaMachine.settings = LIMITS
 TestRocketMQMachine = RocketMQMachine.TestCase

@@ -103,6 +103,7 @@ def order_of(root: Path, options: StoreOptions) -> list[tuple[object, ...]]:
     return [tuple(row[name] for name in names) for row in rows if row["kind"] == "log"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name", [n for n in stores.healthy_stores() if n not in {"codecs", "edge"}]
 )

@@ -24,6 +24,7 @@ def test_every_record_in_a_range_of_time(partition: GoldenPartition) -> None:
             assert page.complete
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("partition", stores.partitions(), ids=by_id)
 @pytest.mark.parametrize(
     ("offsets", "size_bytes"), [(1, 1 << 20), (3, 0), (1024, 500), (1024, 1 << 22)]

@@ -105,6 +105,7 @@ def check_left(shop: Workshop, life: Life) -> None:
             check_lookups(store)
 
 
+@pytest.mark.slow
 def test_power_lost_before_each_step() -> None:
     life = Life()
 
@@ -118,6 +119,7 @@ def test_power_lost_before_each_step() -> None:
     check_left(after_cut(life.power, life.shop), life)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("log_bytes", [1024, 4096])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_any_part_of_what_was_not_synced_may_be_there(seed: int, log_bytes: int) -> None:
@@ -132,6 +134,7 @@ def test_any_part_of_what_was_not_synced_may_be_there(seed: int, log_bytes: int)
     life.run()
 
 
+@pytest.mark.slow
 def test_power_lost_again_in_the_recovery(power: Power) -> None:
     shop = safe_place(power)
     store = shop.open_with_topic()
