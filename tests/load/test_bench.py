@@ -117,8 +117,8 @@ def test_readers_are_not_limited_by_how_many_files_a_shell_allows(tmp_path: Path
         "resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard));"
         "runpy.run_module('logserver', run_name='__main__')"
     )
-    options = ("--quick", "--dir", tmp_path, "--target", "logserver-kafka")
-    command = [sys.executable, "-P", "-c", limited, "bench", workload, *options]
+    options = ("--quick", "--dir", str(tmp_path), "--target", "logserver-kafka")
+    command = [sys.executable, "-P", "-c", limited, "bench", str(workload), *options]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=WAIT_S)
     assert done.returncode == 0, done.stderr
 
