@@ -21,7 +21,7 @@ from logserver.bench.loops import (
     latency_of,
     told_timeout,
 )
-from logserver.bench.processes import cpu_s
+from logserver.bench.processes import cpu_s, cpu_s_per_million
 from logserver.bench.publishing import Requests
 from logserver.bench.readers import Published, Reader, end_to_end_ns
 from logserver.bench.result import NotDone
@@ -143,7 +143,8 @@ class HttpLoad:
         after_s = self._cpu_s()
         if sample is not None:
             self._tell_published(sample)
-        self._tell_read("consumed", followers, began_ns)
+        offered_s = 0.0 if sample is None else sample.seconds
+        self._tell_read("consumed", followers, began_ns, least_s=offered_s)
         self._tell_read("catch_up", catching, began_ns)
         if published is not None:
             noted = published.noted
@@ -241,7 +242,10 @@ class HttpLoad:
                 "rate_held": held,
             }
 
-    def _tell_read(self, name: str, readers: Sequence[Reader], began_ns: int) -> None:
+    def _tell_read(
+        self, name: str, readers: Sequence[Reader], began_ns: int, *, least_s: float = 0.0
+    ) -> None:
+        """`least_s`: how long there was something to read, whenever its last record came."""
         if not readers:
             return
         refused = sum(reader.refused for reader in readers)
@@ -249,7 +253,7 @@ class HttpLoad:
             self.errors.append(f"{name}: {refused} of {len(readers)} readers were refused")
         records = sum(reader.records for reader in readers)
         last_ns = max((reader.pages[-1].at_ns for reader in readers if reader.pages), default=0)
-        rate = records / ((last_ns - began_ns) / 1e9) if records else 0.0
+        rate = records / max((last_ns - began_ns) / 1e9, least_s) if records else 0.0
         self.values |= {
             f"{name}_records": records,
             f"{name}_records_per_s": rate,
@@ -260,8 +264,7 @@ class HttpLoad:
         names = ("published_records", "consumed_records", "catch_up_records")
         records = sum(self.values.get(name) or 0 for name in names)
         self.values["server_cpu_s"] = used_s
-        if records:
-            self.values["server_cpu_s_per_million_records"] = used_s / records * 1e6
+        self.values["server_cpu_s_per_million_records"] = cpu_s_per_million(used_s, records)
 
     def _count(self, what: str, sample: Sample, records: int) -> None:
         self.acknowledged += sample.good * records

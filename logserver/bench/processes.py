@@ -21,6 +21,7 @@ HOME: Final = (
     Path(logserver.__file__).resolve().parent.parent
 )  # what children run, as this process does
 STOP_S: Final = 30.0
+LEAST_CPU_S: Final = 0.05  # five ticks: a fifth of it may be off
 
 
 class Cores(NamedTuple):
@@ -84,6 +85,11 @@ def cpu_s(pid: int) -> float | None:
         return None
     fields = stat.rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")  # utime and stime
+
+
+def cpu_s_per_million(used_s: float, records: int) -> float | None:
+    """None where either is too small to divide: the system counts in ticks of 10 ms."""
+    return used_s / records * 1e6 if records and used_s >= LEAST_CPU_S else None
 
 
 def rss_bytes(pid: int) -> int | None:

@@ -87,7 +87,7 @@ class Repeat(msgspec.Struct, frozen=True, kw_only=True):
     fetch_latency: Latency | None = None
 
     server_cpu_s: float | None = None
-    server_cpu_s_per_million_records: float | None = None  # published and consumed ones
+    server_cpu_s_per_million_records: float | None = None  # read ones too; null below 0.05 s
     server_rss_bytes: int | None = None
     disk_bytes: int | None = None  # allocated, not the length of sparse files
     disk_bytes_per_record: float | None = None

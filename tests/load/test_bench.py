@@ -19,7 +19,7 @@ from hdrh.histogram import HdrHistogram
 from logserver import LogServer
 from logserver.bench.http_load import HttpLoad
 from logserver.bench.loops import ConnectionLost
-from logserver.bench.processes import Cores
+from logserver.bench.processes import Cores, cpu_s_per_million
 from logserver.bench.result import Result, load
 from logserver.bench.shapes import OURS
 from logserver.bench.targets import Bench
@@ -103,6 +103,22 @@ def test_every_count_of_a_run_agrees(tmp_path: Path, backend: str) -> None:
     assert repeat.disk_bytes is not None
     assert repeat.disk_bytes > stored * 1000
     assert not [path for path in tmp_path.iterdir() if path.is_dir()]  # its data is gone
+
+
+def test_a_few_records_are_told_without_nonsense(tmp_path: Path) -> None:
+    """One record in a second: read within milliseconds, but not at hundreds a second; and no tick of processor time
+    stands for a million of them.
+    """
+    workload = at_rate(1, 1).replace("[logserver]", "subscriptionsPerTopic = 1\n[logserver]")
+    code, errors, result = bench(tmp_path, workload, "--target", "logserver-kafka")
+    assert code == 0, errors
+    repeat = result.runs[0].repeats[0]
+    assert (repeat.published_records, repeat.consumed_records) == (1, 1)
+    assert (repeat.published_records_per_s or 0) <= 1
+    assert (repeat.consumed_records_per_s or 0) <= 1
+    assert cpu_s_per_million(0.01, 1) is None
+    assert cpu_s_per_million(1.0, 0) is None
+    assert cpu_s_per_million(1.0, 500_000) == 2.0
 
 
 def test_readers_are_not_limited_by_how_many_files_a_shell_allows(tmp_path: Path) -> None:

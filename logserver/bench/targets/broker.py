@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
 from logserver.bench.http_load import HELD_SHARE
-from logserver.bench.processes import allocated_bytes, cpu_s, rss_bytes
+from logserver.bench.processes import allocated_bytes, cpu_s, cpu_s_per_million, rss_bytes
 from logserver.bench.result import Latency, NotDone, Repeat, TargetFacts
 from logserver.bench.targets import Bench, Tell
 from logserver.bench.targets.tools import Tool
@@ -205,9 +205,9 @@ class RealBroker:
         values |= _read("consumed", workload, consumed) | _read("catch_up", workload, caught)
         if used_s is not None and after_s is not None:
             read = sum(number for number, _ in (*consumed, *caught))
-            count = max(1, read + produced.records + produced.warm)
+            count = read + produced.records + produced.warm
             values["server_cpu_s"] = after_s - used_s
-            values["server_cpu_s_per_million_records"] = (after_s - used_s) / count * 1e6
+            values["server_cpu_s_per_million_records"] = cpu_s_per_million(after_s - used_s, count)
         return produced, values
 
     def _readers(
