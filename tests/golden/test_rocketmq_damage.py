@@ -329,6 +329,7 @@ def check_same(store: LogStore, ours: Outcome, *, clean: bool) -> None:
     assert store.recovery.losses == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("recipe", "mode"), [case for case in CASES if case.values[1] != READ_ONLY]
 )

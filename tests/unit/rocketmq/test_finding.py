@@ -114,6 +114,7 @@ def find_all(store: LogStore, *, limit: int = 7, **asked: Any) -> list[int]:
     pytest.fail("the cursor does not come to an end")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("scan", [False, True])
 @pytest.mark.parametrize("limit", [1, 7, 100])
