@@ -28,7 +28,7 @@ Figures = Callable[[str], None]
 def test_nothing_acknowledged_or_served_is_lost(
     tmp_path: Path, backend: Backend, thorough: bool, figures: Figures
 ) -> None:
-    cycles = 25 if thorough else 1
+    cycles = 25 if thorough else 3
     life = Life(tmp_path / "data", backend, seed=cycles)
     life.make()
     for cycle in range(cycles):
