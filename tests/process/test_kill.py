@@ -20,18 +20,19 @@ from tests.process.faults import KILL, PASS, Faults, Rule
 from tests.process.life import Life
 from tests.process.server import Server, start
 
+CYCLES = 25
 STARTS_KILLED = (3, 0, 1, 0, 1, 0)  # after each cycle in turn, before one succeeds
 
 Figures = Callable[[str], None]
 
 
+@pytest.mark.slow
 def test_nothing_acknowledged_or_served_is_lost(
-    tmp_path: Path, backend: Backend, thorough: bool, figures: Figures
+    tmp_path: Path, backend: Backend, figures: Figures
 ) -> None:
-    cycles = 25 if thorough else 3
-    life = Life(tmp_path / "data", backend, seed=cycles)
+    life = Life(tmp_path / "data", backend, seed=CYCLES)
     life.make()
-    for cycle in range(cycles):
+    for cycle in range(CYCLES):
         life.work_and_kill(life.random.uniform(0.05, 0.5))
         for _ in range(STARTS_KILLED[cycle % len(STARTS_KILLED)]):
             life.kill_starting()
@@ -41,10 +42,10 @@ def test_nothing_acknowledged_or_served_is_lost(
     with Server(life.data, *backend.options) as server:
         life.check(server)
         assert "unclean" not in server.stop()
-    assert len(life.book.history.acked) > 10 * cycles
+    assert len(life.book.history.acked) > 10 * CYCLES
     assert life.starts_killed > 0
     figures(
-        f"kill -9, {backend.name}: {cycles} cycles, {life.starts_killed} more before a start was done: "
+        f"kill -9, {backend.name}: {CYCLES} cycles, {life.starts_killed} more before a start was done: "
         f"{life.told()}"
     )
 
