@@ -7,12 +7,20 @@ that use them; this one stays light.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["register"]
+
+PROCESSES: Final = str(Path(__file__).parent / "processes")
+"""Stands first in the path of Spark's Python processes; on a worker that does not have it nothing changes."""
+TASKS: Final = "LOGSERVER_SPARK_TASKS"
+"""How many tasks run at once, as far as the session knew when the data source was registered."""
+_PATH: Final = "PYTHONPATH"
 
 
 def register(spark: SparkSession) -> None:
@@ -24,4 +32,23 @@ def register(spark: SparkSession) -> None:
     from logserver.pipeline.source import LogServerSource
 
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    spark.dataSource.register(LogServerSource)
+    if not hasattr(spark, "sparkContext"):  # Spark Connect: the processes are the server's
+        spark.dataSource.register(LogServerSource)
+        return
+    environment = spark.sparkContext.environment
+    before = dict(environment)
+    environment.update(of_processes(spark))
+    try:
+        spark.dataSource.register(LogServerSource)
+    finally:
+        environment.clear()
+        environment.update(before)
+
+
+def of_processes(spark: SparkSession) -> dict[str, str]:
+    """What the data source's Python processes have in their environment beside what the session gives to all."""
+    context = spark.sparkContext
+    path = [entry for entry in context.environment.get(_PATH, "").split(os.pathsep) if entry]
+    if PROCESSES not in path:
+        path.insert(0, PROCESSES)
+    return {_PATH: os.pathsep.join(path), TASKS: str(context.defaultParallelism)}

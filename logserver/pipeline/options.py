@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
+from logserver.pipeline import TASKS
 from storage import Isolation, TopicPartition, setting_names
 from storage.columns import SPLIT_BYTES
 from storage.errors import InvalidArgument
 
 EARLIEST: Final = -2
 LATEST: Final = -1
-STREAM_SPLIT_BYTES: Final = 8 << 20  # a micro-batch is small: so that some cores share it
+STREAM_SPLIT_BYTES: Final = (
+    8 << 20
+)  # of a micro-batch: a task costs as much as reading some of that
 SETTING_PREFIX: Final = "set."
 MAX_OFFSET: Final = (1 << 63) - 1
 
@@ -96,6 +100,7 @@ class ReadOptions:
     min_partitions: int
     max_records_per_partition: int | None
     max_partition_bytes: int
+    shared_by: int | None
     fail_on_data_loss: bool
     include_headers: bool
     isolation: Isolation
@@ -118,6 +123,7 @@ def parse_read_options(options: Mapping[str, str], *, streaming: bool | None = N
     if low is not None and high is not None and low > high:
         raise wrong("minOffsetsPerTrigger", f"{low} is more than maxOffsetsPerTrigger, {high}")
     given.refuse_many(CHOICES)
+    size_bytes = given.parsed("maxPartitionBytes", _size_bytes)
     return ReadOptions(
         path=given.path(),
         topics=given.parsed("subscribe", _topics),
@@ -133,8 +139,8 @@ def parse_read_options(options: Mapping[str, str], *, streaming: bool | None = N
         max_trigger_delay_ms=given.parsed("maxTriggerDelay", _duration_ms) or 15 * 60_000,
         min_partitions=given.whole("minPartitions") or 1,
         max_records_per_partition=given.whole("maxRecordsPerPartition"),
-        max_partition_bytes=given.parsed("maxPartitionBytes", _size_bytes)
-        or (STREAM_SPLIT_BYTES if streaming else SPLIT_BYTES),
+        max_partition_bytes=size_bytes or SPLIT_BYTES,
+        shared_by=_tasks() if streaming and size_bytes is None else None,
         fail_on_data_loss=given.chosen("failOnDataLoss", _TRUTHS, "true"),
         include_headers=given.chosen("includeHeaders", _TRUTHS, "false"),
         isolation=given.chosen("isolationLevel", _ISOLATIONS, "read_uncommitted"),
@@ -143,6 +149,12 @@ def parse_read_options(options: Mapping[str, str], *, streaming: bool | None = N
         permissive=given.chosen("mode", _MODES, "failfast"),
         settings=given.settings(),
     )
+
+
+def _tasks() -> int:
+    """How many tasks run at once, as far as it is known."""
+    told = os.environ.get(TASKS, "")
+    return int(told) if told.isdecimal() and int(told) else 2
 
 
 def wrong(option: str, problem: str) -> InvalidArgument:

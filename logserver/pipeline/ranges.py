@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 from logserver.pipeline.options import (
     EARLIEST,
     LATEST,
+    STREAM_SPLIT_BYTES,
     Limit,
     ReadOptions,
     store_settings,
@@ -167,7 +168,23 @@ class Chosen:
         _log.warning("%s; failOnDataLoss is off: reading goes on with what is there", error)
 
     def plan(self, ranges: Sequence[OffsetRange]) -> Sequence[Split]:
-        """The splits of checked ranges, by maxPartitionBytes, minPartitions and maxRecordsPerPartition."""
+        """The splits of checked ranges, by maxPartitionBytes, minPartitions and maxRecordsPerPartition.
+
+        Those of a stream that says nothing of maxPartitionBytes are small, but no more than run at once: a
+        task more costs as much as reading 25 MB.
+        """
+        options = self._options
+        least = options.min_partitions
+        if options.shared_by is not None:
+            splits = self._planned(ranges, STREAM_SPLIT_BYTES, least)
+            least = max(least, options.shared_by)
+            if len(splits) <= least:
+                return splits
+        return self._planned(ranges, options.max_partition_bytes, least)
+
+    def _planned(
+        self, ranges: Sequence[OffsetRange], split_bytes: int, min_splits: int
+    ) -> Sequence[Split]:
         options, splits = self._options, list[Split]()
         pieces = list(_cut(ranges, options.max_records_per_partition))
         if not pieces:
@@ -176,8 +193,8 @@ class Chosen:
         for part in together:
             splits += self.splitter.plan(
                 part,
-                split_bytes=options.max_partition_bytes,
-                min_splits=-(-options.min_partitions // len(together)),
+                split_bytes=split_bytes,
+                min_splits=-(-min_splits // len(together)),
                 isolation=options.isolation,
             )
         return splits

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from logserver.pipeline import register
+from logserver.pipeline import of_processes, register
 from storage.errors import NotOffered
 
 if TYPE_CHECKING:
@@ -55,6 +55,7 @@ def create_session(
             builder = builder.config(key, value)
     with _starting():
         spark = builder.getOrCreate()
+    spark.sparkContext.environment.update(of_processes(spark))  # for the tasks of the jobs too
     register(spark)
     return spark
 

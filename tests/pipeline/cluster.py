@@ -16,7 +16,8 @@ from typing import Final
 
 import pyspark
 
-from tests.pipeline.conftest import SHORT_LIVED, WORKERS
+from logserver.pipeline import PROCESSES
+from tests.pipeline.conftest import SHORT_LIVED
 
 HOME: Final = Path(pyspark.__file__).parent
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
@@ -62,7 +63,7 @@ def environment() -> dict[str, str]:
     """For every process: this Python, the loopback address, and none of our sources."""
     return {
         **os.environ,
-        "PYTHONPATH": str(WORKERS),
+        "PYTHONPATH": PROCESSES,
         "JDK_JAVA_OPTIONS": SHORT_LIVED,
         "SPARK_HOME": str(HOME),
         "PYSPARK_PYTHON": sys.executable,

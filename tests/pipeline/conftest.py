@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,8 +12,6 @@ import pytest
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-WORKERS = Path(__file__).parent / "workers"
-"""Stands first in the path of Spark's Python processes; see sitecustomize.py there."""
 SHORT_LIVED = "-XX:+IgnoreUnrecognizedVMOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Options of Java where the best code would take longer to make than it saves."""
 SETTINGS = {
@@ -27,19 +24,12 @@ SETTINGS = {
 }
 
 
-def worker_path() -> str:
-    """The PYTHONPATH of a session: that of this process behind WORKERS."""
-    return os.pathsep.join(filter(None, [str(WORKERS), os.environ.get("PYTHONPATH")]))
-
-
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """A local session of two cores, with the format "logserver" registered."""
     from logserver.pipeline.session import create_session
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", worker_path())
-        session = create_session("tests", master="local[2]", settings=SETTINGS)
+    session = create_session("tests", master="local[2]", settings=SETTINGS)
     yield session
     session.stop()

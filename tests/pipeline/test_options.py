@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from logserver.pipeline import TASKS
 from logserver.pipeline.options import (
     EARLIEST,
     ENDS,
@@ -36,14 +37,20 @@ def test_defaults_of_a_batch() -> None:
     assert not options.include_headers
     assert not options.permissive
     assert options.isolation is Isolation.READ_UNCOMMITTED
-    assert options.max_partition_bytes == 64 << 20
+    assert (options.max_partition_bytes, options.shared_by) == (64 << 20, None)
     assert options.max_trigger_delay_ms == 900_000
 
 
-def test_a_stream_begins_at_the_end_and_is_cut_finer() -> None:
+@pytest.mark.parametrize(("told", "tasks"), [("5", 5), (None, 2), ("0", 2), ("many", 2)])
+def test_a_stream_begins_at_the_end_and_is_shared_by_what_runs_at_once(
+    told: str | None, tasks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if told is not None:
+        monkeypatch.setenv(TASKS, told)
     options = parsed(streaming=True)
     assert options.start.every == LATEST
-    assert options.max_partition_bytes == 8 << 20
+    assert (options.max_partition_bytes, options.shared_by) == (64 << 20, tasks)
+    assert parsed({"maxPartitionBytes": "8m"}, streaming=True).shared_by is None
 
 
 def test_names_and_words_have_no_case() -> None:

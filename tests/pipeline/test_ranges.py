@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from logserver.pipeline import TASKS
 from logserver.pipeline.options import parse_read_options
 from logserver.pipeline.ranges import Chosen, open_chosen
 from storage import Isolation, OffsetBounds, OffsetRange, TopicPartition
@@ -24,10 +25,10 @@ BOUNDS = {
 }
 
 
-def chosen(**options: Any) -> Chosen:
+def chosen(*, streaming: bool = False, **options: Any) -> Chosen:
     given = {name: str(value) for name, value in options.items()}
     return Chosen(
-        FakeSplitter(BOUNDS), parse_read_options({"path": "/x", **given}, streaming=False)
+        FakeSplitter(BOUNDS), parse_read_options({"path": "/x", **given}, streaming=streaming)
     )
 
 
@@ -123,6 +124,29 @@ def test_a_plan_gets_what_was_asked_for() -> None:
         ([OffsetRange(A0, 10, 20), OffsetRange(A1, 0, 5)], 7, 5, Isolation.READ_COMMITTED)
     ]
     assert view.plan([]) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "partitions", "planned"),
+    [
+        ({}, 2, [(8 << 20, 1)]),
+        ({}, 3, [(8 << 20, 1), (64 << 20, 2)]),
+        ({"minPartitions": 3}, 3, [(8 << 20, 3)]),
+        ({"maxPartitionBytes": "9m"}, 3, [(9 << 20, 1)]),
+    ],
+)
+def test_a_micro_batch_is_cut_small_but_into_no_more_than_run_at_once(
+    options: dict[str, Any],
+    partitions: int,
+    planned: list[tuple[int, int]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(TASKS, "2")
+    view = chosen(streaming=True, **options)
+    everything = [OffsetRange(A0, 10, 20), OffsetRange(A1, 0, 5), OffsetRange(INTERNAL, 0, 3)]
+    assert len(view.plan(everything[:partitions])) == partitions
+    assert isinstance(view.splitter, FakeSplitter)
+    assert [(size, least) for _, size, least, _ in view.splitter.planned] == planned
 
 
 def test_splits_of_so_many_records() -> None:

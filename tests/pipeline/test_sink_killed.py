@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from storage import TopicPartition, open_store
-from tests.pipeline.conftest import SHORT_LIVED, worker_path
+from tests.pipeline.conftest import SHORT_LIVED
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -181,7 +181,7 @@ class running:
     def __init__(self, place: Place, backend: str, java_options: str) -> None:
         command = [sys.executable, "-m", "tests.pipeline.stream_job", *map(str, place)]
         command += [backend, java_options]
-        environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": worker_path()}
+        environment = {**os.environ, "PYSPARK_PYTHON": sys.executable}
         self._log = (place.source.parent / "query.log").open("ab")
         self._query = subprocess.Popen(
             command,

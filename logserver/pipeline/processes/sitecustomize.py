@@ -1,0 +1,34 @@
+"""Of the Python processes that Spark starts for the data source: they take PySpark as it is installed.
+
+Owns their path alone. Spark puts its own zip file before what is installed. It holds the same sources without byte
+code, so that each process compiles them anew: 1.0 s of processor time instead of 0.3 s, and every stream starts one.
+The zip is left out only where it lies in the very package that is found without it. Python runs this module when a
+process starts (`site`), in the place of another one of its name, which is run from here.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
+from pathlib import Path
+
+HERE = str(Path(__file__).parent)
+IN_PACKAGE = ("pyspark", "python", "lib", "pyspark.zip")
+
+
+def _is_spare(entry: str) -> bool:
+    """Whether a path is the zip in an installed package of PySpark."""
+    path = Path(entry)
+    return path.parts[-len(IN_PACKAGE) :] == IN_PACKAGE and str(path.parents[3]) in sys.path
+
+
+def _run_hidden() -> None:
+    """Run the module of this name that Python would have found."""
+    spec = PathFinder.find_spec("sitecustomize", [entry for entry in sys.path if entry != HERE])
+    if spec is not None and spec.loader is not None:
+        spec.loader.exec_module(module_from_spec(spec))
+
+
+sys.path[:] = [entry for entry in sys.path if not _is_spare(entry)]
+_run_hidden()
