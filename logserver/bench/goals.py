@@ -6,7 +6,7 @@ Python, `goal` the compiled codecs. A goal is measured by a row of a benchmark, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 import msgspec
@@ -121,11 +121,12 @@ def _raw(way: str) -> Goal:
     )  # fmt: skip
 
 
-def _flat(row: str, path: str) -> Goal:
-    return Goal(
-        source=COMPARE, row=row, path=path, yardstick="the same at the smallest size",
-        floor=FLAT, goal=FLAT, most=True, why="the time grows with the size",
-    )  # fmt: skip
+def _flat(axis: str, store: str, grown: str) -> Iterator[Goal]:
+    for what in ("append", "fetch", "key_lookup", "time_lookup"):
+        yield Goal(
+            source=COMPARE, row=f"{what}_latency by {axis}", path=f"{what.replace('_', ' ')} in a store of {store}",
+            yardstick="the smallest store", floor=FLAT, goal=FLAT, most=True, why=f"the time grows with the {grown}",
+        )  # fmt: skip
 
 
 GOALS: Final[Sequence[Goal]] = (
@@ -172,10 +173,8 @@ GOALS: Final[Sequence[Goal]] = (
          goal=0.3, most=True, why="the interpreter and the imports take most of it"),
     Goal(source=COMPARE, row="memory", path="memory, MB: the least after any load", yardstick="an empty store",
          floor=75, goal=60, most=True, why="load leaves more in memory than an empty store has"),
-    _flat("append_latency", "append in a large store"),
-    _flat("fetch_latency", "fetch in a large store"),
-    _flat("key_lookup_latency", "lookup by key in a large store"),
-    _flat("time_lookup_latency", "lookup by time in a large store"),
+    *_flat("store_bytes", "1 GB or more", "size"),
+    *_flat("partitions", "10,000 partitions", "number of partitions"),
 )  # fmt: skip
 
 

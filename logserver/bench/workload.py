@@ -46,7 +46,9 @@ class Own(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unkn
     lookups: Annotated[int, Meta(ge=0, le=1_000_000)] = 0  # of each kind, one at a time
     kill: bool = False  # kill -9 afterwards, and start again
     only_ours: bool = False  # too much for the real servers on such a machine
-    scale: Literal["", "topics", "producers", "store_bytes"] = ""  # the axis that its series has
+    scale: Literal["", "topics", "partitions", "producers", "store_bytes"] = (
+        ""  # the axis that its series has
+    )
 
 
 class Workload(
@@ -101,6 +103,7 @@ class Workload(
         name = fields.pop("name")
         values = {
             "topics": self.topics,
+            "partitions": self.topics * self.partitions_per_topic,
             "producers": self.producers,
             "store_bytes": self.own.fill_gb * 1e9,
         }

@@ -34,6 +34,7 @@ def test_the_series_have_their_axes() -> None:
         values.setdefault(scale.name, []).append(scale.value)
     assert {name: sorted(found) for name, found in values.items()} == {
         "topics": [1, 64, 256, 1000, 10_000],
+        "partitions": [1, 100, 10_000],
         "producers": [1, 16, 64],
         "store_bytes": [1e7, 1e8, 1e9, 1e10],
     }

@@ -292,7 +292,7 @@ def test_goals_have_their_ratios_and_say_why_they_are_missed(tmp_path: Path) -> 
         kind = "compiled" if compiled else "plain Python"
         assert f"{'reached' if found.reached else 'NOT reached'} ({kind})" in shown
     flat_goals = report([results.full()]).numbers.goals
-    flat = [v for v in flat_goals if v.path == "lookup by key in a large store"]
+    flat = [v for v in flat_goals if v.path == "key lookup in a store of 1 GB or more"]
     assert [(v.target, v.reached) for v in flat] == [
         ("logserver-kafka", False),
         ("logserver-rocketmq", True),

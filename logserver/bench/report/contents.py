@@ -59,6 +59,10 @@ SERIES: Final = (
      ("published_records_per_s", "publish_latency.p99_us", "server_cpu_s_per_million_records", "server_rss_bytes")),
     ("producers", "Scaling with producers", "Each producer waits until its record is on disk.",
      ("published_records_per_s", "publish_latency.p99_us")),
+    ("partitions", "Scaling with partitions", "One append, fetch and lookup at a time, in a store of more and more "
+     "partitions: flat is best.",
+     ("append_latency.p50_us", "fetch_latency.p50_us", "key_lookup_latency.p50_us", "time_lookup_latency.p50_us",
+      "start_s", "server_rss_bytes")),
     ("store_bytes", "Scaling with size", "One append, fetch and lookup at a time, in larger and larger stores: flat "
      "is best.",
      ("append_latency.p50_us", "fetch_latency.p50_us", "key_lookup_latency.p50_us", "time_lookup_latency.p50_us",

@@ -17,8 +17,7 @@ from logserver.bench.result import Result, Run, Spread, errors_of, spreads
 from storage.errors import InvalidArgument
 
 NO_STORE: Final = "no-store"
-LARGE_STORE: Final = "store_bytes"
-LARGE_BYTES: Final = 1e9  # what a large store has at least
+LARGE: Final = {"store_bytes": 1e9, "partitions": 10_000}  # what a large store has at least
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -193,12 +192,19 @@ def _size(run: Run) -> float:
 
 
 def _flat(mine: Sequence[Run], target: str, *, compiled: bool) -> Iterator[Measured]:
-    series = [run for run in mine if run.workload.scale and run.workload.scale.name == LARGE_STORE]
-    series.sort(key=_size)
-    if len(series) < 2 or _size(series[-1]) < LARGE_BYTES:
-        return
-    small, large = (spreads(run.repeats) for run in (series[0], series[-1]))
-    for name in ("append_latency", "fetch_latency", "key_lookup_latency", "time_lookup_latency"):
-        at_first, at_last = small.get(f"{name}.p50_us"), large.get(f"{name}.p50_us")
-        if at_first and at_last and at_first.median:
-            yield Measured(COMPARE, name, _by(at_last, at_first.median), compiled, target)
+    for axis, large_from in LARGE.items():
+        series = [run for run in mine if run.workload.scale and run.workload.scale.name == axis]
+        series.sort(key=_size)
+        if len(series) < 2 or _size(series[-1]) < large_from:
+            continue
+        small, large = (spreads(run.repeats) for run in (series[0], series[-1]))
+        for name in (
+            "append_latency",
+            "fetch_latency",
+            "key_lookup_latency",
+            "time_lookup_latency",
+        ):
+            at_first, at_last = small.get(f"{name}.p50_us"), large.get(f"{name}.p50_us")
+            if at_first and at_last and at_first.median:
+                ratio = _by(at_last, at_first.median)
+                yield Measured(COMPARE, f"{name} by {axis}", ratio, compiled, target)
