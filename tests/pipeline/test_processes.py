@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -53,6 +54,13 @@ def test_any_other_zip_is_taken(site: Path, tmp_path: Path) -> None:
 def test_the_module_that_it_hides_is_run(site: Path) -> None:
     (site / "sitecustomize.py").write_text("print('hidden')")
     assert who(site) == ["hidden", "installed"]
+
+
+def test_several_copies_run_once_each(site: Path, tmp_path: Path) -> None:
+    """The sources and the packed code are both in the path of a cluster's workers."""
+    (site / "sitecustomize.py").write_text("print('hidden')")
+    copies = [shutil.copytree(PROCESSES, tmp_path / name) for name in ("a", "b")]
+    assert who(*copies, site) == ["hidden", "installed"]
 
 
 @pytest.mark.spark

@@ -24,11 +24,13 @@ def _is_spare(entry: str) -> bool:
 
 
 def _run_hidden() -> None:
-    """Run the module of this name that Python would have found."""
-    spec = PathFinder.find_spec("sitecustomize", [entry for entry in sys.path if entry != HERE])
-    if spec is not None and spec.loader is not None:
+    """Run the module of this name that Python would have found, with this folder out of its path: it may be another
+    copy of this one.
+    """
+    spec = PathFinder.find_spec("sitecustomize")
+    if spec is not None and spec.loader is not None and spec.origin != __file__:
         spec.loader.exec_module(module_from_spec(spec))
 
 
-sys.path[:] = [entry for entry in sys.path if not _is_spare(entry)]
+sys.path[:] = [entry for entry in sys.path if entry != HERE and not _is_spare(entry)]
 _run_hidden()
