@@ -83,10 +83,12 @@ def load_report() -> Report:
     return Report(about={"cpu": "X"}, settings={}, generator_requests_per_s=spread, rows=[row])
 
 
-def test_the_page_is_what_its_results_say(repo_root: Path) -> None:
-    ended = script(repo_root, "--check")
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
-    text = (repo_root / "docs" / "performance.md").read_text()
+def test_the_pages_are_what_their_results_say(repo_root: Path) -> None:
+    pages = [repo_root / "docs" / name for name in ("performance.md", "performance-http.md")]
+    for page in pages:
+        ended = script(repo_root, "--check", "--page", page)
+        assert (ended.returncode, ended.stdout, ended.stderr) == (0, "", "")
+    text = "".join(page.read_text() for page in pages)
     kept = {path.name for path in (repo_root / "docs" / "performance").glob("*.json")}
     assert kept
     assert all(f"<!-- table performance/{name} -->" in text for name in kept)
