@@ -106,9 +106,7 @@ def allocated_bytes(folder: Path) -> int:
     block_bytes, blocks = 512, 0
     for place, _, names in os.walk(folder):
         for name in names:
-            with suppress(
-                FileNotFoundError
-            ):  # a server that runs renames and deletes files meanwhile
+            with suppress(FileNotFoundError):  # a running server deletes files meanwhile
                 blocks += Path(place, name).lstat().st_blocks
     return blocks * block_bytes
 

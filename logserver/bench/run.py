@@ -74,7 +74,7 @@ def take(asked: Asked, watching: Watching, result: Result) -> None:
     except KeyboardInterrupt:
         result.incomplete_reason = "interrupted"
         raise
-    except Exception as error:
+    except Exception as error:  # whatever ends a run is told in its result, and raised on
         result.incomplete_reason = told(error)
         raise
     result.complete = True

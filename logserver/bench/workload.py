@@ -20,9 +20,7 @@ from storage.errors import InvalidArgument
 
 MOST_PARTITIONS: Final = 10_000  # of all topics together
 MOST_REQUEST_BYTES: Final = 8 << 20  # of the values of a request
-MOST_MADE_BYTES: Final = (
-    1 << 30
-)  # of the values of all requests, which are made before they are sent
+MOST_MADE_BYTES: Final = 1 << 30  # of the values of all requests: they are made before
 MOST_DUE: Final = 100_000_000  # requests of a constant rate: each is written down, sent or not
 SUFFIX: Final = ".toml"
 T = TypeVar("T")
@@ -47,7 +45,7 @@ class Own(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unkn
     kill: bool = False  # kill -9 afterwards, and start again
     only_ours: bool = False  # too much for the real servers on such a machine
     scale: Literal["", "topics", "partitions", "producers", "store_bytes"] = (
-        ""  # the axis that its series has
+        ""  # axis of its series
     )
 
 

@@ -22,9 +22,7 @@ from storage.errors import InvalidArgument
 
 EARLIEST: Final = -2
 LATEST: Final = -1
-STREAM_SPLIT_BYTES: Final = (
-    8 << 20
-)  # of a micro-batch: a task costs as much as reading some of that
+STREAM_SPLIT_BYTES: Final = 8 << 20  # of a micro-batch
 SETTING_PREFIX: Final = "set."
 MAX_OFFSET: Final = (1 << 63) - 1
 
@@ -100,7 +98,7 @@ class ReadOptions:
     min_partitions: int
     max_records_per_partition: int | None
     max_partition_bytes: int
-    shared_by: int | None
+    shared_by: int | None  # so many tasks at most, of a stream that does not say maxPartitionBytes
     fail_on_data_loss: bool
     include_headers: bool
     isolation: Isolation
