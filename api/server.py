@@ -36,6 +36,10 @@ log = logging.getLogger(__name__)
 
 BACKLOG: Final = 512
 READ_BUFFER_BYTES: Final = 1 << 20  # per connection; small ones make large bodies stop and go
+COLLECTED_AFTER: Final = (20_000, 50, 100)
+"""Objects, and rounds, between two looks of the garbage collector. A request of 1,000 messages makes 5,000 of them,
+which live until its answer: the default of 700 looks at them seven times on the way, frees nothing, and takes a seventh
+of the time of a RocketMQ message. What waits longer for it takes 7 MB more under load."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,12 +157,18 @@ async def _serve(settings: Settings, plan: StorePlan, started: Callable[[Started
             await asyncio.gather(opening, return_exceptions=True)
             return
         await opening  # raises what kept the store from opening
-        gc.freeze()  # what is there stays: the collector need not look at all of it again and again
+        _calm_collector()
         started(Started(url=server.url, plan=plan, recovery=service.store.recovery))
         await stopping
     finally:
         stopping.cancel()
         await server.stop()
+
+
+def _calm_collector() -> None:
+    """What is there stays, so the collector need not look at it again; and it looks at what is new less often."""
+    gc.freeze()
+    gc.set_threshold(*COLLECTED_AFTER)
 
 
 def _reload(server: Server) -> None:
