@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from logserver.bench.result import Repeat, Result, load
+from logserver.bench import run
+from logserver.bench.result import Repeat, Result, Run, load
 from logserver.bench.targets import kafka, rocketmq
+from logserver.bench.workload import parse_workload
 
 WORKLOAD = """
 name = "both"
@@ -58,8 +60,8 @@ def test_the_real_brokers_are_measured_by_their_own_tools(tmp_path: Path, repo_r
 
 def check_kafka(result: Result) -> None:
     """The whole workload, but for latencies that its tools do not tell."""
-    (run,) = (run for run in result.runs if run.target.kind == "kafka")
-    (repeat,) = run.repeats
+    (of_kafka,) = (found for found in result.runs if found.target.kind == "kafka")
+    (repeat,) = of_kafka.repeats
     check_server(repeat)
     assert repeat.published_records == 1000
     assert repeat.consumed_records == 1000
@@ -68,7 +70,7 @@ def check_kafka(result: Result) -> None:
     assert repeat.rate_held is not None
     assert repeat.publish_service is not None
     assert (repeat.publish_service.p99_us or 0) > 0
-    assert {lack.field for lack in run.not_done} == {
+    assert {lack.field for lack in of_kafka.not_done} == {
         "logserver.recordsPerRequest",
         "producersPerTopic",
         "producerRate",
@@ -78,14 +80,14 @@ def check_kafka(result: Result) -> None:
 
 def check_rocketmq(result: Result) -> None:
     """Its benchmark client publishes as fast as it can, and tells means; nothing of so few when they took no time."""
-    (run,) = (run for run in result.runs if run.target.kind == "rocketmq")
-    (repeat,) = run.repeats
+    (of_rocketmq,) = (found for found in result.runs if found.target.kind == "rocketmq")
+    (repeat,) = of_rocketmq.repeats
     check_server(repeat)
     assert (repeat.published_records or 0) > 0
     assert (repeat.publish_service is None) == (repeat.published_records_per_s is None)
     assert repeat.consumed_records is None
     assert repeat.rate_held is None
-    assert {lack.field for lack in run.not_done} == {
+    assert {lack.field for lack in of_rocketmq.not_done} == {
         "logserver.recordsPerRequest",
         "logserver.flush",
         "producerRate",
@@ -104,6 +106,40 @@ def check_server(repeat: Repeat) -> None:
         repeat.start_s,
     ):
         assert (value or 0) > 0
+
+
+@pytest.mark.java
+def test_a_warm_up_is_stored_and_not_measured(tmp_path: Path, repo_root: Path) -> None:
+    text = (
+        'name = "warmed"\nproducerRate = 2000\nwarmupDurationMinutes = 0.01\n'
+        "testDurationMinutes = 0.02\n"
+    )
+    asked = run.Asked(
+        workloads=[parse_workload(text.encode(), "warmed.toml")],
+        targets=["kafka", "rocketmq"],
+        repeats=1,
+        quick=False,
+        pinned=False,
+        folder=tmp_path,
+        peers=repo_root / "tests" / "interop" / "peers",
+    )
+    result = run.new_result(asked)
+    run.take(asked, Unwatched(), result)
+    assert run.problems(result) == []
+    by_kafka, by_rocketmq = (found.repeats[0] for found in result.runs)
+    assert (by_kafka.published_records, by_kafka.stored_records) == (2400, 3600)
+    assert by_rocketmq.published_records
+    assert by_rocketmq.stored_records > by_rocketmq.published_records
+
+
+class Unwatched:
+    """Nobody is told how far it is."""
+
+    def at(self, step: int, steps: int, what: str) -> None:
+        """See run.Watching."""
+
+    def done(self, run: Run) -> None:
+        """See run.Watching."""
 
 
 def test_what_kafkas_producer_tells_is_read() -> None:

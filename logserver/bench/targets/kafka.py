@@ -122,6 +122,8 @@ class Kafka:
             "--record-size",
             workload.message_size,
         ]
+        if warm:
+            options += ["--warmup-records", warm]  # of those above
         options += ["--throughput", rate or -1, "--command-property", *properties]
         return produced(self._run("produce", *options))._replace(warm=warm)
 
