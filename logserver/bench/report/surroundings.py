@@ -57,10 +57,12 @@ def mixed(results: Sequence[Result]) -> Iterator[str]:
         )
 
 
-def facts(result: Result, baseline: str) -> Iterator[str]:
-    """When, where and how it was taken."""
-    yield f"Taken {result.began} on {result.environment.cores} cores of {result.environment.cpu}"
-    yield f"Command: {' '.join(result.command)}"
+def facts(results: Sequence[Result], baseline: str) -> Iterator[str]:
+    """When, where and how they were taken."""
+    machine = results[0].environment
+    yield f"Taken {min(result.began for result in results)} on {machine.cores} cores of {machine.cpu}"
+    for result in results:
+        yield f"Command: {' '.join(result.command)}"
     yield f"Ratios are to {baseline}. {METHOD}"
 
 
