@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 __all__ = ["register"]
@@ -19,8 +21,9 @@ __all__ = ["register"]
 PROCESSES: Final = str(Path(__file__).parent / "processes")
 """Stands first in the path of Spark's Python processes; on a worker that does not have it nothing changes."""
 TASKS: Final = "LOGSERVER_SPARK_TASKS"
-"""How many tasks run at once, as far as the session knew when the data source was registered."""
+"""How many tasks run at once, where that is known when the data source is registered."""
 _PATH: Final = "PYTHONPATH"
+_REGISTERING: Final = Lock()  # over the environment of a session
 
 
 def register(spark: SparkSession) -> None:
@@ -35,14 +38,14 @@ def register(spark: SparkSession) -> None:
     if not hasattr(spark, "sparkContext"):  # Spark Connect: the processes are the server's
         spark.dataSource.register(LogServerSource)
         return
-    environment = spark.sparkContext.environment
-    before = dict(environment)
-    environment.update(of_processes(spark))
-    try:
-        spark.dataSource.register(LogServerSource)
-    finally:
-        environment.clear()
-        environment.update(before)
+    context = spark.sparkContext
+    with _REGISTERING:
+        before = context.environment
+        context.environment = {**before, **of_processes(spark)}  # others may be reading the old one
+        try:
+            spark.dataSource.register(LogServerSource)
+        finally:
+            context.environment = before
 
 
 def of_processes(spark: SparkSession) -> dict[str, str]:
@@ -51,4 +54,21 @@ def of_processes(spark: SparkSession) -> dict[str, str]:
     path = [entry for entry in context.environment.get(_PATH, "").split(os.pathsep) if entry]
     if PROCESSES not in path:
         path.insert(0, PROCESSES)
-    return {_PATH: os.pathsep.join(path), TASKS: str(context.defaultParallelism)}
+    tasks = _tasks_at_once(context)
+    known = {} if tasks is None else {TASKS: str(tasks)}
+    return {_PATH: os.pathsep.join(path), **known}
+
+
+def _tasks_at_once(context: SparkContext) -> int | None:
+    """By the master of one machine, or by the cores that the application asks a cluster for; None where it grows with
+    the work, or takes what there is.
+    """
+    if (context.master or "").partition("[")[0] == "local":
+        return context.defaultParallelism
+    conf = context.getConf()
+    if conf.get("spark.dynamicAllocation.enabled", "false") == "true":
+        return None
+    executors, cores = conf.get("spark.executor.instances"), conf.get("spark.cores.max")
+    if executors is not None:
+        cores = str(int(executors) * int(conf.get("spark.executor.cores", "1")))
+    return None if cores is None else max(int(cores) // int(conf.get("spark.task.cpus", "1")), 1)

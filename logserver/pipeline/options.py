@@ -49,6 +49,7 @@ NAMES: Final = (
 )
 
 _CLIENT: Final = ("kafka.", "kafkaconsumer.", "fetchoffset.", "groupidprefix")
+_COUNT: Final = re.compile("[1-9][0-9]{0,8}")
 _TRUTHS: Final = {"true": True, "false": False}
 _MODES: Final = {"failfast": False, "permissive": True}
 _ISOLATIONS: Final = {level.value: level for level in Isolation}
@@ -98,7 +99,9 @@ class ReadOptions:
     min_partitions: int
     max_records_per_partition: int | None
     max_partition_bytes: int
-    shared_by: int | None  # so many tasks at most, of a stream that does not say maxPartitionBytes
+    shared_by: (
+        int | None
+    )  # the tasks that run at once, of a stream that does not say maxPartitionBytes
     fail_on_data_loss: bool
     include_headers: bool
     isolation: Isolation
@@ -122,6 +125,8 @@ def parse_read_options(options: Mapping[str, str], *, streaming: bool | None = N
         raise wrong("minOffsetsPerTrigger", f"{low} is more than maxOffsetsPerTrigger, {high}")
     given.refuse_many(CHOICES)
     size_bytes = given.parsed("maxPartitionBytes", _size_bytes)
+    tasks = _tasks() if streaming and size_bytes is None else None
+    default_bytes = STREAM_SPLIT_BYTES if streaming and tasks is None else SPLIT_BYTES
     return ReadOptions(
         path=given.path(),
         topics=given.parsed("subscribe", _topics),
@@ -137,8 +142,8 @@ def parse_read_options(options: Mapping[str, str], *, streaming: bool | None = N
         max_trigger_delay_ms=given.parsed("maxTriggerDelay", _duration_ms) or 15 * 60_000,
         min_partitions=given.whole("minPartitions") or 1,
         max_records_per_partition=given.whole("maxRecordsPerPartition"),
-        max_partition_bytes=size_bytes or SPLIT_BYTES,
-        shared_by=_tasks() if streaming and size_bytes is None else None,
+        max_partition_bytes=size_bytes or default_bytes,
+        shared_by=tasks,
         fail_on_data_loss=given.chosen("failOnDataLoss", _TRUTHS, "true"),
         include_headers=given.chosen("includeHeaders", _TRUTHS, "false"),
         isolation=given.chosen("isolationLevel", _ISOLATIONS, "read_uncommitted"),
@@ -149,10 +154,10 @@ def parse_read_options(options: Mapping[str, str], *, streaming: bool | None = N
     )
 
 
-def _tasks() -> int:
-    """How many tasks run at once, as far as it is known."""
+def _tasks() -> int | None:
+    """How many tasks run at once, where it is known."""
     told = os.environ.get(TASKS, "")
-    return int(told) if told.isdecimal() and int(told) else 2
+    return int(told) if _COUNT.fullmatch(told) else None
 
 
 def wrong(option: str, problem: str) -> InvalidArgument:

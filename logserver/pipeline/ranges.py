@@ -170,16 +170,16 @@ class Chosen:
     def plan(self, ranges: Sequence[OffsetRange]) -> Sequence[Split]:
         """The splits of checked ranges, by maxPartitionBytes, minPartitions and maxRecordsPerPartition.
 
-        Those of a stream that says nothing of maxPartitionBytes are small, but no more than run at once: a
-        task more costs as much as reading 25 MB.
+        Those of a stream that says nothing of maxPartitionBytes are as many as run at once, or fewer where
+        there is little: a task more costs as much as reading 25 MB.
         """
         options = self._options
-        least = options.min_partitions
-        if options.shared_by is not None:
-            splits = self._planned(ranges, STREAM_SPLIT_BYTES, least)
-            least = max(least, options.shared_by)
-            if len(splits) <= least:
-                return splits
+        splits = self._planned(ranges, options.max_partition_bytes, options.min_partitions)
+        small = -(-sum(split.size_bytes for split in splits) // STREAM_SPLIT_BYTES)
+        shared_by = min(options.shared_by or 1, small)
+        if len(splits) >= shared_by:
+            return splits
+        least = max(shared_by, options.min_partitions)
         return self._planned(ranges, options.max_partition_bytes, least)
 
     def _planned(

@@ -53,9 +53,11 @@ def create_session(
     for key, value in {**DEFAULTS, **(settings or {})}.items():
         if key in (settings or {}) or key not in given:
             builder = builder.config(key, value)
+    running = running_session()
     with _starting():
         spark = builder.getOrCreate()
-    spark.sparkContext.environment.update(of_processes(spark))  # for the tasks of the jobs too
+    if running is None:  # then its processes are ours: those of the jobs too
+        spark.sparkContext.environment.update(of_processes(spark))
     register(spark)
     return spark
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -108,31 +108,35 @@ class Cutter:
                 piece = piece._replace(end_position=min(piece.end_position, positions[last]))
         return piece
 
-    def cut(self, piece: Piece, split_bytes: int) -> Iterator[Piece]:
-        """Pieces of about equal sizes that make up this one, not bigger than `split_bytes` where
-        the index is that dense.
+    def cut(self, piece: Piece, places: Iterable[float]) -> Iterator[Piece]:
+        """The piece in parts that begin near these positions, which ascend; fewer where the index has no
+        batch of its own for each.
         """
-        count = -(-piece.size_bytes // split_bytes)
-        step_bytes = piece.size_bytes / max(count, 1)
         positions = self._entries.positions
-        while piece.size_bytes > split_bytes:
-            at = bisect_right(positions, piece.position + max(int(step_bytes), 1)) - 1
-            if at < 0 or positions[at] <= piece.position:
-                at += 1
+        following = 0  # of the entry that was cut at last
+        for place in places:
+            at = max(self._nearest(place), following)
             found = None
             while found is None and at < len(positions) and positions[at] < piece.end_position:
                 found = self._base_offset_of(at)
                 at += 1
-            if found is None or not piece.next_offset < found < piece.end:
+            if found is None or found >= piece.end:
                 break
-            position = positions[at - 1]
-            if position <= piece.position:
-                break
-            yield piece._replace(end_position=position, end=found)
-            piece = piece._replace(
-                position=position, next_offset=found, start=max(found, piece.start)
-            )
+            following, position = at, positions[at - 1]
+            if position > piece.position and found > piece.next_offset:
+                yield piece._replace(end_position=position, end=found)
+                piece = piece._replace(
+                    position=position, next_offset=found, start=max(found, piece.start)
+                )
         yield piece
+
+    def _nearest(self, place: float) -> int:
+        """The entry whose position is nearest to this one; 0 without any."""
+        positions = self._entries.positions
+        at = bisect_right(positions, place)
+        if at == len(positions) or (at and place - positions[at - 1] <= positions[at] - place):
+            at -= 1
+        return max(at, 0)
 
     def _base_offset_of(self, index: int) -> int | None:
         """Of the batch that an entry names; None where it does not begin there."""

@@ -8,6 +8,7 @@ piece is, stands in `storage.kafka.pieces`; how one is read in `storage.kafka.co
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from math import ceil
 from pathlib import Path
 from typing import Final
 
@@ -28,6 +29,9 @@ from storage.notes import Notes
 
 PIECE_COST_BYTES: Final = 64 << 10
 """What opening one more file counts as, so that no split is made of all too many small segments."""
+
+NEAR: Final = 8
+"""A border of two pieces that lies within this part of a split is cut at instead."""
 
 LOOKS: Final = 3
 """How often a partition is looked at whose files go meanwhile."""
@@ -91,13 +95,12 @@ class KafkaSplitter:
         committed = isolation is Isolation.READ_COMMITTED
         whole = [found for wanted in ranges for found in self._pieces(wanted, committed=committed)]
         total_bytes = sum(piece.size_bytes + PIECE_COST_BYTES for _, piece in whole)
-        limit_bytes = min(split_bytes, max(total_bytes // min_splits, 1))
+        count = max(-(-total_bytes // split_bytes), min_splits)
         while True:
-            pieces = [cut for found in whole for cut in self._cut(*found, limit_bytes)]
-            splits = _packed(pieces, limit_bytes)
-            if len(splits) >= min_splits or limit_bytes == 1:
+            splits = self._shared_out(whole, total_bytes, count)
+            if len(splits) >= min_splits or count >= total_bytes:
                 return splits
-            limit_bytes //= 2
+            count *= 2  # the index has too few batches at some places
 
     def refresh(self) -> None:
         """See Splitter."""
@@ -194,27 +197,41 @@ class KafkaSplitter:
                     piece = cutter.narrow(piece)
             yield segment, piece
 
-    def _cut(self, segment: Segment, piece: Piece, limit_bytes: int) -> Sequence[Piece]:
-        """The piece in pieces, none bigger than about `limit_bytes`."""
-        if piece.size_bytes <= limit_bytes:
-            return [piece]
+    def _shared_out(
+        self, whole: Sequence[tuple[Segment, Piece]], total_bytes: int, count: int
+    ) -> Sequence[Split]:
+        """So many splits, where the index has batches to cut at: the pieces, one behind another, are cut at
+        multiples of an equal share, or between two of them where that is near.
+
+            pieces   | first piece       | second        | third              |
+            shares   |           |           |           |           |        |
+            splits   |           |       |           |           |            |
+        """
+        share_bytes = total_bytes / count
+        slack_bytes = share_bytes / NEAR
+        chosen: list[list[Piece]] = []
+        at_bytes, share = 0, 0  # of the next piece, and the number of the next share
+        for segment, piece in whole:
+            cost_bytes = piece.size_bytes + PIECE_COST_BYTES
+            end_bytes, part = at_bytes + cost_bytes, piece.size_bytes / cost_bytes
+            if share < count and share * share_bytes <= at_bytes + slack_bytes:
+                chosen.append([])
+                share += 1
+            stop = min(max(share, ceil((end_bytes - slack_bytes) / share_bytes)), count)
+            places = (
+                piece.position + (number * share_bytes - at_bytes) * part
+                for number in range(share, stop)
+            )
+            first, *others = self._cut(segment, piece, places) if share < stop else [piece]
+            chosen[-1].append(first)
+            chosen += [[other] for other in others]
+            at_bytes, share = end_bytes, stop
+        return [
+            Split(backend=BACKEND, size_bytes=sum(p.size_bytes for p in pieces), plan=tuple(pieces))
+            for pieces in chosen
+        ]
+
+    def _cut(self, segment: Segment, piece: Piece, places: Iterable[float]) -> Sequence[Piece]:
+        """The piece, cut near these positions."""
         with cutting(self._fs, segment) as cutter:
-            return list(cutter.cut(piece, limit_bytes))
-
-
-def _packed(pieces: Iterable[Piece], limit_bytes: int) -> Sequence[Split]:
-    """Splits of about `limit_bytes`: neighbours share one as long as they fit."""
-    splits: list[list[Piece]] = []
-    left_bytes = 0
-    for piece in pieces:
-        cost_bytes = piece.size_bytes + PIECE_COST_BYTES
-        if splits and cost_bytes <= left_bytes:
-            splits[-1].append(piece)
-            left_bytes -= cost_bytes
-        else:
-            splits.append([piece])
-            left_bytes = limit_bytes - cost_bytes
-    return [
-        Split(backend=BACKEND, size_bytes=sum(p.size_bytes for p in chosen), plan=tuple(chosen))
-        for chosen in splits
-    ]
+            return list(cutter.cut(piece, places))

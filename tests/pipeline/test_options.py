@@ -41,16 +41,28 @@ def test_defaults_of_a_batch() -> None:
     assert options.max_trigger_delay_ms == 900_000
 
 
-@pytest.mark.parametrize(("told", "tasks"), [("5", 5), (None, 2), ("0", 2), ("many", 2)])
+@pytest.mark.parametrize(
+    ("told", "tasks", "size_mib"),
+    [
+        ("5", 5, 64),
+        (None, None, 8),
+        ("0", None, 8),
+        ("-1", None, 8),
+        ("many", None, 8),
+        ("9" * 5000, None, 8),
+    ],
+)
 def test_a_stream_begins_at_the_end_and_is_shared_by_what_runs_at_once(
-    told: str | None, tasks: int, monkeypatch: pytest.MonkeyPatch
+    told: str | None, tasks: int | None, size_mib: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv(TASKS, raising=False)
     if told is not None:
         monkeypatch.setenv(TASKS, told)
     options = parsed(streaming=True)
     assert options.start.every == LATEST
-    assert (options.max_partition_bytes, options.shared_by) == (64 << 20, tasks)
-    assert parsed({"maxPartitionBytes": "8m"}, streaming=True).shared_by is None
+    assert (options.max_partition_bytes, options.shared_by) == (size_mib << 20, tasks)
+    asked = parsed({"maxPartitionBytes": "9m"}, streaming=True)
+    assert (asked.max_partition_bytes, asked.shared_by) == (9 << 20, None)
 
 
 def test_names_and_words_have_no_case() -> None:

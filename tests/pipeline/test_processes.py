@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import subprocess
 import sys
+import time
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from logserver.pipeline import PROCESSES, TASKS, register
+from logserver.pipeline import PROCESSES, TASKS, of_processes, register
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,9 +55,35 @@ def test_any_other_zip_is_taken(site: Path, tmp_path: Path) -> None:
     assert who(spare) == ["zipped"]  # what is around it cannot be imported
 
 
+def test_a_package_that_is_found_first_wins_over_the_zips(site: Path, tmp_path: Path) -> None:
+    spare = site / "pyspark" / "python" / "lib" / "pyspark.zip"
+    other = tmp_path / "other" / "pyspark"
+    other.mkdir(parents=True)
+    (other / "__init__.py").write_text("WHO = 'other'")
+    assert who(spare, other.parent, site) == ["zipped"]
+    assert who(spare, site, other.parent) == ["installed"]
+
+
 def test_the_module_that_it_hides_is_run(site: Path) -> None:
     (site / "sitecustomize.py").write_text("print('hidden')")
     assert who(site) == ["hidden", "installed"]
+
+
+def test_the_module_that_it_hides_is_what_others_import(site: Path) -> None:
+    hidden = site / "sitecustomize"
+    hidden.mkdir()
+    (hidden / "__init__.py").write_text("from . import inner")
+    (hidden / "inner.py").write_text("print('inner')")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([PROCESSES, str(site)])}
+    asked = "import sitecustomize; print(sitecustomize.inner.__name__)"
+    told = subprocess.check_output([sys.executable, "-c", asked], env=environment, text=True)
+    assert told.split() == ["inner", "sitecustomize.inner"]
+
+
+def test_who_imports_it_by_its_full_name_gets_nothing_done() -> None:
+    before = sys.path.copy()
+    importlib.import_module("logserver.pipeline.processes.sitecustomize")
+    assert sys.path == before
 
 
 def test_several_copies_run_once_each(site: Path, tmp_path: Path) -> None:
@@ -65,17 +95,70 @@ def test_several_copies_run_once_each(site: Path, tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_a_session_is_left_as_it_was(spark: SparkSession) -> None:
-    environment = spark.sparkContext.environment
-    before = dict(environment)
+def test_a_session_is_left_as_it_was(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyspark.sql.datasource import DataSourceRegistration
+
+    before = dict(spark.sparkContext.environment)
     assert before["PYTHONPATH"].split(os.pathsep)[0] == PROCESSES
     assert before[TASKS] == "2"
-    for name in ("PYTHONPATH", TASKS):
-        del environment[name]
-    try:
-        register(spark)
-        assert environment == {name: before[name] for name in before if name in environment}
-        assert "PYTHONPATH" not in environment
-    finally:
-        environment.update(before)
-        register(spark)
+    given: list[dict[str, str]] = []
+
+    def note(kind: object) -> None:
+        given.append(spark.sparkContext.environment)
+
+    bare = {name: text for name, text in before.items() if name not in {"PYTHONPATH", TASKS}}
+    monkeypatch.setattr(spark.sparkContext, "environment", bare)
+    monkeypatch.setattr(DataSourceRegistration, "register", lambda self, kind: note(kind))
+    register(spark)
+    assert spark.sparkContext.environment is bare
+    assert "PYTHONPATH" not in bare
+    assert given == [{**bare, "PYTHONPATH": PROCESSES, TASKS: "2"}]
+
+
+class Context:
+    """Of a session on some cluster."""
+
+    def __init__(self, master: str, **settings: str) -> None:
+        self.master = master
+        self.defaultParallelism = 2  # Spark's name
+        self.environment = {"PYTHONPATH": ""}
+        self._settings = {f"spark.{name.replace('_', '.')}": v for name, v in settings.items()}
+
+    def getConf(self) -> dict[str, str]:  # Spark's name
+        """See SparkContext."""
+        return self._settings
+
+
+@pytest.mark.parametrize(
+    ("context", "tasks"),
+    [
+        (Context("local[2]"), "2"),
+        (Context("local-cluster[3,2,512]"), None),
+        (Context("spark://h:7077"), None),
+        (Context("spark://h:7077", cores_max="12"), "12"),
+        (Context("spark://h:7077", cores_max="12", task_cpus="5"), "2"),
+        (Context("yarn", executor_instances="3", executor_cores="4"), "12"),
+        (Context("yarn", executor_instances="3", dynamicAllocation_enabled="true"), None),
+    ],
+)
+def test_the_tasks_of_a_cluster_are_told_where_they_are_known(
+    context: Context, tasks: str | None
+) -> None:
+    given = of_processes(SimpleNamespace(sparkContext=context))  # type: ignore[arg-type]
+    assert given.get(TASKS) == tasks
+    assert given["PYTHONPATH"] == PROCESSES
+
+
+def test_two_threads_that_register_leave_nothing_behind() -> None:
+    context = Context("local[2]")
+    session: Any = SimpleNamespace(
+        sparkContext=context,
+        conf=SimpleNamespace(set=lambda name, value: None),
+        dataSource=SimpleNamespace(register=lambda kind: time.sleep(0.001)),
+    )
+    with ThreadPoolExecutor(4) as pool:
+        done = [pool.submit(register, session) for _ in range(40)]
+        while not all(future.done() for future in done):
+            assert dict(context.environment)  # what every call of a UDF does
+    assert all(future.exception() is None for future in done)
+    assert context.environment == {"PYTHONPATH": ""}

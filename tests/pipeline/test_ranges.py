@@ -11,7 +11,15 @@ import pytest
 from logserver.pipeline import TASKS
 from logserver.pipeline.options import parse_read_options
 from logserver.pipeline.ranges import Chosen, open_chosen
-from storage import Isolation, OffsetBounds, OffsetRange, TopicPartition
+from storage import (
+    Isolation,
+    OffsetBounds,
+    OffsetRange,
+    Record,
+    StoreOptions,
+    TopicPartition,
+    open_store,
+)
 from storage.errors import CallerError, InvalidArgument, IoFailure, OffsetOutOfRange
 from tests.pipeline.fakes import FakeSplitter
 
@@ -126,27 +134,67 @@ def test_a_plan_gets_what_was_asked_for() -> None:
     assert view.plan([]) == []
 
 
+MB = 1 << 20
+
+
+@pytest.mark.parametrize("backend", ["kafka", "rocketmq"])
 @pytest.mark.parametrize(
-    ("options", "partitions", "planned"),
+    ("sizes_mb", "tasks", "options", "splits"),
     [
-        ({}, 2, [(8 << 20, 1)]),
-        ({}, 3, [(8 << 20, 1), (64 << 20, 2)]),
-        ({"minPartitions": 3}, 3, [(8 << 20, 3)]),
-        ({"maxPartitionBytes": "9m"}, 3, [(9 << 20, 1)]),
+        ([10, 10, 10], "2", {}, 2),
+        ([6.4] * 5, "2", {}, 2),
+        ([20, 5, 5], "2", {}, 2),
+        ([10, 10, 10], "4", {}, 4),
+        ([9, 9, 9], "200", {}, 4),  # of 8 MiB
+        ([9, 9, 9], "", {}, 4),
+        ([4, 1], "2", {}, 1),
+        ([10, 1], "2", {}, 2),
+        ([10, 1], "2", {"minPartitions": 3}, 3),
+        ([10, 10, 10], "2", {"maxPartitionBytes": "9m"}, 4),
+        ([140], "2", {}, 3),  # of 64 MiB at most
     ],
 )
-def test_a_micro_batch_is_cut_small_but_into_no_more_than_run_at_once(
+def test_a_micro_batch_is_cut_into_what_runs_at_once(
+    backend: str,
+    sizes_mb: list[float],
+    tasks: str,
     options: dict[str, Any],
-    partitions: int,
-    planned: list[tuple[int, int]],
+    splits: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(TASKS, tasks)
+    fill(tmp_path / "store", backend, sizes_mb)
+    given = {name: str(value) for name, value in options.items()}
+    view = open_chosen(
+        parse_read_options({"path": str(tmp_path / "store"), **given}, streaming=True)
+    )
+    bounds = [(partition, view.bounds(partition)) for partition in view.partitions()]
+    planned = view.plan([OffsetRange(at, found.start, found.end) for at, found in bounds])
+    view.splitter.close()
+    share = sum(sizes_mb) / splits
+    assert len(planned) == splits
+    assert all(share * 0.8 < split.size_bytes / MB < share * 1.2 for split in planned)
+
+
+def fill(path: Path, backend: str, sizes_mb: list[float]) -> None:
+    """A store with so much in each partition, in segments of 5 MB where there are any."""
+    settings = {"log.segment.bytes": str(5 * MB)} if backend == "kafka" else {}
+    with open_store(backend, path, StoreOptions(settings=settings)) as store:
+        store.create_topic("t", len(sizes_mb))
+        for number, size_mb in enumerate(sizes_mb):
+            for _ in range(round(size_mb * 10)):
+                store.append(TopicPartition("t", number), [Record(None, bytes(MB // 10))])
+
+
+def test_a_micro_batch_is_planned_once_where_records_decide(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(TASKS, "2")
-    view = chosen(streaming=True, **options)
-    everything = [OffsetRange(A0, 10, 20), OffsetRange(A1, 0, 5), OffsetRange(INTERNAL, 0, 3)]
-    assert len(view.plan(everything[:partitions])) == partitions
+    view = chosen(streaming=True, maxRecordsPerPartition=4)
+    assert len(view.plan([OffsetRange(A0, 10, 20)])) == 3
     assert isinstance(view.splitter, FakeSplitter)
-    assert [(size, least) for _, size, least, _ in view.splitter.planned] == planned
+    assert len(view.splitter.planned) == 3
 
 
 def test_splits_of_so_many_records() -> None:

@@ -70,6 +70,13 @@ def test_a_spark_that_does_not_start_is_no_bug_of_ours() -> None:
 
 @pytest.mark.spark
 def test_a_running_session_is_taken_and_left_alone(spark: SparkSession) -> None:
-    assert session.running_session() is spark
-    assert session.create_session("another") is spark
+    before = spark.sparkContext.environment
+    own = {"MINE": "1"}
+    spark.sparkContext.environment = own
+    try:
+        assert session.running_session() is spark
+        assert session.create_session("another") is spark
+        assert (spark.sparkContext.environment is own, own) == (True, {"MINE": "1"})
+    finally:
+        spark.sparkContext.environment = before
     assert spark.conf.get("spark.sql.python.filterPushdown.enabled") == "true"

@@ -18,19 +18,24 @@ IN_PACKAGE = ("pyspark", "python", "lib", "pyspark.zip")
 
 
 def _is_spare(entry: str) -> bool:
-    """Whether a path is the zip in an installed package of PySpark."""
+    """Whether a path is the zip in the package of PySpark that is found without it."""
     path = Path(entry)
-    return path.parts[-len(IN_PACKAGE) :] == IN_PACKAGE and str(path.parents[3]) in sys.path
+    if path.parts[-len(IN_PACKAGE) :] != IN_PACKAGE:
+        return False
+    spec = PathFinder.find_spec("pyspark", [other for other in sys.path if other != entry])
+    return spec is not None and spec.origin == str(path.parents[2] / "__init__.py")
 
 
-def _run_hidden() -> None:
-    """Run the module of this name that Python would have found, with this folder out of its path: it may be another
+def _become_hidden() -> None:
+    """Be the module of this name that Python would have found, with this folder out of its path: it may be another
     copy of this one.
     """
-    spec = PathFinder.find_spec("sitecustomize")
+    spec = PathFinder.find_spec(__name__)
     if spec is not None and spec.loader is not None and spec.origin != __file__:
-        spec.loader.exec_module(module_from_spec(spec))
+        module = sys.modules[__name__] = module_from_spec(spec)
+        spec.loader.exec_module(module)
 
 
-sys.path[:] = [entry for entry in sys.path if entry != HERE and not _is_spare(entry)]
-_run_hidden()
+if __name__ == "sitecustomize":
+    sys.path[:] = [entry for entry in sys.path if entry != HERE and not _is_spare(entry)]
+    _become_hidden()

@@ -14,7 +14,7 @@ from storage import Isolation, OffsetRange, Record, StoreOptions
 from storage.errors import InvalidArgument, OffsetOutOfRange, UnknownPartition, UnknownTopic
 from storage.files import File, FileSystem
 from storage.kafka.format.batch import encode_batch
-from storage.kafka.splits import KafkaSplitter, open_splitter
+from storage.kafka.splits import PIECE_COST_BYTES, KafkaSplitter, open_splitter
 from storage.kafka.store import KafkaStore
 from storage.model import TopicPartition
 from tests.chunks import stored_row
@@ -25,6 +25,7 @@ from tests.unit.kafka.splitting import read_rows, splitter_of, whole
 from tests.unit.kafka.workshop import ROOT, T0, Workshop, put_value
 
 DENSE = {"index.interval.bytes": "200"}
+BATCH_BYTES = 300
 SMALL = {"internal.segment.bytes": "2000", "index.interval.bytes": "200"}
 
 
@@ -153,12 +154,45 @@ def test_a_hot_partition_is_cut_like_any_other(hot: Workshop) -> None:
     total = hot.fs.size(hot.path(0))
     for split_bytes in (300, 1000, 5000, total):
         splits = splitter.plan(whole(splitter), split_bytes=split_bytes)
-        assert sum(split.size_bytes for split in splits) == total
-        assert max(split.size_bytes for split in splits) <= max(split_bytes, 900)
-        assert len(splits) <= 2 * total / split_bytes + 1
+        sizes = [split.size_bytes for split in splits]
+        assert sum(sizes) == total
+        assert max(sizes) <= split_bytes + BATCH_BYTES
+        assert len(splits) <= -(-(total + PIECE_COST_BYTES) // split_bytes)
     for min_splits in (1, 2, 7, 40):
         splits = splitter.plan(whole(splitter), min_splits=min_splits)
-        assert min_splits <= len(splits) <= 2 * min_splits
+        assert len(splits) == min_splits
+        assert all(
+            abs(split.size_bytes - total / min_splits) <= 2 * BATCH_BYTES for split in splits
+        )
+    splitter.close()
+
+
+@pytest.mark.parametrize(
+    ("batches", "tasks"), [([20, 20, 20], 2), ([13] * 5, 2), ([40, 10, 10], 2), ([24] * 9, 8)]
+)
+def test_partitions_of_any_sizes_make_as_many_splits_as_are_asked_for(
+    shop: Workshop, batches: list[int], tasks: int
+) -> None:
+    store = shop.open_with_topic(DENSE, partitions=len(batches))
+    for number, count in enumerate(batches):
+        for _ in range(count):
+            store.append(TopicPartition("t", number), [Record(None, bytes(10_000))])
+    splitter = splitter_of(shop, DENSE)
+    splits = splitter.plan(whole(splitter), min_splits=tasks)
+    share = sum(batches) / tasks
+    near = [split.size_bytes / 10_000 for split in splits]
+    assert len(splits) == tasks
+    assert all(share * 7 / 8 - 8 <= size <= share * 9 / 8 + 8 for size in near), near
+    check_same(shop, store, splitter, 50_000)
+    splitter.close()
+
+
+def test_batches_that_the_index_names_far_apart_are_cut_as_often_as_can_be(shop: Workshop) -> None:
+    store = shop.open_with_topic(DENSE)
+    for size in (300, 300, 300, 30_000):
+        store.append(T0, [Record(None, bytes(size))])
+    splitter = splitter_of(shop, DENSE)
+    assert len(splitter.plan(whole(splitter), min_splits=3)) >= 3
     splitter.close()
 
 
