@@ -158,8 +158,9 @@ class Splitter(Protocol):
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> Sequence[Split]:
         """Splits that together have every visible record of the ranges once: none bigger than about
-        `split_bytes`, at least `min_splits` where the store can be cut so often. One hot partition is
-        cut like any other. A plan holds no records, and what of the indexes is not on the disk.
+        `split_bytes` (an eighth more, where files end there), at least `min_splits` where the store can be
+        cut so often. One hot partition is cut like any other. A plan holds no records, and what of the
+        indexes is not on the disk.
 
         Raises UnknownTopic, UnknownPartition; OffsetOutOfRange for a range outside the bounds;
         InvalidArgument for a number below 1.

@@ -61,14 +61,23 @@ def of_processes(spark: SparkSession) -> dict[str, str]:
 
 def _tasks_at_once(context: SparkContext) -> int | None:
     """By the master of one machine, or by the cores that the application asks a cluster for; None where it grows with
-    the work, or takes what there is.
+    the work, takes what there is, or is not what Spark tells.
     """
-    if (context.master or "").partition("[")[0] == "local":
-        return context.defaultParallelism
     conf = context.getConf()
-    if conf.get("spark.dynamicAllocation.enabled", "false") == "true":
+
+    def number(name: str, otherwise: int = 0) -> int:
+        text = conf.get(f"spark.{name}") or ""
+        return int(text) if text.isdecimal() else otherwise
+
+    master = context.master or ""
+    if master.partition("[")[0] == "local":  # the default is the number of cores
+        executors = 0 if conf.get("spark.default.parallelism") else 1
+        cores = context.defaultParallelism
+    elif (conf.get("spark.dynamicAllocation.enabled") or "").lower() == "true":
         return None
-    executors, cores = conf.get("spark.executor.instances"), conf.get("spark.cores.max")
-    if executors is not None:
-        cores = str(int(executors) * int(conf.get("spark.executor.cores", "1")))
-    return None if cores is None else max(int(cores) // int(conf.get("spark.task.cpus", "1")), 1)
+    elif master.startswith("spark:"):  # its executors take whole shares of the cores
+        cores = number("executor.cores", number("cores.max"))
+        executors = number("cores.max") // max(cores, 1)
+    else:
+        executors, cores = number("executor.instances"), number("executor.cores", 1)
+    return executors * (cores // max(number("task.cpus"), 1)) or None

@@ -109,11 +109,11 @@ class Cutter:
         return piece
 
     def cut(self, piece: Piece, places: Iterable[float]) -> Iterator[Piece]:
-        """The piece in parts that begin near these positions, which ascend; fewer where the index has no
-        batch of its own for each.
+        """The piece in parts that begin near these positions, which ascend. Where the index has no batch of
+        its own for each, at the next ones that it has; fewer where there are none.
         """
         positions = self._entries.positions
-        following = 0  # of the entry that was cut at last
+        following = bisect_right(positions, piece.position)  # the first entry to cut at
         for place in places:
             at = max(self._nearest(place), following)
             found = None
@@ -123,7 +123,7 @@ class Cutter:
             if found is None or found >= piece.end:
                 break
             following, position = at, positions[at - 1]
-            if position > piece.position and found > piece.next_offset:
+            if position > piece.position and found > piece.start:
                 yield piece._replace(end_position=position, end=found)
                 piece = piece._replace(
                     position=position, next_offset=found, start=max(found, piece.start)
@@ -141,6 +141,8 @@ class Cutter:
     def _base_offset_of(self, index: int) -> int | None:
         """Of the batch that an entry names; None where it does not begin there."""
         offset, position = self._entries.offsets[index], self._entries.positions[index]
+        if position < 0:
+            return None
         try:
             header = decode_header(self._file.pread(HEADER_SIZE, position), 0)
         except DataError:

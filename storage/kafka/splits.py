@@ -30,7 +30,7 @@ from storage.notes import Notes
 PIECE_COST_BYTES: Final = 64 << 10
 """What opening one more file counts as, so that no split is made of all too many small segments."""
 
-NEAR: Final = 8
+NEAR: Final = 16
 """A border of two pieces that lies within this part of a split is cut at instead."""
 
 LOOKS: Final = 3
@@ -225,7 +225,8 @@ class KafkaSplitter:
             first, *others = self._cut(segment, piece, places) if share < stop else [piece]
             chosen[-1].append(first)
             chosen += [[other] for other in others]
-            at_bytes, share = end_bytes, stop
+            missed = len(others) < stop - share  # such a share begins with the next piece
+            at_bytes, share = end_bytes, stop - missed
         return [
             Split(backend=BACKEND, size_bytes=sum(p.size_bytes for p in pieces), plan=tuple(pieces))
             for pieces in chosen

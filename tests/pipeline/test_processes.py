@@ -138,7 +138,14 @@ class Context:
         (Context("spark://h:7077", cores_max="12"), "12"),
         (Context("spark://h:7077", cores_max="12", task_cpus="5"), "2"),
         (Context("yarn", executor_instances="3", executor_cores="4"), "12"),
-        (Context("yarn", executor_instances="3", dynamicAllocation_enabled="true"), None),
+        (Context("yarn", executor_instances="3", dynamicAllocation_enabled="True"), None),
+        (Context("local[2]", task_cpus="2"), "1"),
+        (Context("local[2]", default_parallelism="200"), None),
+        (Context("yarn", executor_instances="3", executor_cores="4", task_cpus="3"), "3"),
+        (Context("yarn", cores_max="12"), None),
+        (Context("spark://h:7077", cores_max="10", executor_cores="4"), "8"),
+        (Context("spark://h:7077", cores_max="12", executor_instances="3"), "12"),
+        (Context("spark://h:7077", cores_max="many"), None),
     ],
 )
 def test_the_tasks_of_a_cluster_are_told_where_they_are_known(

@@ -187,6 +187,29 @@ def test_partitions_of_any_sizes_make_as_many_splits_as_are_asked_for(
     splitter.close()
 
 
+@pytest.mark.parametrize("least", [20, 21, 40, 1000])
+def test_partitions_of_one_batch_share_no_split_where_more_are_asked_for(
+    shop: Workshop, least: int
+) -> None:
+    store = shop.open_with_topic(partitions=20)
+    for number in range(20):
+        value = bytes(1000 + 97 * number % 2000)
+        store.append(TopicPartition("t", number), [Record(None, value)])
+    splitter = splitter_of(shop)
+    assert len(splitter.plan(whole(splitter), min_splits=least)) == 20
+    sizes = [split.size_bytes for split in splitter.plan(whole(splitter), split_bytes=1 << 17)]
+    assert max(sizes) < 4 * min(sizes)
+    splitter.close()
+
+
+def test_no_part_of_a_range_is_empty(hot: Workshop) -> None:
+    splitter = splitter_of(hot, DENSE)
+    for start, end in ((2, 8), (3, 8), (34, 150), (91, 200)):
+        splits = splitter.plan([OffsetRange(T0, start, end)], split_bytes=300)
+        assert all(read_rows(hot, [split]) for split in splits)
+    splitter.close()
+
+
 def test_batches_that_the_index_names_far_apart_are_cut_as_often_as_can_be(shop: Workshop) -> None:
     store = shop.open_with_topic(DENSE)
     for size in (300, 300, 300, 30_000):
