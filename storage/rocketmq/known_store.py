@@ -36,6 +36,8 @@ from storage.rocketmq.topic_files import TopicFiles
 from storage.rocketmq.walking import Stop, walk_log
 
 NOWHERE: Final = -1
+TIME_STEP_MS: Final = 2000
+"""Of file times, the coarsest that there is (FAT; 4 ms on most): a write so soon after another may not show in them."""
 _WITHOUT_INDEX: Final = {"messageIndexEnable": "false"}
 _TOPIC_FILES: Final = (f"{names.CONFIG}/{names.TOPICS}", names.DELETED_FILE)
 
@@ -61,7 +63,7 @@ class KnownStore:
 
     def _open(self) -> None:
         self._topic_bytes = self._read_topic_files()
-        look = self._look_of_log()
+        began_ms, look = self._clock(), self._look_of_log()
         store = open_rocketmq(
             self.path, self._options, fs=self._fs, clock=self._clock, read_only=True
         )
@@ -71,6 +73,8 @@ class KnownStore:
             store.close()
         # What recovery cut still stands in the files, and is no news until somebody writes there.
         self._cut_look = look if store.recovery.losses else None
+        latest_ms = max((changed_ms for _, changed_ms in look), default=0)
+        self._shows_writes = latest_ms + TIME_STEP_MS < began_ms
 
     def _take_over(self, store: RocketMQStore) -> None:
         """Know what recovery found, over the files as they are."""
@@ -117,6 +121,8 @@ class KnownStore:
     def refresh(self) -> None:
         """Look at the directory again; see Splitter.refresh."""
         if self._cut_look is not None and self._cut_look == self._look_of_log():
+            if not self._shows_writes:
+                self._open_anew()
             return
         self._cut_look = None
         if not self._is_same() or not self._take_in_topics():

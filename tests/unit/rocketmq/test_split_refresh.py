@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import threading
 from collections.abc import Iterator, Sequence
@@ -215,7 +216,9 @@ def test_a_record_that_is_being_written_shows_when_it_is_whole(
     for _ in range(4):
         splitter.refresh()
         assert splitter.bounds(T0).end == 12
+    looked_at = path.stat()
     damage(path, position, whole)
+    os.utime(path, ns=(looked_at.st_atime_ns, looked_at.st_mtime_ns))  # within a tick of that clock
     splitter.refresh()
     assert splitter.bounds(T0).end == 13
     assert bodies(split_rows(splitter))[-1] == 12
@@ -236,13 +239,19 @@ def test_damage_in_the_log_is_passed_over_with_a_finding(
     assert bodies(rest) == list(range(13, 42))
 
 
-def test_what_recovery_cut_stays_cut(store: RocketMQStore, splitter: Splitter) -> None:
-    """The first records of an append that a crash cut short are good ones, and no rows."""
+@pytest.mark.parametrize("age_s", [0, 3600])
+def test_what_recovery_cut_stays_cut(store: RocketMQStore, splitter: Splitter, age_s: int) -> None:
+    """The first records of an append that a crash cut short are good ones, and no rows: be the crash a
+    moment ago, when file times need not show what is written next, or longer.
+    """
     producer = ProducerSequence(store.new_producer_id(), 0, 0)
     dispatch(store)
     store.append(T0, [Record(None, b"%d x" % n) for n in range(12, 16)], producer=producer)
     end = store.log.end
-    damage(store.log.run.path(end - end % LOG_BYTES), (end - 10) % LOG_BYTES, bytes(10))
+    path = store.log.run.path(end - end % LOG_BYTES)
+    damage(path, (end - 10) % LOG_BYTES, bytes(10))
+    changed_s = path.stat().st_mtime - age_s
+    os.utime(path, (changed_s, changed_s))
     fresh = open_splitter(store.path, SMALL)
     for _ in range(3):
         assert fresh.bounds(T0).end == 12
