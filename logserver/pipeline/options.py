@@ -99,9 +99,7 @@ class ReadOptions:
     min_partitions: int
     max_records_per_partition: int | None
     max_partition_bytes: int
-    shared_by: (
-        int | None
-    )  # the tasks that run at once, of a stream that does not say maxPartitionBytes
+    shared_by: int | None  # tasks at once, of a stream without maxPartitionBytes
     fail_on_data_loss: bool
     include_headers: bool
     isolation: Isolation

@@ -125,9 +125,7 @@ class Cutter:
             following, position = at, positions[at - 1]
             if position > piece.position and found > piece.start:
                 yield piece._replace(end_position=position, end=found)
-                piece = piece._replace(
-                    position=position, next_offset=found, start=max(found, piece.start)
-                )
+                piece = piece._replace(position=position, next_offset=found, start=found)
         yield piece
 
     def _nearest(self, place: float) -> int:

@@ -102,7 +102,7 @@ def report(
     return Document(
         title=TITLE,
         warnings=[*surroundings.warnings(result), *surroundings.mixed(results)],
-        facts=list(surroundings.facts(results, base)),
+        facts=list(surroundings.facts(result, (each.command for each in results), base)),
         targets=targets(result),
         sections=[
             words.section(result, figures),

@@ -17,11 +17,12 @@ def text(document: Document) -> str:
     parts = [f"# {document.title}"]
     parts += [f"**{_told(warning)}**" for warning in document.warnings]
     parts.append("\n".join(f"- {_told(fact)}" for fact in document.facts))
-    parts += [part for section in document.sections for part in _section(section)]
+    parts += [part for section in document.sections for part in section_parts(section)]
     return "\n\n".join(parts) + "\n"
 
 
-def _section(section: Section) -> Iterator[str]:
+def section_parts(section: Section) -> Iterator[str]:
+    """A chapter: its heading, its paragraphs, its points, its tables, each under a heading of its own."""
     yield f"## {section.title}"
     yield from map(_told, section.paragraphs)
     if section.points:

@@ -5,7 +5,7 @@ Owns these chapters; the figures themselves are those of contents.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from logserver.bench.report.document import LeftOut, Section, Table
@@ -57,12 +57,11 @@ def mixed(results: Sequence[Result]) -> Iterator[str]:
         )
 
 
-def facts(results: Sequence[Result], baseline: str) -> Iterator[str]:
-    """When, where and how they were taken."""
-    machine = results[0].environment
-    yield f"Taken {min(result.began for result in results)} on {machine.cores} cores of {machine.cpu}"
-    for result in results:
-        yield f"Command: {' '.join(result.command)}"
+def facts(result: Result, commands: Iterable[Sequence[str]], baseline: str) -> Iterator[str]:
+    """When, where and by which commands it was taken."""
+    yield f"Taken {result.began} on {result.environment.cores} cores of {result.environment.cpu}"
+    for command in commands:
+        yield f"Command: {' '.join(command)}"
     yield f"Ratios are to {baseline}. {METHOD}"
 
 
