@@ -246,7 +246,7 @@ def _decode_headers(cursor: Cursor) -> tuple[Sequence[Header], i64]:
         if name is None:
             raise Corrupt("a header name is null")
         headers.append((name.decode(), cursor.blob()))
-    return headers, cursor.position
+    return headers or (), cursor.position
 
 
 def _corrupt(cause: Exception, index: int) -> Corrupt:

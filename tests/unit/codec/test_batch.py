@@ -290,6 +290,12 @@ def test_record_attributes_are_ignored() -> None:
     assert decode_records(data) == [(0, PLAIN.base_timestamp, b"k", b"v", ())]
 
 
+def test_no_headers_are_the_same_however_long_their_count_is_written() -> None:
+    """Kafka reads a varint of more bytes than it needs; what it says is no other record."""
+    data = with_records(as_record(RECORD[:-1] + b"\x80\x80\0"))
+    assert decode_records(data) == [(0, PLAIN.base_timestamp, b"k", b"v", ())]
+
+
 @pytest.mark.parametrize("codec", CODECS[1:])
 def test_compressed_records_that_are_broken(codec: int) -> None:
     header = PLAIN._replace(attributes=codec)
