@@ -106,9 +106,9 @@ def report(
         targets=targets(result),
         sections=[
             words.section(result, figures),
-            surroundings.goals(verdicts_found),
             *_chapters([f for f in figures if f.scale is None], base),
             *_series([f for f in figures if f.scale is not None]),
+            surroundings.goals(verdicts_found),
             surroundings.generator(result),
             surroundings.not_done(left_out),
             surroundings.environment(result),
