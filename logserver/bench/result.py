@@ -55,7 +55,8 @@ class Repeat(msgspec.Struct, frozen=True, kw_only=True):
     Latencies of publishing count from when a request was due (`publish_latency`: corrected for coordinated omission;
     of an unlimited rate from when it was sent) and from when it was sent (`publish_service`); those of a record from
     when its request was due to when a consumer had it (`end_to_end_latency`). A refusal has no latency. Processor time,
-    memory and disk are the server's: `server_cpu_s` within `seconds`, the others afterwards.
+    memory and disk are the server's: `server_cpu_s` within `seconds`, the others afterwards. A start counts from
+    that of the process to its first answer.
     """
 
     seconds: float | None = None  # of the measured part, without warm-up
@@ -89,10 +90,13 @@ class Repeat(msgspec.Struct, frozen=True, kw_only=True):
     server_cpu_s: float | None = None
     server_cpu_s_per_million_records: float | None = None  # read ones too; null below 0.05 s
     server_rss_bytes: int | None = None
+    empty_rss_bytes: int | None = None  # before the load, on a new store
     disk_bytes: int | None = None  # allocated, not the length of sparse files
     disk_bytes_per_record: float | None = None
-    start_s: float | None = None  # from the start of the process to its first answer
-    recovery_s: float | None = None  # the same after kill -9
+    start_s: float | None = None  # on a new store
+    restart_s: float | None = None  # on the store that the load left, ended cleanly
+    recovery_s: float | None = None  # on the same after kill -9
+    recovery_load_s: float | None = None  # of it, the loading of the store, by the server's own log
 
     generator_busy_share: float | None = None  # of a core: 1 is its limit, but at a held rate
     errors: list[str] = []  # counts that do not agree, what failed
@@ -120,6 +124,10 @@ class TargetFacts(msgspec.Struct, frozen=True, kw_only=True):
     kind: Kind
     version: str | None = None
     driver: str = "logserver bench"
+
+
+ONE_RECORD: Final = "one record a request"
+"""The reason of a driver that knows no batches."""
 
 
 class NotDone(msgspec.Struct, frozen=True):
@@ -203,7 +211,8 @@ METRICS: Final[Mapping[str, Metric]] = {
     "server_cpu_s_per_million_records": Metric("s", "lower", "server CPU per million records"),
     "server_rss_bytes": Metric("bytes", "lower", "server memory"),
     "disk_bytes_per_record": Metric("bytes", "lower", "disk per record"),
-    "start_s": Metric("s", "lower", "start"),
+    "start_s": Metric("s", "lower", "start on a new store"),
+    "restart_s": Metric("s", "lower", "start on the store that the load left"),
     "recovery_s": Metric("s", "lower", "start after kill -9"),
     "generator_busy_share": Metric("of a core", "neither", "generator busy"),
     **{
@@ -231,7 +240,9 @@ METRICS: Final[Mapping[str, Metric]] = {
 
 
 def numbers(repeat: Repeat) -> dict[str, float]:
-    """Every number that a repeat has, by dotted name; counts too, which `METRICS` leaves out."""
+    """Every number that a repeat has, by dotted name; counts too, which `METRICS` leaves out. A percentile that its
+    values are too few for is none.
+    """
     return dict(_numbers("", repeat))
 
 
@@ -239,9 +250,20 @@ def _numbers(prefix: str, part: msgspec.Struct) -> Iterator[tuple[str, float]]:
     for name in part.__struct_fields__:
         value = getattr(part, name)
         if isinstance(value, Latency):
-            yield from _numbers(f"{prefix}{name}.", value)
+            carried = (
+                at for at in _numbers(f"{prefix}{name}.", value) if _is_carried(at[0], value)
+            )
+            yield from carried
         elif isinstance(value, int | float) and not isinstance(value, bool):
             yield f"{prefix}{name}", value
+
+
+LEAST_COUNTS: Final = {"p90_us": 100, "p99_us": 1_000, "p99_9_us": 10_000}
+"""Values from which on ten lie above a percentile: of fewer it says what one of them happened to be."""
+
+
+def _is_carried(name: str, latency: Latency) -> bool:
+    return latency.count >= LEAST_COUNTS.get(name.rpartition(".")[2], 0)
 
 
 def spreads(repeats: Sequence[Repeat]) -> dict[str, Spread]:

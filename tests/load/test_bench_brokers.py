@@ -70,6 +70,8 @@ def check_kafka(result: Result) -> None:
     assert repeat.rate_held is not None
     assert repeat.publish_service is not None
     assert (repeat.publish_service.p99_us or 0) > 0
+    assert 0 < (repeat.recovery_load_s or 0) < (repeat.recovery_s or 0)
+    assert repeat.consumed_records_per_s is None
     assert {lack.field for lack in of_kafka.not_done} == {
         "logserver.recordsPerRequest",
         "producersPerTopic",
@@ -103,7 +105,7 @@ def check_server(repeat: Repeat) -> None:
         repeat.server_rss_bytes,
         repeat.disk_bytes,
         repeat.recovery_s,
-        repeat.start_s,
+        repeat.restart_s,
     ):
         assert (value or 0) > 0
 

@@ -37,7 +37,7 @@ HOSTILE: Final = "<script>alert('1')</script> & | \"quoted\""
 
 def latency(base_us: float) -> Latency:
     return Latency(
-        count=1_000,
+        count=100_000,
         p50_us=base_us,
         p90_us=base_us * 2,
         p99_us=base_us * 8,
@@ -110,6 +110,8 @@ def _runs() -> list[Run]:
                             key_lookup_latency=latency(60 if number else size / 1e5),
                             time_lookup_latency=looked,
                             start_s=0.5,
+                            restart_s=0.6,
+                            empty_rss_bytes=55_000_000,
                         )
                     ],
                 )
@@ -122,15 +124,27 @@ def _runs() -> list[Run]:
         )
         for (target, kind, _), us in zip(OURS, (40_000.0, 65.0), strict=True)
     ]
-    made += [
+    return made + _recoveries()
+
+
+def _recoveries() -> list[Run]:
+    """Of stores of which ours hold twice as many records."""
+    return [
         Run(
             workload=WorkloadFacts(name="recovery-after-kill", fields={}),
             target=TargetFacts(name=target, kind=kind),
-            repeats=[Repeat(recovery_s=1.5 / speed), Repeat(recovery_s=1.6 / speed)],
+            repeats=[
+                Repeat(
+                    restart_s=0.5 / speed,
+                    recovery_s=seconds / speed,
+                    recovery_load_s=0.4 if kind == "kafka" else None,
+                    stored_records=1_000_000 if kind == "logserver" else 500_000,
+                )
+                for seconds in (1.5, 1.6)
+            ],
         )
         for target, kind, speed in TARGETS
     ]
-    return made
 
 
 def full() -> Result:

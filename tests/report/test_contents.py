@@ -99,7 +99,7 @@ def test_the_baseline_is_chosen() -> None:
 
 def test_a_value_that_was_not_measured_is_left_out_and_not_0(document: Document) -> None:
     metrics = {f.metric for f in document.numbers.figures if f.workload == "recovery-after-kill"}
-    assert metrics == {"recovery_s"}
+    assert metrics == {"restart_s", "recovery_s"}
 
 
 def test_every_figure_stands_in_all_forms(document: Document) -> None:
@@ -190,17 +190,15 @@ def test_nothing_of_a_result_becomes_markup(document: Document) -> None:
     page = html.page(document)
     assert "<script" not in page
     assert results.HOSTILE in "".join(Cells(page).text)
-    assert (
-        "| hot-topic-at-rate | logserver-kafka | &lt;script>alert('1')&lt;/script> & \\| "
-        in markdown.text(document)
-    )
+    assert "| logserver-kafka | &lt;script>alert('1')&lt;/script> & \\| " in markdown.text(document)
 
 
 def test_conclusions_follow_from_the_figures(document: Document) -> None:
     (hot,) = (c for c in document.numbers.conclusions if c.startswith("In this server, one hot"))
-    assert hot.endswith("times as much in Kafka's.")
+    assert hot.endswith("records/s in RocketMQ's: 1.64 times (1.56 - 1.92) as much in Kafka's.")
     (real,) = (c for c in document.numbers.conclusions if c.startswith("Of the real servers, one"))
     assert real.endswith("(not quite the same work: see what was left out).")
+    assert not any("real servers, a start" in c for c in document.numbers.conclusions)
     result = small({"logserver-kafka": [90, 100, 110], "logserver-rocketmq": [95, 99, 120]})
     for run in result.runs:
         run.workload = WorkloadFacts(name="hot-topic", fields={})
@@ -218,13 +216,13 @@ def test_runs_with_errors_carry_no_conclusion_and_no_goal() -> None:
             run.repeats = [Repeat(recovery_s=0.1, errors=["1 acknowledged, 0 after kill -9"])] * 3
     found = report([result])
     assert not any(c.startswith(said) for c in found.numbers.conclusions)
-    (verdict,) = (v for v in found.numbers.goals if v.path.startswith("start after kill -9, Kafka"))
+    (verdict,) = (v for v in found.numbers.goals if v.path.startswith("recovery after kill -9"))
     assert verdict.ratio is None
     assert any("recovery-after-kill on logserver-kafka: their" in w for w in found.warnings)
 
 
 def test_a_goal_is_measured_only_by_what_it_names() -> None:
-    """A small series says nothing of a large store, a store that was killed nothing of an empty one."""
+    """A small series says nothing of a large store, a start on a store that holds something nothing of an empty one."""
     result = results.full()
     result.runs = [
         run
@@ -234,7 +232,9 @@ def test_a_goal_is_measured_only_by_what_it_names() -> None:
         and run.workload.scale.value < 1e9
     ]
     for run in result.runs:
-        run.workload = msgspec.structs.replace(run.workload, fields={"logserver": {"kill": True}})
+        run.repeats = [
+            msgspec.structs.replace(r, start_s=None, empty_rss_bytes=None) for r in run.repeats
+        ]
     assert len(result.runs) == 4
     assert not any(verdict.ratio for verdict in report([result]).numbers.goals)
 
@@ -298,6 +298,33 @@ def test_goals_have_their_ratios_and_say_why_they_are_missed(tmp_path: Path) -> 
         ("logserver-rocketmq", True),
     ]
     assert flat[0].why
+
+
+def test_recovery_is_what_a_kill_adds_beside_the_time_of_the_broker_s_log(
+    document: Document,
+) -> None:
+    """By record: ours hold twice as many. 0.4 s of 500,000 by 1.0 and 1.1 s of a million."""
+    found = [v for v in document.numbers.goals if v.path.startswith("recovery after kill -9")]
+    (verdict,) = found
+    assert verdict.ratio is not None
+    assert verdict.ratio.minimum == pytest.approx(0.8 / 1.1)
+    assert verdict.ratio.maximum == pytest.approx(0.8)
+    assert verdict.reached is False
+
+
+def test_a_goal_within_the_spread_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "codecs.json"
+    for least, said in (
+        (1.1, "reached (compiled, within the spread)"),
+        (1.2, "reached (compiled)"),
+    ):
+        spread = {"minimum": least, "median": 1.3, "maximum": 1.4}
+        row = {"name": "encode 100 B", "ratio": spread}
+        path.write_bytes(
+            msgspec.json.encode({"bench": "bench_codecs", "compiled": True, "rows": [row]})
+        )
+        text = markdown.text(report([results.full()], measured=read_measured(path)))
+        assert f"| encode 100 B | {said} |" in text
 
 
 def test_results_are_put_together_but_not_twice_the_same() -> None:

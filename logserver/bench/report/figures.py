@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from logserver.bench.report.likeness import is_alike
 from logserver.bench.result import METRICS, Better, Result, Run, Scale, Spread, numbers, spreads
 from storage.errors import InvalidArgument
 
@@ -18,7 +19,9 @@ PREFERRED_KIND: Final = "logserver"
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """One metric of one target under one workload. `ratio`: this by the baseline's, None where that has none."""
+    """One metric of one target under one workload. `alike`: of the work that was asked for. `ratio`: this by the
+    baseline's, None where that has none, and where either is of other work.
+    """
 
     workload: str
     scale: Scale | None
@@ -28,6 +31,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     better: Better
     spread: Spread
     repeats: int
+    alike: bool
     baseline: str
     ratio: Spread | None
 
@@ -114,12 +118,16 @@ def _of_workload(runs: Sequence[Run], baseline: str) -> Iterator[Figure]:
                 better=about.better,
                 spread=spread,
                 repeats=sum(metric in numbers(repeat) for repeat in run.repeats),
+                alike=is_alike(run, metric),
                 baseline=baseline,
-                ratio=None if base is None or base is run else _ratio(run, base, metric),
+                ratio=None if base is None or base is run else ratio_of(run, base, metric),
             )
 
 
-def _ratio(run: Run, base: Run, metric: str) -> Spread | None:
+def ratio_of(run: Run, base: Run, metric: str) -> Spread | None:
+    """Repeat by repeat; None where none has both, or where either did other work."""
+    if not (is_alike(run, metric) and is_alike(base, metric)):
+        return None
     pairs = (
         (numbers(mine).get(metric), numbers(theirs).get(metric))
         for mine, theirs in zip(run.repeats, base.repeats, strict=False)

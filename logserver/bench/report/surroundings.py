@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from logserver.bench.report.document import LeftOut, Section, Table
+from logserver.bench.report.likeness import REAL, full_core_share
 from logserver.bench.report.telling import range_told, ratio_told, short, told
 from logserver.bench.report.verdicts import Verdict
 from logserver.bench.report.words import METHOD
@@ -67,7 +68,11 @@ def facts(result: Result, commands: Iterable[Sequence[str]], baseline: str) -> I
 
 def goals(found: Sequence[Verdict]) -> Section:
     """Each goal beside what was measured."""
-    reached, missed = (sum(g.reached is answer for g in found) for answer in (True, False))
+    counts = [
+        f"{sum(g.reached is True and g.compiled is compiled for g in found)} reached and "
+        f"{sum(g.reached is False and g.compiled is compiled for g in found)} not"
+        for compiled in (True, False)
+    ]
     unknown = sum(g.ratio is None for g in found)
     rows = [
         [
@@ -85,8 +90,11 @@ def goals(found: Sequence[Verdict]) -> Section:
         name="goals",
         title="The goals",
         paragraphs=[
-            "Each is a ratio to its yardstick: the floor binds plain Python, the goal the compiled package. "
-            f"{reached} reached, {missed} not reached, {unknown} not measured here."
+            "Each is a ratio to its yardstick: the floor binds plain Python, the goal the compiled package. The middle "
+            "of the repeats decides; where the spread holds the limit too, it says so. Goals that another script "
+            "measures were measured by it, in a run of its own, on the machine that its own table names.",
+            f"Of the goals (compiled) {counts[0]}; of the floors (plain Python) {counts[1]}; {unknown} not measured "
+            "here.",
         ],
         tables=[
             Table(
@@ -111,9 +119,10 @@ def _verdict_told(goal: Verdict) -> str:
     kind = "compiled" if goal.compiled else "plain Python"
     if goal.reached is None:
         return f"no goal for {kind}"
-    if goal.reached:
-        return f"reached ({kind})"
-    return f"NOT reached ({kind})"
+    limit = goal.goal if goal.compiled else goal.floor
+    inside = limit is not None and goal.ratio.minimum < limit < goal.ratio.maximum
+    close = ", within the spread" if inside else ""
+    return f"{'reached' if goal.reached else 'NOT reached'} ({kind}{close})"
 
 
 def generator(result: Result) -> Section:
@@ -173,6 +182,11 @@ def left_out(result: Result) -> Iterator[LeftOut]:
             yield LeftOut(*names, text)
         if held(run) is False and not run.notes:  # which tell it, where a run came to its end
             yield LeftOut(*names, _not_held(run))
+        if run.target.kind in REAL and (short_of := _briefly(run)):
+            yield LeftOut(*names, short_of)
+        if full := full_core_share(run):
+            what = f"the server was busy for {full:.0%} of its core: its processor time is what there was"
+            yield LeftOut(*names, f"{what}, not what it needed")
         busy = [r.generator_busy_share or 0.0 for r in run.repeats if not _kept_up(r)]
         if busy and max(busy) > BUSY:
             yield LeftOut(
@@ -183,6 +197,16 @@ def left_out(result: Result) -> Iterator[LeftOut]:
 def _kept_up(repeat: Repeat) -> bool:
     """A rate that was held was not limited by who offers it, who waits for the next moment without sleeping."""
     return repeat.rate_held is True and repeat.catch_up_records is None
+
+
+def _briefly(run: Run) -> str:
+    """That it published for less than half of the time, as its tool sends a number of records that was guessed."""
+    asked_s = 60 * run.workload.fields.get("testDurationMinutes", 0)
+    rates = [(r.published_records, r.published_records_per_s) for r in run.repeats]
+    lasted_s = [records / rate for records, rate in rates if records and rate]
+    if not lasted_s or min(lasted_s) > asked_s / 2:
+        return ""
+    return f"measured for {min(lasted_s):.1f} s of {asked_s:.0f} s: its tool sends a number of records, not for a time"
 
 
 def _not_held(run: Run) -> str:
@@ -196,7 +220,10 @@ def _not_held(run: Run) -> str:
 
 def not_done(left_out: Sequence[LeftOut]) -> Section:
     """The chapter of it."""
-    rows = [[part.workload, part.target, part.what] for part in left_out]
+    workloads: dict[tuple[str, str], list[str]] = {}
+    for part in left_out:
+        workloads.setdefault((part.target, part.what), []).append(part.workload)
+    rows = [[target, what, ", ".join(names)] for (target, what), names in workloads.items()]
     if not rows:
         return Section(
             name="left-out",
@@ -208,8 +235,8 @@ def not_done(left_out: Sequence[LeftOut]) -> Section:
         title="What was left out, did not hold, or went wrong",
         tables=[
             Table(
-                title="By workload and target",
-                columns=["Workload", "Target", "What"],
+                title="By target and workload",
+                columns=["Target", "What", "Workloads"],
                 rows=rows,
                 labels=3,
             )

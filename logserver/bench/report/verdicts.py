@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from logserver.bench.goals import COMMANDS, COMPARE, GOALS, HTTP, Goal
-from logserver.bench.result import Result, Run, Spread, errors_of, spreads
+from logserver.bench.result import Repeat, Result, Run, Spread, errors_of, spreads
 from storage.errors import InvalidArgument
 
 NO_STORE: Final = "no-store"
@@ -149,19 +149,12 @@ def _of_result(result: Result) -> Iterator[Measured]:
     ours = [run for run in right if run.target.kind == "logserver"]
     for target in dict.fromkeys(run.target.name for run in ours):
         mine = [run for run in ours if run.target.name == target]
-        starts = [
-            spread
-            for run in mine
-            if not run.workload.fields.get("logserver", {}).get("kill")  # else its store is full
-            and (spread := spreads(run.repeats).get("start_s"))
-        ]
-        if starts:
-            least = min(starts, key=lambda spread: spread.median)
-            yield Measured(COMPARE, "start", least, compiled, target)
-        held = [spread for run in mine if (spread := spreads(run.repeats).get("server_rss_bytes"))]
-        if held:
-            least = min(held, key=lambda spread: spread.median)
-            yield Measured(COMPARE, "memory", _by(least, 1e6), compiled, target)
+        empty = spreads([repeat for run in mine for repeat in run.repeats])
+        if "start_s" in empty:
+            yield Measured(COMPARE, "start", empty["start_s"], compiled, target)
+        if "empty_rss_bytes" in empty:
+            held = _by(empty["empty_rss_bytes"], 1e6)
+            yield Measured(COMPARE, "memory", held, compiled, target)
         yield from _against_peers(mine, right, target, compiled=compiled)
         yield from _flat(mine, target, compiled=compiled)
 
@@ -174,17 +167,28 @@ def design_of(run: Run) -> str:
 def _against_peers(
     mine: Sequence[Run], runs: Sequence[Run], target: str, *, compiled: bool
 ) -> Iterator[Measured]:
+    """What kill -9 adds to a start of ours, beside what a broker's log says of loading the same; both by record."""
     for run in mine:
         design = design_of(run)
         peers = [r for r in runs if r.target.kind == design and r.workload == run.workload]
         for peer in peers:
             pairs = [
-                (theirs.recovery_s, ours.recovery_s)
+                (_by_record(theirs, theirs.recovery_load_s), _by_record(ours, _added_s(ours)))
                 for theirs, ours in zip(peer.repeats, run.repeats, strict=False)
             ]
             ratios = [theirs / ours for theirs, ours in pairs if theirs and ours]
             if ratios:
                 yield Measured(COMPARE, f"recovery {design}", Spread.of(ratios), compiled, target)
+
+
+def _added_s(repeat: Repeat) -> float | None:
+    if repeat.recovery_s is None or repeat.restart_s is None:
+        return None
+    return max(repeat.recovery_s - repeat.restart_s, 0.0)
+
+
+def _by_record(repeat: Repeat, seconds: float | None) -> float | None:
+    return seconds / repeat.stored_records if seconds and repeat.stored_records else None
 
 
 def _size(run: Run) -> float:

@@ -10,10 +10,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from logserver.bench.report.document import Section, Table
-from logserver.bench.report.figures import Figure
+from logserver.bench.report.figures import Figure, ratio_of
+from logserver.bench.report.likeness import REAL
 from logserver.bench.report.telling import times, told
 from logserver.bench.report.verdicts import design_of
-from logserver.bench.result import Result, errors_of
+from logserver.bench.result import METRICS, Result, Run, Spread, errors_of, numbers, spreads
 
 DESIGNS: Final = (
     ("Where a record goes", "the log of its partition", "one commit log for all, and a unit of 20 bytes in its queue"),
@@ -27,13 +28,14 @@ DESIGNS: Final = (
      "text keys and headers, each once; no null value"),
 )  # fmt: skip
 KAFKA_IF: Final = (
-    "Take Kafka's design where records come in large batches to few partitions, where readers go through whole "
-    "partitions, where a topic has a retention of its own, or where values may be null (compacted topics)."
+    "By design, before any figure: take Kafka's where records come in large batches to few partitions, where readers "
+    "go through whole partitions, where a topic has a retention of its own, or where values may be null "
+    "(compacted topics)."
 )
 ROCKETMQ_IF: Final = (
-    "Take RocketMQ's design where records are spread thin over many topics, where each must be on disk before it is "
+    "Take RocketMQ's where records are spread thin over many topics, where each must be on disk before it is "
     "answered, or where people look for single messages by a key. How much of that shows on this machine say the "
-    "figures below."
+    "figures below, which may also speak against it."
 )
 METHOD: Final = (
     "A ratio is taken repeat by repeat, for the targets take turns; it is told as the middle one with the smallest and "
@@ -68,12 +70,16 @@ def conclusions(result: Result, figures: Sequence[Figure]) -> list[str]:
         ]
     wrong = {(run.workload.name, run.target.name) for run in result.runs if errors_of(run)}
     figures = [f for f in figures if (f.workload, f.target) not in wrong]
-    by = {(f.workload, f.target, f.metric): f for f in figures}
     unlike = {(run.workload.name, run.target.name) for run in result.runs if run.not_done}
+    runs = {(run.workload.name, run.target.name): run for run in result.runs}
     found = [
         statement
         for who, kafka, rocketmq in _pairs(result)
-        for statement in _beside(by, unlike, who, (kafka, rocketmq))
+        for workload, metric, what in SAID
+        if (one := runs.get((workload, kafka)))
+        and (other := runs.get((workload, rocketmq)))
+        and not (errors_of(one) or errors_of(other))
+        for statement in _beside(one, other, metric, f"{who}, {what}")
     ]
     return found + list(_over_topics(figures, unlike)) or [
         "This run has nothing to compare the designs by."
@@ -96,49 +102,67 @@ LEAST_REPEATS: Final = 2  # from which there is a spread
 UNLIKE: Final = " (not quite the same work: see what was left out)"
 SAID: Final = (
     ("hot-topic", "published_records_per_s", "one hot topic takes"),
+    ("tail-and-catch-up", "catch_up_records_per_s", "a backlog, while records come, is read at"),
     ("topics-1000", "published_records_per_s", "a thousand topics take"),
     ("sync-flush-64", "published_records_per_s", "64 producers that wait for the disk get through"),
-    ("key-and-time-lookups", "key_lookup_latency.p50_us", "the middle lookup by key takes"),
+    (
+        "key-and-time-lookups",
+        "key_lookup_latency.p50_us",
+        "the middle lookup by key in a large store takes",
+    ),
     ("disk-per-record", "disk_bytes_per_record", "a record takes on disk"),
     ("recovery-after-kill", "recovery_s", "a start after kill -9 takes"),
 )
+OF_JVMS: Final = "recovery_s"  # of the real servers it is their JVMs' more than the design's
 
 
-def _beside(
-    by: Mapping[tuple[str, str, str], Figure],
-    unlike: Collection[tuple[str, str]],
-    who: str,
-    names: tuple[str, str],
-) -> Iterator[str]:
-    kafka, rocketmq = names
-    for workload, metric, what in SAID:
-        one, other = by.get((workload, kafka, metric)), by.get((workload, rocketmq, metric))
-        if one is None or other is None or not one.spread.median:
-            continue
-        first, second = (told(f.spread.median, f.unit) for f in (one, other))
-        verdict = _more(one, other) if _apart(one, other) else "no difference beyond the spread"
-        if min(one.repeats, other.repeats) < LEAST_REPEATS:
-            verdict = "of a single repeat, which has no spread to tell a difference by"
-        if any((workload, name) in unlike for name in names):
-            verdict += UNLIKE
-        yield f"{who}, {what} {first} in Kafka's format and {second} in RocketMQ's: {verdict}."
+def _beside(kafka: Run, rocketmq: Run, metric: str, what: str) -> Iterator[str]:
+    """One statement; none where either has no such figure, or one of other work."""
+    real = any(run.target.kind in REAL for run in (kafka, rocketmq))
+    one, other = (spreads(run.repeats).get(metric) for run in (kafka, rocketmq))
+    ratio = ratio_of(rocketmq, kafka, metric)
+    if (
+        one is None
+        or other is None
+        or ratio is None
+        or not ratio.median
+        or (real and metric == OF_JVMS)
+    ):
+        return
+    unit = METRICS[metric].unit
+    first, second = (told(spread.median, unit) for spread in (one, other))
+    verdict = _more(ratio) if _apart(one, other) else "no difference beyond the spread"
+    if min(_repeats(run, metric) for run in (kafka, rocketmq)) < LEAST_REPEATS:
+        verdict = "of a single repeat, which has no spread to tell a difference by"
+    if kafka.not_done or rocketmq.not_done:
+        verdict += UNLIKE
+    yield f"{what} {first} in Kafka's format and {second} in RocketMQ's: {verdict}."
 
 
-def _apart(one: Figure, other: Figure) -> bool:
+def _repeats(run: Run, metric: str) -> int:
+    return sum(metric in numbers(repeat) for repeat in run.repeats)
+
+
+def _apart(one: Spread, other: Spread) -> bool:
     """Whether their ranges do not overlap."""
-    return one.spread.maximum < other.spread.minimum or other.spread.maximum < one.spread.minimum
+    return one.maximum < other.minimum or other.maximum < one.minimum
 
 
-def _more(kafka: Figure, rocketmq: Figure) -> str:
-    """Which of the two is more, and how much."""
-    first, second = kafka.spread.median, rocketmq.spread.median
-    if first > second > 0:
-        return f"{times(first / second)} times as much in Kafka's"
-    return (
-        f"{times(second / first)} times as much in RocketMQ's"
-        if second
-        else "nothing in RocketMQ's"
+def _more(ratio: Spread) -> str:
+    """Which of the two is more, and how much, repeat by repeat; `ratio` is RocketMQ's by Kafka's."""
+    if ratio.median >= 1:
+        return f"{_times_told(ratio)} as much in RocketMQ's"
+    turned = Spread(
+        minimum=1 / ratio.maximum,
+        median=1 / ratio.median,
+        maximum=1 / (ratio.minimum or ratio.median),
     )
+    return f"{_times_told(turned)} as much in Kafka's"
+
+
+def _times_told(ratio: Spread) -> str:
+    told_range = f" ({times(ratio.minimum)} - {times(ratio.maximum)})"
+    return f"{times(ratio.median)} times{'' if ratio.minimum == ratio.maximum else told_range}"
 
 
 def _over_topics(figures: Sequence[Figure], unlike: Collection[tuple[str, str]]) -> Iterator[str]:
@@ -157,6 +181,6 @@ def _over_topics(figures: Sequence[Figure], unlike: Collection[tuple[str, str]])
             and min(before.repeats, after.repeats) >= LEAST_REPEATS
         ):
             share = f"{after.spread.median / before.spread.median:.0%} of what it publishes"
-            if not _apart(before, after):
+            if not _apart(before.spread, after.spread):
                 share = "what it publishes: no difference beyond the spread"
             yield f"From {first:,.0f} to {last:,.0f} topics {target} keeps {share}{told_so}."

@@ -20,7 +20,10 @@ from logserver.bench.targets import Bench, Tell
 from logserver.bench.targets.tools import Tool
 from logserver.bench.workload import Workload
 
-CALIBRATION_S: Final = 1.0  # of publishing tells how many records take the time that is asked for
+CALIBRATION_S: Final = (
+    1.0  # of publishing tells about how many records take the time that is asked for
+)
+WARMER_S: Final = 5.0  # of it, then, tells more: the first second of a JVM is slow
 LEAST_RECORDS: Final = 1_000
 
 
@@ -83,6 +86,9 @@ class Broker(Protocol):
     def stored(self, topic: str) -> int:
         """Records that the topic holds."""
 
+    def load_s(self) -> float | None:
+        """What its log says of how long this start took to load the store; None where it says nothing."""
+
 
 class RealBroker:
     """The target. The broker stays up between repeats, and in a quick run between workloads of the same settings."""
@@ -94,6 +100,7 @@ class RealBroker:
         self._running: tuple[str, str] | None = None
         self._rates: dict[str, float] = {}
         self._failed = 0  # in this repeat: may be stored or not, so that counts cannot agree
+        self._errors: list[str] = []  # of this repeat
 
     def not_done(self, workload: Workload) -> list[NotDone]:
         """What its tools cannot do."""
@@ -115,6 +122,7 @@ class RealBroker:
         """On a topic of its own."""
         tell("starting the broker")
         self._failed = 0
+        self._errors = []
         self._ensure_running(workload)
         topic = f"bench-{workload.name.replace('.', '-')}-{number}"
         self._broker.create(topic, workload.partitions)
@@ -139,10 +147,9 @@ class RealBroker:
         if workload.own.kill:
             values |= self._restarts(workload, tell)
         stored = self._broker.stored(topic)
-        errors = []
         if stored != acknowledged and not self._failed:
-            errors.append(f"{acknowledged} records acknowledged, {stored} stored")
-        return Repeat(**values, stored_records=stored, errors=errors)
+            self._errors.append(f"{acknowledged} records acknowledged, {stored} stored")
+        return Repeat(**values, stored_records=stored, errors=self._errors)
 
     def close(self) -> None:
         """End it at once, for its data is removed: a clean stop may take half a minute."""
@@ -166,18 +173,20 @@ class RealBroker:
             return workload.producer_rate, 0
         if self._bench.quick:
             return 0.0, 0
-        if workload.name in self._rates:
+        if workload.name in self._rates:  # that of the repeat before: the broker gets warmer
             return self._rates[workload.name], 0
         tell("finding out how fast it is")
-        records, sent, seconds = LEAST_RECORDS, 0, 0.0
+        records, sent, seconds, rate = LEAST_RECORDS, 0, 0.0, 0.0
         while seconds < CALIBRATION_S:
             found = self._produce(topic, workload, records)
             sent += found.records
             records *= 10
             if found.records_per_s:
                 seconds = found.records / found.records_per_s
-                self._rates[workload.name] = found.records_per_s
-        return self._rates[workload.name], sent
+                rate = found.records_per_s
+        found = self._produce(topic, workload, round(rate * WARMER_S))
+        self._rates[workload.name] = found.records_per_s or rate
+        return self._rates[workload.name], sent + found.records
 
     def _produce(
         self, topic: str, workload: Workload, records: int, *, rate: int = 0, warm: int = 0
@@ -201,8 +210,14 @@ class RealBroker:
             consumed = [broker.read(tool) for tool in following]
             caught = [broker.read(tool) for tool in catching]
             seconds, after_s = time.perf_counter() - began_s, cpu_s(broker.pid)
+        if produced.records_per_s and not paced:
+            self._rates[workload.name] = produced.records_per_s
         values = _published(workload, produced, paced) | {"seconds": seconds}
-        values |= _read("consumed", workload, consumed) | _read("catch_up", workload, caught)
+        values |= _caught_up(workload, caught)
+        if consumed:  # at no rate: a reader's clock begins before the records come
+            values["consumed_records"] = sum(number for number, _ in consumed)
+            if min(consumed)[0] < records + warm:
+                self._errors.append(f"{min(consumed)[0]} of {records + warm} records were read")
         if used_s is not None and after_s is not None:
             read = sum(number for number, _ in (*consumed, *caught))
             count = read + produced.records + produced.warm
@@ -226,13 +241,15 @@ class RealBroker:
         catching = broker.catch_up(topic, f"{topic}-backlog", before)
         return following, [ending.enter_context(catching)]
 
-    def _restarts(self, workload: Workload, tell: Tell) -> dict[str, float]:
+    def _restarts(self, workload: Workload, tell: Tell) -> dict[str, float | None]:
         """After kill -9, and once more after a clean stop as the yardstick."""
         tell("starting again")
         self._broker.kill()
         recovery_s = self._started_s(workload)
+        load_s = self._broker.load_s()
         self._broker.stop()
-        return {"recovery_s": recovery_s, "start_s": self._started_s(workload)}
+        restart_s = self._started_s(workload)
+        return {"recovery_s": recovery_s, "recovery_load_s": load_s, "restart_s": restart_s}
 
     def _started_s(self, workload: Workload) -> float:
         began_s = time.perf_counter()
@@ -260,12 +277,12 @@ def _published(workload: Workload, produced: Produced, offered: int) -> dict[str
     return values
 
 
-def _read(name: str, workload: Workload, read: Sequence[tuple[int, float]]) -> dict[str, Any]:
+def _caught_up(workload: Workload, read: Sequence[tuple[int, float]]) -> dict[str, Any]:
     if not read:
         return {}
     rate = sum(rate for _, rate in read)
     return {
-        f"{name}_records": sum(records for records, _ in read),
-        f"{name}_records_per_s": rate,
-        f"{name}_mb_per_s": rate * workload.message_size / 1e6,
+        "catch_up_records": sum(records for records, _ in read),
+        "catch_up_records_per_s": rate,
+        "catch_up_mb_per_s": rate * workload.message_size / 1e6,
     }

@@ -49,6 +49,7 @@ class OurServer:
         with tempfile.TemporaryDirectory(dir=self._bench.folder) as folder:
             data = Path(folder) / "data"
             with self._running(data, workload) as (server, start_s):
+                empty_rss_bytes = None if server.pid is None else rss_bytes(server.pid)
                 load = HttpLoad(
                     workload,
                     self._shape,
@@ -59,28 +60,29 @@ class OurServer:
                     tell=tell,
                 )
                 load.run()
-                values = load.values | {"start_s": start_s} | _left(server, data, load.acknowledged)
+                values = load.values | {"start_s": start_s, "empty_rss_bytes": empty_rss_bytes}
+                values |= _left(server, data, load.acknowledged)
                 if workload.own.kill and server.pid is not None:
                     os.kill(server.pid, signal.SIGKILL)
             if workload.own.kill:
-                values |= self._started_again(data, workload, load, tell)
+                values["recovery_s"] = self._recovered(data, workload, load, tell)
+            if workload.own.kill or workload.own.lookups:
+                with self._running(data, workload) as (_, restart_s):
+                    values["restart_s"] = restart_s
         return Repeat(**values, errors=load.errors)
 
     def close(self) -> None:
         """Each repeat has ended its own."""
 
-    def _started_again(
-        self, data: Path, workload: Workload, load: HttpLoad, tell: Tell
-    ) -> dict[str, Any]:
-        """After the kill, which must have lost nothing; and once more after a clean stop, as the yardstick."""
+    def _recovered(self, data: Path, workload: Workload, load: HttpLoad, tell: Tell) -> float:
+        """How long the start after the kill took, which must have lost nothing."""
         tell("starting again")
         with self._running(data, workload) as (server, recovery_s):
             load.topics.address = Address.of(server.url)
             stored = load.topics.stored()
             if stored != load.acknowledged:
                 load.errors.append(f"{load.acknowledged} acknowledged, {stored} after kill -9")
-        with self._running(data, workload) as (_, start_s):
-            return {"recovery_s": recovery_s, "start_s": start_s}
+        return recovery_s
 
     @contextmanager
     def _running(self, data: Path, workload: Workload) -> Iterator[tuple[Server, float]]:

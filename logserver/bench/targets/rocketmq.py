@@ -9,7 +9,7 @@ import re
 from typing import Final
 
 from logserver.bench.processes import ServerFailed
-from logserver.bench.result import Latency, NotDone, TargetFacts
+from logserver.bench.result import ONE_RECORD, Latency, NotDone, TargetFacts
 from logserver.bench.targets import Bench
 from logserver.bench.targets.broker import Produced
 from logserver.bench.targets.tools import Tool, free_ports, require, run
@@ -86,7 +86,9 @@ class RocketMQ:
 
     def not_done(self, workload: Workload) -> list[NotDone]:
         """What its tools cannot do."""
-        missing = [NotDone("logserver.recordsPerRequest", "one record a request")]
+        missing = []
+        if workload.own.records_per_request > 1:
+            missing.append(NotDone("logserver.recordsPerRequest", ONE_RECORD))
         if workload.producers > MOST_THREADS:
             missing.append(NotDone("producersPerTopic", f"{MOST_THREADS} threads"))
         if workload.own.acks != "all" and workload.own.flush == "sync":
@@ -136,6 +138,10 @@ class RocketMQ:
             if queues:
                 return sum(int(end) - int(begin) for begin, end in queues)
         raise ServerFailed(f"mqadmin topicStatus: {told[-300:]!r}")
+
+    def load_s(self) -> float | None:
+        """Its log tells no such time."""
+        return None
 
     def _run(self, name: str, *options: object) -> str:
         words = [*options, "-n", f"127.0.0.1:{self._port}"]
