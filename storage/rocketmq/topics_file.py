@@ -10,12 +10,17 @@ topic, topics of another shape) is kept as it is. As TopicConfigManager:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 from storage.model import TopicInfo
 from storage.rocketmq.config_file import VERSION, next_version
-from storage.rocketmq.format.config_json import decode_table, encode_config
+from storage.rocketmq.format.config_json import (
+    decode_table,
+    encode_config,
+    lay_out_member,
+    lay_out_object,
+)
 from storage.rocketmq.format.names import is_system_topic
 from storage.rocketmq.settings import attributes_text, parse_attributes
 
@@ -25,6 +30,7 @@ WRITE_QUEUES: Final = "writeQueueNums"
 ATTRIBUTES: Final = "attributes"
 DEFAULT_QUEUES: Final = 16  # TopicConfig's own, for a topic that does not tell
 MAX_STORED_QUEUES: Final = 1 << 20  # more than that is damage
+ENTRY_DEPTH: Final = 2  # of an entry: in the table, in the file
 MAX_NAME_BYTES: Final = 255  # of a name on Linux
 # What a new topic has, in the order of the broker's file; the rest is set for each.
 _DEFAULTS: Final[dict[str, Any]] = {
@@ -33,30 +39,51 @@ _DEFAULTS: Final[dict[str, Any]] = {
     "topicFilterType": "SINGLE_TAG",
     "topicSysFlag": 0,
 }
+_Name = TypeVar("_Name", bound=int | str)
+_Entry = TypeVar("_Entry")
 
 
 class TopicTable:
-    """What topics.json says. Never changed: `created`, `altered` and `without` give new ones."""
+    """What topics.json says. Never changed: `created`, `altered` and `without` give new ones, which look at what is
+    new alone and take over the text of the other entries: each change writes the file whole, also of 10,000 topics.
+    """
 
-    def __init__(self, content: Mapping[int | str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        content: Mapping[int | str, Any] | None = None,
+        topics: Mapping[str, Mapping[str, Any]] | None = None,
+        unreadable: Sequence[str] = (),
+        texts: Mapping[int | str, str] | None = None,
+    ) -> None:
+        """`topics`: the entries of `content` that can be understood; `texts`: of some members."""
         self._content = content or {}
-        stored = self._content.get(TABLE) or {}
-        self._topics: dict[str, Mapping[str, Any]] = {}
-        self.unreadable: list[str] = []
-        for topic, entry in stored.items():
-            if isinstance(topic, str) and is_folder_name(topic) and _is_topic(entry):
-                self._topics[topic] = entry
-            else:
-                self.unreadable.append(str(topic))
+        self._topics = topics or {}
+        self.unreadable = unreadable
+        self._texts = dict(texts or {})
 
     @classmethod
     def decode(cls, data: bytes) -> TopicTable:
         """The table in a file. Raises Corrupt."""
-        return cls(decode_table(data, TABLE, kind="topics.json"))
+        content = decode_table(data, TABLE, kind="topics.json")
+        topics: dict[str, Mapping[str, Any]] = {}
+        unreadable: list[str] = []
+        for topic, entry in (content.get(TABLE) or {}).items():
+            if isinstance(topic, str) and is_folder_name(topic) and _is_topic(entry):
+                topics[topic] = entry
+            else:
+                unreadable.append(str(topic))
+        return cls(content, topics, unreadable)
 
     def encode(self) -> bytes:
         """The bytes of the file."""
-        return encode_config(self._content)
+        stored = self._content.get(TABLE)
+        if not stored:
+            return encode_config(self._content)
+        for topic, entry in stored.items():
+            if topic not in self._texts:
+                self._texts[topic] = lay_out_member(topic, entry, ENTRY_DEPTH)
+        table = lay_out_object([self._texts[topic] for topic in stored], ENTRY_DEPTH - 1)
+        return encode_config({**self._content, TABLE: table})
 
     def __contains__(self, topic: object) -> bool:
         return topic in self._topics
@@ -110,17 +137,29 @@ class TopicTable:
         gone = set(topics) & set(self._content.get(TABLE) or {})
         if not gone:
             return self
-        table = self._content[TABLE]
-        kept = {topic: entry for topic, entry in table.items() if topic not in gone}
-        return self._next(kept, now_ms)
+        return TopicTable(
+            self._next(_others(self._content[TABLE], gone), now_ms),
+            _others(self._topics, gone),
+            [topic for topic in self.unreadable if topic not in gone],
+            _others(self._texts, gone),
+        )
 
     def _with(self, topic: str, entry: Mapping[str, Any], now_ms: int) -> TopicTable:
-        return self._next({**(self._content.get(TABLE) or {}), topic: entry}, now_ms)
+        return TopicTable(
+            self._next({**(self._content.get(TABLE) or {}), topic: entry}, now_ms),
+            {**self._topics, topic: entry},
+            [name for name in self.unreadable if name != topic],
+            {**self._texts, topic: lay_out_member(topic, entry, ENTRY_DEPTH)},
+        )
 
-    def _next(self, table: Mapping[int | str, Any], now_ms: int) -> TopicTable:
+    def _next(self, table: Mapping[int | str, Any], now_ms: int) -> Mapping[int | str, Any]:
         version = next_version(self._content.get(VERSION), now_ms)
         content: dict[int | str, Any] = {} if VERSION in self._content else {VERSION: version}
-        return TopicTable({**content, **self._content, VERSION: version, TABLE: table})
+        return {**content, **self._content, VERSION: version, TABLE: table}
+
+
+def _others(entries: Mapping[_Name, _Entry], gone: Collection[_Name]) -> dict[_Name, _Entry]:
+    return {name: entry for name, entry in entries.items() if name not in gone}
 
 
 def is_folder_name(topic: str) -> bool:

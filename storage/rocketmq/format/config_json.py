@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from json.encoder import encode_basestring
 from typing import Any, Final
 
@@ -87,6 +88,30 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
 
 
+@dataclass(frozen=True, slots=True)
+class LaidOut:
+    """The text of a value for where it stands in a file, in place of the value: so it need not be made again."""
+
+    text: str
+
+
+def lay_out_member(key: object, value: Any, depth: int) -> str:
+    """The text of a member, its key in front, of an object inside of `depth - 1` others.
+
+    Raises InvalidArgument for what JSON cannot hold.
+    """
+    parts = [_key_text(key)]
+    _write(value, "\n" + depth * "\t", parts, depth)
+    return "".join(parts)
+
+
+def lay_out_object(members: Sequence[str], depth: int) -> LaidOut:
+    """An object inside of `depth` others, of the texts of its members."""
+    line = "\n" + depth * "\t"
+    between = f",{line}\t".join(members)
+    return LaidOut(f"{{{line}\t{between}{line}}}" if members else "{}")
+
+
 def encode_config(value: Any) -> bytes:
     """The bytes of a config file, laid out as the broker does; dicts keep their order.
 
@@ -104,7 +129,9 @@ def _write(value: Any, line: str, parts: list[str], depth: int) -> None:
     """Append the value's text; `line` begins a new line at the indentation of its parent."""
     if depth > MAX_DEPTH:
         raise InvalidArgument(f"{KIND}: nested deeper than {MAX_DEPTH}", field="value")
-    if isinstance(value, Mapping):
+    if isinstance(value, LaidOut):
+        parts.append(value.text)
+    elif isinstance(value, Mapping):
         items = [(_key_text(key), item) for key, item in value.items()]
         _write_items(items, "{}", line, parts, depth)
     elif isinstance(value, list | tuple):

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from storage.errors import Corrupt
+from storage.rocketmq import topics_file
+from storage.rocketmq.format.config_json import decode_config, encode_config, lay_out_member
 from storage.rocketmq.topics_file import TopicTable
 
 GOLDEN = Path(__file__).parents[2] / "golden/rocketmq/broker/store/config/topics.json"
@@ -82,6 +84,39 @@ def test_a_table_is_never_changed() -> None:
     table.altered(table.info("peer"), {"perm": "2"}, now_ms=NOW_MS)
     table.without(["peer"], now_ms=NOW_MS)
     assert table.encode() == GOLDEN.read_bytes()
+
+
+def test_a_file_of_many_changes_is_laid_out_as_one_that_was_read() -> None:
+    """The texts of entries are taken over from change to change."""
+    table = TopicTable()
+    for number in range(5):
+        table = table.created(f"t{number}", number + 1, {}, now_ms=number)
+        assert table.encode() == encode_config(decode_config(table.encode()))
+    table = table.altered(table.info("t1"), {"perm": "4"}, now_ms=9)
+    table = table.without(["t2"], now_ms=9).created("t2", 7, {}, now_ms=9)
+    assert table.encode() == encode_config(decode_config(table.encode()))
+    assert table.topics == ("t0", "t1", "t3", "t4", "t2")
+    assert table.without(table.topics, now_ms=9).encode().endswith(b'"topicConfigTable":{}\n}')
+
+
+def test_a_change_lays_out_what_is_new_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten thousand topics, made one by one, are not a matter of hours."""
+    table = TopicTable()
+    for number in range(100):
+        table = table.created(f"t{number}", 1, {}, now_ms=0)
+    table = TopicTable.decode(table.encode())
+    table.encode()
+    laid_out: list[object] = []
+
+    def counted(key: object, value: object, depth: int) -> str:
+        laid_out.append(key)
+        return lay_out_member(key, value, depth)
+
+    monkeypatch.setattr(topics_file, "lay_out_member", counted)
+    table = table.created("new", 1, {}, now_ms=0)
+    table.encode()
+    table.altered(table.info("t7"), {"perm": "4"}, now_ms=0).encode()
+    assert laid_out == ["new", "t7"]
 
 
 def test_altering_keeps_what_is_not_known() -> None:
