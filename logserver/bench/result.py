@@ -250,20 +250,15 @@ def _numbers(prefix: str, part: msgspec.Struct) -> Iterator[tuple[str, float]]:
     for name in part.__struct_fields__:
         value = getattr(part, name)
         if isinstance(value, Latency):
-            carried = (
-                at for at in _numbers(f"{prefix}{name}.", value) if _is_carried(at[0], value)
-            )
-            yield from carried
+            for at, number in _numbers("", value):
+                if value.count >= LEAST_COUNTS.get(at, 0):
+                    yield f"{prefix}{name}.{at}", number
         elif isinstance(value, int | float) and not isinstance(value, bool):
             yield f"{prefix}{name}", value
 
 
 LEAST_COUNTS: Final = {"p90_us": 100, "p99_us": 1_000, "p99_9_us": 10_000}
 """Values from which on ten lie above a percentile: of fewer it says what one of them happened to be."""
-
-
-def _is_carried(name: str, latency: Latency) -> bool:
-    return latency.count >= LEAST_COUNTS.get(name.rpartition(".")[2], 0)
 
 
 def spreads(repeats: Sequence[Repeat]) -> dict[str, Spread]:

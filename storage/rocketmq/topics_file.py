@@ -53,13 +53,14 @@ class TopicTable:
         content: Mapping[int | str, Any] | None = None,
         topics: Mapping[str, Mapping[str, Any]] | None = None,
         unreadable: Sequence[str] = (),
-        texts: Mapping[int | str, str] | None = None,
+        texts: dict[int | str, str] | None = None,
     ) -> None:
-        """`topics`: the entries of `content` that can be understood; `texts`: of some members."""
+        """`topics`: the entries of `content` that can be understood; `texts`: of some members,
+        from now on this table's own."""
         self._content = content or {}
         self._topics = topics or {}
         self.unreadable = unreadable
-        self._texts = dict(texts or {})
+        self._texts = {} if texts is None else texts
 
     @classmethod
     def decode(cls, data: bytes) -> TopicTable:

@@ -190,7 +190,10 @@ def test_nothing_of_a_result_becomes_markup(document: Document) -> None:
     page = html.page(document)
     assert "<script" not in page
     assert results.HOSTILE in "".join(Cells(page).text)
-    assert "| logserver-kafka | &lt;script>alert('1')&lt;/script> & \\| " in markdown.text(document)
+    assert (
+        "| logserver-kafka | &lt;script>alert('1')&lt;/script> & \\| \"quoted\" | hot-topic-at-rate |"
+        in markdown.text(document)
+    )
 
 
 def test_conclusions_follow_from_the_figures(document: Document) -> None:

@@ -117,11 +117,16 @@ def _of_workload(runs: Sequence[Run], baseline: str) -> Iterator[Figure]:
                 unit=about.unit,
                 better=about.better,
                 spread=spread,
-                repeats=sum(metric in numbers(repeat) for repeat in run.repeats),
+                repeats=repeats_with(run, metric),
                 alike=is_alike(run, metric),
                 baseline=baseline,
                 ratio=None if base is None or base is run else ratio_of(run, base, metric),
             )
+
+
+def repeats_with(run: Run, metric: str) -> int:
+    """How many of its repeats have it."""
+    return sum(metric in numbers(repeat) for repeat in run.repeats)
 
 
 def ratio_of(run: Run, base: Run, metric: str) -> Spread | None:

@@ -10,9 +10,7 @@ from typing import Final
 
 from logserver.bench.result import ONE_RECORD, Run, held
 
-REAL: Final = frozenset(
-    {"kafka", "rocketmq"}
-)  # kinds of targets that are driven by tools of their own
+REAL: Final = frozenset({"kafka", "rocketmq"})  # kinds that are driven by tools of their own
 FULL_CORE: Final = 0.9
 FEW_RECORDS: Final = 100_000  # below that RocketMQ's files of a fixed size outweigh the records
 RATES: Final = ("published_", "consumed_", "catch_up_")
@@ -24,9 +22,7 @@ def is_alike(run: Run, metric: str) -> bool:
     """Whether this metric of the run may be compared with that of another target."""
     if run.target.kind not in REAL:
         return not (metric.startswith(CPU) and full_core_share(run))
-    if metric.startswith(
-        LATENCIES
-    ):  # a tool's count from when a record was handed to it: its own buffer is in them
+    if metric.startswith(LATENCIES):  # with the wait in the tool's own buffer
         return False
     if metric.startswith((*RATES, *CPU)) and _left_out(
         run, "logserver.recordsPerRequest", ONE_RECORD

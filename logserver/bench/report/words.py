@@ -10,11 +10,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
 from logserver.bench.report.document import Section, Table
-from logserver.bench.report.figures import Figure, ratio_of
+from logserver.bench.report.figures import Figure, ratio_of, repeats_with
 from logserver.bench.report.likeness import REAL
 from logserver.bench.report.telling import times, told
 from logserver.bench.report.verdicts import design_of
-from logserver.bench.result import METRICS, Result, Run, Spread, errors_of, numbers, spreads
+from logserver.bench.result import METRICS, Result, Run, Spread, errors_of, spreads
 
 DESIGNS: Final = (
     ("Where a record goes", "the log of its partition", "one commit log for all, and a unit of 20 bytes in its queue"),
@@ -132,15 +132,11 @@ def _beside(kafka: Run, rocketmq: Run, metric: str, what: str) -> Iterator[str]:
     unit = METRICS[metric].unit
     first, second = (told(spread.median, unit) for spread in (one, other))
     verdict = _more(ratio) if _apart(one, other) else "no difference beyond the spread"
-    if min(_repeats(run, metric) for run in (kafka, rocketmq)) < LEAST_REPEATS:
+    if min(repeats_with(run, metric) for run in (kafka, rocketmq)) < LEAST_REPEATS:
         verdict = "of a single repeat, which has no spread to tell a difference by"
     if kafka.not_done or rocketmq.not_done:
         verdict += UNLIKE
     yield f"{what} {first} in Kafka's format and {second} in RocketMQ's: {verdict}."
-
-
-def _repeats(run: Run, metric: str) -> int:
-    return sum(metric in numbers(repeat) for repeat in run.repeats)
 
 
 def _apart(one: Spread, other: Spread) -> bool:

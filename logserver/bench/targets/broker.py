@@ -20,9 +20,7 @@ from logserver.bench.targets import Bench, Tell
 from logserver.bench.targets.tools import Tool
 from logserver.bench.workload import Workload
 
-CALIBRATION_S: Final = (
-    1.0  # of publishing tells about how many records take the time that is asked for
-)
+CALIBRATION_S: Final = 1.0  # of publishing tells about how many records take the time asked for
 WARMER_S: Final = 5.0  # of it, then, tells more: the first second of a JVM is slow
 LEAST_RECORDS: Final = 1_000
 

@@ -49,7 +49,7 @@ class OurServer:
         with tempfile.TemporaryDirectory(dir=self._bench.folder) as folder:
             data = Path(folder) / "data"
             with self._running(data, workload) as (server, start_s):
-                empty_rss_bytes = None if server.pid is None else rss_bytes(server.pid)
+                empty_rss_bytes = _rss_bytes(server)
                 load = HttpLoad(
                     workload,
                     self._shape,
@@ -106,7 +106,11 @@ def _left(server: Server, data: Path, records: int) -> dict[str, Any]:
     """Memory and disk behind the load."""
     disk_bytes = allocated_bytes(data)
     return {
-        "server_rss_bytes": None if server.pid is None else rss_bytes(server.pid),
+        "server_rss_bytes": _rss_bytes(server),
         "disk_bytes": disk_bytes,
         "disk_bytes_per_record": disk_bytes / records if records else None,
     }
+
+
+def _rss_bytes(server: Server) -> int | None:
+    return None if server.pid is None else rss_bytes(server.pid)

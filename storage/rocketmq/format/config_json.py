@@ -100,16 +100,12 @@ def lay_out_member(key: object, value: Any, depth: int) -> str:
 
     Raises InvalidArgument for what JSON cannot hold.
     """
-    parts = [_key_text(key)]
-    _write(value, "\n" + depth * "\t", parts, depth)
-    return "".join(parts)
+    return _key_text(key) + _text(value, depth)
 
 
 def lay_out_object(members: Sequence[str], depth: int) -> LaidOut:
     """An object inside of `depth` others, of the texts of its members."""
-    line = "\n" + depth * "\t"
-    between = f",{line}\t".join(members)
-    return LaidOut(f"{{{line}\t{between}{line}}}" if members else "{}")
+    return LaidOut(_lines("{}", members, depth))
 
 
 def encode_config(value: Any) -> bytes:
@@ -117,41 +113,33 @@ def encode_config(value: Any) -> bytes:
 
     Raises InvalidArgument for what JSON cannot hold.
     """
-    parts: list[str] = []
-    _write(value, "\n", parts, 0)
     try:
-        return "".join(parts).encode()
+        return _text(value, 0).encode()
     except UnicodeEncodeError as error:
         raise InvalidArgument(f"{KIND}: text that is no Unicode: {error}", field="value") from error
 
 
-def _write(value: Any, line: str, parts: list[str], depth: int) -> None:
-    """Append the value's text; `line` begins a new line at the indentation of its parent."""
+def _text(value: Any, depth: int) -> str:
+    """The value's text inside of `depth` others."""
     if depth > MAX_DEPTH:
         raise InvalidArgument(f"{KIND}: nested deeper than {MAX_DEPTH}", field="value")
     if isinstance(value, LaidOut):
-        parts.append(value.text)
-    elif isinstance(value, Mapping):
-        items = [(_key_text(key), item) for key, item in value.items()]
-        _write_items(items, "{}", line, parts, depth)
-    elif isinstance(value, list | tuple):
-        _write_items([("", item) for item in value], "[]", line, parts, depth)
-    else:
-        parts.append(_scalar_text(value))
+        return value.text
+    if isinstance(value, Mapping):
+        members = [lay_out_member(key, item, depth + 1) for key, item in value.items()]
+        return _lines("{}", members, depth)
+    if isinstance(value, list | tuple):
+        return _lines("[]", [_text(item, depth + 1) for item in value], depth)
+    return _scalar_text(value)
 
 
-def _write_items(
-    items: Sequence[tuple[str, Any]], brackets: str, line: str, parts: list[str], depth: int
-) -> None:
-    """The members of an object (with `"key":` in front) or array, one a line."""
-    inner = line + "\t"
-    parts.append(brackets[0])
-    for number, (key, item) in enumerate(items):
-        parts.append(f"{',' if number else ''}{inner}{key}")
-        _write(item, inner, parts, depth + 1)
-    if items:
-        parts.append(line)
-    parts.append(brackets[1])
+def _lines(brackets: str, items: Sequence[str], depth: int) -> str:
+    """An object or array of these texts, one a line."""
+    if not items:
+        return brackets
+    line = "\n" + depth * "\t"
+    between = f",{line}\t".join(items)
+    return f"{brackets[0]}{line}\t{between}{line}{brackets[1]}"
 
 
 def _key_text(key: object) -> str:
