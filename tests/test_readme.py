@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -21,6 +20,8 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 import pytest
+
+from logserver.bench.targets.tools import free_ports
 
 ROOT = Path(__file__).parent.parent
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -39,9 +40,7 @@ def tour() -> Iterator[tuple[str, str]]:
 
 
 def free_address() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
+    return f"127.0.0.1:{free_ports(())}"
 
 
 def clone_like(folder: Path, *, real: bool) -> None:

@@ -101,10 +101,10 @@ async def test_a_page_that_does_not_tell_where_to_read_on() -> None:
 async def test_nobody_there() -> None:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{probe.getsockname()[1]}"
-    async with LogClient(url, retry=QUICK) as one:
-        with pytest.raises(ServerUnreachable, match="gives no answer"):
-            await one.topics()
+        url = f"http://127.0.0.1:{probe.getsockname()[1]}"  # nobody listens there while it is bound
+        async with LogClient(url, retry=QUICK) as one:
+            with pytest.raises(ServerUnreachable, match="gives no answer"):
+                await one.topics()
 
 
 async def test_an_answer_that_does_not_come() -> None:

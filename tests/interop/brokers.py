@@ -1,17 +1,17 @@
 """A real Kafka broker that a test or a benchmark keeps running: where it listens, and on which directory.
 
-Owns the choice of ports and the start on a directory that somebody else wrote; the calls themselves are in peers.py.
+Owns the start on a directory that somebody else wrote; the calls themselves are in peers.py.
 """
 
 from __future__ import annotations
 
 import shutil
-import socket
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from logserver.bench.targets.tools import free_ports
 from tests.interop import peers
 
 UNTOUCHED: Final = (  # what an adopted directory needs to be served as it is
@@ -21,26 +21,13 @@ UNTOUCHED: Final = (  # what an adopted directory needs to be served as it is
 STARTS: Final = "log-start-offset-checkpoint"
 
 
-def two_free_ports() -> int:
-    """The lower one of two neighbours that are free now."""
-    while True:
-        with closing(socket.socket()) as first, closing(socket.socket()) as second:
-            first.bind(("127.0.0.1", 0))
-            port: int = first.getsockname()[1]
-            try:
-                second.bind(("127.0.0.1", port + 1))
-            except OSError:
-                continue
-            return port
-
-
 class Broker:
     """A real broker on `log`; whoever made it ends it."""
 
     def __init__(self, work: Path) -> None:
         self.work = work
         self.log = work / "log"
-        self.port = two_free_ports()
+        self.port = free_ports((1,))
 
     @property
     def address(self) -> str:

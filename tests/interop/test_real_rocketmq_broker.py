@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import base64
 import json
-import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from logserver.bench.targets.rocketmq import BESIDE
+from logserver.bench.targets.tools import free_ports
 from storage import (
     CommittedOffset,
     GroupCommit,
@@ -36,28 +36,13 @@ BROKER = {**written.SIZES, "timerWheelEnable": "false", "enableCompaction": "fal
 SENT = 6
 
 
-def three_free_ports() -> int:
-    """A port that is free now, as the ones 8 and 10 above it."""
-    while True:
-        with ExitStack() as stack:
-            first, *others = [stack.enter_context(closing(socket.socket())) for _ in range(3)]
-            first.bind(("127.0.0.1", 0))
-            port: int = first.getsockname()[1]
-            try:
-                for other, distance in zip(others, (8, 10), strict=True):
-                    other.bind(("127.0.0.1", port + distance))
-            except (OSError, OverflowError):
-                continue
-            return port
-
-
 class Broker:
     """A real broker on `work`/store, killed after the test at the latest."""
 
     def __init__(self, work: Path) -> None:
         self.work = work
         self.store = work / "store"
-        self.port = three_free_ports()
+        self.port = free_ports(BESIDE)
 
     @property
     def pid(self) -> int:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
 import pytest
 
-from logserver.bench.processes import Cores
+from logserver.bench.processes import Cores, ServerFailed
 from logserver.bench.result import NotDone, TargetFacts
-from logserver.bench.targets import Bench
+from logserver.bench.targets import Bench, tools
 from logserver.bench.targets.broker import Produced, RealBroker
-from logserver.bench.targets.tools import Tool
+from logserver.bench.targets.tools import SERVER_PORTS, Tool, free_ports
 from logserver.bench.workload import Workload, parse_workload
 
 
@@ -116,3 +117,16 @@ def test_readers_must_have_all(
     repeat = RealBroker(bench, broker).repeat(rated, 1, unheard)
     assert (repeat.consumed_records, repeat.consumed_records_per_s) == (2_000 - 2 * missed, None)
     assert repeat.errors == errors
+
+
+def test_ports_are_free_and_none_of_outgoing_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+    given_out = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()
+    assert max(SERVER_PORTS) + 11 < int(given_out[0])
+    assert free_ports((8, 10)) in SERVER_PORTS
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        taken = one.getsockname()[1]
+        for first, offsets in ((taken, ()), (taken - 8, (8, 10)), (taken - 10, (8, 10))):
+            monkeypatch.setattr(tools, "SERVER_PORTS", [first])
+            with pytest.raises(ServerFailed, match="no free ports"):
+                free_ports(offsets)

@@ -6,6 +6,7 @@ Owns their start and their end: one that fails tells its last words, none outliv
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import socket
 import subprocess
@@ -19,6 +20,7 @@ from logserver.errors import ServerNotStarted
 TIMEOUT_S: Final = 1800.0  # of any of them: the first one fetches the server
 NEEDED: Final = ("java", "javac", "mvn", "bash")
 LAST_WORDS: Final = 1000
+SERVER_PORTS: Final = range(10_000, 32_000)  # Linux gives those from 32,768 to outgoing connections
 
 
 class Tool:
@@ -81,12 +83,12 @@ def require(peers: Path, name: str) -> Path:
 
 
 def free_ports(offsets: tuple[int, ...]) -> int:
-    """A port that is free, with those so far behind it."""
+    """A port that is free, with those so far behind it. It is none that a system gives to outgoing connections, one of
+    which could take it before the server listens.
+    """
     for _ in range(100):
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port: int = probe.getsockname()[1]
-        if all(_is_free(port + offset) for offset in offsets):
+        port = secrets.choice(SERVER_PORTS)
+        if all(_is_free(port + offset) for offset in (0, *offsets)):
             return port
     raise ServerFailed("no free ports on 127.0.0.1")
 
@@ -95,6 +97,6 @@ def _is_free(port: int) -> bool:
     with socket.socket() as probe:
         try:
             probe.bind(("127.0.0.1", port))
-        except (OSError, OverflowError):
+        except OSError:
             return False
         return True
