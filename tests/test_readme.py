@@ -40,7 +40,7 @@ def tour() -> Iterator[tuple[str, str]]:
 
 
 def free_address() -> str:
-    return f"127.0.0.1:{free_ports(())}"
+    return f"127.0.0.1:{free_ports()}"
 
 
 def clone_like(folder: Path, *, real: bool) -> None:

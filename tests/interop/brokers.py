@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from logserver.bench.targets.kafka import BESIDE
 from logserver.bench.targets.tools import free_ports
 from tests.interop import peers
 
@@ -27,7 +28,7 @@ class Broker:
     def __init__(self, work: Path) -> None:
         self.work = work
         self.log = work / "log"
-        self.port = free_ports((1,))
+        self.port = free_ports(BESIDE)
 
     @property
     def address(self) -> str:

@@ -23,6 +23,7 @@ FLUSHES: Final = {
 }
 RECORD_OVERHEAD: Final = 12  # bytes in a batch, about
 BATCH_OVERHEAD: Final = 61
+BESIDE: Final = (1,)  # the controller's port, so far behind the broker's
 READ_TIMEOUT_MS: Final = 120_000
 LOADED: Final = re.compile(r"Loaded \d+ logs in (\d+)ms")
 PRODUCED: Final = re.compile(
@@ -60,7 +61,7 @@ class Kafka:
             driver="kafka-producer-perf-test, kafka-consumer-perf-test",
         )
         self.data = bench.folder / "kafka"
-        self._port = free_ports((1,))
+        self._port = free_ports(BESIDE)
 
     @property
     def pid(self) -> int:

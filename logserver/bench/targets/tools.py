@@ -82,7 +82,7 @@ def require(peers: Path, name: str) -> Path:
     return folder
 
 
-def free_ports(offsets: tuple[int, ...]) -> int:
+def free_ports(offsets: tuple[int, ...] = ()) -> int:
     """A port that is free, with those so far behind it. It is none that a system gives to outgoing connections, one of
     which could take it before the server listens.
     """
