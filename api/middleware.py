@@ -53,6 +53,7 @@ class ApiServer(web.Server):
         super().__init__(handler, request_factory=_request, **options)
         self.max_connections = max_connections
         self.turned_away = 0  # those that are still open
+        self.stopping = False
         self._options = options
         self._handshakes: Handshakes | None = None
         if tls is not None:
@@ -74,6 +75,11 @@ class ApiServer(web.Server):
 
     def _protocol(self) -> ApiProtocol:
         return ApiProtocol(self, loop=asyncio.get_running_loop(), **self._options)
+
+    def pre_shutdown(self) -> None:
+        """Let every connection end with the request it is at, and those that still come at once."""
+        self.stopping = True
+        super().pre_shutdown()
 
     async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  # the library's
         """End all connections."""
@@ -100,6 +106,15 @@ class ApiProtocol(web.RequestHandler):
             self._turn_away(cast("asyncio.Transport", transport))
             return
         super().connection_made(transport)
+
+    async def start(self) -> None:
+        """Serve the connection. One that came as the listener closed ends here: it was told to close before this task
+        began, or nobody will tell it, and the library would wait for its first request until the grace is over.
+        """
+        if self._api_server.stopping and not self._messages:
+            self.force_close()
+            return
+        await super().start()
 
     def eof_received(self) -> bool:  # type: ignore[override]  # the library never keeps one open
         """The client sends no more, and may still listen: a request that came whole is answered, then the

@@ -10,10 +10,10 @@ import signal
 import socket
 import subprocess
 import threading
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from hashlib import sha256
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import pytest
 
@@ -312,6 +312,30 @@ async def test_a_request_that_comes_while_stopping_is_503(tmp_path: Path) -> Non
         assert answer.code == 50301
         assert answer.json["state"] == "stopping"
         assert (await api.get("/readyz")).code == 50301
+
+
+@pytest.mark.parametrize("ticks", range(7))
+@pytest.mark.parametrize("asks", [False, True], ids=["silent", "asks"])
+async def test_a_connection_that_comes_with_the_stop_does_not_hold_it_up(
+    tmp_path: Path, ticks: int, asks: bool
+) -> None:
+    """It is accepted while the listener closes: nothing ran for it yet when connections were told to close."""
+    chosen = settings(tmp_path, shutdown_grace_ms=20_000)
+    server = Server(LogService(chosen, opener("memory", chosen)))
+    await server.listen()
+    await server.service.start()
+    parts = urlsplit(server.url)
+    with socket.create_connection((parts.hostname, parts.port), timeout=10) as late:
+        if asks:
+            late.sendall(b"GET /topics HTTP/1.1\r\nHost: here\r\n\r\n")
+        for _ in range(ticks):
+            await asyncio.sleep(0)
+        async with asyncio.timeout(10):
+            await server.stop()
+        with suppress(ConnectionResetError):
+            told = late.recv(65536)
+            assert asks or not told
+            assert told[:12] in (b"", b"HTTP/1.1 200", b"HTTP/1.1 503")
 
 
 async def test_a_stop_ends_a_recovery_at_its_next_sign(tmp_path: Path) -> None:
