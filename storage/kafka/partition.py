@@ -146,7 +146,8 @@ class Partition:
     @property
     def highest_producer_id(self) -> int:
         """The highest producer id met in this partition, -1 when none."""
-        return self._producers.highest_id
+        with self._state_lock:  # an append may bring a new producer meanwhile
+            return self._producers.highest_id
 
     def segments(self) -> Sequence[Segment]:
         """All segments, ascending: a snapshot."""

@@ -16,7 +16,8 @@ from tests.contract.harness import StoreFactory, read_all, texts
 
 WRITERS = 8
 APPENDS = 60
-DEADLINE_S = 60
+NEW_PRODUCERS = 600
+DEADLINE_S = 600  # only what hangs takes so long
 
 
 @pytest.fixture
@@ -149,3 +150,26 @@ def test_topics_come_and_go(store: LogStore) -> None:
 
     together(*(partial(work, number) for number in range(4)))
     assert dict(store.topics()) == {}
+
+
+def test_producer_ids_beside_new_producers(store: LogStore, partition: TopicPartition) -> None:
+    """Each id is above all before it, whoever comes to the partition meanwhile; checkpoints look at them too."""
+    done = threading.Event()
+    ids: list[int] = []
+
+    def bring() -> None:
+        try:
+            for producer_id in range(10, 10 + NEW_PRODUCERS):
+                first = ProducerSequence(producer_id, 0, 0)
+                store.append(partition, texts("first"), producer=first, publish=False)
+        finally:
+            done.set()
+
+    def ask() -> None:
+        while not done.is_set():
+            ids.append(store.new_producer_id())
+
+    together(bring, ask)
+    store.checkpoint()
+    assert ids == sorted(set(ids))
+    assert store.new_producer_id() > max(9 + NEW_PRODUCERS, *ids)

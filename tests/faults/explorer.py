@@ -160,7 +160,11 @@ class Explorer:
 
     def _workload(self, seed: int) -> None:
         workload = Workload(self._backend, seed, sync=seed % 4 != 3)
-        recorder = workload.run()
+        try:
+            recorder = workload.run()
+        except Exception as error:
+            error.add_note(f"workload {seed}")
+            raise
         dice = random.Random(seed)
         history = History()
         for disk in moments(recorder, history):
@@ -189,12 +193,16 @@ class Explorer:
         report, plan = self.report, self._plan
         report.kinds[kind] += 1
         report.states += 1
+        at = f"state {report.states} ({name}, {kind})"
         try:
             crash.check(thorough=dice.random() < THOROUGH)
             if report.second * plan.states < report.states * plan.second:
                 self._again(crash, dice)
         except Broken as broken:
-            report.broken.append(f"state {report.states} ({name}, {kind}): {broken}")
+            report.broken.append(f"{at}: {broken}")
+        except Exception as error:
+            error.add_note(at)
+            raise
         self._told(report)
 
     def _again(self, crash: Crash, dice: random.Random) -> None:

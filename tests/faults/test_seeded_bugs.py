@@ -25,7 +25,9 @@ from tests.faults.workload import BACKENDS
 
 WORKERS = 2
 ENOUGH = 20  # faults of each backend
-PLAN = Plan(states=3_000, second=0, share=0.01)  # unless it is caught before, as most are
+PARTS = 4
+# Unless it is caught before: most are after tens of states, the rarest after 900.
+PLAN = Plan(states=20_000, second=0, share=0.01)
 QUICK = [
     ("kafka", "answered before the flush"),
     ("kafka", "topic deleted without a sync"),
@@ -95,11 +97,10 @@ def test_some_faults_are_caught(backend: str, name: str) -> None:
 
 
 @pytest.mark.slow
-def test_faults_are_caught(figures: Callable[[str], None]) -> None:
+@pytest.mark.parametrize("part", range(PARTS))
+def test_faults_are_caught(part: int, figures: Callable[[str], None]) -> None:
     with ProcessPoolExecutor(WORKERS, mp_context=get_context("spawn")) as workers:
-        catches = list(workers.map(hunt, *zip(*FAULTS, strict=True)))
+        catches = list(workers.map(hunt, *zip(*list(FAULTS)[part::PARTS], strict=True)))
     for catch in catches:
         figures(f"seeded bug: {catch}")
-    assert [
-        str(catch) for catch in catches if (catch.fault is None) is not (catch.by is None)
-    ] == []
+    assert [str(catch) for catch in catches if catch.by is None] == []

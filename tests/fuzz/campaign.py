@@ -71,7 +71,12 @@ def fuzz(
         with subprocess.Popen(
             _command(target, corpus, found, seconds, seed),
             cwd=ROOT,
-            env={"PYTHONPATH": str(ROOT), "PYTHONDONTWRITEBYTECODE": "1", "TMPDIR": folder},
+            env={
+                "PYTHONPATH": str(ROOT),
+                "PYTHONDONTWRITEBYTECODE": "1",
+                "PYTHONHASHSEED": "0",
+                "TMPDIR": folder,
+            },
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
