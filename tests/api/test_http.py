@@ -26,7 +26,7 @@ SMALL = {"max_body_bytes": 2000, "max_in_flight_bytes": 4000, "max_header_bytes"
 @pytest.fixture
 async def api(tmp_path: Path) -> AsyncIterator[Api]:
     """A server with small limits on the model."""
-    chosen = settings(tmp_path, max_connections=8, keep_alive_ms=5000, body_timeout_ms=200, **SMALL)
+    chosen = settings(tmp_path, max_connections=8, keep_alive_ms=5000, **SMALL)
     async with serving(chosen, opener("memory", chosen)) as running:
         yield running
 
@@ -150,10 +150,12 @@ async def test_the_connection_lives_on_after_a_413(api: Api) -> None:
     assert (await api.post("/topics/t", records("x" * 1900))).status == 200
 
 
-async def test_a_body_that_pauses_is_given_up(api: Api) -> None:
-    head = POST + b"Content-Length: 100\r\n\r\n{"
-    assert error_of(await raw(api, head)) == (408, 408)
-    assert api.service.budget.held_bytes == 0
+async def test_a_body_that_pauses_is_given_up(tmp_path: Path) -> None:
+    chosen = settings(tmp_path, body_timeout_ms=200)
+    async with serving(chosen, opener("memory", chosen)) as api:
+        head = POST + b"Content-Length: 100\r\n\r\n{"
+        assert error_of(await raw(api, head)) == (408, 408)
+        assert api.service.budget.held_bytes == 0
 
 
 @pytest.mark.parametrize(

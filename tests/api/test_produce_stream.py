@@ -36,6 +36,7 @@ from tests.watched_store import WatchedStore
 FULL = DiskFull("no space left on /data", path="/data", operation="pwrite", errno=28)
 NDJSON = "application/x-ndjson"
 TEXT = "/topics/t?format=text"
+SMALL = {"max_body_bytes": 2000, "max_in_flight_bytes": 4000}
 
 
 def lines(*records: object) -> bytes:
@@ -63,7 +64,15 @@ def stored(offset: int, partition: int = 0) -> dict[str, object]:
 @pytest.fixture
 async def small(tmp_path: Path) -> AsyncIterator[Api]:
     """A server with small limits on the model."""
-    chosen = settings(tmp_path, max_body_bytes=2000, max_in_flight_bytes=4000, body_timeout_ms=300)
+    chosen = settings(tmp_path, **SMALL)
+    async with serving(chosen, opener("memory", chosen)) as running:
+        yield running
+
+
+@pytest.fixture
+async def impatient(tmp_path: Path) -> AsyncIterator[Api]:
+    """The same, which waits for a client and for room 300 ms at most."""
+    chosen = settings(tmp_path, body_timeout_ms=300, **SMALL)
     async with serving(chosen, opener("memory", chosen)) as running:
         yield running
 
@@ -296,9 +305,9 @@ async def test_the_server_takes_no_more_than_it_can_hold(small: Api) -> None:
     await asyncio.wait_for(small.until_free(), 10)
 
 
-async def test_a_budget_that_stays_full_is_told_for_each_record(small: Api) -> None:
-    with small.service.hold(3990):
-        answer = await post(small, TEXT, lines({"value": "a"}, {"value": "b"}))
+async def test_a_budget_that_stays_full_is_told_for_each_record(impatient: Api) -> None:
+    with impatient.service.hold(3990):
+        answer = await post(impatient, TEXT, lines({"value": "a"}, {"value": "b"}))
     assert codes(rows(answer)) == [42901, 42901]
 
 
@@ -348,14 +357,14 @@ async def test_broken_gzip_ends_the_stream_with_its_reason(api: Api) -> None:
 # -- clients that do not behave, and the server's stop
 
 
-async def test_a_client_that_pauses_is_told_and_let_go(small: Api) -> None:
-    async with duplex(small, TEXT, NDJSON) as stream:
+async def test_a_client_that_pauses_is_told_and_let_go(impatient: Api) -> None:
+    async with duplex(impatient, TEXT, NDJSON) as stream:
         await stream.head()
         await stream.send(lines({"value": "a"}) + b'{"val')
         found = await stream.lines()
         assert codes(found) == [None, 408]
-    await small.until_connected(0)
-    await asyncio.wait_for(small.until_free(), 10)
+    await impatient.until_connected(0)
+    await asyncio.wait_for(impatient.until_free(), 10)
 
 
 async def test_a_client_that_goes_away_ends_the_work(small: Api) -> None:
@@ -389,20 +398,22 @@ async def test_a_client_that_sends_first_and_listens_after_is_answered(api: Api)
 
 
 async def test_a_client_that_never_listens_is_hung_up_on(
-    small: Api, monkeypatch: pytest.MonkeyPatch
+    impatient: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(streaming, "UNREAD_BYTES", 100_000)
-    async with duplex(small, TEXT, NDJSON, receive_bytes=4096) as stream:
+    async with duplex(impatient, TEXT, NDJSON, receive_bytes=4096) as stream:
         assert await flood(stream, 10_000) < 10_000
-        await small.until_connected(0)
-    await asyncio.wait_for(small.until_free(), 10)
-    assert (await small.get("/topics")).json == ["t"]
+        await impatient.until_connected(0)
+    await asyncio.wait_for(impatient.until_free(), 10)
+    assert (await impatient.get("/topics")).json == ["t"]
 
 
-async def test_a_slow_listener_is_waited_for(small: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_listener_is_waited_for(
+    impatient: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It takes longer than a pause may last, but reads something in every one."""
     monkeypatch.setattr(streaming, "UNREAD_BYTES", 100_000)
-    async with duplex(small, TEXT, NDJSON, receive_bytes=4096) as stream:
+    async with duplex(impatient, TEXT, NDJSON, receive_bytes=4096) as stream:
 
         async def send() -> None:
             assert await flood(stream, 60) == 60

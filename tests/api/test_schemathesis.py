@@ -16,7 +16,7 @@ from tests.api.test_openapi import prepared
 
 EXAMPLES_PER_OPERATION = 50
 CONFIG = Path(__file__).with_name("schemathesis.toml")
-TIME_LIMIT_S = 300
+TIME_LIMIT_S = 850  # pytest's own 900 s end what hangs; a slow machine takes minutes
 
 
 @pytest.mark.slow

@@ -9,8 +9,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 from urllib.request import urlopen
 
 import pytest
@@ -46,22 +47,33 @@ lookups = 5
 flush = "os"
 kill = true
 """
+T = TypeVar("T")
 SHAPES = Path("logserver/bench/shapes")
-STALL_S = 0.3
+STALL_S = 1.0
 WAIT_S = 120.0
+OURSELVES = ("-m", "logserver")
+# An open loop never gives up: a short one would where the machine stalls for a moment.
+PATIENT = (
+    "-c",
+    "import runpy; from logserver.bench import loops; loops.LATE = 1000;"
+    "runpy.run_module('logserver', run_name='__main__')",
+)
 
 
-def started(*arguments: object) -> subprocess.Popen[str]:
+def started(*arguments: object, python: Sequence[str] = OURSELVES) -> subprocess.Popen[str]:
     """`logserver bench`, as a user runs it."""
-    command = [sys.executable, "-P", "-m", "logserver", "bench", *map(str, arguments)]
+    command = [sys.executable, "-P", *python, "bench", *map(str, arguments)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def bench(folder: Path, workload: str, *arguments: object) -> tuple[int, str, Result]:
+def bench(
+    folder: Path, workload: str, *arguments: object, python: Sequence[str] = OURSELVES
+) -> tuple[int, str, Result]:
     """Run it to its end: exit code, standard error, document."""
     path, found = folder / "mine.toml", folder / "result.json"
     path.write_text(workload)
-    process = started(path, "--json", found, "--quick", "--dir", folder, *arguments)
+    options = ("--json", found, "--quick", "--dir", folder)
+    process = started(path, *options, *arguments, python=python)
     _, errors = process.communicate(timeout=300)
     assert "Traceback" not in errors
     return process.returncode, errors, load(found)
@@ -166,30 +178,35 @@ def at_rate(rate: int, seconds: float) -> str:
 
 
 def against_stub(
-    tmp_path: Path, think_s: Callable[[float], float], workload: str
+    tmp_path: Path,
+    think_s: Callable[[float], float],
+    workload: str,
+    python: Sequence[str] = OURSELVES,
 ) -> tuple[Result, str, list[int], list[int]]:
     """A run against a stub; the document, standard error, and when requests came and were answered there."""
     with stub(think_s) as server:
         description = tmp_path / "stub.toml"
         description.write_text(server.description)
-        code, errors, result = bench(tmp_path, workload, "--target", f"http:{description}")
+        target = f"http:{description}"
+        code, errors, result = bench(tmp_path, workload, "--target", target, python=python)
     assert code == 0, errors
     return result, errors, server.came_ns, server.answered_ns
 
 
-def stalls_once_a_second(after_s: float) -> float:
-    """From 0.1 s to 0.4 s after the first request, and of each second behind it."""
-    left_s = 0.1 + STALL_S - after_s % 1
+def stalls_once(after_s: float) -> float:
+    """From 0.1 s to 1.1 s after the first request."""
+    left_s = 0.1 + STALL_S - after_s
     return left_s if 0 < left_s <= STALL_S else 0.0
 
 
 def test_a_stall_is_charged_to_every_request_that_was_due(tmp_path: Path) -> None:
-    """150 of 250 requests are due while the server stalls, one by one over 0.3 s; it saw one of them waiting. What the
-    server noted gives the least that each latency can be: later the answer cannot have come, nor the request be due.
+    """200 of 250 requests are due while the server stalls, one by one over 0.4 s; it saw one of them waiting. What the
+    server noted gives the least that each latency can be: later the answer cannot have come, nor the request be due. A
+    first request that comes late takes as much off it: there is room for 300 ms.
     """
     rate, seconds = 500, 0.5
     result, _, came_ns, answered_ns = against_stub(
-        tmp_path, stalls_once_a_second, at_rate(rate, seconds)
+        tmp_path, stalls_once, at_rate(rate, seconds), PATIENT
     )
     repeat = result.runs[0].repeats[0]
     corrected, own = repeat.publish_latency, repeat.publish_service
@@ -207,7 +224,7 @@ def test_a_stall_is_charged_to_every_request_that_was_due(tmp_path: Path) -> Non
     }.items():
         assert told_us is not None
         assert told_us >= least.get_value_at_percentile(share) / 1000 * 0.995
-    assert least.get_value_at_percentile(90) >= STALL_S * 0.6 * 1e9  # so much is in the figures
+    assert least.get_value_at_percentile(90) >= STALL_S / 2 * 1e9  # so much is in the figures
     assert (own.p90_us or 0) <= (corrected.p90_us or 0)
     waited = sum(
         end - begin >= STALL_S / 2 * 1e9 for begin, end in zip(came_ns, answered_ns, strict=True)
@@ -301,7 +318,7 @@ def test_what_was_taken_until_an_interrupt_is_kept(tmp_path: Path) -> None:
     assert "not complete: interrupted" in errors
     assert "Traceback" not in errors
     assert children
-    assert servers_in(tmp_path) == []
+    assert until(lambda: not servers_in(tmp_path))
     result = load(found)
     assert (result.complete, result.incomplete_reason) == (False, "interrupted")
     assert [(run.workload.name, len(run.repeats)) for run in result.runs] == [
@@ -323,14 +340,12 @@ def servers_in(folder: Path) -> list[str]:
     return found
 
 
-def until(found: Callable[[], list[str]]) -> list[str]:
-    """What is found as soon as there is something."""
+def until(found: Callable[[], T]) -> T:
+    """What is found as soon as there is something, or nothing in the end."""
     deadline_s = time.monotonic() + WAIT_S
-    while time.monotonic() < deadline_s:
-        if there := found():
-            return there
+    while not (there := found()) and time.monotonic() < deadline_s:
         time.sleep(0.05)
-    return []
+    return there
 
 
 @pytest.mark.parametrize(

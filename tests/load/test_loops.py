@@ -107,6 +107,7 @@ async def test_a_server_that_hangs_up_ends_the_turn(turn: Callable[..., Closed |
             await turn([REQUEST]).run(address, 1)
 
 
+@pytest.mark.usefixtures("patient")
 async def test_an_open_loop_keeps_its_rate() -> None:
     async with server(at_once) as address:
         sample = await Open([REQUEST], seconds=0.5, rate=200).run(address, 2)
@@ -128,6 +129,7 @@ def stalls_once(number: int) -> tuple[float, Sequence[bytes]]:
     return STALL_S if number == 10 else 0.0, [ANSWER]
 
 
+@pytest.mark.usefixtures("patient")
 async def test_an_open_loop_corrects_for_what_a_stall_kept_from_being_sent() -> None:
     """Of 500 requests in a second 150 are due while the server stalls, but only one of them is under way: by its own
     time it was the only slow one.
