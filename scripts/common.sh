@@ -62,7 +62,7 @@ need_venv() {
     wanted=$(digest "" <<< "$root/$lock")
     if stamped "$lock" "$wanted"; then continue; fi
     echo "installing what $lock names" >&2
-    "$venv/bin/python" -m pip install --quiet --require-hashes -r "$root/$lock" ||
+    "$venv/bin/python" -m pip install --quiet --timeout 60 --require-hashes -r "$root/$lock" ||
       fail "pip could not install what $lock names"
     stamp "$lock" "$wanted"
   done

@@ -17,8 +17,10 @@ from typing import Any
 
 KAFKA = Path(__file__).resolve().parent / "peers" / "kafka"
 SPARK = KAFKA.parent / "spark"
-TIMEOUT_S = 300.0
-"""Fetching the jars included; a broker takes 5 to 10 s."""
+TIMEOUT_S = 600.0
+"""Fetching the jars included; a broker takes 5 to 10 s. Only a hang takes so long."""
+CHECK_S = 60.0
+"""More for each folder whose indexes are checked: four JVMs, one after another."""
 
 
 class PeerError(AssertionError):
@@ -72,7 +74,8 @@ def _sort_in(answer: KafkaAnswer, line: dict[str, Any]) -> None:
 
 def index_check(directories: Iterable[Path]) -> None:
     """Let the real Kafka check every index of these partition directories; PeerError tells what is wrong."""
-    done = _run("index-check", *directories)
+    folders = list(directories)
+    done = _run("index-check", *folders, timeout=TIMEOUT_S + CHECK_S * len(folders))
     if done.returncode != 0 or done.stdout.strip() != "ok":
         raise _failure(done)
 
@@ -120,6 +123,7 @@ def _run(
     *arguments: str | Path,
     environment: dict[str, str] | None = None,
     folder: Path = KAFKA,
+    timeout: float = TIMEOUT_S,
 ) -> subprocess.CompletedProcess[str]:
     command = [str(folder / script), *map(str, arguments)]
     with subprocess.Popen(
@@ -132,10 +136,12 @@ def _run(
         start_new_session=True,
     ) as process:
         try:
-            out, err = process.communicate(timeout=TIMEOUT_S)
+            out, err = process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired as error:
-            os.killpg(process.pid, signal.SIGTERM)  # the script then ends its broker
-            raise PeerError(f"{' '.join(command)}: no end after {TIMEOUT_S:.0f} s") from error
+            raise PeerError(f"{' '.join(command)}: no end after {timeout:.0f} s") from error
+        finally:
+            if process.returncode is None:  # pytest's own limit may have been the first
+                os.killpg(process.pid, signal.SIGTERM)  # the script then ends its broker
     return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from logserver.bench.targets.rocketmq import BESIDE
+from logserver.bench.targets.rocketmq import BESIDE, PATIENT
 from logserver.bench.targets.tools import free_ports
 from storage import (
     CommittedOffset,
@@ -32,7 +32,12 @@ pytestmark = pytest.mark.java
 
 ORDERS = TopicPartition("orders", 0)
 PULLED = ("orders", "shapes", "many-at-once", "raw")
-BROKER = {**written.SIZES, "timerWheelEnable": "false", "enableCompaction": "false"}
+BROKER = {
+    **written.SIZES,
+    "timerWheelEnable": "false",
+    "enableCompaction": "false",
+    **dict(setting.split("=") for setting in PATIENT),
+}
 SENT = 6
 
 

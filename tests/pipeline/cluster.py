@@ -22,7 +22,8 @@ from tests.pipeline.conftest import SHORT_LIVED
 HOME: Final = Path(pyspark.__file__).parent
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
 STARTS_IN_S: Final = 180.0
-JOB_S: Final = 300.0
+JOB_S: Final = 800.0
+LOGS_S: Final = 60.0  # a worker writes down what its executors say
 ADDRESS: Final = "Starting Spark master at "
 REGISTERED: Final = "Successfully registered with master"
 
@@ -30,16 +31,25 @@ REGISTERED: Final = "Successfully registered with master"
 class Cluster:
     """A master, and workers of one core and 1 GB each, with their files below `folder`."""
 
-    def __init__(self, folder: Path, master: str, package: Path) -> None:
+    def __init__(self, folder: Path, master: str, package: Path, workers: int) -> None:
         self.folder = folder
         self.master = master
         self._package = package
+        self._workers = workers
 
     def submit(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        """Run a job by spark-submit with the packaged code, from a folder without sources; waits for its end."""
+        """Run a job by spark-submit with the packaged code, from a folder without sources; waits for its end. It begins
+        when every worker has its executor: the first one up would do a short job alone.
+        """
         command: list[str | Path] = [HOME / "bin" / "spark-submit", "--master", self.master]
         command += ["--py-files", self._package, "--driver-memory", "512m"]
-        for setting in ("spark.driver.host=127.0.0.1", "spark.sql.shuffle.partitions=4"):
+        for setting in (
+            "spark.driver.host=127.0.0.1",
+            "spark.sql.shuffle.partitions=4",
+            f"spark.cores.max={self._workers}",  # without it Spark waits for none
+            "spark.scheduler.minRegisteredResourcesRatio=1.0",
+            "spark.scheduler.maxRegisteredResourcesWaitingTime=120s",
+        ):
             command += ["--conf", setting]
         command += [ROOT / "scripts" / "spark_job.py", *arguments]
         return subprocess.run(
@@ -53,10 +63,16 @@ class Cluster:
             check=False,
         )
 
-    def executors(self, worker: int) -> list[str]:
-        """What the executors on one worker have logged, an entry each."""
-        logs = sorted((self.folder / f"worker-{worker}").glob("app-*/*/stderr"))
-        return [path.read_text() for path in logs]
+    def logged(self, worker: int, sign: str) -> bool:
+        """Whether an executor of the last job, on this worker, has logged `sign`."""
+        last = max(path.name for path in self.folder.glob("worker-*/app-*"))
+        folder = self.folder / f"worker-{worker}" / last
+        deadline = time.monotonic() + LOGS_S
+        while not (found := any(sign in path.read_text() for path in folder.glob("*/stderr"))):
+            if time.monotonic() > deadline:
+                break
+            time.sleep(0.1)
+        return found
 
 
 def environment() -> dict[str, str]:
@@ -88,7 +104,7 @@ def running(folder: Path, *, workers: int = 2) -> Iterator[Cluster]:
             daemons.append(_Daemon(stack, log, "worker.Worker", *options))
         for daemon in daemons:
             daemon.line(REGISTERED)
-        yield Cluster(folder, master, package)
+        yield Cluster(folder, master, package, workers)
 
 
 class _Daemon:

@@ -20,6 +20,9 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 A0, A1 = TopicPartition("a", 0), TopicPartition("a", 1)
 SCHEMA = "topic string, partition int, offset bigint, value binary"
 
+LATE = "Python worker failed to connect back"
+"""Spark gives the Python worker of a new query 10 s for it, a constant; none of our code has run then."""
+
 Row = tuple[str, int, int, bytes]
 
 
@@ -39,16 +42,31 @@ class Lines:
         self._folder = folder
 
     def start(self, *, once: bool = False, **options: Any) -> StreamingQuery:
-        """Start it, or go on where it stopped; `once`: take what is there and end."""
+        """Start it, or go on where it stopped; it takes what is there and, `once`, ends. One whose Python worker was
+        too late is started again, twice at most.
+        """
+        from pyspark.errors import StreamingQueryException
+
         reader = self._spark.readStream.format("logserver").schema(SCHEMA).options(**options)
         writer = reader.load(str(self._folder / "store")).writeStream.format("parquet")
         if once:
             writer = writer.trigger(availableNow=True)
         checkpoint = str(self._folder / "checkpoint")
-        query = writer.option("checkpointLocation", checkpoint).start(str(self._folder / "out"))
-        if once:
-            query.awaitTermination()
-        return query
+        writer = writer.option("checkpointLocation", checkpoint)
+        again = 2
+        while True:
+            query = writer.start(str(self._folder / "out"))
+            try:
+                if once:
+                    query.awaitTermination()
+                else:
+                    query.processAllAvailable()
+            except StreamingQueryException as error:
+                if again == 0 or LATE not in str(error):
+                    raise
+                again -= 1
+            else:
+                return query
 
     def read(self) -> list[Row]:
         """What came out, in order."""

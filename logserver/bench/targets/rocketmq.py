@@ -24,7 +24,7 @@ FILL_THREADS: Final = 16
 MOST_THREADS: Final = 64
 REPORT_MS: Final = 1000
 BESIDE: Final = (8, 10, 11)  # the broker's ports, so far behind the name server's
-STATUS_TRIES: Final = 30  # each takes a second or more
+ADMIN_TRIES: Final = 30  # each takes a second or more
 PRODUCED: Final = re.compile(
     r"^\[Complete\] Send Total: (\d+)"
     r"(?: \| Send TPS: (\d+) \| Max RT\(ms\): (\d+) \| Average RT\(ms\): +([\d.]+|NaN) \|)?"
@@ -99,12 +99,15 @@ class RocketMQ:
         return missing
 
     def create(self, topic: str, partitions: int) -> None:
-        """A topic."""
+        """A topic. A broker that has just started may refuse; a second time changes nothing."""
         queues = ("-r", partitions, "-w", partitions)
         broker = ("-b", f"127.0.0.1:{self._port + 10}")
-        told = self._run("admin", "updateTopic", *broker, "-t", topic, *queues)
-        if "success" not in told:
-            raise ServerFailed(f"mqadmin updateTopic: {told[-300:]!r}")
+        told = ""
+        for _ in range(ADMIN_TRIES):
+            told = self._run("admin", "updateTopic", *broker, "-t", topic, *queues)
+            if "success" in told:
+                return
+        raise ServerFailed(f"mqadmin updateTopic: {told[-300:]!r}")
 
     def produce(
         self, topic: str, workload: Workload, records: int, *, rate: int = 0, warm: int = 0
@@ -133,7 +136,7 @@ class RocketMQ:
     def stored(self, topic: str) -> int:
         """Records that the topic holds. The name server may learn only a while after a start who has it."""
         told = ""
-        for _ in range(STATUS_TRIES):
+        for _ in range(ADMIN_TRIES):
             told = self._run("admin", "topicStatus", "-t", topic)
             queues = QUEUE.findall(told)
             if queues:

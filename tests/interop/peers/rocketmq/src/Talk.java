@@ -18,8 +18,11 @@ public class Talk {
 
     Talk(String ns) throws Exception {
         c.setNamesrvAddr(ns);
+        c.setConsumerPullTimeoutMillis(60_000);
         c.start();
         p.setNamesrvAddr(ns);
+        p.setSendMsgTimeout(60_000);
+        p.setRetryTimesWhenSendFailed(0); // what was slow, not lost, would be there twice
         p.start();
     }
 
