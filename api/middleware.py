@@ -111,18 +111,38 @@ class ApiProtocol(web.RequestHandler):
         """Serve the connection. One that came as the listener closed ends here: it was told to close before this task
         began, or nobody will tell it, and the library would wait for its first request until the grace is over.
         """
-        if self._api_server.stopping and not self._messages:
-            self.force_close()
-            return
+        if self._api_server.stopping:
+            self.close()
+            if not self._messages:
+                self.force_close()
+                return
         await super().start()
+
+    def data_received(self, data: bytes) -> None:
+        """Take what the client sends. The library listens no more to a connection that is to close, though a request
+        may have its body on the way: that is read to its end, and nothing behind it is answered.
+        """
+        closing, closing_soon = self._force_close, self._close
+        if closing or closing_soon:
+            if self.transport is None or all(body.is_eof() for body in self._bodies()):
+                return
+            self._force_close = self._close = False
+        super().data_received(data)
+        self._force_close |= closing
+        self._close |= closing_soon
+
+    def _bodies(self) -> list[StreamReader]:
+        """Of the requests that are here."""
+        bodies = [body for _, body in self._messages]
+        if self._current_request is not None:
+            bodies.append(self._current_request.content)
+        return bodies
 
     def eof_received(self) -> bool:  # type: ignore[override]  # the library never keeps one open
         """The client sends no more, and may still listen: a request that came whole is answered, then the
         connection ends. True keeps it open until then; not over TLS, which has no such half.
         """
-        bodies = [body for _, body in self._messages]
-        if self._current_request is not None:
-            bodies.append(self._current_request.content)
+        bodies = self._bodies()
         whole = bool(bodies) and all(body.is_eof() for body in bodies)
         if not whole or self.ssl_context is not None:
             return False

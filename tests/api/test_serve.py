@@ -15,13 +15,14 @@ from hashlib import sha256
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
+import msgspec
 import pytest
 
 from api.server import Server
 from logserver.errors import NotReady
 from logserver.service import LogService
 from storage import LogStore, Progress
-from tests.api.harness import ONE_PARTITION, opener, records, serving, settings
+from tests.api.harness import JSON, ONE_PARTITION, opener, records, serving, settings
 from tests.api.running import COMMAND, LISTEN, Running, Serve
 from tests.watched_store import WatchedStore
 
@@ -312,6 +313,27 @@ async def test_a_request_that_comes_while_stopping_is_503(tmp_path: Path) -> Non
         assert answer.code == 50301
         assert answer.json["state"] == "stopping"
         assert (await api.get("/readyz")).code == 50301
+
+
+async def test_a_body_that_is_on_its_way_at_the_stop_is_read(tmp_path: Path) -> None:
+    """Many clients send head and body apart. The request is answered at once, not hung up on when the grace is over."""
+    chosen = settings(tmp_path, shutdown_grace_ms=20_000)
+    body = msgspec.json.encode(records("a"))
+    head = f"POST /topics/t HTTP/1.1\r\nHost: a\r\nContent-Type: {JSON}\r\nContent-Length: {len(body)}\r\n\r\n"
+    async with (
+        asyncio.timeout(10),
+        serving(chosen, opener("memory", chosen)) as api,
+        api.connection() as (reader, writer),
+    ):
+        writer.write(head.encode() + body[:5])
+        while not api.service.budget.held_bytes:  # noqa: ASYNC110  # the service has no event for tests
+            await asyncio.sleep(0.001)
+        stopping = asyncio.create_task(api.server.stop())
+        await asyncio.sleep(0.05)
+        assert not stopping.done()
+        writer.write(body[5:])
+        assert (await reader.read()).startswith(b"HTTP/1.1 503 ")
+        await stopping
 
 
 @pytest.mark.parametrize("ticks", range(7))
