@@ -30,8 +30,7 @@ Connection: TypeAlias = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 MIB = 1 << 20
 CROWD = 400
 PATIENCE_S = 30
-# A served client waits for milliseconds. This is room for a busy machine, and for most of its requests only: one may
-# meet a moment in which the machine stands still.
+# A served client waits for milliseconds; this is room for a busy machine, far below any time-out here.
 SERVED_S = 5.0
 HEAD = b"POST /topics/t HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
 
@@ -60,7 +59,7 @@ class Abused:
         """Another client produces and fetches, and is not made to wait."""
         for _ in range(times):
             begun = perf_counter()
-            async with asyncio.timeout(PATIENCE_S):
+            async with asyncio.timeout(SERVED_S):
                 body = msgspec.json.encode(records("x"))
                 status, _ = await self.ask(
                     "POST", "/topics/other", data=body, headers={"Content-Type": JSON}
@@ -86,16 +85,12 @@ class Abused:
             await asyncio.sleep(0.01)
 
     def told(self, limit_bytes: int) -> str:
-        """What it cost, as a figure; the server's memory must not have grown beyond the limit, and others must have
-        been served.
-        """
+        """What it cost, as a figure; the server's memory must not have grown beyond the limit."""
         grown_bytes = self.server.peak_bytes() - self._before_bytes
         assert grown_bytes < limit_bytes
         served_ms = sorted(1000 * served_s for served_s in self._served_s)
-        median_ms = served_ms[len(served_ms) // 2]
-        assert median_ms < 1000 * SERVED_S
         return (
-            f"others' produce and fetch took {median_ms:.1f} ms (median), "
+            f"others' produce and fetch took {served_ms[len(served_ms) // 2]:.1f} ms (median), "
             f"{served_ms[-1]:.0f} ms (most); memory grew by {grown_bytes / MIB:.0f} MiB"
         )
 
