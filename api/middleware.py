@@ -12,10 +12,10 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Final, cast
 
-from aiohttp import HttpVersion11, StreamReader, web
+from aiohttp import EMPTY_PAYLOAD, HttpVersion11, StreamReader, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
 
@@ -91,7 +91,7 @@ class ApiServer(web.Server):
 class ApiProtocol(web.RequestHandler):
     """One connection."""
 
-    __slots__ = ("_abandonable", "_after_eof_s", "_api_server", "_half_closed")
+    __slots__ = ("_abandonable", "_after_eof_s", "_api_server", "_half_closed", "body")
 
     def __init__(self, server: ApiServer, **options: Any) -> None:
         super().__init__(server, **options)
@@ -99,6 +99,8 @@ class ApiProtocol(web.RequestHandler):
         self._abandonable: asyncio.Task[Any] | None = None
         self._after_eof_s = 0.0
         self._half_closed = False
+        self.body: StreamReader = EMPTY_PAYLOAD
+        """Of the latest request: what it sends behind an early answer is read too."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the connection, or turn it away in the shape of every other error."""
@@ -124,7 +126,8 @@ class ApiProtocol(web.RequestHandler):
         """
         closing, closing_soon = self._force_close, self._close
         if closing or closing_soon:
-            if self.transport is None or all(body.is_eof() for body in self._bodies()):
+            bodies = (self.body, *self._bodies())
+            if self.transport is None or all(body.is_eof() for body in bodies):
                 return
             self._force_close = self._close = False
         super().data_received(data)
@@ -132,11 +135,28 @@ class ApiProtocol(web.RequestHandler):
         self._close |= closing_soon
 
     def _bodies(self) -> list[StreamReader]:
-        """Of the requests that are here."""
+        """Of the requests that are not answered."""
         bodies = [body for _, body in self._messages]
         if self._current_request is not None:
             bodies.append(self._current_request.content)
         return bodies
+
+    async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  # the library's
+        """End the connection within `timeout` s: the request, what is left of its body, and the answer's way out of
+        this process. The library grants that time to each of the first two, and leaves the last to a loop that ends.
+        """
+        transport, serving = self.transport, self._task_handler
+        try:
+            async with asyncio.timeout(timeout):
+                if transport is not None:
+                    transport.set_write_buffer_limits(0)  # it counts as paused until all is written
+                    with suppress(ConnectionError):
+                        await self._drain_helper()
+                await super().shutdown(None)
+        except TimeoutError:
+            if serving is not None:
+                serving.cancel()
+            self.force_close()
 
     def eof_received(self) -> bool:  # type: ignore[override]  # the library never keeps one open
         """The client sends no more, and may still listen: a request that came whole is answered, then the
@@ -240,6 +260,7 @@ def _request(
     """The request of a message; what was too malformed to be one is answered as HTTP/1.1 too."""
     if message.method == _UNPARSED_METHOD:
         message = message._replace(version=HttpVersion11)
+    cast("ApiProtocol", protocol).body = payload
     return web.BaseRequest(message, payload, protocol, writer, task, asyncio.get_running_loop())
 
 

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import threading
+import time
 from contextlib import AsyncExitStack, suppress
 from hashlib import sha256
 from pathlib import Path
@@ -18,6 +19,7 @@ from urllib.parse import quote, urlsplit
 import msgspec
 import pytest
 
+from api.middleware import ApiProtocol, ApiServer
 from api.server import Server
 from logserver.errors import NotReady
 from logserver.service import LogService
@@ -333,6 +335,86 @@ async def test_a_body_that_is_on_its_way_at_the_stop_is_read(tmp_path: Path) -> 
         assert not stopping.done()
         writer.write(body[5:])
         assert (await reader.read()).startswith(b"HTTP/1.1 503 ")
+        await stopping
+
+
+async def test_a_body_behind_its_answer_does_not_hold_the_stop_up(tmp_path: Path) -> None:
+    """It is refused by its size, and read on, so that its sender sees why: no longer than it comes."""
+    chosen = settings(tmp_path, shutdown_grace_ms=20_000)
+    size_bytes = chosen.max_body_bytes + 1
+    head = f"POST /topics/t HTTP/1.1\r\nHost: a\r\nContent-Type: {JSON}\r\nContent-Length: {size_bytes}\r\n\r\n"
+    async with (
+        asyncio.timeout(10),
+        serving(chosen, opener("memory", chosen)) as api,
+        api.connection() as (reader, writer),
+    ):
+        writer.write(head.encode() + b" " * 1000)
+        assert (await reader.readline()).startswith(b"HTTP/1.1 413 ")
+        stopping = asyncio.create_task(api.server.stop())
+        await asyncio.sleep(0.05)
+        assert not stopping.done()
+        writer.write(b" " * (size_bytes - 1000))
+        await stopping
+
+
+async def test_a_stop_leaves_one_who_never_reads_when_the_grace_is_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once: not when it is over for the request, and over again for the connection."""
+    grace_s = 2.0
+    full = asyncio.Event()
+    pause = ApiProtocol.pause_writing
+
+    def pause_writing(connection: ApiProtocol) -> None:
+        pause(connection)
+        full.set()
+
+    monkeypatch.setattr(ApiProtocol, "pause_writing", pause_writing)
+    chosen = settings(tmp_path, shutdown_grace_ms=round(grace_s * 1000))
+    async with (
+        serving(chosen, opener("memory", chosen)) as api,
+        api.connection(limit=1) as (reader, writer),
+    ):
+        for _ in range(30):  # more than sockets hold
+            stored = await api.post("/topics/t/partitions/0", records("x" * 1_000_000))
+            assert stored.json["offsets"][0]["error_code"] is None
+        writer.write(
+            b"GET /topics/t/partitions/0/records?offset=0&max_bytes=40000000 HTTP/1.1\r\nHost: a\r\n\r\n"
+        )
+        await reader.read(1)
+        await full.wait()
+        began_s = time.monotonic()
+        await api.server.stop()
+        assert grace_s <= time.monotonic() - began_s < grace_s * 1.8
+
+
+async def test_a_stop_waits_until_the_answers_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the library holds for a slow reader goes with the process, though the request counts as answered."""
+    size_bytes = 16 << 20
+    begin = ApiServer.pre_shutdown
+
+    def begin_with_much_unwritten(server: ApiServer) -> None:
+        (connection,) = server.connections
+        assert connection.transport is not None
+        connection.transport.set_write_buffer_limits(2 * size_bytes)
+        connection.transport.write(bytes(size_bytes))
+        begin(server)
+
+    monkeypatch.setattr(ApiServer, "pre_shutdown", begin_with_much_unwritten)
+    chosen = settings(tmp_path, shutdown_grace_ms=20_000)
+    async with (
+        asyncio.timeout(15),
+        serving(chosen, opener("memory", chosen)) as api,
+        api.connection() as (reader, writer),
+    ):
+        writer.write(b"GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
+        stopping = asyncio.create_task(api.server.stop())
+        await asyncio.sleep(0.05)
+        assert not stopping.done()
+        assert len(await reader.read()) > size_bytes
         await stopping
 
 
