@@ -6,6 +6,7 @@ Owns the order of these and what is measured of each; must not know whose server
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -31,7 +32,6 @@ from logserver.bench.wire import Address, Connection
 from logserver.bench.workload import Workload
 from storage import wall_clock_ms
 
-MOST_CONNECTIONS: Final = 64
 FILL_CONNECTIONS: Final = 4
 FILL_S: Final = 3600.0
 DRAIN_S: Final = 120.0  # so long after the last record readers may need to get it
@@ -124,6 +124,7 @@ class HttpLoad:
         turn = Closed(requests.filling(), seconds=FILL_S, most=requests.fill_count)
         self._count("filling", self._run(turn, FILL_CONNECTIONS), requests.fill_size)
         self._filled_ms = range(began_ms, wall_clock_ms() + 1)
+        os.sync()  # else the disk is busy with it while something else is measured
 
     # ---- the measured part -----------------------------------------------------------------------
 
@@ -132,7 +133,7 @@ class HttpLoad:
         requests = self._requests.repeated() if workload.producers else []
         if requests and workload.warm_up_s:
             self._tell("warming up")
-            warm = self._run(self._publishing(requests, workload.warm_up_s), self._connections)
+            warm = self._run(self._publishing(requests, workload.warm_up_s), workload.under_way)
             self._count("warming up", warm, workload.own.records_per_request)
         followers, catching = self._readers()
         published = Published(self._shape.produce.placed, self.topics.names) if followers else None
@@ -173,7 +174,7 @@ class HttpLoad:
                 if requests:
                     watch = None if published is None else published.watch
                     turn = self._publishing(requests, self._workload.seconds, watch)
-                    sample = await turn.run(self._address, self._connections)
+                    sample = await turn.run(self._address, self._workload.under_way)
                 places = {(reader.topic, reader.partition) for reader in followers}
                 ends = await asyncio.to_thread(self.topics.ends, places)
                 for reader in followers:
@@ -296,10 +297,6 @@ class HttpLoad:
             self.errors.append(f"{name}: {missed} of {sample.answered} found nothing")
 
     # ---- helpers ---------------------------------------------------------------------------------
-
-    @property
-    def _connections(self) -> int:
-        return self._workload.own.connections or min(self._workload.producers, MOST_CONNECTIONS)
 
     def _run(self, turn: Turn, connections: int) -> Sample:
         return self._runner.run(turn.run(self._address, connections))

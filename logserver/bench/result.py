@@ -36,6 +36,14 @@ class Spread:
         """From at least one value."""
         return cls(minimum=min(values), median=statistics.median(values), maximum=max(values))
 
+    def by(self, divisor: float) -> Spread:
+        """Each of them divided by the same."""
+        return Spread(
+            minimum=self.minimum / divisor,
+            median=self.median / divisor,
+            maximum=self.maximum / divisor,
+        )
+
 
 class Latency(msgspec.Struct, frozen=True, kw_only=True):
     """Percentiles of `count` values, in microseconds, three significant figures. A peer's own tool may know fewer."""
@@ -98,7 +106,9 @@ class Repeat(msgspec.Struct, frozen=True, kw_only=True):
     recovery_s: float | None = None  # on the same after kill -9
     recovery_load_s: float | None = None  # of it, the loading of the store, by the server's own log
 
-    generator_busy_share: float | None = None  # of a core: 1 is its limit, but at a held rate
+    generator_busy_share: float | None = (
+        None  # of a core, of who put the load on: 1 is its limit, but at a held rate
+    )
     errors: list[str] = []  # counts that do not agree, what failed
 
 

@@ -21,6 +21,7 @@ from storage.errors import InvalidArgument
 MOST_PARTITIONS: Final = 10_000  # of all topics together
 MOST_REQUEST_BYTES: Final = 8 << 20  # of the values of a request
 MOST_MADE_BYTES: Final = 1 << 30  # of the values of all requests: they are made before
+MOST_CONNECTIONS: Final = 64  # where none are asked for
 MOST_DUE: Final = 100_000_000  # requests of a constant rate: each is written down, sent or not
 SUFFIX: Final = ".toml"
 T = TypeVar("T")
@@ -87,6 +88,11 @@ class Workload(
     def producers(self) -> int:
         """Of all topics together."""
         return self.topics * self.producers_per_topic
+
+    @property
+    def under_way(self) -> int:
+        """Requests that publish at a time: `connections`, else one a producer, 64 at most."""
+        return self.own.connections or min(self.producers, MOST_CONNECTIONS)
 
     @property
     def filled_records(self) -> int:

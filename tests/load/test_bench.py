@@ -351,7 +351,7 @@ def until(found: Callable[[], T]) -> T:
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),
     [
-        (["hot"], 2, "'hot' is neither a .toml file nor one of disk-per-record"),
+        (["hot"], 2, "'hot' is neither a .toml file nor one of disk-per-keyed-record"),
         (["hot-topic", "--repeat", "2"], 2, "--repeat"),
         (
             ["hot-topic", "--quick", "--target", "moon"],

@@ -1,11 +1,18 @@
-"""How a real broker is driven, on one that is made up: how many records it is sent, and what its readers must have."""
+"""How a real broker is driven, on one that is made up: how it is warmed up, how many records it is sent, what its
+readers must have.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import socket
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import chain, count
+from itertools import repeat as repeat_of
 from pathlib import Path
 from typing import cast
 
@@ -13,7 +20,7 @@ import pytest
 
 from logserver.bench.processes import Cores, ServerFailed
 from logserver.bench.result import NotDone, TargetFacts
-from logserver.bench.targets import Bench, tools
+from logserver.bench.targets import Bench, kafka, tools
 from logserver.bench.targets.broker import Produced, RealBroker
 from logserver.bench.targets.tools import SERVER_PORTS, Tool, free_ports
 from logserver.bench.workload import Workload, parse_workload
@@ -27,13 +34,15 @@ class MadeUp:
     reads = True
     pid = os.getpid()
 
-    def __init__(self, data: Path, rates: list[float], missed: int = 0) -> None:
+    def __init__(self, data: Path, rates: Iterable[float], missed: int = 0) -> None:
         self.data = data
-        self.sent: list[int] = []
+        self.sent: dict[str, list[int]] = {}
+        self.starts: list[bool] = []  # each on a store that held something
         self._rates = iter(rates)
         self._missed = missed
 
     def start(self, flush: str) -> None:
+        self.starts.append(self.data.exists())
         self.data.mkdir(exist_ok=True)
 
     def stop(self) -> None: ...
@@ -44,12 +53,12 @@ class MadeUp:
         return []
 
     def create(self, topic: str, partitions: int) -> None:
-        self.sent.clear()
+        self.sent[topic] = []
 
     def produce(
         self, topic: str, workload: Workload, records: int, *, rate: int = 0, warm: int = 0
     ) -> Produced:
-        self.sent.append(records + warm)
+        self.sent[topic].append(records + warm)
         return Produced(records, next(self._rates), None, warm=warm)
 
     def follow(self, topic: str, group: str, records: int) -> Tool:
@@ -61,7 +70,7 @@ class MadeUp:
         return cast("Reading", tool).records, 1.0
 
     def stored(self, topic: str) -> int:
-        return sum(self.sent)
+        return sum(self.sent[topic])
 
     def load_s(self) -> float | None:
         return None
@@ -94,25 +103,104 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
         yield Bench(folder=tmp_path, runner=runner, cores=Cores(), peers=tmp_path, quick=False)
 
 
-def test_how_many_records_take_the_time_is_found_out_warm(bench: Bench, tmp_path: Path) -> None:
-    """A second or more of 5,000/s is the cold one; five seconds of it tell 800/s; three seconds of that are measured,
-    at 1,000/s, which the next repeat goes by.
+def test_a_broker_is_warmed_until_it_gets_no_faster(bench: Bench, tmp_path: Path) -> None:
+    """A second or more of 5,000/s is the cold one; ten seconds of each rate tell the next, until two after one another
+    are no faster by a tenth than the best before. Three seconds of the last are measured, at 9,600/s, which the next
+    repeat goes by.
     """
-    broker = MadeUp(tmp_path / "broker", rates=[10_000, 5_000, 800, 1_000, 1_100])
+    rates = [10_000, 5_000, 6_000, 9_000, 9_500, 9_400, 9_600, 9_700]
+    broker = MadeUp(tmp_path / "broker", rates)
     target = RealBroker(bench, broker)
     first = target.repeat(workload(), 1, unheard)
-    assert broker.sent == [1_000, 10_000, 25_000, 2_400]
-    assert (first.published_records, first.errors) == (2_400, [])
+    assert broker.sent == {
+        "bench-w-warm": [1_000, 10_000, 50_000, 60_000, 90_000, 95_000],
+        "bench-w-1": [28_200],
+    }
+    assert (first.published_records, first.errors) == (28_200, [])
     second = target.repeat(workload(), 2, unheard)
-    assert broker.sent == [3_000]
-    assert second.published_records_per_s == 1_100
+    assert broker.sent["bench-w-2"] == [28_800]
+    assert second.published_records_per_s == 9_700
+    assert broker.starts == [False]
+
+
+def test_a_warm_up_has_an_end(bench: Bench, tmp_path: Path) -> None:
+    """Of a broker that gets faster and faster; and values of a megabyte make no more than half a gigabyte of a run."""
+    broker = MadeUp(tmp_path / "broker", (1_000 * 1.2**number for number in count()))
+    large = workload("messageSize = 1_000_000\n[logserver]\nrecordsPerRequest = 1\n")
+    repeat = RealBroker(bench, broker).repeat(large, 1, unheard)
+    first, *pieces = broker.sent["bench-w-warm"]
+    assert (first, pieces) == (1_000, [500] * 12)
+    assert repeat.published_records_per_s == pytest.approx(1_000 * 1.2**13)
+
+
+def test_a_repeat_that_kills_has_a_store_of_its_own(bench: Bench, tmp_path: Path) -> None:
+    broker = MadeUp(tmp_path / "broker", [1_000, 1_000])
+    target = RealBroker(bench, broker)
+    killed = workload("producersPerTopic = 0\n[logserver]\nfillGB = 0.001\nkill = true\n")
+    repeats = [target.repeat(killed, number, unheard) for number in (1, 2)]
+    assert [repeat.stored_records for repeat in repeats] == [10_000, 10_000]
+    assert broker.starts == [False, True, True] * 2
+
+
+@pytest.mark.parametrize(("rate", "held"), [(94, False), (96, True), (105, True), (106, False)])
+def test_a_rate_is_held_neither_less_nor_more(
+    bench: Bench, tmp_path: Path, rate: float, held: bool
+) -> None:
+    """More than was offered: a tool that catches up with what it missed in its warm-up."""
+    broker = MadeUp(tmp_path / "broker", chain([500, 500, 500], repeat_of(rate)))
+    paced = RealBroker(bench, broker).repeat(workload("producerRate = 100\n"), 1, unheard)
+    assert paced.rate_held is held
+    assert broker.sent["bench-w-1"] == [1_000]
+
+
+def test_who_puts_the_load_on_is_measured_too(bench: Bench, tmp_path: Path) -> None:
+    """The processor time of its tool: this one takes some tenths of a second."""
+
+    class Working(MadeUp):
+        def produce(
+            self, topic: str, workload: Workload, records: int, *, rate: int = 0, warm: int = 0
+        ) -> Produced:
+            subprocess.run([sys.executable, "-S", "-c", "sum(range(20_000_000))"], check=True)
+            return super().produce(topic, workload, records, rate=rate, warm=warm)
+
+    quick = replace(bench, quick=True)
+    repeat = RealBroker(quick, Working(tmp_path / "broker", [100])).repeat(workload(), 1, unheard)
+    assert repeat.generator_busy_share is not None
+    assert repeat.seconds is not None
+    assert 0.1 < repeat.generator_busy_share * repeat.seconds < 30
+
+
+def test_kafka_s_tool_has_as_many_requests_under_way_as_http_has_and_full_batches(
+    bench: Bench, repo_root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka, "require", lambda *_: repo_root / "tests/interop/peers/kafka")
+    told: list[tuple[object, ...]] = []
+    line = "9 records sent, 9.0 records/sec (0.0 MB/sec), 1.0 ms avg latency, 1.0 ms max latency, "
+    line += "1 ms 50th, 1 ms 95th, 1 ms 99th, 1 ms 99.9th"
+
+    def run(self: kafka.Kafka, *options: object) -> str:
+        told.append(options)
+        return line
+
+    monkeypatch.setattr(kafka.Kafka, "_run", run)
+    broker = kafka.Kafka(bench)
+    in_flight = "max.in.flight.requests.per.connection"
+    for more, rate, wanted in (
+        ("producersPerTopic = 16\n", 0, {f"{in_flight}=16", "linger.ms=1000"}),
+        ("producersPerTopic = 16\n", 100, {f"{in_flight}=16", "linger.ms=5"}),
+        ("[logserver]\nconnections = 3\n", 0, {f"{in_flight}=3", "linger.ms=1000"}),
+        ("[logserver]\nrecordsPerRequest = 1\n", 0, {f"{in_flight}=1", "linger.ms=0"}),
+        ("producersPerTopic = 0\n[logserver]\nfillGB = 1\n", 0, {f"{in_flight}=5"}),
+    ):
+        broker.produce("t", workload(more), 9, rate=rate)
+        assert wanted <= set(told[-1])
 
 
 @pytest.mark.parametrize(("missed", "errors"), [(0, []), (1, ["999 of 1000 records were read"])])
 def test_readers_must_have_all(
     bench: Bench, tmp_path: Path, missed: int, errors: list[str]
 ) -> None:
-    broker = MadeUp(tmp_path / "broker", rates=[100], missed=missed)
+    broker = MadeUp(tmp_path / "broker", repeat_of(100), missed=missed)
     rated = workload("producerRate = 100\nsubscriptionsPerTopic = 2\n")
     repeat = RealBroker(bench, broker).repeat(rated, 1, unheard)
     assert (repeat.consumed_records, repeat.consumed_records_per_s) == (2_000 - 2 * missed, None)

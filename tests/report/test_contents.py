@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -19,7 +20,16 @@ from logserver.bench.report.document import Document, Numbers
 from logserver.bench.report.figures import Figure
 from logserver.bench.report.telling import told
 from logserver.bench.report.verdicts import read_measured
-from logserver.bench.result import Repeat, Result, Run, Scale, TargetFacts, WorkloadFacts
+from logserver.bench.result import (
+    Latency,
+    Repeat,
+    Result,
+    Run,
+    Scale,
+    Spread,
+    TargetFacts,
+    WorkloadFacts,
+)
 from storage.errors import InvalidArgument
 from tests.report import results
 
@@ -145,7 +155,7 @@ def test_series_are_told_along_their_axis(document: Document) -> None:
     assert list(table.columns[1:-1]) == [f"{n:,} topics" for n in results.TOPICS]
     kafka = next(row for row in table.rows if row[0] == "kafka")
     assert kafka[-2] == ""  # 10,000 were left out
-    assert float(kafka[-1]) < 0.2
+    assert re.fullmatch(r"0\.1\d \(0\.1\d - 0\.1\d\)", kafka[-1])
 
 
 @pytest.mark.parametrize("form", ["page", "markdown", "json"])
@@ -253,7 +263,7 @@ def test_a_single_repeat_is_no_verdict() -> None:
 
 def test_topics_are_told_as_far_as_the_spread_carries() -> None:
     for rates, said in (
-        ([50, 51, 52], "keeps 51% of what it publishes."),
+        ([50, 51, 52], "keeps 51% (50% - 52%) of what it publishes."),
         ([90, 95, 99], "keeps what it publishes: no difference beyond the spread."),
         ([50], ""),
     ):
@@ -274,6 +284,42 @@ def test_results_of_different_machines_are_told() -> None:
     )
     (warning,) = report([first, second]).warnings
     assert "cpu, generator cores differ" in warning
+
+
+def test_results_of_different_moments_are_told_each_with_its_generator() -> None:
+    """The one in which the machine did less stands beside the other, and a warning above them."""
+    first, second = small({"a": [1]}), small({"b": [2]})
+    assert second.generator is not None
+    document = report([first, second])
+    (section,) = (s for s in document.sections if s.name == "generator")
+    assert [table.title for table in section.tables] == [f"Ceiling and error, {first.began}"] * 2
+    slower = Spread(minimum=60_000, median=70_000, maximum=80_000)
+    second.generator = msgspec.structs.replace(second.generator, ceiling_requests_per_s=slower)
+    second.began = "2026-01-03T00:00:00Z"
+    document = report([first, second])
+    (warning,) = document.warnings
+    assert "did 70k to 150k requests/s" in warning
+    (section,) = (s for s in document.sections if s.name == "generator")
+    assert [table.rows[0][1] for table in section.tables] == ["150k", "70k"]
+    assert [fact for fact in document.facts if fact.startswith("Taken 2026-01-03")]
+    (alone,) = (s for s in report([first]).sections if s.name == "generator")
+    assert alone.tables[0].title == "Ceiling and error"
+
+
+def test_each_row_of_latencies_tells_the_spread_of_its_highest_percentile() -> None:
+    """Of 200 values there is no p99."""
+    result = small({"a": [1], "b": [1]})
+    for run, count in zip(result.runs, (10_000, 200), strict=True):
+        run.repeats = [
+            Repeat(publish_latency=Latency(count=count, p50_us=us, p90_us=2 * us, p99_us=3 * us))
+            for us in (10.0, 20.0)
+        ]
+    (table,) = next(s for s in report([result]).sections if s.name == "latency").tables
+    at = list(table.columns).index("Spread of")
+    assert [row[at:] for row in table.rows] == [
+        ["p99", "30 us - 60 us", ""],
+        ["p90", "20 us - 40 us", "1.00"],
+    ]
 
 
 def test_goals_have_their_ratios_and_say_why_they_are_missed(tmp_path: Path) -> None:
@@ -353,8 +399,9 @@ def test_goals_are_found_in_the_json_of_a_load_test(tmp_path: Path) -> None:
         "rocketmq": server(28_600.0, 0.1),
         "no-store": server(200_000.0, None),
     }
-    row = {"operation": "produce", "records": 100, "acks": "1", "loop": "closed"}
+    row = {"operation": "produce", "records": 100, "acks": "1", "loop": "closed", "concurrency": 16}
     rows = [row | {"servers": servers}, row | {"loop": "open", "servers": {}}]
+    rows += [row | {"servers": servers, "concurrency": other} for other in (1, 64)]
     path = tmp_path / "load.json"
     path.write_bytes(
         msgspec.json.encode({"bench": "load_test", "compiled": True, "about": {}, "rows": rows})

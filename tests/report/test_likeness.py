@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from logserver.bench.report.contents import OTHER_WORK, report
-from logserver.bench.report.likeness import full_core_share, is_alike
+from logserver.bench.report.contents import ALONE, report
+from logserver.bench.report.figures import Figure
+from logserver.bench.report.likeness import full_core_share, is_alike, rising_rates
 from logserver.bench.result import (
     ONE_RECORD,
     Kind,
@@ -16,6 +17,7 @@ from logserver.bench.result import (
     Repeat,
     Result,
     Run,
+    Scale,
     TargetFacts,
     WorkloadFacts,
     numbers,
@@ -38,6 +40,7 @@ def run_of(kind: Kind, *not_done: NotDone, name: str = "", **values: Any) -> Run
 
 ONE = NotDone("logserver.recordsPerRequest", ONE_RECORD)
 BATCHES = NotDone("logserver.recordsPerRequest", "a batch.size that holds about so many")
+NO_KEYS = NotDone("keyDistributor", "records of the tool have no key")
 NO_READERS = NotDone("subscriptionsPerTopic", "no tool of the broker tells counts")
 MANY: dict[str, Any] = {"disk_bytes": 40_000_000, DISK: 100.0}
 FEW: dict[str, Any] = {"disk_bytes": 4_000_000, DISK: 100.0}
@@ -60,6 +63,8 @@ FEW: dict[str, Any] = {"disk_bytes": 4_000_000, DISK: 100.0}
         (run_of("rocketmq", **MANY), DISK, True),
         (run_of("rocketmq", **FEW), DISK, False),
         (run_of("kafka", **FEW), DISK, True),
+        (run_of("kafka", NO_KEYS, **MANY), DISK, False),
+        (run_of("kafka", NO_KEYS, **MANY), RATE, True),
         (run_of("http", ONE), RATE, True),
     ],
 )
@@ -80,6 +85,87 @@ def test_a_full_core_tells_no_cost() -> None:
     assert is_alike(full, RATE)
 
 
+@pytest.mark.parametrize("kind", ["kafka", "rocketmq", "logserver"])
+@pytest.mark.parametrize(
+    ("rates", "rising"),
+    [
+        ([100, 120, 126], True),
+        ([100, 120, 124], False),  # less than a quarter
+        ([100, 160, 150], False),
+        ([100, 160], False),  # of two one is always the faster
+    ],
+)
+def test_a_broker_that_gets_faster_from_repeat_to_repeat_is_not_warm(
+    kind: Kind, rates: list[float], rising: bool
+) -> None:
+    run = run_of(kind)
+    run.repeats = [Repeat(published_records_per_s=rate) for rate in rates]
+    told = rising and kind != "logserver"
+    assert rising_rates(run) == (rates if told else [])
+    assert [is_alike(run, metric) for metric in (RATE, CPU, DISK)][:2] == [not told, not told]
+    said = [part.what for part in report([two(run)]).numbers.left_out]
+    assert (
+        "got faster from repeat to repeat, 100, 120, 126 records/s: it was not warm" in said
+    ) is told
+
+
+@pytest.mark.parametrize("kind", ["kafka", "logserver", "http"])
+@pytest.mark.parametrize(
+    ("busy", "held", "limit"), [(0.95, None, True), (0.95, True, False), (0.85, None, False)]
+)
+def test_what_a_generator_without_a_core_left_did_is_not_the_target_s(
+    kind: Kind, busy: float, held: bool | None, limit: bool
+) -> None:
+    run = run_of(kind, generator_busy_share=busy, rate_held=held)
+    assert is_alike(run, RATE) is not limit
+    assert is_alike(run, DISK)
+    said = [part.what for part in report([two(run)]).numbers.left_out]
+    assert (f"{run.target.driver} was busy for 95% of a core: it may be the limit" in said) is limit
+
+
+def test_a_rate_that_was_offered_has_no_ratio() -> None:
+    """It says what the workload asked for. What it cost has one."""
+    values: dict[str, Any] = {RATE: 110.0, CPU: 2.0, "consumed_records_per_s": 90.0}
+    runs = [run_of("logserver", name=name, **values) for name in ("a", "b")]
+    for run in runs:
+        run.workload = WorkloadFacts(name="at-rate", fields={"producerRate": 100})
+    found = {f.metric: f for f in report([two(*runs)]).numbers.figures if f.target == "b"}
+    assert found[RATE].alike
+    assert [found[name].ratio for name in (RATE, "consumed_records_per_s")] == [None, None]
+    assert found[CPU].ratio is not None
+
+
+def series(kind: Kind, first: Run, second: Run) -> list[Figure]:
+    """What is told at its second place."""
+    for number, run in ((1, first), (2, second)):
+        run.workload = results.scaled(f"topics-{number}", Scale("topics", number))
+        run.target = TargetFacts(name="t", kind=kind)
+    return [f for f in report([two(first, second)]).numbers.figures if f.workload == "topics-2"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "alike"),
+    [
+        ([ONE], [ONE, NotDone("topics", "one of 2 partitions")], True),
+        ([], [NotDone("producersPerTopic", "one producer")], False),
+    ],
+)
+def test_a_target_is_set_against_itself_where_it_did_the_same(
+    first: list[NotDone], second: list[NotDone], alike: bool
+) -> None:
+    before = run_of("rocketmq", *first)
+    before.repeats = [Repeat(published_records_per_s=rate) for rate in (90.0, 100.0, 95.0)]
+    after = run_of("rocketmq", *second)
+    after.repeats = [Repeat(published_records_per_s=rate) for rate in (38.0, 19.0, 57.0)]
+    (found,) = series("rocketmq", before, after)
+    if alike:
+        assert found.change is not None
+        told = (found.change.minimum, found.change.median, found.change.maximum)
+        assert told == pytest.approx((0.2, 0.4, 0.6))
+    else:
+        assert found.change is None
+
+
 def two(*runs: Run) -> Result:
     result = results.full()
     result.runs = list(runs)
@@ -90,7 +176,7 @@ def test_other_work_has_no_ratio_and_no_conclusion() -> None:
     rates: dict[str, Any] = {RATE: 100.0, "published_records": 200}
     document = report([two(run_of("kafka", BATCHES, **rates), run_of("rocketmq", ONE, **rates))])
     (table,) = next(s for s in document.sections if s.name == "throughput").tables
-    assert [row[-1] for row in table.rows] == ["", OTHER_WORK]
+    assert [row[-1] for row in table.rows] == ["", ALONE]
     assert not any("one hot topic" in said for said in document.numbers.conclusions)
     alike = report([two(run_of("kafka", BATCHES, **rates), run_of("rocketmq", **rates))])
     assert any("one hot topic" in said for said in alike.numbers.conclusions)

@@ -25,7 +25,6 @@ from logserver.bench.report.telling import (
     CHANGING,
     range_told,
     ratio_told,
-    times,
     told,
     told_bare,
 )
@@ -33,16 +32,17 @@ from logserver.bench.report.verdicts import Measured, verdicts
 from logserver.bench.result import METRICS, Result
 
 TITLE: Final = "Two designs of a log, side by side"
-OTHER_WORK: Final = "other work"  # in place of a ratio
+ALONE: Final = "not comparable"  # in place of a ratio
 PERCENTILES: Final = ("p50_us", "p99_us", "p99_9_us")
+SPREAD_OF: Final = ("p99_us", "p90_us", "p50_us")
 ALL_PERCENTILES: Final = ("p50_us", "p90_us", "p99_us", "p99_9_us", "max_us", "mean_us")
 
 # Chapter, title, what it is about, and its metrics: of latencies the part before the point.
 CHAPTERS: Final = (
     ("throughput", "Throughput",
-     "Records a second: more is better. A real broker is driven by its own tool, on one core, and gets faster "
-     "while its JVM warms up: it stays up over the repeats. Its readers' clocks begin before the records come, so "
-     "that no ratio is drawn from them.",
+     "Records a second: more is better. A real broker is driven by its own tool, on one core; it is warmed up until "
+     "it gets no faster, for two minutes at most, and stays up over the repeats. Its readers' clocks begin before the "
+     "records come, so that no ratio is drawn from them, nor of a rate that was offered.",
      ("published_records_per_s", "consumed_records_per_s", "catch_up_records_per_s")),
     ("latency", "Latency",
      "From when a request was due, sent or not: less is better. A stall is charged with every request that was due "
@@ -63,7 +63,7 @@ CHAPTERS: Final = (
      "From the start of the process to its first answer: on a new store, on the store that the load left when it "
      "was ended cleanly, and when it was ended by kill -9. Of the real ones most of it is the start of a JVM, of "
      "RocketMQ's two; and Kafka's waits after kill -9 until the session of the one that was killed has run out, "
-     "nine seconds. The stores hold what each took in the same time.",
+     "nine seconds.",
      ("start_s", "restart_s", "recovery_s")),
     ("lookups", "Lookups",
      "One at a time, by key and by time, over the whole store.",
@@ -71,9 +71,12 @@ CHAPTERS: Final = (
 )  # fmt: skip
 # Axis of a series, title, what it is about, its metrics.
 SERIES: Final = (
-    ("topics", "Scaling with topics", "The same load, spread over more and more topics.",
+    ("topics", "Scaling with topics", "The same load, spread over more and more topics; with the real brokers' tools, "
+     "which know one topic, over its partitions. \"Last by first\" sets each repeat of the last against the middle of "
+     "the first, of the same target.",
      ("published_records_per_s", "publish_latency.p99_us", "server_cpu_s_per_million_records", "server_rss_bytes")),
-    ("producers", "Scaling with producers", "Each producer waits until its record is on disk.",
+    ("producers", "Scaling with producers", "Each producer waits until its record is on disk. Kafka's tool is one "
+     "producer, with so many requests under way.",
      ("published_records_per_s", "publish_latency.p99_us")),
     ("partitions", "Scaling with partitions", "One append, fetch and lookup at a time, in a store of more and more "
      "partitions: flat is best.",
@@ -109,7 +112,7 @@ def report(
         command=result.command,
         baseline=base,
         environment=result.environment,
-        generator=result.generator,
+        generators=[each.generator for each in results if each.generator],
         figures=figures,
         goals=verdicts_found,
         left_out=left_out,
@@ -118,14 +121,14 @@ def report(
     return Document(
         title=TITLE,
         warnings=[*surroundings.warnings(result), *surroundings.mixed(results)],
-        facts=list(surroundings.facts(result, (each.command for each in results), base)),
+        facts=list(surroundings.facts(results, base)),
         targets=targets(result),
         sections=[
             words.section(result, figures),
             *_chapters([f for f in figures if f.scale is None], base),
             *_series([f for f in figures if f.scale is not None]),
             surroundings.goals(verdicts_found),
-            surroundings.generator(result),
+            surroundings.generator(results),
             surroundings.not_done(left_out),
             surroundings.environment(result),
         ],
@@ -214,10 +217,7 @@ def _percentiles(figures: Sequence[Figure], metric: str) -> Plot | None:
         return None
     seen = "; ".join(
         f"{group.label}: "
-        + ", ".join(
-            f"{m.target} {told(m.values[0], 'us')} to {told(m.values[-1], 'us')}"
-            for m in group.marks
-        )
+        + ", ".join(f"{mark.target} {_ends_told(mark.values)}" for mark in group.marks)
         for group in groups
     )
     return Plot(
@@ -227,6 +227,11 @@ def _percentiles(figures: Sequence[Figure], metric: str) -> Plot | None:
         unit="us",
         groups=groups,
     )
+
+
+def _ends_told(values: Sequence[float]) -> str:
+    first, last = told(values[0], "us"), told(values[-1], "us")
+    return first if len(values) == 1 else f"{first} to {last}"
 
 
 def _table(figures: Sequence[Figure], metric: str, baseline: str) -> Table | None:
@@ -240,7 +245,7 @@ def _table(figures: Sequence[Figure], metric: str, baseline: str) -> Table | Non
             told_bare(f.spread.median, f.unit),
             range_told(f.spread, f.unit),
             f"{f.repeats}",
-            ratio_told(f.ratio) if f.alike else OTHER_WORK,
+            ratio_told(f.ratio) if f.alike else ALONE,
         ]
         for f in mine
     ]
@@ -255,25 +260,33 @@ def _latency_table(figures: Sequence[Figure], metric: str) -> Table | None:
     )
     if not pairs:
         return None
-    high = "p99_us" if any(f.metric == f"{metric}.p99_us" for f in figures) else "p50_us"
     rows = []
     for workload, target in pairs:
         cells = [found.get((workload, target, f"{metric}.{name}")) for name in ALL_PERCENTILES]
-        told_of = found.get((workload, target, f"{metric}.{high}"))
+        spread_of = next(
+            (f for name in SPREAD_OF if (f := found.get((workload, target, f"{metric}.{name}")))),
+            None,
+        )
         rows.append(
             [
                 workload,
                 target,
                 *("" if f is None else _latency_told(f) for f in cells),
-                "" if told_of is None else range_told(told_of.spread, "us"),
-                "" if told_of is None else ratio_told(told_of.ratio),
+                *(("", "", "") if spread_of is None else _spread_cells(spread_of)),
             ]
         )
     names = [_percentile(name) for name in ALL_PERCENTILES]
-    at = _percentile(high)
-    columns = ["Workload", "Target", *names, f"{at} min - max", f"{at} ratio"]
-    about = "The middle one of the repeats; of max the largest."
+    columns = ["Workload", "Target", *names, "Spread of", "Min - max", "Ratio"]
+    about = (
+        "The middle one of the repeats; of max the largest. Spread and ratio are those of p99, or of the highest "
+        "percentile below that there is."
+    )
     return Table(title=_latency_title(metric), columns=columns, rows=rows, about=about)
+
+
+def _spread_cells(figure: Figure) -> tuple[str, str, str]:
+    at = _percentile(figure.metric.rpartition(".")[2])
+    return at, range_told(figure.spread, "us"), ratio_told(figure.ratio) if figure.alike else ALONE
 
 
 def _percentile(name: str) -> str:
@@ -346,9 +359,8 @@ def _series_table(figures: Sequence[Figure], metric: str, axis: str) -> Table | 
     for target in dict.fromkeys(f.target for f in mine):
         at = {f.workload: f for f in mine if f.target == target}
         cells = [_middle_told(f) if (f := at.get(workload)) else "" for _, workload in workloads]
-        ends = [at[workload].spread.median for _, workload in workloads if workload in at]
-        change = times(ends[-1] / ends[0]) if len(ends) > 1 and ends[0] else ""
-        rows.append([target, *cells, change])
+        last = [at[workload] for _, workload in workloads if workload in at][-1]
+        rows.append([target, *cells, ratio_told(last.change)])
     names = [scale_told(value, axis) for value, _ in workloads]
     return Table(
         title=f"{_title(metric)}: median (min - max)",

@@ -102,7 +102,7 @@ class Numbers(msgspec.Struct, frozen=True, kw_only=True):
     command: Sequence[str]
     baseline: str
     environment: Environment
-    generator: Generator | None
+    generators: Sequence[Generator]
     figures: Sequence[Figure]
     goals: Sequence[Verdict]
     left_out: Sequence[LeftOut]

@@ -6,12 +6,12 @@ turns: a slow moment of the machine is in both.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
-from logserver.bench.report.likeness import is_alike
+from logserver.bench.report.likeness import is_alike, is_offered, is_same_work, is_sound
 from logserver.bench.result import METRICS, Better, Result, Run, Scale, Spread, numbers, spreads
 from storage.errors import InvalidArgument
 
@@ -19,8 +19,10 @@ PREFERRED_KIND: Final = "logserver"
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """One metric of one target under one workload. `alike`: of the work that was asked for. `ratio`: this by the
-    baseline's, None where that has none, and where either is of other work.
+    """One metric of one target under one workload. `alike`: of the work that was asked for, and the target's own.
+    `ratio`: this by the baseline's, None where that has none, where either is not alike, and where the workload itself
+    says what it comes to. `change`: this by the middle of the same target's at the first place of the series, None
+    where it did other work there.
     """
 
     workload: str
@@ -34,10 +36,12 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     alike: bool
     baseline: str
     ratio: Spread | None
+    change: Spread | None
 
 
 def merged(results: Sequence[Result]) -> Result:
-    """One document of several: all their runs. It is complete if each of them is; the first one tells the machine.
+    """One document of several: all their runs, without their generators. It is complete if each of them is; the first
+    one tells the machine.
 
     Raises InvalidArgument where a workload ran on a target twice.
     """
@@ -58,7 +62,6 @@ def merged(results: Sequence[Result]) -> Result:
         command=first.command,
         quick=any(result.quick for result in results),
         environment=first.environment,
-        generator=next((r.generator for r in results if r.generator is not None), None),
         runs=list(runs.values()),
     )
 
@@ -92,16 +95,26 @@ def check_baseline(names: Sequence[str], wanted: str) -> None:
 
 def figures_of(result: Result, baseline: str) -> list[Figure]:
     """All of a result, by workload, then by metric, then by target."""
+    firsts = _firsts_of_series(result.runs)
     return [
         figure
         for workload in dict.fromkeys(run.workload.name for run in result.runs)
         for figure in _of_workload(
-            [run for run in result.runs if run.workload.name == workload], baseline
+            [run for run in result.runs if run.workload.name == workload], baseline, firsts
         )
     ]
 
 
-def _of_workload(runs: Sequence[Run], baseline: str) -> Iterator[Figure]:
+def _firsts_of_series(runs: Sequence[Run]) -> dict[tuple[str, str], Run]:
+    """By axis and target the run where the series begins."""
+    placed = [(run.workload.scale, run) for run in runs if run.workload.scale and run.repeats]
+    placed.sort(key=lambda each: each[0].value, reverse=True)
+    return {(scale.name, run.target.name): run for scale, run in placed}
+
+
+def _of_workload(
+    runs: Sequence[Run], baseline: str, firsts: Mapping[tuple[str, str], Run]
+) -> Iterator[Figure]:
     found = {run.target.name: spreads(run.repeats) for run in runs}
     base = next((run for run in runs if run.target.name == baseline), None)
     for metric, about in METRICS.items():
@@ -121,7 +134,20 @@ def _of_workload(runs: Sequence[Run], baseline: str) -> Iterator[Figure]:
                 alike=is_alike(run, metric),
                 baseline=baseline,
                 ratio=None if base is None or base is run else ratio_of(run, base, metric),
+                change=_change(run, metric, firsts),
             )
+
+
+def _change(run: Run, metric: str, firsts: Mapping[tuple[str, str], Run]) -> Spread | None:
+    """Along its series. The runs did not take turns: each repeat is set against the middle of the first ones."""
+    scale = run.workload.scale
+    first = firsts.get((scale.name, run.target.name)) if scale else None
+    if first is None or first is run or not is_same_work(run, first):
+        return None
+    before, after = (spreads(each.repeats).get(metric) for each in (first, run))
+    if before is None or after is None or not before.median:
+        return None
+    return after.by(before.median) if all(is_sound(r, metric) for r in (run, first)) else None
 
 
 def repeats_with(run: Run, metric: str) -> int:
@@ -130,8 +156,8 @@ def repeats_with(run: Run, metric: str) -> int:
 
 
 def ratio_of(run: Run, base: Run, metric: str) -> Spread | None:
-    """Repeat by repeat; None where none has both, or where either did other work."""
-    if not (is_alike(run, metric) and is_alike(base, metric)):
+    """Repeat by repeat; None where none has both, where either is not alike, and where it was offered."""
+    if is_offered(run, metric) or not (is_alike(run, metric) and is_alike(base, metric)):
         return None
     pairs = (
         (numbers(mine).get(metric), numbers(theirs).get(metric))

@@ -5,15 +5,21 @@ Owns these chapters; the figures themselves are those of contents.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from logserver.bench.report.document import LeftOut, Section, Table
-from logserver.bench.report.likeness import REAL, full_core_share
+from logserver.bench.report.likeness import (
+    FULL_CORE,
+    REAL,
+    busy_generator_share,
+    full_core_share,
+    rising_rates,
+)
 from logserver.bench.report.telling import range_told, ratio_told, short, told
 from logserver.bench.report.verdicts import Verdict
 from logserver.bench.report.words import METHOD
-from logserver.bench.result import Repeat, Result, Run, errors_of, held
+from logserver.bench.result import Generator, Result, Run, Spread, errors_of, held
 
 NAMED: Final = 3  # runs with errors that a warning names
 ALIKE: Final = (
@@ -26,7 +32,7 @@ ALIKE: Final = (
     "server_cores",
     "generator_cores",
 )
-BUSY: Final = 0.9  # of a core: from here on the generator may be the limit
+UNEVEN: Final = 1.2  # times as much in one result as in another: another moment of the machine
 
 
 def warnings(result: Result) -> Iterator[str]:
@@ -56,13 +62,20 @@ def mixed(results: Sequence[Result]) -> Iterator[str]:
             f"Results that were not taken alike are put together: {', '.join(unlike)} differ. "
             "Ratios between them say little; the environment is that of the first alone."
         )
+    ceilings = [r.generator.ceiling_requests_per_s.median for r in results if r.generator]
+    if ceilings and max(ceilings) > UNEVEN * min(ceilings):
+        yield (
+            f"The machine was not alike in all of the results that are put together: the load generator alone did "
+            f"{short(min(ceilings))} to {short(max(ceilings))} requests/s. Targets took turns within a result, so "
+            "ratios hold; figures of different results do not stand side by side."
+        )
 
 
-def facts(result: Result, commands: Iterable[Sequence[str]], baseline: str) -> Iterator[str]:
+def facts(results: Sequence[Result], baseline: str) -> Iterator[str]:
     """When, where and by which commands it was taken."""
-    yield f"Taken {result.began} on {result.environment.cores} cores of {result.environment.cpu}"
-    for command in commands:
-        yield f"Command: {' '.join(command)}"
+    for result in results:
+        machine = result.environment
+        yield f"Taken {result.began} on {machine.cores} cores of {machine.cpu}: {' '.join(result.command)}"
     yield f"Ratios are to {baseline}. {METHOD}"
 
 
@@ -82,7 +95,7 @@ def goals(found: Sequence[Verdict]) -> Section:
             _told_goal(goal.floor, goal),
             _told_goal(goal.goal, goal),
             goal.yardstick,
-            goal.why if goal.ratio else f"measured by {goal.command}",
+            goal.why if goal.ratio else f"{goal.command} measures it: no result of it is here",
         ]
         for goal in sorted(found, key=lambda goal: goal.ratio is None)
     ]
@@ -125,17 +138,39 @@ def _verdict_told(goal: Verdict) -> str:
     return f"{'reached' if goal.reached else 'NOT reached'} ({kind}{close})"
 
 
-def generator(result: Result) -> Section:
-    """Its ceiling and its error."""
-    made = result.generator
-    if made is None:
+def generator(results: Sequence[Result]) -> Section:
+    """Its ceiling and its error, in each of the results."""
+    measured = [(result.began, result.generator) for result in results if result.generator]
+    if not measured:
         return Section(
             name="generator",
             title="The load generator itself",
             paragraphs=["It was not measured in this run."],
         )
+    return Section(
+        name="generator",
+        title="The load generator itself",
+        paragraphs=[
+            "Against a socket that answers without looking: no figure of ours that was taken with it can be above its "
+            "ceiling, and of a latency near its own at the offered rate a part is the generator's. The real brokers "
+            f"are loaded by tools of their own. Where any of them was busy for more than {FULL_CORE:.0%} of a core, it "
+            "may have been the limit: that stands among what was left out, and no ratio is drawn."
+        ],
+        tables=[
+            Table(
+                title="Ceiling and error" + (f", {began}" if len(measured) > 1 else ""),
+                columns=["What", "Median", "Min - max"],
+                rows=_generator_rows(made),
+                labels=1,
+            )
+            for began, made in measured
+        ],
+    )
+
+
+def _generator_rows(made: Generator) -> list[list[str]]:
     ceiling, rate = made.ceiling_requests_per_s, made.made_requests_per_s
-    rows = [
+    return [
         [
             "As fast as possible, requests/s",
             short(ceiling.median),
@@ -148,24 +183,9 @@ def generator(result: Result) -> Section:
         ],
         ["Error at the offered rate", f"{made.rate_error_share:.2%}", ""],
         ["Its own latency, p50", _us(made.latency.p50_us), ""],
+        ["Its own latency, p90", _us(made.latency.p90_us), ""],
         ["Its own latency, p99", _us(made.latency.p99_us), ""],
     ]
-    return Section(
-        name="generator",
-        title="The load generator itself",
-        paragraphs=[
-            "Against a socket that answers without looking: no figure of ours can be above it. "
-            f"Where the generator was busy for more than {BUSY:.0%} of a core, it may have been the limit."
-        ],
-        tables=[
-            Table(
-                title="Ceiling and error",
-                columns=["What", "Median", "Min - max"],
-                rows=rows,
-                labels=1,
-            )
-        ],
-    )
 
 
 def _us(value: float | None) -> str:
@@ -187,16 +207,16 @@ def left_out(result: Result) -> Iterator[LeftOut]:
         if full := full_core_share(run):
             what = f"the server was busy for {full:.0%} of its core: its processor time is what there was"
             yield LeftOut(*names, f"{what}, not what it needed")
-        busy = [r.generator_busy_share or 0.0 for r in run.repeats if not _kept_up(r)]
-        if busy and max(busy) > BUSY:
+        if rates := rising_rates(run):
+            told_of = ", ".join(short(rate) for rate in rates)
             yield LeftOut(
-                *names, f"the generator was busy for {max(busy):.0%} of a core: it may be the limit"
+                *names, f"got faster from repeat to repeat, {told_of} records/s: it was not warm"
             )
-
-
-def _kept_up(repeat: Repeat) -> bool:
-    """A rate that was held was not limited by who offers it, who waits for the next moment without sleeping."""
-    return repeat.rate_held is True and repeat.catch_up_records is None
+        if busy := busy_generator_share(run):
+            yield LeftOut(
+                *names,
+                f"{run.target.driver} was busy for {busy:.0%} of a core: it may be the limit",
+            )
 
 
 def _briefly(run: Run) -> str:
@@ -215,7 +235,11 @@ def _not_held(run: Run) -> str:
     rate = "" if offered is None else f" of {short(offered)} records/s"
     unsent = sum(repeat.unsent_requests or 0 for repeat in run.repeats)
     share = f"{missed} of {len(run.repeats)} repeats"
-    return f"the offered rate{rate} was NOT held in {share}; {unsent:,} requests not sent"
+    made = [r.published_records_per_s for r in run.repeats if r.published_records_per_s]
+    made_told = f", {range_told(Spread.of(made), 'records/s')} published" if made else ""
+    return (
+        f"the offered rate{rate} was NOT held in {share}{made_told}; {unsent:,} requests not sent"
+    )
 
 
 def not_done(left_out: Sequence[LeftOut]) -> Section:

@@ -17,6 +17,7 @@ from logserver.bench.result import Repeat, Result, Run, Spread, errors_of, sprea
 from storage.errors import InvalidArgument
 
 NO_STORE: Final = "no-store"
+CONNECTIONS: Final = 16  # for which the goals of HTTP are set
 LARGE: Final = {"store_bytes": 1e9, "partitions": 10_000}  # what a large store has at least
 
 
@@ -109,6 +110,8 @@ def _of_load_test(found: _Measures) -> Iterator[Measured]:
     for row in found.rows:
         if row["loop"] != "closed" or row["acks"] not in {"1", None}:
             continue
+        if row["concurrency"] != CONNECTIONS:
+            continue
         what = row["operation"]
         what += "" if what.startswith("raw") else f" {row['records']}"
         servers = row["servers"]
@@ -119,23 +122,12 @@ def _of_load_test(found: _Measures) -> Iterator[Measured]:
                 yield Measured(HTTP, f"{own} by {NO_STORE}", Spread(**share), found.compiled)
             if name != "kafka" and "kafka" in servers:
                 by = servers["kafka"]["records_per_s"]["median"]
-                yield Measured(
-                    HTTP, f"{own} by kafka", _divided(server["records_per_s"], by), found.compiled
-                )
+                ratio = Spread(**server["records_per_s"]).by(by)
+                yield Measured(HTTP, f"{own} by kafka", ratio, found.compiled)
             for goal in GOALS:
                 if (goal.source, goal.row) == (HTTP, own) and goal.reference is not None:
                     rates = server["bytes_per_s" if what.startswith("raw") else "records_per_s"]
-                    yield Measured(HTTP, own, _divided(rates, goal.reference), found.compiled)
-
-
-def _divided(spread: dict[str, float], by: float) -> Spread:
-    return _by(Spread(**spread), by)
-
-
-def _by(spread: Spread, by: float) -> Spread:
-    return Spread(
-        minimum=spread.minimum / by, median=spread.median / by, maximum=spread.maximum / by
-    )
+                    yield Measured(HTTP, own, Spread(**rates).by(goal.reference), found.compiled)
 
 
 # ---- results of compare --------------------------------------------------------------------------
@@ -153,7 +145,7 @@ def _of_result(result: Result) -> Iterator[Measured]:
         if "start_s" in empty:
             yield Measured(COMPARE, "start", empty["start_s"], compiled, target)
         if "empty_rss_bytes" in empty:
-            held = _by(empty["empty_rss_bytes"], 1e6)
+            held = empty["empty_rss_bytes"].by(1e6)
             yield Measured(COMPARE, "memory", held, compiled, target)
         yield from _against_peers(mine, right, target, compiled=compiled)
         yield from _flat(mine, target, compiled=compiled)
@@ -210,5 +202,5 @@ def _flat(mine: Sequence[Run], target: str, *, compiled: bool) -> Iterator[Measu
         ):
             at_first, at_last = small.get(f"{name}.p50_us"), large.get(f"{name}.p50_us")
             if at_first and at_last and at_first.median:
-                ratio = _by(at_last, at_first.median)
+                ratio = at_last.by(at_first.median)
                 yield Measured(COMPARE, f"{name} by {axis}", ratio, compiled, target)

@@ -111,6 +111,11 @@ SAID: Final = (
         "the middle lookup by key in a large store takes",
     ),
     ("disk-per-record", "disk_bytes_per_record", "a record takes on disk"),
+    (
+        "disk-per-keyed-record",
+        "disk_bytes_per_record",
+        "a record with a key that is indexed takes on disk",
+    ),
     ("recovery-after-kill", "recovery_s", "a start after kill -9 takes"),
 )
 OF_JVMS: Final = "recovery_s"  # of the real servers it is their JVMs' more than the design's
@@ -173,10 +178,14 @@ def _over_topics(figures: Sequence[Figure], unlike: Collection[tuple[str, str]])
         told_so = UNLIKE if any((f.workload, target) in unlike for f in rates) else ""
         if (
             first < last
-            and before.spread.median
+            and after.change is not None
             and min(before.repeats, after.repeats) >= LEAST_REPEATS
         ):
-            share = f"{after.spread.median / before.spread.median:.0%} of what it publishes"
+            share = f"{_share_told(after.change)} of what it publishes"
             if not _apart(before.spread, after.spread):
                 share = "what it publishes: no difference beyond the spread"
             yield f"From {first:,.0f} to {last:,.0f} topics {target} keeps {share}{told_so}."
+
+
+def _share_told(share: Spread) -> str:
+    return f"{share.median:.0%} ({share.minimum:.0%} - {share.maximum:.0%})"

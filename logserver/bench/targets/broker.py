@@ -1,11 +1,12 @@
 """One repeat on a real broker, driven by the broker's own tools.
 
-Owns the order of a repeat and what is measured around the tools: processor time, memory, disk, restarts. How a broker
-is started and which tools there are is told by `Broker`, one for each kind.
+Owns the order of a repeat and what is measured around the tools: processor time, memory, disk, restarts; and how long
+a broker is warmed up. How one is started and which tools there are is told by `Broker`, one for each kind.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from collections.abc import Sequence
@@ -14,15 +15,25 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
 from logserver.bench.http_load import HELD_SHARE
-from logserver.bench.processes import allocated_bytes, cpu_s, cpu_s_per_million, rss_bytes
+from logserver.bench.processes import (
+    allocated_bytes,
+    cpu_s,
+    cpu_s_per_million,
+    ended_cpu_s,
+    rss_bytes,
+)
 from logserver.bench.result import Latency, NotDone, Repeat, TargetFacts
 from logserver.bench.targets import Bench, Tell
 from logserver.bench.targets.tools import Tool
 from logserver.bench.workload import Workload
 
 CALIBRATION_S: Final = 1.0  # of publishing tells about how many records take the time asked for
-WARMER_S: Final = 5.0  # of it, then, tells more: the first second of a JVM is slow
 LEAST_RECORDS: Final = 1_000
+PIECE_S: Final = 10.0  # of a warm-up: the first seconds of each are the tool's own
+PIECE_BYTES: Final = 500_000_000  # of values, at most
+MOST_PIECES: Final = 12
+FASTER: Final = 1.1  # times the best piece before: it gets warmer still
+NO_FASTER: Final = 2  # pieces one after another: it is warm
 
 
 class Produced(NamedTuple):
@@ -89,7 +100,9 @@ class Broker(Protocol):
 
 
 class RealBroker:
-    """The target. The broker stays up between repeats, and in a quick run between workloads of the same settings."""
+    """The target. The broker stays up between repeats, unless they kill it, and in a quick run between workloads of the
+    same settings.
+    """
 
     def __init__(self, bench: Bench, broker: Broker) -> None:
         self.facts = broker.facts
@@ -122,7 +135,9 @@ class RealBroker:
         self._failed = 0
         self._errors = []
         self._ensure_running(workload)
-        topic = f"bench-{workload.name.replace('.', '-')}-{number}"
+        publishes = bool(workload.producers and workload.seconds)
+        rate = self._warm_rate(workload, tell) if publishes else 0.0
+        topic = _topic(workload, str(number))
         self._broker.create(topic, workload.partitions)
         before_bytes = allocated_bytes(self._broker.data)
         values: dict[str, Any] = {}
@@ -130,12 +145,12 @@ class RealBroker:
         if workload.filled_records:
             tell("filling")
             acknowledged += self._produce(topic, workload, workload.filled_records).records
-        if workload.producers and workload.seconds:
-            rate, sent = self._rate(topic, workload, tell)
+            os.sync()  # else the disk is busy with it while something else is measured
+        if publishes:
             tell("measuring")
-            produced, measured = self._measured(topic, workload, rate, acknowledged + sent)
+            produced, measured = self._measured(topic, workload, rate, acknowledged)
             values |= measured
-            acknowledged += sent + produced.warm + produced.records
+            acknowledged += produced.warm + produced.records
         disk_bytes = allocated_bytes(self._broker.data) - before_bytes
         values |= {
             "server_rss_bytes": rss_bytes(self._broker.pid),
@@ -156,35 +171,48 @@ class RealBroker:
         shutil.rmtree(self._broker.data, ignore_errors=True)
 
     def _ensure_running(self, workload: Workload) -> None:
-        """With this flush mode; with an empty store for each workload, but in a quick run."""
+        """With this flush mode; with an empty store for each workload, but in a quick run, and for each repeat that
+        kills it: what a start then reads is that repeat's.
+        """
         wanted = (workload.own.flush, "" if self._bench.quick else workload.name)
-        if self._running == wanted:
+        if self._running == wanted and not workload.own.kill:
             return
         self.close()
         with self._bench.cores.pinned_servers():
             self._broker.start(workload.own.flush)
         self._running = wanted
 
-    def _rate(self, topic: str, workload: Workload, tell: Tell) -> tuple[float, int]:
-        """Records a second, asked for or found out, and how many were sent to find out; 0: the least will do."""
-        if workload.producer_rate and self._broker.paces:
-            return workload.producer_rate, 0
+    def _warm_rate(self, workload: Workload, tell: Tell) -> float:
+        """Records a second of a broker that is warm; once a workload, by the repeat before from then on. 0 in a quick
+        run: the least will do.
+        """
         if self._bench.quick:
-            return 0.0, 0
-        if workload.name in self._rates:  # that of the repeat before: the broker gets warmer
-            return self._rates[workload.name], 0
-        tell("finding out how fast it is")
-        records, sent, seconds, rate = LEAST_RECORDS, 0, 0.0, 0.0
+            return 0.0
+        if workload.name not in self._rates:
+            tell("warming up")
+            self._rates[workload.name] = self._warmed(workload)
+        return self._rates[workload.name]
+
+    def _warmed(self, workload: Workload) -> float:
+        """On a topic of its own: a little tells how much takes a second, and pieces follow until they get no faster."""
+        topic = _topic(workload, "warm")
+        self._broker.create(topic, workload.partitions)
+        records, seconds, rate = LEAST_RECORDS, 0.0, 0.0
         while seconds < CALIBRATION_S:
-            found = self._produce(topic, workload, records)
-            sent += found.records
+            found = self._broker.produce(topic, workload, records)
             records *= 10
             if found.records_per_s:
                 seconds = found.records / found.records_per_s
                 rate = found.records_per_s
-        found = self._produce(topic, workload, round(rate * WARMER_S))
-        self._rates[workload.name] = found.records_per_s or rate
-        return self._rates[workload.name], sent + found.records
+        best, no_faster = rate, 0
+        for _ in range(MOST_PIECES):
+            piece = min(round(rate * PIECE_S) or 1, PIECE_BYTES // workload.message_size)
+            rate = self._broker.produce(topic, workload, piece).records_per_s or rate
+            no_faster = 0 if rate > FASTER * best else no_faster + 1
+            best = max(best, rate)
+            if no_faster == NO_FASTER:
+                break
+        return rate
 
     def _produce(
         self, topic: str, workload: Workload, records: int, *, rate: int = 0, warm: int = 0
@@ -198,19 +226,22 @@ class RealBroker:
     ) -> tuple[Produced, dict[str, Any]]:
         """Publish while readers read; then they get what is left."""
         broker = self._broker
-        records = max(LEAST_RECORDS, round(rate * workload.seconds))
-        warm = round(rate * workload.warm_up_s)
         paced = workload.producer_rate if broker.paces else 0
+        records = max(LEAST_RECORDS, round((paced or rate) * workload.seconds))
+        warm = round((paced or rate) * workload.warm_up_s)
         with ExitStack() as ending:
             following, catching = self._readers(ending, topic, workload, records + warm, before)
-            began_s, used_s = time.perf_counter(), cpu_s(broker.pid)
+            began_s, used_s, tools_s = time.perf_counter(), cpu_s(broker.pid), ended_cpu_s()
             produced = self._produce(topic, workload, records, rate=paced, warm=warm)
             consumed = [broker.read(tool) for tool in following]
             caught = [broker.read(tool) for tool in catching]
             seconds, after_s = time.perf_counter() - began_s, cpu_s(broker.pid)
         if produced.records_per_s and not paced:
             self._rates[workload.name] = produced.records_per_s
-        values = _published(workload, produced, paced) | {"seconds": seconds}
+        values = _published(workload, produced, paced) | {
+            "seconds": seconds,
+            "generator_busy_share": (ended_cpu_s() - tools_s) / seconds,
+        }
         values |= _caught_up(workload, caught)
         if consumed:  # at no rate: a reader's clock begins before the records come
             values["consumed_records"] = sum(number for number, _ in consumed)
@@ -256,6 +287,10 @@ class RealBroker:
         return time.perf_counter() - began_s
 
 
+def _topic(workload: Workload, suffix: str) -> str:
+    return f"bench-{workload.name.replace('.', '-')}-{suffix}"
+
+
 def _readers(workload: Workload) -> bool:
     return bool(workload.subscriptions_per_topic or workload.consumer_backlog_size_gb)
 
@@ -271,7 +306,7 @@ def _published(workload: Workload, produced: Produced, offered: int) -> dict[str
     }
     if offered and rate is not None:
         values["offered_records_per_s"] = float(offered)
-        values["rate_held"] = rate >= HELD_SHARE * offered
+        values["rate_held"] = HELD_SHARE * offered <= rate <= offered / HELD_SHARE
     return values
 
 

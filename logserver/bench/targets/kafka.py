@@ -23,6 +23,9 @@ FLUSHES: Final = {
 }
 RECORD_OVERHEAD: Final = 12  # bytes in a batch, about
 BATCH_OVERHEAD: Final = 61
+FULL_MS: Final = 1000  # that a batch may wait until it is full, as fast as possible
+PACED_MS: Final = 5  # and at a rate: more would be told as latency
+FILL_UNDER_WAY: Final = 5  # requests at a time: Kafka's default
 BESIDE: Final = (1,)  # the controller's port, so far behind the broker's
 READ_TIMEOUT_MS: Final = 120_000
 LOADED: Final = re.compile(r"Loaded \d+ logs in (\d+)ms")
@@ -84,8 +87,8 @@ class Kafka:
     def not_done(self, workload: Workload) -> list[NotDone]:
         """What its tools cannot do."""
         missing = [NotDone("logserver.recordsPerRequest", "a batch.size that holds about so many")]
-        if workload.producers > 1:
-            reason = f"one producer with {_under_way(workload)} requests under way"
+        if workload.under_way > 1:
+            reason = f"one producer with {workload.under_way} requests under way"
             missing.append(NotDone("producersPerTopic", reason))
         if workload.producer_rate:
             reason = "latency counts from when a record was sent: publish_service alone"
@@ -106,12 +109,13 @@ class Kafka:
     ) -> Produced:
         """So many records behind `warm` of them, `rate` a second or, 0, as fast as possible."""
         size = workload.own.records_per_request
+        wait_ms = PACED_MS if rate else FULL_MS
         properties = [
             f"acks={workload.own.acks}",
             f"batch.size={BATCH_OVERHEAD + size * (workload.message_size + RECORD_OVERHEAD)}",
-            f"max.in.flight.requests.per.connection={_under_way(workload)}",
+            f"max.in.flight.requests.per.connection={workload.under_way or FILL_UNDER_WAY}",
             "enable.idempotence=false",
-            f"linger.ms={0 if size == 1 else 5}",
+            f"linger.ms={0 if size == 1 else wait_ms}",
         ]
         if workload.topics > 1:  # as if each partition had a producer of its own
             properties.append(
@@ -166,8 +170,3 @@ class Kafka:
     def _tool(self, name: str, *options: object) -> Tool:
         server = ("--bootstrap-server", f"127.0.0.1:{self._port}")
         return Tool(self._scripts / "perf", name, *server, *options)
-
-
-def _under_way(workload: Workload) -> int:
-    """Requests at a time: as many as the workload has producers, Kafka's default at least."""
-    return max(5, workload.producers)

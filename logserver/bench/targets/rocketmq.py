@@ -21,7 +21,6 @@ PATIENT: Final = (
     "osPageCacheBusyTimeOutMills=10000",
 )  # else a busy one refuses
 FILL_THREADS: Final = 16
-MOST_THREADS: Final = 64
 REPORT_MS: Final = 1000
 BESIDE: Final = (8, 10, 11)  # the broker's ports, so far behind the name server's
 ADMIN_TRIES: Final = 30  # each takes a second or more
@@ -90,8 +89,6 @@ class RocketMQ:
         missing = []
         if workload.own.records_per_request > 1:
             missing.append(NotDone("logserver.recordsPerRequest", ONE_RECORD))
-        if workload.producers > MOST_THREADS:
-            missing.append(NotDone("producersPerTopic", f"{MOST_THREADS} threads"))
         if workload.own.acks != "all" and workload.own.flush == "sync":
             missing.append(NotDone("logserver.acks", "the broker's flush mode alone decides"))
         if workload.own.flush == "os":
@@ -113,7 +110,7 @@ class RocketMQ:
         self, topic: str, workload: Workload, records: int, *, rate: int = 0, warm: int = 0
     ) -> Produced:
         """So many records as fast as possible, behind `warm` of them."""
-        threads = min(workload.producers or FILL_THREADS, MOST_THREADS)
+        threads = workload.under_way or FILL_THREADS
         size = ("-w", threads, "-s", workload.message_size, "-ri", REPORT_MS)
         warmed = None
         if warm:
