@@ -41,6 +41,7 @@ class Own(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unkn
     connections: Count = 0  # 0: one a producer, 64 at most
     acks: Literal["1", "all"] = "1"
     flush: Literal["sync", "async", "os"] = "os"  # when the server syncs
+    open_files: Annotated[int, Meta(ge=0, le=1_000_000)] = 0  # of the server; 0: its default
     fill_gb: Gigabytes = msgspec.field(default=0.0, name="fillGB")  # is there before anything
     lookups: Annotated[int, Meta(ge=0, le=1_000_000)] = 0  # of each kind, one at a time
     kill: bool = False  # kill -9 afterwards, and start again

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TypeVar
 from urllib.request import urlopen
@@ -18,12 +19,13 @@ import pytest
 from hdrh.histogram import HdrHistogram
 
 from logserver import LogServer
+from logserver.bench import processes
 from logserver.bench.http_load import HttpLoad
 from logserver.bench.loops import ConnectionLost
-from logserver.bench.processes import Cores, cpu_s_per_million
+from logserver.bench.processes import Cores, Server, cpu_s_per_million
 from logserver.bench.result import Result, load
 from logserver.bench.shapes import OURS
-from logserver.bench.targets import Bench
+from logserver.bench.targets import Bench, ours
 from logserver.bench.targets.foreign import ForeignServer
 from logserver.bench.topics import Topics
 from logserver.bench.workload import parse_workload
@@ -369,3 +371,26 @@ def test_wrong_use_is_told(arguments: list[str], code: int, told: str) -> None:
     assert process.returncode == code
     assert told in errors
     assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize(("more", "told"), [("", []), ("openFiles = 77\n", ["--open-files", "77"])])
+def test_how_many_files_our_server_may_have_open_is_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str, told: list[str]
+) -> None:
+    """Without it the server's own default counts."""
+    commands: list[Sequence[str]] = []
+
+    def running(command: Sequence[str], cores: object) -> AbstractContextManager[Server]:
+        commands.append(command)
+        return processes.running(command, None)
+
+    monkeypatch.setattr(ours, "running", running)
+    text = f'name = "w"\nproducersPerTopic = 0\n[logserver]\nfillGB = 0.001\n{more}'
+    with asyncio.Runner() as runner:
+        bench = Bench(folder=tmp_path, runner=runner, cores=Cores(), peers=tmp_path, quick=False)
+        server = ours.OurServer(bench, "kafka")
+        repeat = server.repeat(parse_workload(text.encode(), "w.toml"), 1, lambda what: None)
+    assert (repeat.stored_records, repeat.errors) == (10_000, [])
+    ((_, *command),) = commands
+    at = command.index("--max-scanned-records") + 2
+    assert command[at:] == told

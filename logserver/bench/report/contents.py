@@ -341,7 +341,9 @@ def _place(figure: Figure) -> float:
 
 def scale_told(value: float, axis: str) -> str:
     """Where a run stands on its axis."""
-    return told(value, "bytes") if axis == "store_bytes" else f"{value:,.0f} {axis}"
+    if axis == "store_bytes":
+        return told(value, "bytes")
+    return f"{value:,.0f} {axis.removesuffix('s') if value == 1 else axis}"
 
 
 def _middle_told(figure: Figure) -> str:

@@ -25,6 +25,7 @@ from logserver.bench.wire import Address
 from logserver.bench.workload import Workload
 from logserver.errors import ServerNotStarted
 
+SCAN_ALL: Final = ("--max-scanned-records", "1000000000")  # a lookup is one request
 ROOM: Final = 3  # times its values is what a store may take on disk
 
 
@@ -88,10 +89,10 @@ class OurServer:
     def _running(self, data: Path, workload: Workload) -> Iterator[tuple[Server, float]]:
         """The server, and how long it took until it served."""
         began_s = time.perf_counter()
-        command = store_server(self._backend, data, workload.own.flush)
-        with running(
-            [*command, "--max-scanned-records", "1000000000"], self._bench.cores.servers
-        ) as server:
+        command = [*store_server(self._backend, data, workload.own.flush), *SCAN_ALL]
+        if workload.own.open_files:
+            command += ["--open-files", str(workload.own.open_files)]
+        with running(command, self._bench.cores.servers) as server:
             yield server, time.perf_counter() - began_s
 
     def _check_room(self, workload: Workload) -> None:
