@@ -36,7 +36,6 @@ class ConsumeQueue:
         self.last_end = NOWHERE  # the physical offset behind the last unit's record
         self.is_torn = False  # units were found behind the end, after a place without one
         self._synced = 0  # the position up to which units are on disk; moved by `sync`
-        self._unsettled: int | None = None  # the file that was made last, until it is durable
 
     @property
     def directory(self) -> Path:
@@ -125,33 +124,12 @@ class ConsumeQueue:
         self.start = self.end = offset
 
     def _create(self, base: int) -> None:
-        """Make the next file, when the one before it is durable: a crash leaves at most the last of a
-        run without its length.
-        """
-        self.settle()
         fs = self.run.files.fs
         if not fs.exists(self.directory):
             fs.make_dir(self.directory)
-        self.run.make(base)
-        self._unsettled = base
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether `settle` has nothing to do."""
-        return self._unsettled is None
-
-    def settle(self) -> None:
-        """On return the file that `append` made last is durable: its length, its name and those of the
-        folders above it. For the writer, after each round over the queues: of many files that were
-        made one after another a file system with a journal puts the first sync's and all others on
-        disk at once, where a sync behind each would be a commit each.
-        """
-        if self._unsettled is None:
-            return
-        self.run.settle(self._unsettled)
-        for folder in self.directory.parents[:3]:  # up to the store's root
-            self.run.files.fs.sync_dir(folder)
-        self._unsettled = None
+            for folder in self.directory.parents[:3]:  # up to the store's root
+                fs.sync_dir(folder)
+        self.run.create(base)
 
     def read(self, offset: int, count: int) -> Sequence[Unit]:
         """Units from `offset` on, at most `count` and none behind the end, as they are: one that is

@@ -20,7 +20,6 @@ from typing import Final
 
 from storage.errors import DiskFull, StorageError, StoreFenced
 from storage.files import Fence, HandleCache
-from storage.rocketmq.consume_queue import ConsumeQueue
 from storage.rocketmq.dispatch import LARGEST_GAP, Dispatch, by_queue, units_of
 from storage.rocketmq.key_index import KeyIndex
 from storage.rocketmq.queues import Queue, QueueTable
@@ -45,7 +44,6 @@ class Builder:
         self.deleted = deleted
         self.last: Dispatch | None = None  # the last record that was built
         self.refused: list[Dispatch] = []  # records whose queue offset cannot be
-        self._unsettled: list[ConsumeQueue] = []  # with a file that was made and is not durable
         self._bad_places: list[tuple[int, int]] = []  # of the log: physical offset and bytes
         self._log_start = 0
 
@@ -70,14 +68,9 @@ class Builder:
         return [d for d in dispatches if d.physical_offset >= deleted.get(d.topic, 0)]
 
     def build_queues(self, dispatches: Sequence[Dispatch]) -> None:
-        """Append the missing units, one write for each queue. Files that this needed are durable on return, if not
-        all of the units in them.
-        """
+        """Append the missing units, one write for each queue."""
         for (topic, queue_id), group in by_queue(dispatches).items():
             self._append_units(self.queues.add(topic, queue_id), group)
-        for units in self._unsettled:
-            units.settle()
-        self._unsettled.clear()
 
     def _append_units(self, queue: Queue, group: Sequence[Dispatch]) -> None:
         units = queue.units
@@ -90,13 +83,8 @@ class Builder:
             group, first, last_end=units.last_end, bad_places=bad_places
         )
         self.refused += refused
-        if not parts:
-            return
-        try:
+        if parts:
             units.append(b"".join(parts), first, last_end)
-        finally:
-            if not units.is_settled:
-                self._unsettled.append(units)
 
     def _may_lack_first(
         self, first: int, dispatch: Dispatch, bad_places: Sequence[tuple[int, int]]

@@ -145,18 +145,11 @@ class FileRun:
         """Make the file that begins at `base`, at full length; its name and its length are durable
         on return, so that a power cut leaves at most the last file of a run without a length.
         """
-        self.make(base)
-        self.settle(base)
-
-    def make(self, base: int) -> None:
-        """As `create`, but durable only after `settle`, which another file of the run has to wait for."""
-        with self.files.borrow(self.path(base), write=True, create=True) as file:
+        path = self.path(base)
+        with self.files.borrow(path, write=True, create=True) as file:
             file.truncate(self.file_bytes)
         self._bases = tuple(sorted({*self._bases, base}))
-
-    def settle(self, base: int) -> None:
-        """On return the name and the length of a file that `make` made are durable."""
-        self.files.datasync(self.path(base))
+        self.files.datasync(path)
         self.files.fs.sync_dir(self.directory)
 
     def remove(self, bases: Sequence[int]) -> None:

@@ -18,7 +18,7 @@ from storage.model import TopicPartition
 from storage.rocketmq.dispatch import Dispatch
 from storage.rocketmq.dispatcher import PENDING_APPENDS, Builder, Dispatcher
 from storage.rocketmq.store import RocketMQStore
-from tests.faults.faulty import SYNCS, FaultyFileSystem, fails, no_fault
+from tests.faults.faulty import FaultyFileSystem, fails, no_fault
 from tests.unit.rocketmq.workshop import T0, Workshop, check_lookups, put_value, values
 
 T1 = TopicPartition("t", 1)
@@ -291,65 +291,6 @@ def test_a_queue_that_begins_later_is_filled(shop: Workshop) -> None:
     raw = shop.fs.read_bytes(queue.units.directory / f"{100:020d}")
     filler = (0).to_bytes(8, "big") + 0x7FFFFFFF.to_bytes(4, "big") + bytes(8)
     assert raw[:40] == filler * 2
-
-
-def of_queue(queue_id: int, offset: int, physical_offset: int) -> Dispatch:
-    """A record of t and this queue."""
-    return dispatch(offset, physical_offset)._replace(queue_id=queue_id)
-
-
-class Syncs:
-    """The changes of the queues' files, in their order: syncs by path, other operations by name."""
-
-    def __init__(self, faulty: FaultyFileSystem) -> None:
-        self.seen: list[tuple[str, Path]] = []
-        faulty.fault = self.note
-
-    def note(self, operation: str, path: Path) -> None:
-        if "consumequeue" in path.parts:
-            self.seen.append((operation, path))
-
-    def take(self) -> tuple[list[str], set[Path]]:
-        """(the operations before the first sync, what was synced) since the last call; nothing may follow a sync."""
-        operations = [operation for operation, _ in self.seen]
-        first = next((at for at, o in enumerate(operations) if o in SYNCS), len(operations))
-        assert set(operations[first:]) <= SYNCS
-        synced = {path for _, path in self.seen[first:]}
-        self.seen.clear()
-        return operations[:first], synced
-
-
-def test_files_of_many_new_queues_are_synced_behind_them_all(faulty: FaultyFileSystem) -> None:
-    """One commit of the file system's journal takes them, where one sync after another was a commit each. Then they are
-    durable with their folders, and nothing is left to sync.
-    """
-    store = Workshop(faulty).open_with_topic(partitions=3)
-    builder, syncs = builder_of(store), Syncs(faulty)
-    builder.build([of_queue(number, 0, 100 * number) for number in range(3)])
-    made, synced = syncs.take()
-    assert made.count("create") == made.count("truncate") == made.count("write") == 3
-    root = store.queue(T0).units.directory.parent.parent
-    for number in range(3):
-        folder = root / "t" / str(number)
-        assert {folder / f"{0:020d}", folder, folder.parent, root} <= synced
-    builder.build([of_queue(number, 1, 300 + 100 * number) for number in range(3)])
-    assert syncs.take() == (["write"] * 3, set())
-
-
-def test_a_file_that_was_made_before_the_disk_was_full_is_synced_later(
-    faulty: FaultyFileSystem,
-) -> None:
-    store = Workshop(faulty).open_with_topic(partitions=2)
-    builder = builder_of(store)
-    records = [of_queue(number, 0, 100 * number) for number in range(2)]
-    full = fails(errno.ENOSPC, "create")
-    faulty.fault = lambda done, path: full(done, path) if path.parent.name == "1" else None
-    with pytest.raises(DiskFull):
-        builder.build(records)
-    syncs = Syncs(faulty)
-    builder.build(records)
-    _, synced = syncs.take()
-    assert {store.queue(at).units.directory / f"{0:020d}" for at in (T0, T1)} <= synced
 
 
 def test_a_gap_is_filled_and_a_jump_refused(shop: Workshop) -> None:
