@@ -15,7 +15,7 @@ from logserver.bench.report.figures import Figure
 from logserver.bench.report.verdicts import Verdict
 from logserver.bench.result import Environment, Generator, Spread
 
-REPORT_VERSION = 1
+REPORT_VERSION = 2
 
 PlotKind: TypeAlias = Literal["bars", "percentiles", "lines"]
 

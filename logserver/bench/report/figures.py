@@ -134,20 +134,22 @@ def _of_workload(
                 alike=is_alike(run, metric),
                 baseline=baseline,
                 ratio=None if base is None or base is run else ratio_of(run, base, metric),
-                change=_change(run, metric, firsts),
+                change=_change(run, metric, spread, firsts),
             )
 
 
-def _change(run: Run, metric: str, firsts: Mapping[tuple[str, str], Run]) -> Spread | None:
+def _change(
+    run: Run, metric: str, after: Spread, firsts: Mapping[tuple[str, str], Run]
+) -> Spread | None:
     """Along its series. The runs did not take turns: each repeat is set against the middle of the first ones."""
     scale = run.workload.scale
     first = firsts.get((scale.name, run.target.name)) if scale else None
     if first is None or first is run or not is_same_work(run, first):
         return None
-    before, after = (spreads(each.repeats).get(metric) for each in (first, run))
-    if before is None or after is None or not before.median:
+    if not (is_sound(run, metric) and is_sound(first, metric)):
         return None
-    return after.by(before.median) if all(is_sound(r, metric) for r in (run, first)) else None
+    before = spreads(first.repeats).get(metric)
+    return after.by(before.median) if before is not None and before.median else None
 
 
 def repeats_with(run: Run, metric: str) -> int:

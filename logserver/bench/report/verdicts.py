@@ -108,9 +108,8 @@ def _of_bench(found: _Measures) -> Iterator[Measured]:
 
 def _of_load_test(found: _Measures) -> Iterator[Measured]:
     for row in found.rows:
-        if row["loop"] != "closed" or row["acks"] not in {"1", None}:
-            continue
-        if row["concurrency"] != CONNECTIONS:
+        asked = row["loop"], row["concurrency"]
+        if asked != ("closed", CONNECTIONS) or row["acks"] not in {"1", None}:
             continue
         what = row["operation"]
         what += "" if what.startswith("raw") else f" {row['records']}"

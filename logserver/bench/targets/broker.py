@@ -194,7 +194,9 @@ class RealBroker:
         return self._rates[workload.name]
 
     def _warmed(self, workload: Workload) -> float:
-        """On a topic of its own: a little tells how much takes a second, and pieces follow until they get no faster."""
+        """On a topic of its own, whose failures count nowhere: a little tells how much takes a second, and pieces
+        follow until they get no faster.
+        """
         topic = _topic(workload, "warm")
         self._broker.create(topic, workload.partitions)
         records, seconds, rate = LEAST_RECORDS, 0.0, 0.0
