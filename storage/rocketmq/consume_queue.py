@@ -13,7 +13,7 @@ time (the dispatcher); readers at any time, below `end`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from storage.files import HandleCache
@@ -36,6 +36,7 @@ class ConsumeQueue:
         self.last_end = NOWHERE  # the physical offset behind the last unit's record
         self.is_torn = False  # units were found behind the end, after a place without one
         self._synced = 0  # the position up to which units are on disk; moved by `sync`
+        self.unsettled: int | None = None  # the file that was made and is not durable yet
 
     @property
     def directory(self) -> Path:
@@ -98,6 +99,8 @@ class ConsumeQueue:
 
         A queue that does not begin at 0 gets fillers before it, as far as its first file reaches.
         """
+        if self.unsettled is not None:
+            settle([self])
         if self.is_empty and self.end != offset:
             self._begin_at(offset)
         position = self.end * UNIT_SIZE
@@ -123,13 +126,24 @@ class ConsumeQueue:
         self._synced = base
         self.start = self.end = offset
 
-    def _create(self, base: int) -> None:
+    def make_room(self, offset: int) -> None:
+        """Make the file for the unit that comes next, if that is `offset` and there is none; units are
+        written to it when `settle` has made it durable.
+        """
+        position = self.end * UNIT_SIZE
+        if self.unsettled is None and offset == self.end and self.run.base_of(position) is None:
+            self._make(position - position % self.run.file_bytes)
+
+    def _make(self, base: int) -> None:
         fs = self.run.files.fs
         if not fs.exists(self.directory):
             fs.make_dir(self.directory)
-            for folder in self.directory.parents[:3]:  # up to the store's root
-                fs.sync_dir(folder)
-        self.run.create(base)
+        self.run.make(base)
+        self.unsettled = base
+
+    def _create(self, base: int) -> None:
+        self._make(base)
+        settle([self])
 
     def read(self, offset: int, count: int) -> Sequence[Unit]:
         """Units from `offset` on, at most `count` and none behind the end, as they are: one that is
@@ -272,3 +286,26 @@ class ConsumeQueue:
         """The unit's bytes as a unit, whether they are one or not, the end not looked at."""
         data = self.run.read(offset * UNIT_SIZE, UNIT_SIZE)
         return Unit._make(UNIT.unpack(data.ljust(UNIT_SIZE, b"\0")))
+
+
+def settle(queues: Iterable[ConsumeQueue]) -> None:
+    """On return the files that `make_room` made for these queues are durable: length and name, and the
+    folders up to the store's root.
+
+    The first sync puts what was made before on disk in one commit of a file system's journal, so that
+    the others find little to do: making each file durable before the next takes a commit each.
+    """
+    made = [(queue, queue.unsettled) for queue in queues if queue.unsettled is not None]
+    if not made:
+        return
+    for queue, base in made:
+        queue.run.sync(base, base + 1)
+    folders = {
+        folder: queue.run.files.fs
+        for queue, _ in made
+        for folder in (queue.directory, *queue.directory.parents[:3])
+    }
+    for folder, fs in folders.items():
+        fs.sync_dir(folder)
+    for queue, _ in made:
+        queue.unsettled = None

@@ -20,6 +20,7 @@ from typing import Final
 
 from storage.errors import DiskFull, StorageError, StoreFenced
 from storage.files import Fence, HandleCache
+from storage.rocketmq.consume_queue import settle
 from storage.rocketmq.dispatch import LARGEST_GAP, Dispatch, by_queue, units_of
 from storage.rocketmq.key_index import KeyIndex
 from storage.rocketmq.queues import Queue, QueueTable
@@ -68,9 +69,15 @@ class Builder:
         return [d for d in dispatches if d.physical_offset >= deleted.get(d.topic, 0)]
 
     def build_queues(self, dispatches: Sequence[Dispatch]) -> None:
-        """Append the missing units, one write for each queue."""
-        for (topic, queue_id), group in by_queue(dispatches).items():
-            self._append_units(self.queues.add(topic, queue_id), group)
+        """Append the missing units, one write for each queue. The files that they need are made before,
+        all of them, and then made durable: where one cannot be made, no queue gets its units.
+        """
+        groups = [(self.queues.add(*key), group) for key, group in by_queue(dispatches).items()]
+        for queue, group in groups:
+            queue.units.make_room(group[0].queue_offset)
+        settle([queue.units for queue, _ in groups])
+        for queue, group in groups:
+            self._append_units(queue, group)
 
     def _append_units(self, queue: Queue, group: Sequence[Dispatch]) -> None:
         units = queue.units

@@ -145,12 +145,15 @@ class FileRun:
         """Make the file that begins at `base`, at full length; its name and its length are durable
         on return, so that a power cut leaves at most the last file of a run without a length.
         """
-        path = self.path(base)
-        with self.files.borrow(path, write=True, create=True) as file:
+        self.make(base)
+        self.files.datasync(self.path(base))
+        self.files.fs.sync_dir(self.directory)
+
+    def make(self, base: int) -> None:
+        """As `create`, but not durable: the owner syncs it and the directory before it makes another."""
+        with self.files.borrow(self.path(base), write=True, create=True) as file:
             file.truncate(self.file_bytes)
         self._bases = tuple(sorted({*self._bases, base}))
-        self.files.datasync(path)
-        self.files.fs.sync_dir(self.directory)
 
     def remove(self, bases: Sequence[int]) -> None:
         """Remove files; durable after a sync of the directory."""

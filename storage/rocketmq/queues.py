@@ -8,9 +8,9 @@ counts at once, the units follow when the record is dispatched.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, MutableMapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple, TypeAlias
 
 from storage.errors import OffsetOutOfRange
 from storage.files import HandleCache, OverlayFileSystem
@@ -21,6 +21,19 @@ from storage.sequencing import Producers
 FILES_LEFT: Final = 16  # open at once of queues that have left their files
 
 
+class EdgeTime(NamedTuple):
+    """The record at an end of a queue's file: it stays as it is until it is deleted."""
+
+    physical_offset: int
+    time_ms: int
+
+
+EdgeTimes: TypeAlias = MutableMapping[int, EdgeTime]
+"""By offset, of the ends of one queue's files that were looked at, so that a search that begins at the
+first of many files reads each of them once.
+"""
+
+
 class Queue:
     """One queue. The fields are written under the store's append lock, but for the published end,
     which a flush moves too: `_lock` guards that.
@@ -29,6 +42,7 @@ class Queue:
     __slots__ = (
         "_guarded",
         "_lock",
+        "edge_times",
         "log_end",
         "next_offset",
         "partition",
@@ -43,9 +57,16 @@ class Queue:
         self.producers = Producers()
         self.next_offset = units.end
         self.published = units.end
+        self.edge_times: EdgeTimes = {}  # for lookups by time, which fill it
         self.log_end = 0  # where the last record that was appended in this run ends
         self._guarded = 0  # the end of the last append that waits for a flush to be seen
         self._lock = threading.Lock()
+
+    def forget_outlived_edges(self) -> None:
+        """After files were deleted: what was remembered of them goes too."""
+        first = self.units.first_offset
+        kept = tuple(self.edge_times.items())  # in one step: lookups add to it
+        self.edge_times = {offset: edge for offset, edge in kept if offset >= first}
 
     def bounds(self) -> OffsetBounds:
         """First and next offset as readers see them now."""

@@ -89,6 +89,7 @@ def delete_head(
     run.remove_in_turn(doomed)
     for queue in queues:
         queue.units.drop_outlived()
+        queue.forget_outlived_edges()
     if index is not None:
         index.delete_before(start)
 

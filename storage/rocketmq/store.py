@@ -375,9 +375,9 @@ class RocketMQStore(KeepsGroupOffsets, LogStore):
 
         def look() -> TimedOffset | None:
             queue = self.queue(partition)
-            end = queue.bounds().end
+            end, known = queue.bounds().end, queue.edge_times
             self.catch_up(queue, end)
-            return find_time(self.log, queue.units, timestamp_ms, end=end, bound=bound)
+            return find_time(self.log, queue.units, timestamp_ms, end=end, bound=bound, known=known)
 
         return self._deletions.beside(look)
 

@@ -17,6 +17,7 @@ from storage.rocketmq.commit_log import CommitLog
 from storage.rocketmq.consume_queue import ConsumeQueue
 from storage.rocketmq.format.message import BORN_HOST_V6, HOST_SIZE_V4, HOST_SIZE_V6
 from storage.rocketmq.format.queue_unit import UNIT_SIZE, Unit
+from storage.rocketmq.queues import EdgeTime, EdgeTimes
 
 NO_TIME: Final = -1  # of a unit whose record cannot be read
 SYS_FLAG_END: Final = 40  # the sys flag's last byte is before it
@@ -38,10 +39,16 @@ class _Files(NamedTuple):
 
 
 def find_time(
-    log: CommitLog, units: ConsumeQueue, timestamp_ms: int, *, end: int, bound: Bound
+    log: CommitLog,
+    units: ConsumeQueue,
+    timestamp_ms: int,
+    *,
+    end: int,
+    bound: Bound,
+    known: EdgeTimes | None = None,
 ) -> TimedOffset | None:
     """As `offset_by_time`, with the store time of the record; None where there is no such record."""
-    offset = offset_by_time(log, units, timestamp_ms, end=end, bound=bound)
+    offset = offset_by_time(log, units, timestamp_ms, end=end, bound=bound, known=known)
     if offset >= end:
         return None
     time_ms = store_time(log, units.unit(offset))
@@ -51,11 +58,19 @@ def find_time(
 
 
 def offset_by_time(
-    log: CommitLog, units: ConsumeQueue, timestamp_ms: int, *, end: int, bound: Bound
+    log: CommitLog,
+    units: ConsumeQueue,
+    timestamp_ms: int,
+    *,
+    end: int,
+    bound: Bound,
+    known: EdgeTimes | None = None,
 ) -> int:
     """The offset that the real store answers, in [start, end]: the end when all are earlier under
-    LOWER, the start when all are later under UPPER.
+    LOWER, the start when all are later under UPPER. `known` is read and added to, by any number of
+    threads at once.
     """
+    known = {} if known is None else known
     start = min(units.start, end)
     if start == end:
         return start
@@ -64,7 +79,18 @@ def offset_by_time(
     def time_at(offset: int) -> int:
         return store_time(log, units.unit(offset))
 
-    found = _search(part, timestamp_ms, bound, time_at)
+    def edge_time_at(offset: int) -> int:
+        edge = known.get(offset)
+        if edge is not None:
+            return edge.time_ms if edge.physical_offset >= log.start else NO_TIME
+        unit = units.unit(offset)
+        time_ms = store_time(log, unit)
+        if time_ms != NO_TIME:
+            known[offset] = EdgeTime(unit.physical_offset, time_ms)
+        return time_ms
+
+    picked = _pick_file(part, timestamp_ms, bound, edge_time_at)
+    found = start if picked is None else _search(part, picked, timestamp_ms, bound, time_at)
     return min(max(found, start), end)
 
 
@@ -87,14 +113,12 @@ def store_time(log: CommitLog, unit: Unit) -> int:
 
 def _search(
     part: _Files,
+    file: tuple[int, int],
     timestamp_ms: int,
     bound: Bound,
     time_at: Callable[[int], int],
 ) -> int:
-    picked = _pick_file(part, timestamp_ms, bound, time_at)
-    if picked is None:
-        return part.start
-    begin, stop = picked
+    begin, stop = file
     floor, ceiling = max(begin, part.start), stop - 1
     if time_at(ceiling) < timestamp_ms:
         return ceiling + 1 if bound is Bound.LOWER else ceiling

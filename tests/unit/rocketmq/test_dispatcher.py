@@ -18,7 +18,7 @@ from storage.model import TopicPartition
 from storage.rocketmq.dispatch import Dispatch
 from storage.rocketmq.dispatcher import PENDING_APPENDS, Builder, Dispatcher
 from storage.rocketmq.store import RocketMQStore
-from tests.faults.faulty import FaultyFileSystem, fails, no_fault
+from tests.faults.faulty import SYNCS, FaultyFileSystem, fails, no_fault
 from tests.unit.rocketmq.workshop import T0, Workshop, check_lookups, put_value, values
 
 T1 = TopicPartition("t", 1)
@@ -198,14 +198,15 @@ def test_the_thread_tries_again_on_a_full_disk(faulty: FaultyFileSystem) -> None
         assert values(store) == [b"v"]
 
 
-def test_a_broken_queue_file_fences(faulty: FaultyFileSystem) -> None:
-    """What was taken in is still read by offset, also from queues that have no file yet."""
+@pytest.mark.parametrize("operation", ["write", "datasync", "sync_dir"])
+def test_a_broken_queue_file_fences(faulty: FaultyFileSystem, operation: str) -> None:
+    """What was taken in is still read by offset, also from queues whose file has no unit yet."""
     shop = Workshop(faulty)
     store = shop.open_with_topic(partitions=2)
     put_value(store, b"first")
     assert values(store) == [b"first"]
     before = shop.files()
-    faulty.fault = on_queues(errno.EIO)
+    faulty.fault = on_queues(errno.EIO, operation)
     put_value(store, b"second")
     put_value(store, b"beside", T1)
     store.flush()
@@ -217,9 +218,9 @@ def test_a_broken_queue_file_fences(faulty: FaultyFileSystem) -> None:
     assert values(store) == [b"first", b"second"]
     with pytest.raises(StoreFenced):
         put_value(store, b"third")
-    assert {n for n in shop.files() if "consumequeue" in n} == {
-        n for n in before if "consumequeue" in n
-    }
+    after = {name: data for name, data in shop.files().items() if "consumequeue" in name}
+    assert {name for name in before if "consumequeue" in name} <= set(after)
+    assert not any(after[name].strip(b"\0") for name in after if name not in before)
     store.close()
     with shop.open() as again:
         assert (values(again), values(again, T1)) == ([b"first", b"second"], [b"beside"])
@@ -291,6 +292,77 @@ def test_a_queue_that_begins_later_is_filled(shop: Workshop) -> None:
     raw = shop.fs.read_bytes(queue.units.directory / f"{100:020d}")
     filler = (0).to_bytes(8, "big") + 0x7FFFFFFF.to_bytes(4, "big") + bytes(8)
     assert raw[:40] == filler * 2
+
+
+def of_queue(queue_id: int, offset: int, physical_offset: int) -> Dispatch:
+    """A record of t and this queue."""
+    return dispatch(offset, physical_offset)._replace(queue_id=queue_id)
+
+
+class Syncs:
+    """The changes of the queues' files, in their order."""
+
+    def __init__(self, faulty: FaultyFileSystem) -> None:
+        self.seen: list[tuple[str, Path]] = []
+        faulty.fault = self.note
+
+    def note(self, operation: str, path: Path) -> None:
+        if "consumequeue" in path.parts:
+            self.seen.append((operation, path))
+
+    def take(self) -> list[tuple[str, set[Path]]]:
+        """Each run of one operation since the last call, with the paths that it was done to."""
+        runs: list[tuple[str, set[Path]]] = []
+        for operation, path in self.seen:
+            kind = "sync" if operation in SYNCS else "write" if operation == "write" else "make"
+            if not runs or runs[-1][0] != kind:
+                runs.append((kind, set()))
+            runs[-1][1].add(path)
+        self.seen.clear()
+        return runs
+
+
+def folders_of(store: RocketMQStore, count: int) -> list[Path]:
+    """Those of the topic's first queues, then those above them, of consumequeue."""
+    topic = store.queue(T0).units.directory.parent
+    return [*(topic / str(number) for number in range(count)), topic, topic.parent]
+
+
+def test_files_of_many_new_queues_are_made_before_any_is_synced(faulty: FaultyFileSystem) -> None:
+    """One commit of the file system's journal takes them all, where one sync after another was a commit each. And they
+    are durable, with their folders, before a unit is written.
+    """
+    store = Workshop(faulty).open_with_topic(partitions=3)
+    builder, syncs = builder_of(store), Syncs(faulty)
+    builder.build([of_queue(number, 0, 100 * number) for number in range(3)])
+    folders = folders_of(store, 3)
+    files = {folder / f"{0:020d}" for folder in folders[:3]}
+    made, synced, written = syncs.take()
+    assert [made[0], synced[0], written[0]] == ["make", "sync", "write"]
+    assert files <= made[1]
+    assert synced[1] == {*files, *folders}
+    assert written[1] == files
+    builder.build([of_queue(number, 1, 300 + 100 * number) for number in range(3)])
+    assert syncs.take() == [("write", files)]
+
+
+def test_a_file_that_was_made_before_the_disk_was_full_is_synced_before_its_units(
+    faulty: FaultyFileSystem,
+) -> None:
+    store = Workshop(faulty).open_with_topic(partitions=2)
+    builder = builder_of(store)
+    records = [of_queue(number, 0, 100 * number) for number in range(2)]
+    full = fails(errno.ENOSPC, "create")
+    faulty.fault = lambda done, path: full(done, path) if path.parent.name == "1" else None
+    with pytest.raises(DiskFull):
+        builder.build(records)
+    syncs = Syncs(faulty)
+    builder.build(records)
+    made, synced, written = syncs.take()
+    files = {store.queue(at).units.directory / f"{0:020d}" for at in (T0, T1)}
+    assert written == ("write", files)
+    assert synced[1] == {*files, *folders_of(store, 2)}
+    assert made[1] & files == {store.queue(T1).units.directory / f"{0:020d}"}
 
 
 def test_a_gap_is_filled_and_a_jump_refused(shop: Workshop) -> None:

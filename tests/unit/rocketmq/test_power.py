@@ -360,3 +360,38 @@ def test_a_lost_sector_may_end_in_the_zeros_of_a_size(inside: int) -> None:
         assert values(again)[0] == b"synced"
         assert b"behind" not in values(again)
         check_lookups(again)
+
+
+QUEUES = [T0._replace(partition=number) for number in range(3)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_power_lost_while_several_queues_get_their_files(power: Power, seed: int) -> None:
+    """Files of one round are made together: the first ones, those that follow within the round, and those of a round
+    that begins at the end of the files before.
+    """
+    shop, dice = safe_place(power), random.Random(seed)
+    store = shop.open_with_topic(partitions=len(QUEUES))
+    written: list[bytes] = []
+    safe_count = 0
+
+    def look(operation: str, path: Path) -> None:
+        for disk in (power.cut(), mixed(power.cut(), power, dice, SECTOR_BYTES)):
+            with on(disk, shop).open() as left:
+                for queue in QUEUES:
+                    found = values(left, queue)
+                    assert safe_count <= len(found)
+                    assert found == written[: len(found)]
+
+    for count in (7, 3, 5):  # five units a file: to 7, to the end of the second file, a whole one
+        values_of_round = [b"%d" % (len(written) + n) for n in range(count)]
+        written += values_of_round
+        for value in values_of_round:
+            for queue in QUEUES:
+                put_value(store, value, queue)
+        power.before = look
+        store.flush()
+        safe_count = len(written)
+        assert [len(values(store, queue)) for queue in QUEUES] == [safe_count] * len(QUEUES)
+        power.before = lambda operation, path: None
+    assert [shop.queue_bases(queue) for queue in QUEUES] == [[0, 100, 200]] * len(QUEUES)
