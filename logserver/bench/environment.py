@@ -56,8 +56,8 @@ def versions(*packages: str) -> dict[str, str]:
     return found
 
 
-def environment(cores: Cores) -> Environment:
-    """The block of a result, before it is known which servers take part."""
+def environment(cores: Cores, folder: Path) -> Environment:
+    """The block of a result, before it is known which servers take part. `folder`: where the stores will be."""
     told = machine()
     return Environment(
         cpu=told["cpu"],
@@ -69,6 +69,7 @@ def environment(cores: Cores) -> Environment:
         packages={"logserver": logserver.__version__, **versions(*PACKAGES)},
         server_cores=_listed(cores.servers),
         generator_cores=_listed(cores.generator),
+        file_system=_file_system(folder),
     )
 
 
@@ -81,6 +82,16 @@ def with_peers(made: Environment, found: Mapping[Kind, str | None]) -> Environme
 
 def _listed(cores: frozenset[int] | None) -> list[int] | None:
     return None if cores is None else sorted(cores)
+
+
+def _file_system(folder: Path) -> str | None:
+    """Its type, by the longest mount point above the folder; None where the system does not tell."""
+    mounts = Path("/proc/self/mounts")
+    if not mounts.is_file():
+        return None
+    found = [line.split()[1:3] for line in mounts.read_text(encoding="utf-8").splitlines()]
+    above = [(len(point), kind) for point, kind in found if folder.resolve().is_relative_to(point)]
+    return max(above)[1] if above else None
 
 
 def _memory_bytes() -> int | None:

@@ -1,4 +1,5 @@
-"""What each path must reach, and whether it did: a goal is a ratio of two figures from one run.
+"""What each path must reach, and whether it did: a goal is a ratio to a yardstick, from one run or, where its path
+says so, from another.
 
 Owns the goals, in one place for the reports and for the benchmarks in scripts/; measures nothing. `floor` binds plain
 Python, `goal` the compiled codecs. A goal is measured by a row of a benchmark, or by `compare` itself.
@@ -23,12 +24,25 @@ COMMANDS: Final[Mapping[str, str]] = {
     HTTP: "scripts/load_test http",
     COMPARE: "logserver compare",
 }
-INTERPRETER: Final = (
-    "bound by the processor: what the real store's JIT makes machine code of is a hundred or more steps of an "
-    "interpreter here"
+OBJECTS: Final = (
+    "bound by the processor: bytes, integers and strings are objects that are made and freed, compiled or not; the "
+    "real store's machine code has none"
 )
-ONE_CORE: Final = (
-    "an append goes through two threads that share one interpreter lock, whatever the disk does"
+ONE_APPEND: Final = (
+    "27 us of processor time: 17 for lock, place, one pwrite and the answer, then dispatch, queue and index; the real "
+    "store writes to mapped memory"
+)
+HUNDRED: Final = (
+    "6 us of processor time a record: 1.1 to make the message, 1.5 to place it, 2 to dispatch it, mostly three strings "
+    "in the index"
+)
+SYNCED: Final = (
+    "37 us of processor time a record with 16 producers, 22 with 64, in two threads that share one interpreter lock, "
+    "whatever the disk does"
+)
+REBUILD: Final = (
+    "7.4 us a message as plain Python, 5.0 compiled: its dispatch, three strings in the index, and the walk with the "
+    "CRC of each"
 )
 LIBRARIES: Final = "the HTTP libraries alone take about half of what a request costs, on the core of the event loop"
 EACH_RECORD: Final = "each record is decoded, put into the store's format or told in JSON on the core of the event loop"
@@ -63,7 +77,7 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
         return ratio <= target if self.most else ratio >= target
 
 
-def _against_java(row: str, path: str, floor: float, goal: float, why: str = INTERPRETER) -> Goal:
+def _against_java(row: str, path: str, floor: float, goal: float, why: str = OBJECTS) -> Goal:
     return Goal(
         source=ROCKETMQ,
         row=row,
@@ -123,13 +137,12 @@ def _raw(way: str, why: str) -> Goal:
     )  # fmt: skip
 
 
-def _flat(axis: str, store: str, grown: str) -> Iterator[Goal]:
-    for what in ("append", "fetch", "key_lookup", "time_lookup"):
-        why = f"the time grows with the {grown}"
+def _flat(axis: str, store: str, reasons: Mapping[str, str]) -> Iterator[Goal]:
+    """For each of these operations, with what would keep it from being flat."""
+    for what, why in reasons.items():
         yield Goal(
             source=COMPARE, row=f"{what}_latency by {axis}", path=f"{what.replace('_', ' ')} in a store of {store}",
-            yardstick="the smallest store", floor=FLAT, goal=FLAT, most=True,
-            why=f"{why}: Kafka's format has no index of keys" if what == "key_lookup" else why,
+            yardstick="the smallest store", floor=FLAT, goal=FLAT, most=True, why=why,
         )  # fmt: skip
 
 
@@ -147,14 +160,15 @@ GOALS: Final[Sequence[Goal]] = (
     _against_java("decode 100 B", "message decode 100 B", 0.2, 0.35),
     _against_java("encode 1000 B", "message encode 1000 B", 0.2, 0.45),
     _against_java("decode 1000 B", "message decode 1000 B", 0.2, 0.35),
-    _against_java("append 100 B, 1 at a time", "append 100 B, one at a time", 0.2, 1.0),
-    _against_java("append 100 B, 100 at a time", "append 100 B, a hundred at a time", 0.2, 1.0),
-    _against_java("append 1000 B, 1 at a time", "append 1000 B, one at a time", 0.2, 1.0),
-    _against_java("append 1000 B, 100 at a time", "append 1000 B, a hundred at a time", 0.2, 1.0),
-    _against_java("sync append, 16 producers", "synced append, 16 producers", 1.5, 3.0, ONE_CORE),
-    _against_java("sync append, 64 producers (16)", "synced append, 64 producers", 1.5, 3.0, ONE_CORE),
-    _against_java("rebuild by a start", "queues and index made anew by a start", 0.2, 2.0),
-    _against_java("rebuild by the tool", "queues and index made anew by the tool", 0.2, 2.0),
+    _against_java("append 100 B, 1 at a time", "append 100 B, one record at a time", 0.2, 1.0, ONE_APPEND),
+    _against_java("append 100 B, 100 at a time", "append 100 B, a hundred records at a time", 0.2, 1.0, HUNDRED),
+    _against_java("append 1000 B, 1 at a time", "append 1000 B, one record at a time", 0.2, 1.0, ONE_APPEND),
+    _against_java("append 1000 B, 100 at a time", "append 1000 B, a hundred records at a time", 0.2, 1.0, HUNDRED),
+    _against_java("sync append, 16 producers", "synced append, 16 producers, against 16 threads", 1.5, 3.0, SYNCED),
+    _against_java("sync append, 64 producers (16)", "synced append, 64 producers, against 16 threads", 1.5, 3.0,
+                  SYNCED),
+    _against_java("rebuild by a start", "queues and index made anew by a start", 0.2, 2.0, REBUILD),
+    _against_java("rebuild by the tool", "queues and index made anew by the tool", 0.2, 2.0, REBUILD),
     _against_java("start after an abort, same files", "start after a crash", 1.0, 2.0,
                   "the CRC of every record and the check of the whole index take two thirds of it"),
     _karapace("produce 1", 3_300, 4, 6, LIBRARIES),
@@ -170,13 +184,16 @@ GOALS: Final[Sequence[Goal]] = (
       for size in ("100 B", "1,000 B")
       for what, goal in (("full read", 3.0), ("JSON aggregate", 2.0), ("from a timestamp", 3.0), ("stream", 1.2))),
     Goal(source=COMPARE, row="recovery kafka", path="recovery after kill -9, by record, Kafka's format",
-         yardstick="the real broker's load time, by its log", floor=0.5, goal=1, why=INTERPRETER),
+         yardstick="the real broker's load time, by its log", floor=0.5, goal=1, why=OBJECTS),
     Goal(source=COMPARE, row="start", path="ready after a start, seconds", yardstick="the clock", floor=0.5,
          goal=0.3, most=True, why="the interpreter and the imports take most of it"),
     Goal(source=COMPARE, row="memory", path="memory on an empty store, MB", yardstick="an empty store",
          floor=75, goal=60, most=True, why="the interpreter and the imports take most of it"),
-    *_flat("store_bytes", "1 GB or more", "size"),
-    *_flat("partitions", "10,000 partitions", "number of partitions"),
+    *_flat("store_bytes", "1 GB or more",
+           {"append": "", "fetch": "",
+            "key_lookup": "Kafka's format has no index of keys: the topic is scanned",
+            "time_lookup": "the real store's search begins at the first of a queue's files"}),
+    *_flat("partitions", "10,000 partitions", dict.fromkeys(("append", "fetch", "time_lookup"), "")),
 )  # fmt: skip
 
 

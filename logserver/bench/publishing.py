@@ -52,8 +52,9 @@ class Requests:
 
     @property
     def fill_size(self) -> int:
-        """Records of a request that fills."""
-        return max(1, min(FILL_RECORDS, FILL_BYTES // self._workload.message_size))
+        """Records of a request that fills: few enough that each topic gets some."""
+        share = self._workload.filled_records // len(self._topics)
+        return max(1, min(FILL_RECORDS, FILL_BYTES // self._workload.message_size, share))
 
     def filling(self) -> Iterator[bytes]:
         """What the workload asks for, rounded up to whole requests; with keys, each has one of its own: see `key`."""

@@ -173,6 +173,7 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     rocketmq: str | None = None
     server_cores: list[int] | None = None  # pinned to these; null: any
     generator_cores: list[int] | None = None
+    file_system: str | None = None  # that the stores were on
 
 
 class Generator(msgspec.Struct, frozen=True, kw_only=True):
@@ -233,8 +234,8 @@ METRICS: Final[Mapping[str, Metric]] = {
             "end_to_end_latency": "end-to-end latency",
             "key_lookup_latency": "lookup by key",
             "time_lookup_latency": "lookup by time",
-            "append_latency": "append, one at a time",
-            "fetch_latency": "fetch, one at a time",
+            "append_latency": "append, one request at a time",
+            "fetch_latency": "fetch, one request at a time",
         }.items()
         for at, told in {
             "p50": "p50",

@@ -83,7 +83,7 @@ def take(asked: Asked, watching: Watching, result: Result) -> None:
 def new_result(asked: Asked) -> Result:
     """The document before anything is in it."""
     began = datetime.fromtimestamp(wall_clock_ms() // 1000, UTC).isoformat()
-    made = environment(_cores(asked))
+    made = environment(_cores(asked), Path(asked.folder or tempfile.gettempdir()))
     return Result(began=began, command=list(asked.command), quick=asked.quick, environment=made)
 
 

@@ -153,6 +153,18 @@ def test_every_record_that_fills_has_a_key_of_its_own() -> None:
     assert sum(body.count(b'"key"') for body in bodies) == 3000
 
 
+def test_what_fills_comes_to_every_topic() -> None:
+    """Also where a request with a thousand records for each would be more than there is."""
+    text = NAME + 'topics = 30\nkeyDistributor = "KEY_ROUND_ROBIN"\n[logserver]\nfillGB = 0.00025'
+    workload, topics = parse_workload(text.encode(), "mine"), [f"t{n}" for n in range(30)]
+    requests = Requests(workload, our_shape().produce, topics)
+    bodies = list(requests.filling())
+    assert len(bodies) == 31
+    assert {made.split(b"?")[0].rpartition(b"/")[2].decode() for made in bodies} == set(topics)
+    assert requests.filled_records == sum(body.count(b'"key"') for body in bodies) == 31 * 83
+    assert requests.topic_of(83 * 29) == "t29"
+
+
 def test_a_record_has_come_with_the_first_page_that_ends_behind_it() -> None:
     pages = [Noted(3, 100), Noted(7, 200)]
     assert end_to_end_ns([(0, 10), (2, 20), (3, 30), (6, 150), (7, 160)], pages) == [

@@ -5,6 +5,7 @@ Owns the fixture of the report's tests; nothing in it was measured.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 from typing import Final
 
@@ -194,4 +195,18 @@ def partial() -> Result:
     result.complete, result.incomplete_reason = False, "interrupted"
     result.generator = None
     result.runs = result.runs[:3]
+    return result
+
+
+def small(values: dict[str, Sequence[float]]) -> Result:
+    """One workload on each of these targets, with the records a second of each repeat."""
+    result = full()
+    result.runs = [
+        Run(
+            workload=WorkloadFacts(name="w", fields={}),
+            target=TargetFacts(name=name, kind="logserver"),
+            repeats=[Repeat(published_records_per_s=value) for value in rates],
+        )
+        for name, rates in values.items()
+    ]
     return result

@@ -4,27 +4,21 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
-from collections.abc import Sequence
 from html.parser import HTMLParser
-from pathlib import Path
 
 import msgspec
 import pytest
 
-from logserver.bench import goals
-from logserver.bench.report import html, markdown
+from logserver.bench.report import html, markdown, words
 from logserver.bench.report.contents import report
 from logserver.bench.report.document import Document, Numbers
 from logserver.bench.report.figures import Figure
 from logserver.bench.report.telling import told
-from logserver.bench.report.verdicts import read_measured
 from logserver.bench.result import (
+    ONE_RECORD,
     Latency,
+    NotDone,
     Repeat,
-    Result,
-    Run,
     Scale,
     Spread,
     TargetFacts,
@@ -73,22 +67,8 @@ def figure(document: Document, workload: str, target: str, metric: str) -> Figur
     return found
 
 
-def small(values: dict[str, Sequence[float]]) -> Result:
-    """One workload on each of these targets, with the records a second of each repeat."""
-    result = results.full()
-    result.runs = [
-        Run(
-            workload=WorkloadFacts(name="w", fields={}),
-            target=TargetFacts(name=name, kind="logserver"),
-            repeats=[Repeat(published_records_per_s=value) for value in rates],
-        )
-        for name, rates in values.items()
-    ]
-    return result
-
-
 def test_spread_and_ratio_are_taken_repeat_by_repeat() -> None:
-    document = report([small({"a": [100, 200, 400], "b": [300, 200, 100]})])
+    document = report([results.small({"a": [100, 200, 400], "b": [300, 200, 100]})])
     rates = figure(document, "w", "b", "published_records_per_s")
     assert (rates.spread.minimum, rates.spread.median, rates.spread.maximum) == (100, 200, 300)
     assert rates.ratio is not None
@@ -98,12 +78,12 @@ def test_spread_and_ratio_are_taken_repeat_by_repeat() -> None:
 
 
 def test_the_baseline_is_chosen() -> None:
-    document = report([small({"a": [100], "b": [300]})], baseline="b")
+    document = report([results.small({"a": [100], "b": [300]})], baseline="b")
     ratio = figure(document, "w", "a", "published_records_per_s").ratio
     assert ratio is not None
     assert ratio.median == pytest.approx(1 / 3)
     with pytest.raises(InvalidArgument, match="'c' is none of the targets a, b") as refused:
-        report([small({"a": [100], "b": [300]})], baseline="c")
+        report([results.small({"a": [100], "b": [300]})], baseline="c")
     assert refused.value.facts()["field"] == "baseline"
 
 
@@ -171,6 +151,18 @@ def test_a_partial_result_is_marked(form: str) -> None:
     assert "Partial" not in (html.page(whole) if form == "page" else markdown.text(whole))
 
 
+def test_what_was_cut_short_is_told() -> None:
+    """Nothing that was left out is not said of it."""
+    result = results.small({"a": [1, 2, 3], "b": [1]})
+    assert not report([result]).numbers.left_out
+    result.complete = False
+    (part,) = report([result]).numbers.left_out
+    assert (part.target, part.what) == ("b", "cut short: 1 of 3 repeats")
+    result.runs = result.runs[:1]
+    (section,) = (s for s in report([result]).sections if s.name == "left-out")
+    assert section.paragraphs == ["Nothing of what was begun; the run was cut short."]
+
+
 def test_a_quick_run_says_nothing_about_speed() -> None:
     result = results.full()
     result.quick = True
@@ -188,7 +180,7 @@ def test_what_did_not_hold_and_what_was_left_out_is_told(document: Document) -> 
 
 
 def test_a_generator_that_held_its_rate_was_not_the_limit() -> None:
-    result = small({"a": [100]})
+    result = results.small({"a": [100]})
     (run,) = result.runs
     for held, told_of in ((True, False), (False, True), (None, True)):
         run.repeats = [Repeat(rate_held=held, offered_records_per_s=100, generator_busy_share=0.99)]
@@ -212,7 +204,7 @@ def test_conclusions_follow_from_the_figures(document: Document) -> None:
     (real,) = (c for c in document.numbers.conclusions if c.startswith("Of the real servers, one"))
     assert real.endswith("(not quite the same work: see what was left out).")
     assert not any("real servers, a start" in c for c in document.numbers.conclusions)
-    result = small({"logserver-kafka": [90, 100, 110], "logserver-rocketmq": [95, 99, 120]})
+    result = results.small({"logserver-kafka": [90, 100, 110], "logserver-rocketmq": [95, 99, 120]})
     for run in result.runs:
         run.workload = WorkloadFacts(name="hot-topic", fields={})
     (only,) = report([result]).numbers.conclusions
@@ -234,26 +226,21 @@ def test_runs_with_errors_carry_no_conclusion_and_no_goal() -> None:
     assert any("recovery-after-kill on logserver-kafka: their" in w for w in found.warnings)
 
 
-def test_a_goal_is_measured_only_by_what_it_names() -> None:
-    """A small series says nothing of a large store, a start on a store that holds something nothing of an empty one."""
-    result = results.full()
-    result.runs = [
-        run
-        for run in result.runs
-        if run.workload.scale
-        and run.workload.scale.name == "store_bytes"
-        and run.workload.scale.value < 1e9
-    ]
-    for run in result.runs:
-        run.repeats = [
-            msgspec.structs.replace(r, start_s=None, empty_rss_bytes=None) for r in run.repeats
-        ]
-    assert len(result.runs) == 4
-    assert not any(verdict.ratio for verdict in report([result]).numbers.goals)
+def test_nothing_is_concluded_of_brokers_whose_tools_do_other_work() -> None:
+    """And that is said, where something is concluded of ours."""
+    result = results.small({name: [100.0, 101.0] for name, _, _ in results.TARGETS})
+    for run, (name, kind, _) in zip(result.runs, results.TARGETS, strict=True):
+        run.workload = WorkloadFacts(name="hot-topic", fields={"messageSize": 100})
+        run.target = TargetFacts(name=name, kind=kind)
+    ours, real = report([result]).numbers.conclusions
+    assert ours.endswith("(values of 100 bytes).")
+    assert real.startswith("Of the real servers, one hot topic")
+    result.runs[-1].not_done.append(NotDone("logserver.recordsPerRequest", ONE_RECORD))
+    assert report([result]).numbers.conclusions == [ours, words.NOTHING_OF_REAL]
 
 
 def test_a_single_repeat_is_no_verdict() -> None:
-    result = small({"logserver-kafka": [100], "logserver-rocketmq": [50]})
+    result = results.small({"logserver-kafka": [100], "logserver-rocketmq": [50]})
     for run in result.runs:
         run.workload = WorkloadFacts(name="hot-topic", fields={})
     (only,) = report([result]).numbers.conclusions
@@ -267,7 +254,7 @@ def test_topics_are_told_as_far_as_the_spread_carries() -> None:
         ([90, 95, 99], "keeps what it publishes: no difference beyond the spread."),
         ([50], ""),
     ):
-        result, many = small({"a": [98, 100, 102]}), small({"a": rates})
+        result, many = results.small({"a": [98, 100, 102]}), results.small({"a": rates})
         result.runs += many.runs
         for run, topics in zip(result.runs, (1, 64), strict=True):
             run.workload = results.scaled(f"topics-{topics}", Scale("topics", topics))
@@ -277,18 +264,29 @@ def test_topics_are_told_as_far_as_the_spread_carries() -> None:
 
 
 def test_results_of_different_machines_are_told() -> None:
-    first, second = small({"a": [1]}), small({"b": [2]})
+    first, second = results.small({"a": [1]}), results.small({"b": [2]})
     assert not report([first, second]).warnings
     second.environment = msgspec.structs.replace(
         second.environment, cpu="Another", generator_cores=None
     )
     (warning,) = report([first, second]).warnings
-    assert "cpu, generator cores differ" in warning
+    one = first.environment
+    assert f"cpu {one.cpu} and Another; generator cores 1 and any." in warning
+
+
+def test_results_of_different_brokers_are_told_where_they_took_part() -> None:
+    first, second = results.small({"a": [1]}), results.small({"b": [2]})
+    made = first.environment
+    for kafka, differs in ((None, False), (made.kafka, False), ("4.2.0", True)):
+        second.environment = msgspec.structs.replace(made, kafka=kafka)
+        said = " ".join(report([first, second]).warnings)
+        assert (f"kafka {made.kafka} and 4.2.0" in said) is differs
+        assert bool(said) is differs
 
 
 def test_results_of_different_moments_are_told_each_with_its_generator() -> None:
     """The one in which the machine did less stands beside the other, and a warning above them."""
-    first, second = small({"a": [1]}), small({"b": [2]})
+    first, second = results.small({"a": [1]}), results.small({"b": [2]})
     assert second.generator is not None
     document = report([first, second])
     (section,) = (s for s in document.sections if s.name == "generator")
@@ -308,7 +306,7 @@ def test_results_of_different_moments_are_told_each_with_its_generator() -> None
 
 def test_each_row_of_latencies_tells_the_spread_of_its_highest_percentile() -> None:
     """Of 200 values there is no p99."""
-    result = small({"a": [1], "b": [1]})
+    result = results.small({"a": [1], "b": [1]})
     for run, count in zip(result.runs, (10_000, 200), strict=True):
         run.repeats = [
             Repeat(publish_latency=Latency(count=count, p50_us=us, p90_us=2 * us, p99_us=3 * us))
@@ -322,62 +320,8 @@ def test_each_row_of_latencies_tells_the_spread_of_its_highest_percentile() -> N
     ]
 
 
-def test_goals_have_their_ratios_and_say_why_they_are_missed(tmp_path: Path) -> None:
-    spread = {"minimum": 0.5, "median": 0.6, "maximum": 0.7}
-    row = {"name": "encode 100 B", "ratio": spread}
-    path = tmp_path / "codecs.json"
-    for bench, compiled, verdict in (
-        ("bench_codecs", False, "reached"),
-        ("bench_codecs", True, "missed"),
-        ("bench_rocketmq", True, "reached"),
-    ):
-        path.write_bytes(msgspec.json.encode({"bench": bench, "compiled": compiled, "rows": [row]}))
-        document = report([results.full()], measured=read_measured(path))
-        (found,) = (v for v in document.numbers.goals if v.command.endswith(bench) and v.ratio)
-        assert found.ratio is not None
-        assert (found.ratio.median, found.compiled) == (0.6, compiled)
-        assert found.reached is (verdict == "reached")
-        shown = markdown.text(document)
-        kind = "compiled" if compiled else "plain Python"
-        assert f"{'reached' if found.reached else 'NOT reached'} ({kind})" in shown
-    flat_goals = report([results.full()]).numbers.goals
-    flat = [v for v in flat_goals if v.path == "key lookup in a store of 1 GB or more"]
-    assert [(v.target, v.reached) for v in flat] == [
-        ("logserver-kafka", False),
-        ("logserver-rocketmq", True),
-    ]
-    assert flat[0].why
-
-
-def test_recovery_is_what_a_kill_adds_beside_the_time_of_the_broker_s_log(
-    document: Document,
-) -> None:
-    """By record: ours hold twice as many. 0.4 s of 500,000 by 1.0 and 1.1 s of a million."""
-    found = [v for v in document.numbers.goals if v.path.startswith("recovery after kill -9")]
-    (verdict,) = found
-    assert verdict.ratio is not None
-    assert verdict.ratio.minimum == pytest.approx(0.8 / 1.1)
-    assert verdict.ratio.maximum == pytest.approx(0.8)
-    assert verdict.reached is False
-
-
-def test_a_goal_within_the_spread_says_so(tmp_path: Path) -> None:
-    path = tmp_path / "codecs.json"
-    for least, said in (
-        (1.1, "reached (compiled, within the spread)"),
-        (1.2, "reached (compiled)"),
-    ):
-        spread = {"minimum": least, "median": 1.3, "maximum": 1.4}
-        row = {"name": "encode 100 B", "ratio": spread}
-        path.write_bytes(
-            msgspec.json.encode({"bench": "bench_codecs", "compiled": True, "rows": [row]})
-        )
-        text = markdown.text(report([results.full()], measured=read_measured(path)))
-        assert f"| encode 100 B | {said} |" in text
-
-
 def test_results_are_put_together_but_not_twice_the_same() -> None:
-    first, second = small({"a": [1]}), small({"b": [2]})
+    first, second = results.small({"a": [1]}), results.small({"b": [2]})
     second.complete, second.incomplete_reason = False, "interrupted"
     document = report([first, second])
     assert list(document.targets) == ["a", "b"]
@@ -385,53 +329,4 @@ def test_results_are_put_together_but_not_twice_the_same() -> None:
     with pytest.raises(InvalidArgument, match="two of the results have w on a"):
         report([first, first])
     with pytest.raises(InvalidArgument, match="no runs"):
-        report([small({})])
-
-
-def test_goals_are_found_in_the_json_of_a_load_test(tmp_path: Path) -> None:
-    def server(records_per_s: float, share: float | None) -> dict[str, object]:
-        rates = dict.fromkeys(("minimum", "median", "maximum"), records_per_s)
-        shares = {} if share is None else {"no-store": dict.fromkeys(rates, share)}
-        return {"records_per_s": rates, "bytes_per_s": rates, "ratios": shares}
-
-    servers = {
-        "kafka": server(143_000.0, 0.7),
-        "rocketmq": server(28_600.0, 0.1),
-        "no-store": server(200_000.0, None),
-    }
-    row = {"operation": "produce", "records": 100, "acks": "1", "loop": "closed", "concurrency": 16}
-    rows = [row | {"servers": servers}, row | {"loop": "open", "servers": {}}]
-    rows += [row | {"servers": servers, "concurrency": other} for other in (1, 64)]
-    path = tmp_path / "load.json"
-    path.write_bytes(
-        msgspec.json.encode({"bench": "load_test", "compiled": True, "about": {}, "rows": rows})
-    )
-    document = report([results.full()], measured=read_measured(path))
-    found = {
-        (v.path, v.yardstick.split(",")[0]): (v.ratio.median, v.reached)
-        for v in document.numbers.goals
-        if v.ratio is not None and "load_test" in v.command
-    }
-    assert found == {
-        ("HTTP produce, 100 a request", "Karapace"): (10, False),
-        ("HTTP produce, kafka, 100 a request", "the same stack without a store"): (0.7, True),
-        ("HTTP produce, rocketmq, 100 a request", "the same stack without a store"): (0.1, False),
-        ("HTTP produce, rocketmq, 100 a request", "the Kafka backend"): (pytest.approx(0.2), False),
-    }
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("bench", [goals.CODECS, goals.ROCKETMQ])
-def test_every_goal_of_a_benchmark_is_one_of_its_rows(bench: str, repo_root: Path) -> None:
-    """A quick run has all rows; but its dump is smaller, and says so in its name."""
-    command = [sys.executable, str(repo_root / "scripts" / bench), "--quick", "--no-java", "--json"]
-    done = subprocess.run(command, capture_output=True, check=True)
-    rows = {row["name"]: row["goal"] for row in json.loads(done.stdout)["rows"]}
-    wanted = {goal.row: goal.goal for goal in goals.GOALS if goal.source == bench}
-    wanted.pop("dump of 197 MB", None)
-    assert {name: rows.get(name) for name in wanted} == wanted
-
-
-def test_goals_differ() -> None:
-    keys = [(goal.source, goal.row) for goal in goals.GOALS]
-    assert len(keys) == len(set(keys))
+        report([results.small({})])

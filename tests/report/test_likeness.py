@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from logserver.bench.report.contents import ALONE, report
+from logserver.bench.report import html
+from logserver.bench.report.contents import ALONE, HOLLOW, STAR, report
 from logserver.bench.report.figures import Figure
-from logserver.bench.report.likeness import full_core_share, is_alike, rising_rates
+from logserver.bench.report.likeness import falling_cpu, full_core_share, is_alike, rising_rates
 from logserver.bench.result import (
     ONE_RECORD,
     Kind,
@@ -66,6 +67,9 @@ FEW: dict[str, Any] = {"disk_bytes": 4_000_000, DISK: 100.0}
         (run_of("kafka", NO_KEYS, **MANY), DISK, False),
         (run_of("kafka", NO_KEYS, **MANY), RATE, True),
         (run_of("http", ONE), RATE, True),
+        (run_of("kafka"), "recovery_s", False),
+        (run_of("rocketmq"), "restart_s", True),
+        (run_of("logserver"), "recovery_s", True),
     ],
 )
 def test_what_is_of_the_work_that_was_asked_for(run: Run, metric: str, alike: bool) -> None:
@@ -109,6 +113,28 @@ def test_a_broker_that_gets_faster_from_repeat_to_repeat_is_not_warm(
     ) is told
 
 
+@pytest.mark.parametrize("kind", ["kafka", "logserver"])
+@pytest.mark.parametrize(
+    ("seconds", "falling"), [([1.5, 1.3, 1.1], True), ([1.5, 1.0, 1.2], False), ([], False)]
+)
+def test_a_broker_that_takes_less_and_less_processor_time_is_not_warm(
+    kind: Kind, seconds: list[float], falling: bool
+) -> None:
+    """Its rates stand."""
+    run = run_of(kind)
+    run.repeats = [
+        Repeat(published_records_per_s=100.0, server_cpu_s_per_million_records=each)
+        for each in seconds
+    ]
+    told = falling and kind == "kafka"
+    assert falling_cpu(run) == (seconds if told else [])
+    assert [is_alike(run, metric) for metric in (RATE, CPU)] == [True, not told]
+    said = [part.what for part in report([two(run)]).numbers.left_out]
+    assert (
+        any("less processor time from repeat to repeat, 1.5, 1.3, 1.1 s" in s for s in said) is told
+    )
+
+
 @pytest.mark.parametrize("kind", ["kafka", "logserver", "http"])
 @pytest.mark.parametrize(
     ("busy", "held", "limit"), [(0.95, None, True), (0.95, True, False), (0.85, None, False)]
@@ -148,6 +174,11 @@ def series(kind: Kind, first: Run, second: Run) -> list[Figure]:
     [
         ([ONE], [ONE, NotDone("topics", "one of 2 partitions")], True),
         ([], [NotDone("producersPerTopic", "one producer")], False),
+        (
+            [NotDone("producersPerTopic", "one producer with 1 requests under way")],
+            [NotDone("producersPerTopic", "one producer with 16 requests under way")],
+            True,
+        ),
     ],
 )
 def test_a_target_is_set_against_itself_where_it_did_the_same(
@@ -158,6 +189,9 @@ def test_a_target_is_set_against_itself_where_it_did_the_same(
     after = run_of("rocketmq", *second)
     after.repeats = [Repeat(published_records_per_s=rate) for rate in (38.0, 19.0, 57.0)]
     (found,) = series("rocketmq", before, after)
+    section = next(s for s in report([two(before, after)]).sections if s.name == "by-topics")
+    cells = section.tables[0].rows[0][1:3]
+    assert [STAR in cell for cell in cells] == [ONE in first, ONE in second]
     if alike:
         assert found.change is not None
         told = (found.change.minimum, found.change.median, found.change.maximum)
@@ -177,8 +211,14 @@ def test_other_work_has_no_ratio_and_no_conclusion() -> None:
     document = report([two(run_of("kafka", BATCHES, **rates), run_of("rocketmq", ONE, **rates))])
     (table,) = next(s for s in document.sections if s.name == "throughput").tables
     assert [row[-1] for row in table.rows] == ["", ALONE]
+    chapter = next(s for s in document.sections if s.name == "throughput")
+    assert [mark.alone for mark in chapter.plots[0].groups[0].marks] == [False, True]
+    assert chapter.plots[0].about.endswith("rocketmq 100 records/s (not comparable).")
+    assert chapter.paragraphs[-1] == HOLLOW
+    assert html.page(document).count('class="s1 alone"') == 2  # its shape and its bar
     assert not any("one hot topic" in said for said in document.numbers.conclusions)
     alike = report([two(run_of("kafka", BATCHES, **rates), run_of("rocketmq", **rates))])
+    assert ' alone"' not in html.page(alike).partition("</style>")[2]
     assert any("one hot topic" in said for said in alike.numbers.conclusions)
 
 

@@ -33,6 +33,15 @@ from logserver.bench.result import METRICS, Result
 
 TITLE: Final = "Two designs of a log, side by side"
 ALONE: Final = "not comparable"  # in place of a ratio
+STAR: Final = "*"  # behind a figure that is not, where a table has no ratios
+HOLLOW: Final = (
+    f"What is drawn hollow and dashed, or has a {STAR}, stands alone: it is of other work than was asked for, or not "
+    "the target's own. What was left out, at the end, says why."
+)
+OF_WAYS: Final = (
+    "Our servers are asked over HTTP, records in base64 inside JSON; the real brokers over protocols of their own, in "
+    "binary: what stands between ours and theirs is that too, and not the design alone."
+)
 PERCENTILES: Final = ("p50_us", "p99_us", "p99_9_us")
 SPREAD_OF: Final = ("p99_us", "p90_us", "p50_us")
 ALL_PERCENTILES: Final = ("p50_us", "p90_us", "p99_us", "p99_9_us", "max_us", "mean_us")
@@ -40,9 +49,9 @@ ALL_PERCENTILES: Final = ("p50_us", "p90_us", "p99_us", "p99_9_us", "max_us", "m
 # Chapter, title, what it is about, and its metrics: of latencies the part before the point.
 CHAPTERS: Final = (
     ("throughput", "Throughput",
-     "Records a second: more is better. A real broker is driven by its own tool, on one core; it is warmed up until "
-     "it gets no faster, for two minutes at most, and stays up over the repeats. Its readers' clocks begin before the "
-     "records come, so that no ratio is drawn from them, nor of a rate that was offered.",
+     f"Records a second: more is better. {OF_WAYS} A real broker is driven by its own tool, on one core; it is warmed "
+     "up until it gets no faster, for two minutes at most, and stays up over the repeats. Its readers' clocks begin "
+     "before the records come, so that no ratio is drawn from them, nor of a rate that was offered.",
      ("published_records_per_s", "consumed_records_per_s", "catch_up_records_per_s")),
     ("latency", "Latency",
      "From when a request was due, sent or not: less is better. A stall is charged with every request that was due "
@@ -51,8 +60,8 @@ CHAPTERS: Final = (
      "buffer included: no ratio is drawn from it. A percentile is told where ten values or more lie above it.",
      ("publish_latency", "publish_service", "end_to_end_latency")),
     ("cpu", "Processor time",
-     "Of the server, for a million records published and consumed: less is better. Of the real ones the compiling "
-     "of a young JVM is in it, and what passes while their tools start.",
+     f"Of the server, for a million records published and consumed: less is better. {OF_WAYS} Of the real ones the "
+     "compiling of a young JVM is in it, and what passes while their tools start.",
      ("server_cpu_s_per_million_records",)),
     ("disk", "Disk and memory",
      "What the files take on the disk, holes left out, and what the server holds in memory. A JVM's heap has a "
@@ -63,27 +72,28 @@ CHAPTERS: Final = (
      "From the start of the process to its first answer: on a new store, on the store that the load left when it "
      "was ended cleanly, and when it was ended by kill -9. Of the real ones most of it is the start of a JVM, of "
      "RocketMQ's two; and Kafka's waits after kill -9 until the session of the one that was killed has run out, "
-     "nine seconds.",
+     "nine seconds, so that no ratio is drawn of that.",
      ("start_s", "restart_s", "recovery_s")),
     ("lookups", "Lookups",
-     "One at a time, by key and by time, over the whole store.",
+     "One at a time, by key and by time, over the one topic that the store holds.",
      ("key_lookup_latency", "time_lookup_latency")),
 )  # fmt: skip
 # Axis of a series, title, what it is about, its metrics.
 SERIES: Final = (
     ("topics", "Scaling with topics", "The same load, spread over more and more topics; with the real brokers' tools, "
      "which know one topic, over its partitions. \"Last by first\" sets each repeat of the last against the middle of "
-     "the first, of the same target.",
+     "the first, of the same target; none where it did other work there.",
      ("published_records_per_s", "publish_latency.p99_us", "server_cpu_s_per_million_records", "server_rss_bytes")),
     ("producers", "Scaling with producers", "Each producer waits until its record is on disk. Kafka's tool is one "
      "producer, with so many requests under way.",
      ("published_records_per_s", "publish_latency.p99_us")),
-    ("partitions", "Scaling with partitions", "One append, fetch and lookup at a time, in a store of more and more "
-     "partitions: flat is best.",
+    ("partitions", "Scaling with partitions", "One request, with records or for some, at a time, in a store that has "
+     "the same records over more and more partitions, each of a topic of its own: flat is best. A lookup by key asks "
+     "one topic, so that where it is scanned there is less and less to scan.",
      ("append_latency.p50_us", "fetch_latency.p50_us", "key_lookup_latency.p50_us", "time_lookup_latency.p50_us",
       "restart_s", "server_rss_bytes")),
-    ("store_bytes", "Scaling with size", "One append, fetch and lookup at a time, in larger and larger stores: flat "
-     "is best.",
+    ("store_bytes", "Scaling with size", "One request, with records or for some, at a time, in larger and larger "
+     "stores of one topic: flat is best.",
      ("append_latency.p50_us", "fetch_latency.p50_us", "key_lookup_latency.p50_us", "time_lookup_latency.p50_us",
       "restart_s")),
 )  # fmt: skip
@@ -129,7 +139,7 @@ def report(
             *_series([f for f in figures if f.scale is not None]),
             surroundings.goals(verdicts_found),
             surroundings.generator(results),
-            surroundings.not_done(left_out),
+            surroundings.not_done(left_out, complete=result.complete),
             surroundings.environment(result),
         ],
         numbers=numbers,
@@ -161,7 +171,19 @@ def _chapters(figures: Sequence[Figure], baseline: str) -> Iterator[Section]:
             )
         ]
         if tables:
-            yield Section(name=name, title=title, paragraphs=[about], plots=plots, tables=tables)
+            yield Section(
+                name=name,
+                title=title,
+                paragraphs=_told_of(about, plots),
+                plots=plots,
+                tables=tables,
+            )
+
+
+def _told_of(about: str, plots: Sequence[Plot]) -> list[str]:
+    """What a chapter says before its plots, and how they are to be read."""
+    marks = (mark for plot in plots for group in plot.groups for mark in group.marks)
+    return [about, HOLLOW] if any(mark.alone for mark in marks) else [about]
 
 
 def _of(figures: Sequence[Figure], metric: str) -> list[Figure]:
@@ -173,17 +195,27 @@ def _grouped(figures: Sequence[Figure], kind: PlotKind, metric: str, title: str)
     groups = [
         Group(
             workload,
-            [Mark(f.target, ranges(f.spread)) for f in figures if f.workload == workload],
+            [
+                Mark(f.target, ranges(f.spread), alone=not f.alike)
+                for f in figures
+                if f.workload == workload
+            ],
         )
         for workload in dict.fromkeys(figure.workload for figure in figures)
     ]
     unit = figures[0].unit
     seen = "; ".join(
         f"{group.label}: "
-        + ", ".join(f"{mark.target} {told(mark.values[1], unit)}" for mark in group.marks)
+        + ", ".join(
+            f"{mark.target} {told(mark.values[1], unit)}{_alone_told(mark)}" for mark in group.marks
+        )
         for group in groups
     )
     return Plot(kind=kind, title=title, about=f"Middle values: {seen}.", unit=unit, groups=groups)
+
+
+def _alone_told(mark: Mark) -> str:
+    return f" ({ALONE})" if mark.alone else ""
 
 
 def _bars(figures: Sequence[Figure], metric: str) -> Plot | None:
@@ -202,36 +234,39 @@ def _latency_title(metric: str) -> str:
 
 
 def _percentiles(figures: Sequence[Figure], metric: str) -> Plot | None:
-    found = {(f.workload, f.target, f.metric): f.spread.median for f in figures}
+    found = {(f.workload, f.target, f.metric): f for f in figures}
     groups = []
     for workload in dict.fromkeys(f.workload for f in figures):
         marks = []
         for target in dict.fromkeys(f.target for f in figures):
-            values = [found.get((workload, target, f"{metric}.{name}")) for name in PERCENTILES]
-            known = [value for value in values if value is not None]
+            at = [found.get((workload, target, f"{metric}.{name}")) for name in PERCENTILES]
+            known = [figure for figure in at if figure is not None]
             if known:
-                marks.append(Mark(target, known))
+                alone = not all(figure.alike for figure in known)
+                marks.append(Mark(target, [f.spread.median for f in known], alone=alone))
         if marks:
             groups.append(Group(workload, marks))
     if not groups:
         return None
     seen = "; ".join(
         f"{group.label}: "
-        + ", ".join(f"{mark.target} {_ends_told(mark.values)}" for mark in group.marks)
+        + ", ".join(
+            f"{mark.target} {_ends_told(mark.values)}{_alone_told(mark)}" for mark in group.marks
+        )
         for group in groups
     )
     return Plot(
         kind="percentiles",
         title=f"{_latency_title(metric)}: p50, p99, p99.9",
-        about=f"From p50 to p99.9: {seen}.",
+        about=f"Middle values: {seen}.",
         unit="us",
         groups=groups,
     )
 
 
 def _ends_told(values: Sequence[float]) -> str:
-    first, last = told(values[0], "us"), told(values[-1], "us")
-    return first if len(values) == 1 else f"{first} to {last}"
+    ends = dict.fromkeys((0, len(values) - 1))
+    return " to ".join(f"{_percentile(PERCENTILES[at])} {told(values[at], 'us')}" for at in ends)
 
 
 def _table(figures: Sequence[Figure], metric: str, baseline: str) -> Table | None:
@@ -305,11 +340,12 @@ def _series(figures: Sequence[Figure]) -> Iterator[Section]:
             (_lines(mine, metric, axis), _series_table(mine, metric, axis)) for metric in metrics
         ]
         if any(table for _, table in parts):
+            plots = [plot for plot, _ in parts if plot]
             yield Section(
                 name=f"by-{axis}".replace("_", "-"),
                 title=title,
-                paragraphs=[about],
-                plots=[plot for plot, _ in parts if plot],
+                paragraphs=_told_of(about, plots),
+                plots=plots,
                 tables=[table for _, table in parts if table],
             )
 
@@ -320,7 +356,12 @@ def _lines(figures: Sequence[Figure], metric: str, axis: str) -> Plot | None:
         return None
     groups = [
         Group(
-            target, [Mark(target, ranges(f.spread), _place(f)) for f in mine if f.target == target]
+            target,
+            [
+                Mark(target, ranges(f.spread), _place(f), not f.alike)
+                for f in mine
+                if f.target == target
+            ],
         )
         for target in dict.fromkeys(figure.target for figure in mine)
     ]
@@ -349,7 +390,8 @@ def scale_told(value: float, axis: str) -> str:
 def _middle_told(figure: Figure) -> str:
     middle = told_bare(figure.spread.median, figure.unit)
     spread = range_told(figure.spread, figure.unit)
-    return middle if spread == middle else f"{middle} ({spread})"
+    star = "" if figure.alike else STAR
+    return f"{middle}{star}" if spread == middle else f"{middle}{star} ({spread})"
 
 
 def _series_table(figures: Sequence[Figure], metric: str, axis: str) -> Table | None:

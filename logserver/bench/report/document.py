@@ -41,6 +41,7 @@ class Mark(msgspec.Struct, frozen=True):
         float
     ]  # bars and lines: minimum, median, maximum; percentiles: p50, p99, p99.9
     x: float = 0.0
+    alone: bool = False  # not to be compared with the others: drawn hollow
 
 
 class Group(msgspec.Struct, frozen=True):

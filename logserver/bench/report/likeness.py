@@ -6,6 +6,8 @@ same, and what was done instead, or stood in the way, stands among what was left
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
@@ -13,12 +15,13 @@ from logserver.bench.result import ONE_RECORD, Repeat, Run, held
 
 REAL: Final = frozenset({"kafka", "rocketmq"})  # kinds that are driven by tools of their own
 FULL_CORE: Final = 0.9  # of it, from which on a server or a generator has none left
-RISEN: Final = 1.25  # times the first repeat, in steps that all go up: a broker was not warm
+RISEN: Final = 1.25  # times the first repeat, in steps that all go one way: a broker was not warm
 LEAST_RISING: Final = 3  # repeats that tell so
 FEW_RECORDS: Final = 100_000  # below that RocketMQ's files of a fixed size outweigh the records
 RATES: Final = ("published_", "consumed_", "catch_up_")
 LATENCIES: Final = ("publish_", "end_to_end_")
 CPU: Final = ("server_cpu_",)
+_NUMBERS: Final = re.compile(r"[0-9]+")
 PACED: Final = ("published_", "consumed_")  # what a rate that is offered decides
 
 
@@ -29,6 +32,8 @@ def is_alike(run: Run, metric: str) -> bool:
     if run.target.kind not in REAL:
         return True
     if metric.startswith(LATENCIES):  # with the wait in the tool's own buffer
+        return False
+    if metric == "recovery_s":  # a JVM's start, and Kafka's wait for a session to run out
         return False
     if metric.startswith((*RATES, *CPU)) and _left_out(
         run, "logserver.recordsPerRequest", ONE_RECORD
@@ -47,7 +52,7 @@ def is_alike(run: Run, metric: str) -> bool:
 
 def is_sound(run: Run, metric: str) -> bool:
     """Whether it is the target's: of a broker that was warm, a core that had some left, a generator that kept up."""
-    if metric.startswith(CPU) and full_core_share(run):
+    if metric.startswith(CPU) and (full_core_share(run) or falling_cpu(run)):
         return False
     if metric.startswith((*RATES, *CPU)) and rising_rates(run):
         return False
@@ -55,8 +60,17 @@ def is_sound(run: Run, metric: str) -> bool:
 
 
 def is_same_work(run: Run, other: Run) -> bool:
-    """Whether one target did the same at two places of a series, be it other work than was asked for."""
-    one, two = ({part for part in r.not_done if part.field != "topics"} for r in (run, other))
+    """Whether one target did the same at two places of a series, be it other work than was asked for: the numbers in
+    what was done instead are those of the place.
+    """
+    one, two = (
+        {
+            (part.field, _NUMBERS.sub("", part.reason))
+            for part in r.not_done
+            if part.field != "topics"
+        }
+        for r in (run, other)
+    )
     return one == two
 
 
@@ -72,8 +86,21 @@ def rising_rates(run: Run) -> list[float]:
         for repeat in run.repeats
         if repeat.published_records_per_s and repeat.rate_held is None
     ]
-    rises = len(rates) >= LEAST_RISING and all(before < after for before, after in pairwise(rates))
-    return rates if run.target.kind in REAL and rises and rates[-1] > RISEN * rates[0] else []
+    return rates if run.target.kind in REAL and _rise(rates) else []
+
+
+def falling_cpu(run: Run) -> list[float]:
+    """Of a real broker whose processor time for a million records fell from repeat to repeat, that of each; none of any
+    other.
+    """
+    taken = [r.server_cpu_s_per_million_records for r in run.repeats]
+    known = [seconds for seconds in taken if seconds]
+    return known if run.target.kind in REAL and _rise(known[::-1]) else []
+
+
+def _rise(values: Sequence[float]) -> bool:
+    steps_up = all(before < after for before, after in pairwise(values))
+    return len(values) >= LEAST_RISING and steps_up and values[-1] > RISEN * values[0]
 
 
 def busy_generator_share(run: Run) -> float:

@@ -37,14 +37,14 @@ class Shapes(NamedTuple):
         """From 0."""
         return self.targets.index(target) % SERIES
 
-    def at(self, target: str, x: float, y: float) -> str:
-        """The target's mark in a plot."""
-        return shape(self.number(target), x, y)
+    def at(self, mark: Mark, x: float, y: float) -> str:
+        """The shape of the mark's target."""
+        return shape(self.number(mark.target), x, y, hollow=mark.alone)
 
 
-def shape(number: int, x: float, y: float, r: float = 4.2) -> str:
+def shape(number: int, x: float, y: float, r: float = 4.2, *, hollow: bool = False) -> str:
     """A mark: disc, square, diamond, triangle up, triangle down, ring."""
-    found = f'class="s{number}" '
+    found = f'class="s{number}{" alone" if hollow else ""}" '
     corners = {
         1: [(-r, -r), (r, -r), (r, r), (-r, r)],
         2: [(0, -r * 1.35), (r * 1.35, 0), (0, r * 1.35), (-r * 1.35, 0)],
@@ -52,8 +52,8 @@ def shape(number: int, x: float, y: float, r: float = 4.2) -> str:
         4: [(0, r * 1.2), (r * 1.2, -r), (-r * 1.2, -r)],
     }.get(number)
     if corners is None:
-        hollow = ' fill-opacity="0"' if number else ""
-        return f'<circle {found}cx="{x:.1f}" cy="{y:.1f}" r="{r:.1f}"{hollow}/>'
+        ring = ' fill-opacity="0"' if number else ""
+        return f'<circle {found}cx="{x:.1f}" cy="{y:.1f}" r="{r:.1f}"{ring}/>'
     points = " ".join(f"{x + dx:.1f},{y + dy:.1f}" for dx, dy in corners)
     return f'<polygon {found}points="{points}"/>'
 
@@ -102,9 +102,11 @@ def _bars(plot: Plot, shapes: Shapes) -> tuple[list[str], float]:
             least, middle, largest = (
                 LEFT + value / most * (BAR_END - LEFT) for value in mark.values
             )
-            bar = f'class="s{shapes.number(mark.target)} bar" width="{max(middle - LEFT, 0.5):.1f}"'
+            kind = "alone" if mark.alone else "bar"
+            number, width = shapes.number(mark.target), max(middle - LEFT, 0.5)
+            bar = f'class="s{number} {kind}" width="{width:.1f}"'
             parts += [
-                shapes.at(mark.target, 7, y),
+                shapes.at(mark, 7, y),
                 f'<rect {bar} x="{LEFT}" y="{y - 5:.1f}" height="10"/>',
                 _line(least, y, largest, y, "whisker"),
                 _line(least, y - 3, least, y + 3, "whisker"),
@@ -127,7 +129,7 @@ def _percentiles(plot: Plot, shapes: Shapes) -> tuple[list[str], float]:
             at = [x_of(value) for value in mark.values]
             parts.append(_line(at[0], y, at[-1], y, f"s{number} line"))
             parts += [_line(x, y - 6, x, y + 6, f"s{number} line") for x in at[1:]]
-            parts.append(shapes.at(mark.target, at[0], y))
+            parts.append(shapes.at(mark, at[0], y))
     parts += [
         _text(x_of(tick), height + 12, told(tick, plot.unit), "middle", "tick") for tick in ticks
     ]
@@ -158,7 +160,7 @@ def _lines(plot: Plot, shapes: Shapes) -> tuple[list[str], float]:
         for mark in group.marks:
             x, (least, middle, most) = x_of(mark.x), map(y_of, mark.values)
             parts.append(_line(x, least, x, most, f"s{number} line"))
-            parts.append(shapes.at(mark.target, x, middle))
+            parts.append(shapes.at(mark, x, middle))
     return parts, LINES_HEIGHT + AXIS
 
 

@@ -13,6 +13,7 @@ from logserver.bench.report.likeness import (
     FULL_CORE,
     REAL,
     busy_generator_share,
+    falling_cpu,
     full_core_share,
     rising_rates,
 )
@@ -32,6 +33,8 @@ ALIKE: Final = (
     "server_cores",
     "generator_cores",
 )
+ALIKE_IF_KNOWN: Final = ("file_system", "java", "kafka", "rocketmq")  # those that took part
+ANY: Final = "any"
 UNEVEN: Final = 1.2  # times as much in one result as in another: another moment of the machine
 
 
@@ -51,16 +54,15 @@ def warnings(result: Result) -> Iterator[str]:
 
 def mixed(results: Sequence[Result]) -> Iterator[str]:
     """What is wrong with several put together: ratios want one machine, and the same software."""
-    ours = results[0].environment
     unlike = [
-        name.replace("_", " ")
-        for name in ALIKE
-        if any(getattr(result.environment, name) != getattr(ours, name) for result in results)
+        f"{name.replace('_', ' ')} {' and '.join(values)}"
+        for name in (*ALIKE, *ALIKE_IF_KNOWN)
+        if len(values := _values(results, name)) > 1
     ]
     if unlike:
         yield (
-            f"Results that were not taken alike are put together: {', '.join(unlike)} differ. "
-            "Ratios between them say little; the environment is that of the first alone."
+            f"Results that were not taken alike are put together: {'; '.join(unlike)}. Targets of one workload are of "
+            "one result, so that their ratios hold; the environment is that of the first alone."
         )
     ceilings = [r.generator.ceiling_requests_per_s.median for r in results if r.generator]
     if ceilings and max(ceilings) > UNEVEN * min(ceilings):
@@ -69,6 +71,22 @@ def mixed(results: Sequence[Result]) -> Iterator[str]:
             f"{short(min(ceilings))} to {short(max(ceilings))} requests/s. Targets took turns within a result, so "
             "ratios hold; figures of different results do not stand side by side."
         )
+
+
+def _values(results: Sequence[Result], name: str) -> list[str]:
+    """What the environments have there, each once."""
+    found = dict.fromkeys(_value_told(getattr(result.environment, name)) for result in results)
+    if name in ALIKE_IF_KNOWN:
+        found.pop(ANY, None)
+    return list(found)
+
+
+def _value_told(value: object) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {version}" for name, version in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return ANY if value is None else str(value)
 
 
 def facts(results: Sequence[Result], baseline: str) -> Iterator[str]:
@@ -81,12 +99,7 @@ def facts(results: Sequence[Result], baseline: str) -> Iterator[str]:
 
 def goals(found: Sequence[Verdict]) -> Section:
     """Each goal beside what was measured."""
-    counts = [
-        f"{sum(g.reached is True and g.compiled is compiled for g in found)} reached and "
-        f"{sum(g.reached is False and g.compiled is compiled for g in found)} not"
-        for compiled in (True, False)
-    ]
-    unknown = sum(g.ratio is None for g in found)
+    counts = [_counted(found, compiled=compiled) for compiled in (True, False)]
     rows = [
         [
             f"{goal.path}{f' ({goal.target})' if goal.target else ''}",
@@ -105,9 +118,9 @@ def goals(found: Sequence[Verdict]) -> Section:
         paragraphs=[
             "Each is a ratio to its yardstick: the floor binds plain Python, the goal the compiled package. The middle "
             "of the repeats decides; where the spread holds the limit too, it says so. Goals that another script "
-            "measures were measured by it, in a run of its own, on the machine that its own table names.",
-            f"Of the goals (compiled) {counts[0]}; of the floors (plain Python) {counts[1]}; {unknown} not measured "
-            "here.",
+            "measures were measured by it, in a run of its own, on the machine that its own table names. A yardstick "
+            "with a figure is not from the same run: Karapace's were taken once, on another machine.",
+            f"Of the goals (compiled) {counts[0]}; of the floors (plain Python) {counts[1]}.",
         ],
         tables=[
             Table(
@@ -118,6 +131,15 @@ def goals(found: Sequence[Verdict]) -> Section:
             )
         ],
     )
+
+
+def _counted(found: Sequence[Verdict], *, compiled: bool) -> str:
+    """How many of the limits that bind this kind were reached, and how many were never put to the test."""
+    bound = {(g.path, g.yardstick) for g in found if (g.goal if compiled else g.floor) is not None}
+    mine = [g for g in found if g.compiled is compiled and g.reached is not None]
+    missing = len(bound - {(g.path, g.yardstick) for g in mine})
+    reached = sum(g.reached is True for g in mine)
+    return f"{reached} reached, {len(mine) - reached} not, {missing} not measured here"
 
 
 def _told_goal(value: float | None, goal: Verdict) -> str:
@@ -194,8 +216,11 @@ def _us(value: float | None) -> str:
 
 def left_out(result: Result) -> Iterator[LeftOut]:
     """What was not done, did not hold, or went wrong, by workload and target."""
+    most = max((len(run.repeats) for run in result.runs), default=0)
     for run in result.runs:
         names = run.workload.name, run.target.name
+        if not result.complete and len(run.repeats) < most:
+            yield LeftOut(*names, f"cut short: {len(run.repeats)} of {most} repeats")
         for part in run.not_done:
             yield LeftOut(*names, f"{part.field}: {part.reason}")
         for text in (*run.notes, *errors_of(run)):
@@ -204,19 +229,25 @@ def left_out(result: Result) -> Iterator[LeftOut]:
             yield LeftOut(*names, _not_held(run))
         if run.target.kind in REAL and (short_of := _briefly(run)):
             yield LeftOut(*names, short_of)
-        if full := full_core_share(run):
-            what = f"the server was busy for {full:.0%} of its core: its processor time is what there was"
-            yield LeftOut(*names, f"{what}, not what it needed")
-        if rates := rising_rates(run):
-            told_of = ", ".join(short(rate) for rate in rates)
-            yield LeftOut(
-                *names, f"got faster from repeat to repeat, {told_of} records/s: it was not warm"
-            )
-        if busy := busy_generator_share(run):
-            yield LeftOut(
-                *names,
-                f"{run.target.driver} was busy for {busy:.0%} of a core: it may be the limit",
-            )
+        for text in _not_its_own(run):
+            yield LeftOut(*names, text)
+
+
+def _not_its_own(run: Run) -> Iterator[str]:
+    """Why figures of it are not what the target can do, or needs."""
+    if full := full_core_share(run):
+        what = (
+            f"the server was busy for {full:.0%} of its core: its processor time is what there was"
+        )
+        yield f"{what}, not what it needed"
+    if rates := rising_rates(run):
+        told_of = ", ".join(short(rate) for rate in rates)
+        yield f"got faster from repeat to repeat, {told_of} records/s: it was not warm"
+    if seconds := falling_cpu(run):
+        told_of = ", ".join(short(each) for each in seconds)
+        yield f"took less processor time from repeat to repeat, {told_of} s: it was not warm"
+    if busy := busy_generator_share(run):
+        yield f"{run.target.driver} was busy for {busy:.0%} of a core: it may be the limit"
 
 
 def _briefly(run: Run) -> str:
@@ -242,7 +273,7 @@ def _not_held(run: Run) -> str:
     )
 
 
-def not_done(left_out: Sequence[LeftOut]) -> Section:
+def not_done(left_out: Sequence[LeftOut], *, complete: bool) -> Section:
     """The chapter of it."""
     workloads: dict[tuple[str, str], list[str]] = {}
     for part in left_out:
@@ -252,7 +283,11 @@ def not_done(left_out: Sequence[LeftOut]) -> Section:
         return Section(
             name="left-out",
             title="What was left out",
-            paragraphs=["Nothing: all was done, held and counted."],
+            paragraphs=[
+                "Nothing: all was done, held and counted."
+                if complete
+                else "Nothing of what was begun; the run was cut short."
+            ],
         )
     return Section(
         name="left-out",
@@ -275,6 +310,7 @@ def environment(result: Result) -> Section:
         ["Processor", f"{machine.cores} cores, {machine.cpu}"],
         ["Memory", "" if machine.memory_bytes is None else told(machine.memory_bytes, "bytes")],
         ["System", machine.system],
+        ["File system of the stores", machine.file_system or "not known"],
         [
             "Python",
             f"{machine.python}, our package {'compiled' if machine.compiled else 'as plain Python'}",
@@ -283,8 +319,8 @@ def environment(result: Result) -> Section:
         ["Java", machine.java or "none"],
         ["Kafka", machine.kafka or "took no part"],
         ["RocketMQ", machine.rocketmq or "took no part"],
-        ["Cores of the servers", _cores(machine.server_cores)],
-        ["Cores of the generator", _cores(machine.generator_cores)],
+        ["Cores of the servers", _value_told(machine.server_cores)],
+        ["Cores of the generator", _value_told(machine.generator_cores)],
     ]
     versions = {run.target.name: run.target for run in result.runs}
     about = [
@@ -332,7 +368,3 @@ def _flat(fields: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in fields.items():
         flat |= _flat(value) if isinstance(value, dict) else {name: value}
     return flat
-
-
-def _cores(numbers: Sequence[int] | None) -> str:
-    return "any" if numbers is None else ", ".join(map(str, numbers))

@@ -140,6 +140,7 @@ def _of_result(result: Result) -> Iterator[Measured]:
     ours = [run for run in right if run.target.kind == "logserver"]
     for target in dict.fromkeys(run.target.name for run in ours):
         mine = [run for run in ours if run.target.name == target]
+        whole = [run for run in result.runs if run.target.name == target]
         empty = spreads([repeat for run in mine for repeat in run.repeats])
         if "start_s" in empty:
             yield Measured(COMPARE, "start", empty["start_s"], compiled, target)
@@ -147,7 +148,7 @@ def _of_result(result: Result) -> Iterator[Measured]:
             held = empty["empty_rss_bytes"].by(1e6)
             yield Measured(COMPARE, "memory", held, compiled, target)
         yield from _against_peers(mine, right, target, compiled=compiled)
-        yield from _flat(mine, target, compiled=compiled)
+        yield from _flat(whole, mine, target, compiled=compiled)
 
 
 def design_of(run: Run) -> str:
@@ -186,11 +187,16 @@ def _size(run: Run) -> float:
     return run.workload.scale.value if run.workload.scale else 0.0
 
 
-def _flat(mine: Sequence[Run], target: str, *, compiled: bool) -> Iterator[Measured]:
+def _flat(
+    whole: Sequence[Run], right: Sequence[Run], target: str, *, compiled: bool
+) -> Iterator[Measured]:
+    """The largest place of each series by its smallest, both spreads in it; none where either of them went wrong."""
     for axis, large_from in LARGE.items():
-        series = [run for run in mine if run.workload.scale and run.workload.scale.name == axis]
+        series = [run for run in whole if run.workload.scale and run.workload.scale.name == axis]
         series.sort(key=_size)
         if len(series) < 2 or _size(series[-1]) < large_from:
+            continue
+        if series[0] not in right or series[-1] not in right:
             continue
         small, large = (spreads(run.repeats) for run in (series[0], series[-1]))
         for name in (
@@ -199,7 +205,11 @@ def _flat(mine: Sequence[Run], target: str, *, compiled: bool) -> Iterator[Measu
             "key_lookup_latency",
             "time_lookup_latency",
         ):
-            at_first, at_last = small.get(f"{name}.p50_us"), large.get(f"{name}.p50_us")
-            if at_first and at_last and at_first.median:
-                ratio = at_last.by(at_first.median)
+            first, last = small.get(f"{name}.p50_us"), large.get(f"{name}.p50_us")
+            if first and last and first.minimum:
+                ratio = Spread(
+                    minimum=last.minimum / first.maximum,
+                    median=last.median / first.median,
+                    maximum=last.maximum / first.minimum,
+                )
                 yield Measured(COMPARE, f"{name} by {axis}", ratio, compiled, target)

@@ -11,7 +11,6 @@ from typing import Final
 
 from logserver.bench.report.document import Section, Table
 from logserver.bench.report.figures import Figure, ratio_of, repeats_with
-from logserver.bench.report.likeness import REAL
 from logserver.bench.report.telling import times, told
 from logserver.bench.report.verdicts import design_of
 from logserver.bench.result import METRICS, Result, Run, Spread, errors_of, spreads
@@ -72,15 +71,17 @@ def conclusions(result: Result, figures: Sequence[Figure]) -> list[str]:
     figures = [f for f in figures if (f.workload, f.target) not in wrong]
     unlike = {(run.workload.name, run.target.name) for run in result.runs if run.not_done}
     runs = {(run.workload.name, run.target.name): run for run in result.runs}
-    found = [
-        statement
-        for who, kafka, rocketmq in _pairs(result)
-        for workload, metric, what in SAID
-        if (one := runs.get((workload, kafka)))
-        and (other := runs.get((workload, rocketmq)))
-        and not (errors_of(one) or errors_of(other))
-        for statement in _beside(one, other, metric, f"{who}, {what}")
-    ]
+    found: list[str] = []
+    for who, kafka, rocketmq in _pairs(result):
+        statements = [
+            statement
+            for workload, metric, what in SAID
+            if (one := runs.get((workload, kafka)))
+            and (other := runs.get((workload, rocketmq)))
+            and not (errors_of(one) or errors_of(other))
+            for statement in _beside(one, other, metric, f"{who}, {what}")
+        ]
+        found += statements or ([NOTHING_OF_REAL] if who == REAL_ONES and found else [])
     return found + list(_over_topics(figures, unlike)) or [
         "This run has nothing to compare the designs by."
     ]
@@ -88,7 +89,7 @@ def conclusions(result: Result, figures: Sequence[Figure]) -> list[str]:
 
 def _pairs(result: Result) -> Iterator[tuple[str, str, str]]:
     """Our server with each backend, and the real ones: who they are, and the names of the two."""
-    for who, ours in (("In this server", True), ("Of the real servers", False)):
+    for who, ours in (("In this server", True), (REAL_ONES, False)):
         names: Mapping[str, str] = {
             design_of(run): run.target.name
             for run in result.runs
@@ -98,13 +99,26 @@ def _pairs(result: Result) -> Iterator[tuple[str, str, str]]:
             yield who, names["kafka"], names["rocketmq"]
 
 
+REAL_ONES: Final = "Of the real servers"
 LEAST_REPEATS: Final = 2  # from which there is a spread
-UNLIKE: Final = " (not quite the same work: see what was left out)"
+UNLIKE: Final = "not quite the same work: see what was left out"
 SAID: Final = (
     ("hot-topic", "published_records_per_s", "one hot topic takes"),
     ("tail-and-catch-up", "catch_up_records_per_s", "a backlog, while records come, is read at"),
     ("topics-1000", "published_records_per_s", "a thousand topics take"),
-    ("sync-flush-64", "published_records_per_s", "64 producers that wait for the disk get through"),
+    ("topics-1000", "publish_latency.p99_us", "with them 99 of 100 requests are answered within"),
+    ("topics-10000", "published_records_per_s", "ten thousand topics take"),
+    ("topics-10000", "publish_latency.p99_us", "with them 99 of 100 requests are answered within"),
+    (
+        "sync-flush-64",
+        "published_records_per_s",
+        "64 producers of one topic that wait for the disk get through",
+    ),
+    (
+        "sync-flush-64-topics",
+        "published_records_per_s",
+        "64 producers, each of a topic of its own, that wait for the disk get through",
+    ),
     (
         "key-and-time-lookups",
         "key_lookup_latency.p50_us",
@@ -118,30 +132,28 @@ SAID: Final = (
     ),
     ("recovery-after-kill", "recovery_s", "a start after kill -9 takes"),
 )
-OF_JVMS: Final = "recovery_s"  # of the real servers it is their JVMs' more than the design's
+NOTHING_OF_REAL: Final = (
+    "Of the real servers nothing follows for the designs: their tools do different work, which stands among what was "
+    "left out."
+)
 
 
 def _beside(kafka: Run, rocketmq: Run, metric: str, what: str) -> Iterator[str]:
     """One statement; none where either has no such figure, or one of other work."""
-    real = any(run.target.kind in REAL for run in (kafka, rocketmq))
     one, other = (spreads(run.repeats).get(metric) for run in (kafka, rocketmq))
     ratio = ratio_of(rocketmq, kafka, metric)
-    if (
-        one is None
-        or other is None
-        or ratio is None
-        or not ratio.median
-        or (real and metric == OF_JVMS)
-    ):
+    if one is None or other is None or ratio is None or not ratio.median:
         return
     unit = METRICS[metric].unit
     first, second = (told(spread.median, unit) for spread in (one, other))
     verdict = _more(ratio) if _apart(one, other) else "no difference beyond the spread"
     if min(repeats_with(run, metric) for run in (kafka, rocketmq)) < LEAST_REPEATS:
         verdict = "of a single repeat, which has no spread to tell a difference by"
-    if kafka.not_done or rocketmq.not_done:
-        verdict += UNLIKE
-    yield f"{what} {first} in Kafka's format and {second} in RocketMQ's: {verdict}."
+    size_bytes = kafka.workload.fields.get("messageSize")
+    remarks = [] if size_bytes is None else [f"values of {size_bytes:,} bytes"]
+    remarks += [UNLIKE] if kafka.not_done or rocketmq.not_done else []
+    told_of = f" ({'; '.join(remarks)})" if remarks else ""
+    yield f"{what} {first} in Kafka's format and {second} in RocketMQ's: {verdict}{told_of}."
 
 
 def _apart(one: Spread, other: Spread) -> bool:
@@ -175,7 +187,7 @@ def _over_topics(figures: Sequence[Figure], unlike: Collection[tuple[str, str]])
             key=lambda placed: placed[0],
         )
         (first, before), (last, after) = mine[0], mine[-1]
-        told_so = UNLIKE if any((f.workload, target) in unlike for f in rates) else ""
+        told_so = f" ({UNLIKE})" if any((f.workload, target) in unlike for f in rates) else ""
         if (
             first < last
             and after.change is not None
