@@ -38,6 +38,32 @@ class _Files(NamedTuple):
         return begin, min(begin + self.per_file, self.end)
 
 
+class _Times:
+    """The store times of a queue's records. `known` is read and added to, by any number of threads at
+    once: the times at the ends of files.
+    """
+
+    def __init__(self, log: CommitLog, units: ConsumeQueue, known: EdgeTimes) -> None:
+        self._log = log
+        self._units = units
+        self._known = known
+
+    def at(self, offset: int) -> int:
+        """As `store_time`."""
+        return store_time(self._log, self._units.unit(offset))
+
+    def at_edge(self, offset: int) -> int:
+        """The same, of the first or last unit of a file, which is read once."""
+        edge = self._known.get(offset)
+        if edge is not None:
+            return edge.time_ms if edge.physical_offset >= self._log.start else NO_TIME
+        unit = self._units.unit(offset)
+        time_ms = store_time(self._log, unit)
+        if time_ms != NO_TIME:
+            self._known[offset] = EdgeTime(unit.physical_offset, time_ms)
+        return time_ms
+
+
 def find_time(
     log: CommitLog,
     units: ConsumeQueue,
@@ -47,51 +73,23 @@ def find_time(
     bound: Bound,
     known: EdgeTimes | None = None,
 ) -> TimedOffset | None:
-    """As `offset_by_time`, with the store time of the record; None where there is no such record."""
-    offset = offset_by_time(log, units, timestamp_ms, end=end, bound=bound, known=known)
+    """The offset below `end` that the real store answers, with the store time of its record; None where
+    all are earlier under LOWER, or later under UPPER. `known`: what earlier searches of the queue read.
+    """
+    start = min(units.start, end)
+    if start == end:
+        return None
+    part = _Files(start, end, units.run.file_bytes // UNIT_SIZE, units.first_offset)
+    times = _Times(log, units, {} if known is None else known)
+    picked = _pick_file(part, timestamp_ms, bound, times.at_edge)
+    found = start if picked is None else _search(part, picked, timestamp_ms, bound, times.at)
+    offset = max(found, start)
     if offset >= end:
         return None
-    time_ms = store_time(log, units.unit(offset))
+    time_ms = times.at(offset)
     if bound is Bound.UPPER and time_ms > timestamp_ms:
         return None
     return TimedOffset(offset, time_ms)
-
-
-def offset_by_time(
-    log: CommitLog,
-    units: ConsumeQueue,
-    timestamp_ms: int,
-    *,
-    end: int,
-    bound: Bound,
-    known: EdgeTimes | None = None,
-) -> int:
-    """The offset that the real store answers, in [start, end]: the end when all are earlier under
-    LOWER, the start when all are later under UPPER. `known` is read and added to, by any number of
-    threads at once.
-    """
-    known = {} if known is None else known
-    start = min(units.start, end)
-    if start == end:
-        return start
-    part = _Files(start, end, units.run.file_bytes // UNIT_SIZE, units.first_offset)
-
-    def time_at(offset: int) -> int:
-        return store_time(log, units.unit(offset))
-
-    def edge_time_at(offset: int) -> int:
-        edge = known.get(offset)
-        if edge is not None:
-            return edge.time_ms if edge.physical_offset >= log.start else NO_TIME
-        unit = units.unit(offset)
-        time_ms = store_time(log, unit)
-        if time_ms != NO_TIME:
-            known[offset] = EdgeTime(unit.physical_offset, time_ms)
-        return time_ms
-
-    picked = _pick_file(part, timestamp_ms, bound, edge_time_at)
-    found = start if picked is None else _search(part, picked, timestamp_ms, bound, time_at)
-    return min(max(found, start), end)
 
 
 def store_time(log: CommitLog, unit: Unit) -> int:

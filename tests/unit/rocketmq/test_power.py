@@ -13,7 +13,7 @@ import pytest
 from storage import LogStore, RawMessage, Record
 from storage.files import OverlayFileSystem
 from tests.contract.harness import ManualClock
-from tests.faults.power import Power, moments
+from tests.faults.power import Power, moments, nothing
 from tests.unit.rocketmq.outage import after_cut, mixed, safe_place, tree
 from tests.unit.rocketmq.workshop import (
     LOG_BYTES,
@@ -114,7 +114,7 @@ def test_power_lost_before_each_step() -> None:
 
     life.power.before = look
     life.run()
-    life.power.before = lambda operation, path: None
+    life.power.before = nothing
     assert life.acknowledged == VALUES
     check_left(after_cut(life.power, life.shop), life)
 
@@ -393,5 +393,5 @@ def test_power_lost_while_several_queues_get_their_files(power: Power, seed: int
         store.flush()
         safe_count = len(written)
         assert [len(values(store, queue)) for queue in QUEUES] == [safe_count] * len(QUEUES)
-        power.before = lambda operation, path: None
+        power.before = nothing
     assert [shop.queue_bases(queue) for queue in QUEUES] == [[0, 100, 200]] * len(QUEUES)
