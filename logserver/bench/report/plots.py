@@ -181,9 +181,16 @@ def _logarithmic(values: Sequence[float], begin: float, end: float) -> tuple[Sca
     def place(value: float) -> float:
         return begin + (end - begin) * math.log(max(value, low) / low) / span
 
-    steps = (1, 2, 5) if high / low < 50 else (1,)
+    return place, _ticks(low, high)
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Round numbers between two values, the finer the nearer these are; five or less of them."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    ticks = [step * 10.0**power for power in range(first, last + 1) for step in steps]
-    inside = [tick for tick in ticks if low <= tick <= high]
-    every = math.ceil(len(inside) / 5)
-    return place, inside[::every]
+    inside: list[float] = []
+    for steps in [(1,), (1, 2, 5), range(1, 10)][0 if high / low >= 50 else 1 :]:
+        ticks = [step * 10.0**power for power in range(first, last + 1) for step in steps]
+        inside = [tick for tick in ticks if low <= tick <= high]
+        if len(inside) > 1:
+            break
+    return inside[:: math.ceil(len(inside) / 5)]
