@@ -24,6 +24,7 @@ from storage import is_compiled
 PACKAGES: Final = ("aiohttp", "uvloop", "msgspec", "crc32c", "hdrhistogram")
 NONE: Final = "none"
 JAVA_TIMEOUT_S: Final = 60.0
+MOUNTS: Final = Path("/proc/self/mounts")
 
 
 def machine() -> dict[str, str]:
@@ -85,13 +86,19 @@ def _listed(cores: frozenset[int] | None) -> list[int] | None:
 
 
 def _file_system(folder: Path) -> str | None:
-    """Its type, by the longest mount point above the folder; None where the system does not tell."""
-    mounts = Path("/proc/self/mounts")
-    if not mounts.is_file():
+    """Its type, by the longest mount point above the folder, of several there the last one; None where the system does
+    not tell. A space in a name stands there as \\040 (getmntent(3)).
+    """
+    if not MOUNTS.is_file():
         return None
-    found = [line.split()[1:3] for line in mounts.read_text(encoding="utf-8").splitlines()]
-    above = [(len(point), kind) for point, kind in found if folder.resolve().is_relative_to(point)]
-    return max(above)[1] if above else None
+    found = [line.split()[1:3] for line in MOUNTS.read_text(encoding="utf-8").splitlines()]
+    places = [(Path(point.replace("\\040", " ")), kind) for point, kind in found]
+    above = [
+        (len(p.parts), n, kind)
+        for n, (p, kind) in enumerate(places)
+        if folder.resolve().is_relative_to(p)
+    ]
+    return max(above)[2] if above else None
 
 
 def _memory_bytes() -> int | None:

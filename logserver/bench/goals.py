@@ -8,6 +8,7 @@ Python, `goal` the compiled codecs. A goal is measured by a row of a benchmark, 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from typing import Final, TypeAlias
 
 import msgspec
@@ -50,7 +51,17 @@ PAGES: Final = (
     "one append writes 500,000 bytes: on the machine of docs/performance.md, a virtual one, a plain write of as many "
     "takes 0.09 ms, but 1.2 ms into memory that its host has yet to give"
 )
+OTHER_FILES: Final = (
+    "each is to another partition, whose files are opened for it: 512 may be open at once"
+)
 UNEXPLAINED: Final = "not explained yet"
+OPERATIONS: Final = (
+    "append",
+    "fetch",
+    "key_lookup",
+    "time_lookup",
+)  # whose latency a series over stores has
+DESIGNS: Final[Mapping[str, str]] = {"kafka": "Kafka's format", "rocketmq": "RocketMQ's format"}
 FLAT: Final = 1.5  # times the time at the smallest size still count as flat
 Key: TypeAlias = tuple[str, str]
 
@@ -142,12 +153,13 @@ def _raw(way: str, why: str) -> Goal:
     )  # fmt: skip
 
 
-def _flat(axis: str, store: str, reasons: Mapping[str, str]) -> Iterator[Goal]:
-    """For each of these operations, with what would keep it from being flat."""
-    for what, why in reasons.items():
+def _flat(axis: str, store: str, reasons: Mapping[Key, str]) -> Iterator[Goal]:
+    """For each operation in each format; `reasons`: what would keep one from being flat, as far as that is known."""
+    for what, (design, told) in product(OPERATIONS, DESIGNS.items()):
         yield Goal(
-            source=COMPARE, row=f"{what}_latency by {axis}", path=f"{what.replace('_', ' ')} in a store of {store}",
-            yardstick="the smallest store", floor=FLAT, goal=FLAT, most=True, why=why,
+            source=COMPARE, row=f"{what}_latency by {axis} {design}",
+            path=f"{what.replace('_', ' ')} in a store of {store}, {told}", yardstick="the smallest store",
+            floor=FLAT, goal=FLAT, most=True, why=reasons.get((what, design), UNEXPLAINED),
         )  # fmt: skip
 
 
@@ -195,12 +207,10 @@ GOALS: Final[Sequence[Goal]] = (
     Goal(source=COMPARE, row="memory", path="memory on an empty store, MB", yardstick="an empty store",
          floor=75, goal=60, most=True, why="the interpreter and the imports take most of it"),
     *_flat("store_bytes", "1 GB or more",
-           {"append": PAGES, "fetch": UNEXPLAINED,
-            "key_lookup": "Kafka's format has no index of keys: the topic is scanned",
-            "time_lookup": "the real store's search begins at the first of a queue's files"}),
-    *_flat("partitions", "10,000 partitions",
-           dict.fromkeys(("append", "fetch", "time_lookup"),
-                         "each is to another partition, whose files are opened for it: 512 may be open at once")),
+           {("append", "kafka"): PAGES, ("append", "rocketmq"): PAGES,
+            ("key_lookup", "kafka"): "Kafka's format has no index of keys: the topic is scanned",
+            ("time_lookup", "rocketmq"): "the real store's search begins at the first of a queue's files"}),
+    *_flat("partitions", "10,000 partitions", dict.fromkeys(product(OPERATIONS, DESIGNS), OTHER_FILES)),
 )  # fmt: skip
 
 

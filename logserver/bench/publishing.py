@@ -52,9 +52,11 @@ class Requests:
 
     @property
     def fill_size(self) -> int:
-        """Records of a request that fills: few enough that each topic gets some."""
-        share = self._workload.filled_records // len(self._topics)
-        return max(1, min(FILL_RECORDS, FILL_BYTES // self._workload.message_size, share))
+        """Records of a request that fills: as many as asked for, few enough that each topic gets some."""
+        workload = self._workload
+        wanted = workload.own.fill_records_per_request
+        size = wanted or min(FILL_RECORDS, FILL_BYTES // workload.message_size)
+        return max(1, min(size, workload.filled_records // len(self._topics)))
 
     def filling(self) -> Iterator[bytes]:
         """What the workload asks for, rounded up to whole requests; with keys, each has one of its own: see `key`."""

@@ -176,6 +176,9 @@ class Environment(msgspec.Struct, frozen=True, kw_only=True):
     file_system: str | None = None  # that the stores were on
 
 
+NOT_TOLD_BY_ALL: Final = ("file_system", "java", "kafka", "rocketmq")  # of an environment
+
+
 class Generator(msgspec.Struct, frozen=True, kw_only=True):
     """The load generator itself, against a socket that answers without looking: the limit of every figure.
 

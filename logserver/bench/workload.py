@@ -43,6 +43,7 @@ class Own(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unkn
     flush: Literal["sync", "async", "os"] = "os"  # when the server syncs
     open_files: Annotated[int, Meta(ge=0, le=1_000_000)] = 0  # of the server; 0: its default
     fill_gb: Gigabytes = msgspec.field(default=0.0, name="fillGB")  # is there before anything
+    fill_records_per_request: Annotated[int, Meta(ge=0, le=10_000)] = 0  # 0: 1,000, of 1 MB at most
     lookups: Annotated[int, Meta(ge=0, le=1_000_000)] = 0  # of each kind, one at a time
     kill: bool = False  # kill -9 afterwards, and start again
     only_ours: bool = False  # too much for the real servers on such a machine
@@ -163,10 +164,14 @@ def parse_workload(data: bytes, source: str) -> Workload:
             "partitionsPerTopic",
             f"{workload.partitions} partitions in all, {MOST_PARTITIONS} at most",
         )
-    request_bytes = workload.own.records_per_request * workload.message_size
-    if request_bytes > MOST_REQUEST_BYTES:
-        limit = f"{request_bytes} bytes in a request, {MOST_REQUEST_BYTES} at most"
-        _refuse(source, "logserver.recordsPerRequest", limit)
+    for field, records in (
+        ("recordsPerRequest", workload.own.records_per_request),
+        ("fillRecordsPerRequest", workload.own.fill_records_per_request),
+    ):
+        request_bytes = records * workload.message_size
+        if request_bytes > MOST_REQUEST_BYTES:
+            limit = f"{request_bytes} bytes in a request, {MOST_REQUEST_BYTES} at most"
+            _refuse(source, f"logserver.{field}", limit)
     _check_amounts(workload, source)
     if not workload.producers_per_topic and not workload.filled_records:
         _refuse(source, "producersPerTopic", "0 with nothing to read: there is nothing to do")

@@ -165,6 +165,16 @@ def test_what_fills_comes_to_every_topic() -> None:
     assert requests.topic_of(83 * 29) == "t29"
 
 
+def test_what_fills_comes_in_requests_of_the_size_that_is_asked_for() -> None:
+    """So that a store of few topics holds the same batches as one of many."""
+    for topics in (1, 30):
+        text = f"{NAME}topics = {topics}\n[logserver]\nfillGB = 0.0001\nfillRecordsPerRequest = 10"
+        workload = parse_workload(text.encode(), "mine")
+        names = [f"t{n}" for n in range(topics)]
+        requests = Requests(workload, our_shape().produce, names)
+        assert [body.count(b'"value"') for body in requests.filling()] == [10] * 100
+
+
 def test_a_record_has_come_with_the_first_page_that_ends_behind_it() -> None:
     pages = [Noted(3, 100), Noted(7, 200)]
     assert end_to_end_ns([(0, 10), (2, 20), (3, 30), (6, 150), (7, 160)], pages) == [

@@ -198,12 +198,12 @@ def partial() -> Result:
     return result
 
 
-def small(values: dict[str, Sequence[float]]) -> Result:
+def small(values: dict[str, Sequence[float]], workload: str = "w") -> Result:
     """One workload on each of these targets, with the records a second of each repeat."""
     result = full()
     result.runs = [
         Run(
-            workload=WorkloadFacts(name="w", fields={}),
+            workload=WorkloadFacts(name=workload, fields={}),
             target=TargetFacts(name=name, kind="logserver"),
             repeats=[Repeat(published_records_per_s=value) for value in rates],
         )

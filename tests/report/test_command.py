@@ -64,7 +64,17 @@ def test_what_is_no_result(tmp_path: Path, data: bytes, said: str) -> None:
     assert "Traceback" not in ended.err
 
 
-@pytest.mark.parametrize("data", [b"[]", b'{"bench": "b", "compiled": true, "rows": [{}]}'])
+NO_NUMBERS = b'{"minimum": "1", "median": null, "maximum": 2}'
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"[]",
+        b'{"bench": "b", "compiled": true, "rows": [{}]}',
+        b'{"bench": "b", "compiled": true, "rows": [{"name": "r", "ratio": ' + NO_NUMBERS + b"}]}",
+    ],
+)
 def test_what_is_no_benchmark(result: Path, tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "wrong.json"
     path.write_bytes(data)

@@ -158,6 +158,10 @@ def test_what_was_cut_short_is_told() -> None:
     result.complete = False
     (part,) = report([result]).numbers.left_out
     assert (part.target, part.what) == ("b", "cut short: 1 of 3 repeats")
+    result.runs[1].repeats, result.runs[1].notes = [], ["left out: onlyOurs"]
+    whole = results.small({"a": [1, 2, 3, 4, 5]}, "other")
+    (part,) = report([result, whole]).numbers.left_out
+    assert (part.target, part.what) == ("b", "left out: onlyOurs")
     result.runs = result.runs[:1]
     (section,) = (s for s in report([result]).sections if s.name == "left-out")
     assert section.paragraphs == ["Nothing of what was begun; the run was cut short."]
@@ -264,7 +268,7 @@ def test_topics_are_told_as_far_as_the_spread_carries() -> None:
 
 
 def test_results_of_different_machines_are_told() -> None:
-    first, second = results.small({"a": [1]}), results.small({"b": [2]})
+    first, second = results.small({"a": [1]}), results.small({"b": [2]}, "other")
     assert not report([first, second]).warnings
     second.environment = msgspec.structs.replace(
         second.environment, cpu="Another", generator_cores=None
@@ -274,8 +278,23 @@ def test_results_of_different_machines_are_told() -> None:
     assert f"cpu {one.cpu} and Another; generator cores 1 and any." in warning
 
 
-def test_results_of_different_brokers_are_told_where_they_took_part() -> None:
+def test_targets_that_did_not_take_turns_are_told() -> None:
     first, second = results.small({"a": [1]}), results.small({"b": [2]})
+    (warning,) = report([first, second]).warnings
+    assert warning.startswith("Not all targets of w are of one result")
+
+
+def test_what_the_first_environment_does_not_tell_is_that_of_the_others() -> None:
+    first, second = results.small({"a": [1]}), results.small({"b": [2]}, "other")
+    replace = msgspec.structs.replace
+    first.environment = replace(first.environment, kafka=None, file_system=None, python="3.11.1")
+    second.environment = replace(second.environment, kafka="4.3.1", file_system="xfs")
+    told = report([first, second]).numbers.environment
+    assert (told.kafka, told.file_system, told.python) == ("4.3.1", "xfs", "3.11.1")
+
+
+def test_results_of_different_brokers_are_told_where_they_took_part() -> None:
+    first, second = results.small({"a": [1]}), results.small({"b": [2]}, "other")
     made = first.environment
     for kafka, differs in ((None, False), (made.kafka, False), ("4.2.0", True)):
         second.environment = msgspec.structs.replace(made, kafka=kafka)
@@ -286,7 +305,7 @@ def test_results_of_different_brokers_are_told_where_they_took_part() -> None:
 
 def test_results_of_different_moments_are_told_each_with_its_generator() -> None:
     """The one in which the machine did less stands beside the other, and a warning above them."""
-    first, second = results.small({"a": [1]}), results.small({"b": [2]})
+    first, second = results.small({"a": [1]}), results.small({"b": [2]}, "other")
     assert second.generator is not None
     document = report([first, second])
     (section,) = (s for s in document.sections if s.name == "generator")

@@ -39,10 +39,18 @@ def run_of(kind: Kind, *not_done: NotDone, name: str = "", **values: Any) -> Run
     )
 
 
+def synced(run: Run) -> Run:
+    """The same with requests that wait for the disk."""
+    own = {"flush": "sync", "acks": "all"}
+    run.workload = WorkloadFacts(name="sync-flush-64", fields={"logserver": own})
+    return run
+
+
 ONE = NotDone("logserver.recordsPerRequest", ONE_RECORD)
 BATCHES = NotDone("logserver.recordsPerRequest", "a batch.size that holds about so many")
 NO_KEYS = NotDone("keyDistributor", "records of the tool have no key")
 NO_READERS = NotDone("subscriptionsPerTopic", "no tool of the broker tells counts")
+ONE_PRODUCER = NotDone("producersPerTopic", "one producer with 64 requests under way")
 MANY: dict[str, Any] = {"disk_bytes": 40_000_000, DISK: 100.0}
 FEW: dict[str, Any] = {"disk_bytes": 4_000_000, DISK: 100.0}
 
@@ -68,6 +76,10 @@ FEW: dict[str, Any] = {"disk_bytes": 4_000_000, DISK: 100.0}
         (run_of("kafka", NO_KEYS, **MANY), RATE, True),
         (run_of("http", ONE), RATE, True),
         (run_of("kafka"), "recovery_s", False),
+        (synced(run_of("kafka", ONE_PRODUCER)), RATE, False),
+        (synced(run_of("kafka")), RATE, True),
+        (run_of("kafka", ONE_PRODUCER), RATE, True),
+        (synced(run_of("logserver", ONE_PRODUCER)), RATE, True),
         (run_of("rocketmq"), "restart_s", True),
         (run_of("logserver"), "recovery_s", True),
     ],

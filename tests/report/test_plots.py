@@ -14,7 +14,7 @@ LEAST = [10.0**power * first for power in range(-3, 7) for first in (1.0, 1.7, 2
 
 
 @pytest.mark.parametrize("times", [1.0, 1.01, 2.0, 3.0, 49.0, 50.0, 1e6])
-def test_an_axis_has_one_to_five_marks(times: float) -> None:
+def test_an_axis_has_two_to_five_marks(times: float) -> None:
     for least in LEAST:
         values = (least, least * math.sqrt(times), least * times)
         marks = [Mark("a", values, x=1.0), Mark("a", values, x=10.0)]
@@ -22,4 +22,4 @@ def test_an_axis_has_one_to_five_marks(times: float) -> None:
             kind="lines", title="t", about="d", unit="", groups=[Group("", marks)], x_name="x"
         )
         lines = len(re.findall(r'class="grid"', svg(plot, Shapes(["a"]), "p")))
-        assert 1 <= lines <= 5, values
+        assert 2 <= lines <= 5, values

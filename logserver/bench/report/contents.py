@@ -35,8 +35,8 @@ TITLE: Final = "Two designs of a log, side by side"
 ALONE: Final = "not comparable"  # in place of a ratio
 STAR: Final = "*"  # behind a figure that is not, where a table has no ratios
 HOLLOW: Final = (
-    f"What is drawn hollow and dashed, or has a {STAR}, stands alone: it is of other work than was asked for, or not "
-    "the target's own. What was left out, at the end, says why."
+    f"What has a {STAR}, is called {ALONE} or drawn hollow and dashed stands alone: it is of other work than was asked "
+    "for, or not the target's own. The chapter of what was left out, or the words above, say why."
 )
 OF_WAYS: Final = (
     "Our servers are asked over HTTP, records in base64 inside JSON; the real brokers over protocols of their own, in "
@@ -50,8 +50,8 @@ ALL_PERCENTILES: Final = ("p50_us", "p90_us", "p99_us", "p99_9_us", "max_us", "m
 CHAPTERS: Final = (
     ("throughput", "Throughput",
      f"Records a second: more is better. {OF_WAYS} A real broker is driven by its own tool, on one core; it is warmed "
-     "up until it gets no faster, for two minutes at most, and stays up over the repeats. Its readers' clocks begin "
-     "before the records come, so that no ratio is drawn from them, nor of a rate that was offered.",
+     "up until it gets no faster, for two minutes at most, and stays up over the repeats. The clocks of its readers "
+     "of new records begin before these come, so that no ratio is drawn from them, nor of a rate that was offered.",
      ("published_records_per_s", "consumed_records_per_s", "catch_up_records_per_s")),
     ("latency", "Latency",
      "From when a request was due, sent or not: less is better. A stall is charged with every request that was due "
@@ -75,7 +75,8 @@ CHAPTERS: Final = (
      "nine seconds, so that no ratio is drawn of that.",
      ("start_s", "restart_s", "recovery_s")),
     ("lookups", "Lookups",
-     "One at a time, by key and by time, over the one topic that the store holds.",
+     "One at a time, by key and by time, over the one topic that the store holds. A scan costs by the record, so that "
+     "its size counts too: see the workloads at the end.",
      ("key_lookup_latency", "time_lookup_latency")),
 )  # fmt: skip
 # Axis of a series, title, what it is about, its metrics.
@@ -85,15 +86,15 @@ SERIES: Final = (
      "the first, of the same target; none where it did other work there.",
      ("published_records_per_s", "publish_latency.p99_us", "server_cpu_s_per_million_records", "server_rss_bytes")),
     ("producers", "Scaling with producers", "Each producer waits until its record is on disk. Kafka's tool is one "
-     "producer, with so many requests under way.",
+     "producer, with so many requests under way, which the broker takes one after another.",
      ("published_records_per_s", "publish_latency.p99_us")),
-    ("partitions", "Scaling with partitions", "One request, with records or for some, at a time, in a store that has "
-     "the same records over more and more partitions, each of a topic of its own: flat is best. A lookup by key asks "
-     "one topic, so that where it is scanned there is less and less to scan.",
+    ("partitions", "Scaling with partitions", "One append, page or lookup at a time, in a store that has the same "
+     "records in the same batches over more and more partitions, each of a topic of its own: flat is best. A lookup by "
+     "key asks one topic, so that where it is scanned there is less and less to scan.",
      ("append_latency.p50_us", "fetch_latency.p50_us", "key_lookup_latency.p50_us", "time_lookup_latency.p50_us",
       "restart_s", "server_rss_bytes")),
-    ("store_bytes", "Scaling with size", "One request, with records or for some, at a time, in larger and larger "
-     "stores of one topic: flat is best.",
+    ("store_bytes", "Scaling with size", "One append, page or lookup at a time, in larger and larger stores of one "
+     "topic: flat is best. The workloads at the end tell how many records of what size.",
      ("append_latency.p50_us", "fetch_latency.p50_us", "key_lookup_latency.p50_us", "time_lookup_latency.p50_us",
       "restart_s")),
 )  # fmt: skip
@@ -113,7 +114,7 @@ def report(
     base = choose_baseline(result, baseline)
     figures = figures_of(result, base)
     verdicts_found = verdicts(result, measured)
-    left_out = list(surroundings.left_out(result))
+    left_out = [part for each in results for part in surroundings.left_out(each)]
     numbers = Numbers(
         complete=result.complete,
         incomplete_reason=result.incomplete_reason,

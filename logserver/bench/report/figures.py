@@ -12,7 +12,17 @@ from typing import Final
 import msgspec
 
 from logserver.bench.report.likeness import is_alike, is_offered, is_same_work, is_sound
-from logserver.bench.result import METRICS, Better, Result, Run, Scale, Spread, numbers, spreads
+from logserver.bench.result import (
+    METRICS,
+    NOT_TOLD_BY_ALL,
+    Better,
+    Result,
+    Run,
+    Scale,
+    Spread,
+    numbers,
+    spreads,
+)
 from storage.errors import InvalidArgument
 
 PREFERRED_KIND: Final = "logserver"
@@ -41,7 +51,7 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 
 def merged(results: Sequence[Result]) -> Result:
     """One document of several: all their runs, without their generators. It is complete if each of them is; the first
-    one tells the machine.
+    one tells the machine, and the others what it does not know.
 
     Raises InvalidArgument where a workload ran on a target twice.
     """
@@ -54,6 +64,11 @@ def merged(results: Sequence[Result]) -> Result:
                 message = f"two of the results have {key[0]} on {key[1]}: give one of them"
                 raise InvalidArgument(message, field="from")
             runs[key] = run
+    environments = [result.environment for result in results]
+    known = {
+        name: next(filter(None, (getattr(each, name) for each in environments)), None)
+        for name in NOT_TOLD_BY_ALL
+    }
     reasons = [result.incomplete_reason or "cut short" for result in results if not result.complete]
     return Result(
         complete=not reasons,
@@ -61,7 +76,7 @@ def merged(results: Sequence[Result]) -> Result:
         began=min(result.began for result in results),
         command=first.command,
         quick=any(result.quick for result in results),
-        environment=first.environment,
+        environment=msgspec.structs.replace(first.environment, **known),
         runs=list(runs.values()),
     )
 

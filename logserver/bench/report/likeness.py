@@ -42,12 +42,21 @@ def is_alike(run: Run, metric: str) -> bool:
     if metric == "disk_bytes_per_record" and _left_out(run, "keyDistributor"):
         return False
     if run.target.kind == "kafka":
-        return not metric.startswith("consumed_")
+        return not (metric.startswith("consumed_") or _waits_in_turn(run, metric))
     return not (
         (metric.startswith(CPU) and _left_out(run, "subscriptionsPerTopic"))
         or metric == "server_rss_bytes"  # maps the files of all repeats
         or (metric == "disk_bytes_per_record" and _least_records(run) < FEW_RECORDS)
     )
+
+
+def _waits_in_turn(run: Run, metric: str) -> bool:
+    """Whether it is the rate of one producer instead of many, of requests that wait for the disk: a broker takes those
+    of a connection one after another (Kafka's SocketServer mutes it until it has answered).
+    """
+    own = run.workload.fields.get("logserver", {})
+    waits = own.get("flush") == "sync" and own.get("acks") == "all"
+    return waits and metric.startswith("published_") and _left_out(run, "producersPerTopic")
 
 
 def is_sound(run: Run, metric: str) -> bool:

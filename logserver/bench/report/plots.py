@@ -188,7 +188,7 @@ def _ticks(low: float, high: float) -> list[float]:
     """Round numbers between two values, the finer the nearer these are; five or less of them."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     inside: list[float] = []
-    for steps in [(1,), (1, 2, 5), range(1, 10)][0 if high / low >= 50 else 1 :]:
+    for steps in [(1,), (1, 2, 5), [n / 2 for n in range(2, 20)]][0 if high / low >= 50 else 1 :]:
         ticks = [step * 10.0**power for power in range(first, last + 1) for step in steps]
         inside = [tick for tick in ticks if low <= tick <= high]
         if len(inside) > 1:

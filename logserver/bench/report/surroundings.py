@@ -20,7 +20,15 @@ from logserver.bench.report.likeness import (
 from logserver.bench.report.telling import range_told, ratio_told, short, told
 from logserver.bench.report.verdicts import Verdict
 from logserver.bench.report.words import METHOD
-from logserver.bench.result import Generator, Result, Run, Spread, errors_of, held
+from logserver.bench.result import (
+    NOT_TOLD_BY_ALL,
+    Generator,
+    Result,
+    Run,
+    Spread,
+    errors_of,
+    held,
+)
 
 NAMED: Final = 3  # runs with errors that a warning names
 ALIKE: Final = (
@@ -33,7 +41,6 @@ ALIKE: Final = (
     "server_cores",
     "generator_cores",
 )
-ALIKE_IF_KNOWN: Final = ("file_system", "java", "kafka", "rocketmq")  # those that took part
 ANY: Final = "any"
 UNEVEN: Final = 1.2  # times as much in one result as in another: another moment of the machine
 
@@ -56,27 +63,41 @@ def mixed(results: Sequence[Result]) -> Iterator[str]:
     """What is wrong with several put together: ratios want one machine, and the same software."""
     unlike = [
         f"{name.replace('_', ' ')} {' and '.join(values)}"
-        for name in (*ALIKE, *ALIKE_IF_KNOWN)
+        for name in (*ALIKE, *NOT_TOLD_BY_ALL)
         if len(values := _values(results, name)) > 1
     ]
     if unlike:
         yield (
-            f"Results that were not taken alike are put together: {'; '.join(unlike)}. Targets of one workload are of "
-            "one result, so that their ratios hold; the environment is that of the first alone."
+            f"Results that were not taken alike are put together: {'; '.join(unlike)}. The environment told is that of "
+            "the first."
+        )
+    if split := _split(results):
+        yield (
+            f"Not all targets of {', '.join(split)} are of one result: these did not take turns, and the ratios "
+            "between them hold whatever changed meanwhile."
         )
     ceilings = [r.generator.ceiling_requests_per_s.median for r in results if r.generator]
     if ceilings and max(ceilings) > UNEVEN * min(ceilings):
         yield (
             f"The machine was not alike in all of the results that are put together: the load generator alone did "
-            f"{short(min(ceilings))} to {short(max(ceilings))} requests/s. Targets took turns within a result, so "
-            "ratios hold; figures of different results do not stand side by side."
+            f"{short(min(ceilings))} to {short(max(ceilings))} requests/s. Ratios of targets that took turns within "
+            "a result hold; figures of different results do not stand side by side."
         )
+
+
+def _split(results: Sequence[Result]) -> list[str]:
+    """Workloads whose targets are of several results."""
+    places: dict[str, set[int]] = {}
+    for number, result in enumerate(results):
+        for run in result.runs:
+            places.setdefault(run.workload.name, set()).add(number)
+    return [name for name, found in places.items() if len(found) > 1]
 
 
 def _values(results: Sequence[Result], name: str) -> list[str]:
     """What the environments have there, each once."""
     found = dict.fromkeys(_value_told(getattr(result.environment, name)) for result in results)
-    if name in ALIKE_IF_KNOWN:
+    if name in NOT_TOLD_BY_ALL:
         found.pop(ANY, None)
     return list(found)
 
@@ -215,11 +236,12 @@ def _us(value: float | None) -> str:
 
 
 def left_out(result: Result) -> Iterator[LeftOut]:
-    """What was not done, did not hold, or went wrong, by workload and target."""
+    """What was not done, did not hold, or went wrong, by workload and target, in one result."""
     most = max((len(run.repeats) for run in result.runs), default=0)
     for run in result.runs:
         names = run.workload.name, run.target.name
-        if not result.complete and len(run.repeats) < most:
+        begun = run.repeats or not run.notes  # else these say why it was left out
+        if not result.complete and len(run.repeats) < most and begun:
             yield LeftOut(*names, f"cut short: {len(run.repeats)} of {most} repeats")
         for part in run.not_done:
             yield LeftOut(*names, f"{part.field}: {part.reason}")

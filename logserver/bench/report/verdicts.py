@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from logserver.bench.goals import COMMANDS, COMPARE, GOALS, HTTP, Goal
+from logserver.bench.goals import COMMANDS, COMPARE, GOALS, HTTP, OPERATIONS, Goal
 from logserver.bench.result import Repeat, Result, Run, Spread, errors_of, spreads
 from storage.errors import InvalidArgument
 
@@ -93,7 +93,7 @@ def read_measured(path: Path) -> list[Measured]:
     try:
         found = msgspec.json.decode(data, type=_Measures)
         return list(_of_load_test(found) if found.bench == HTTP else _of_bench(found))
-    except (msgspec.DecodeError, KeyError, TypeError, AttributeError) as error:
+    except (msgspec.MsgspecError, ArithmeticError, KeyError, TypeError, AttributeError) as error:
         message = (
             f"{path}: is not the JSON of a benchmark in scripts/: {type(error).__name__} {error}"
         )
@@ -103,7 +103,11 @@ def read_measured(path: Path) -> list[Measured]:
 def _of_bench(found: _Measures) -> Iterator[Measured]:
     for row in found.rows:
         if row["ratio"] is not None:
-            yield Measured(found.bench, row["name"], Spread(**row["ratio"]), found.compiled)
+            yield Measured(found.bench, row["name"], _spread(row["ratio"]), found.compiled)
+
+
+def _spread(told: object) -> Spread:
+    return msgspec.convert(told, Spread)
 
 
 def _of_load_test(found: _Measures) -> Iterator[Measured]:
@@ -118,15 +122,15 @@ def _of_load_test(found: _Measures) -> Iterator[Measured]:
             own = f"{what} {name}"
             share = server["ratios"].get(NO_STORE)
             if share is not None:
-                yield Measured(HTTP, f"{own} by {NO_STORE}", Spread(**share), found.compiled)
+                yield Measured(HTTP, f"{own} by {NO_STORE}", _spread(share), found.compiled)
             if name != "kafka" and "kafka" in servers:
                 by = servers["kafka"]["records_per_s"]["median"]
-                ratio = Spread(**server["records_per_s"]).by(by)
+                ratio = _spread(server["records_per_s"]).by(by)
                 yield Measured(HTTP, f"{own} by kafka", ratio, found.compiled)
             for goal in GOALS:
                 if (goal.source, goal.row) == (HTTP, own) and goal.reference is not None:
                     rates = server["bytes_per_s" if what.startswith("raw") else "records_per_s"]
-                    yield Measured(HTTP, own, Spread(**rates).by(goal.reference), found.compiled)
+                    yield Measured(HTTP, own, _spread(rates).by(goal.reference), found.compiled)
 
 
 # ---- results of compare --------------------------------------------------------------------------
@@ -199,12 +203,9 @@ def _flat(
         if series[0] not in right or series[-1] not in right:
             continue
         small, large = (spreads(run.repeats) for run in (series[0], series[-1]))
-        for name in (
-            "append_latency",
-            "fetch_latency",
-            "key_lookup_latency",
-            "time_lookup_latency",
-        ):
+        design = design_of(series[0])
+        for what in OPERATIONS:
+            name = f"{what}_latency"
             first, last = small.get(f"{name}.p50_us"), large.get(f"{name}.p50_us")
             if first and last and first.minimum:
                 ratio = Spread(
@@ -212,4 +213,4 @@ def _flat(
                     median=last.median / first.median,
                     maximum=last.maximum / first.minimum,
                 )
-                yield Measured(COMPARE, f"{name} by {axis}", ratio, compiled, target)
+                yield Measured(COMPARE, f"{name} by {axis} {design}", ratio, compiled, target)

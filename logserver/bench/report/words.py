@@ -106,9 +106,17 @@ SAID: Final = (
     ("hot-topic", "published_records_per_s", "one hot topic takes"),
     ("tail-and-catch-up", "catch_up_records_per_s", "a backlog, while records come, is read at"),
     ("topics-1000", "published_records_per_s", "a thousand topics take"),
-    ("topics-1000", "publish_latency.p99_us", "with them 99 of 100 requests are answered within"),
+    (
+        "topics-1000",
+        "publish_latency.p99_us",
+        "of a thousand topics 99 of 100 requests are answered within",
+    ),
     ("topics-10000", "published_records_per_s", "ten thousand topics take"),
-    ("topics-10000", "publish_latency.p99_us", "with them 99 of 100 requests are answered within"),
+    (
+        "topics-10000",
+        "publish_latency.p99_us",
+        "of ten thousand topics 99 of 100 requests are answered within",
+    ),
     (
         "sync-flush-64",
         "published_records_per_s",
@@ -132,10 +140,7 @@ SAID: Final = (
     ),
     ("recovery-after-kill", "recovery_s", "a start after kill -9 takes"),
 )
-NOTHING_OF_REAL: Final = (
-    "Of the real servers nothing follows for the designs: their tools do different work, which stands among what was "
-    "left out."
-)
+NOTHING_OF_REAL: Final = "Of the real servers nothing follows for the designs: what was left out says what stands in the way."
 
 
 def _beside(kafka: Run, rocketmq: Run, metric: str, what: str) -> Iterator[str]:
