@@ -55,12 +55,8 @@ OTHER_FILES: Final = (
     "each is to another partition, whose files are opened for it: 512 may be open at once"
 )
 UNEXPLAINED: Final = "not explained yet"
-OPERATIONS: Final = (
-    "append",
-    "fetch",
-    "key_lookup",
-    "time_lookup",
-)  # whose latency a series over stores has
+# Those whose latency a series over stores has.
+OPERATIONS: Final = ("append", "fetch", "key_lookup", "time_lookup")
 DESIGNS: Final[Mapping[str, str]] = {"kafka": "Kafka's format", "rocketmq": "RocketMQ's format"}
 FLAT: Final = 1.5  # times the time at the smallest size still count as flat
 Key: TypeAlias = tuple[str, str]

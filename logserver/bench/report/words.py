@@ -140,7 +140,10 @@ SAID: Final = (
     ),
     ("recovery-after-kill", "recovery_s", "a start after kill -9 takes"),
 )
-NOTHING_OF_REAL: Final = "Of the real servers nothing follows for the designs: what was left out says what stands in the way."
+NOTHING_OF_REAL: Final = (
+    "Of the real servers nothing follows for the designs: "
+    "what was left out says what stands in the way."
+)
 
 
 def _beside(kafka: Run, rocketmq: Run, metric: str, what: str) -> Iterator[str]:
