@@ -6,7 +6,6 @@ same, and what was done instead, or stood in the way, stands among what was left
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
@@ -21,7 +20,6 @@ FEW_RECORDS: Final = 100_000  # below that RocketMQ's files of a fixed size outw
 RATES: Final = ("published_", "consumed_", "catch_up_")
 LATENCIES: Final = ("publish_", "end_to_end_")
 CPU: Final = ("server_cpu_",)
-_NUMBERS: Final = re.compile(r"[0-9]+")
 PACED: Final = ("published_", "consumed_")  # what a rate that is offered decides
 
 
@@ -69,15 +67,9 @@ def is_sound(run: Run, metric: str) -> bool:
 
 
 def is_same_work(run: Run, other: Run) -> bool:
-    """Whether one target did the same at two places of a series, be it other work than was asked for: the numbers in
-    what was done instead are those of the place.
-    """
+    """Whether one target did the same at two places of a series, be it other work than was asked for."""
     one, two = (
-        {
-            (part.field, _NUMBERS.sub("", part.reason))
-            for part in r.not_done
-            if part.field != "topics"
-        }
+        {(part.field, part.reason) for part in r.not_done if part.field != "topics"}
         for r in (run, other)
     )
     return one == two
