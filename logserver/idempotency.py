@@ -113,12 +113,17 @@ class Idempotency:
     async def _stored_before(self, part: Part, base_offset: int, acks: Acks) -> Run:
         """A part that an earlier request stored, as durable as `acks` says."""
         if self._sync and acks is Acks.ALL:
-            await self._run(self._store.flush, [part.partition])
+            await self._run(self._make_durable, part.partition)
         locators: Sequence[int] = ()
         if self._store.capabilities.messages:
             stop = base_offset + len(part.positions)
             locators = await self._run(_locators, self._store, part.partition, base_offset, stop)
         return Run(part.partition.partition, part.positions, base_offset, locators=locators)
+
+    def _make_durable(self, partition: TopicPartition) -> None:
+        """Records and what is known of their keys: neither had to wait for the disk before."""
+        self.book.journal.flush()
+        self._store.flush([partition])
 
     async def _append(self, entry: Entry, parts: Sequence[Part], acks: Acks) -> list[Run]:
         numbers = [part.partition.partition for part in parts]

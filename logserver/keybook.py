@@ -29,7 +29,8 @@ A producer id is used again, with the next sequence, only behind a Begun, whose 
 earlier Ended with it; one whose Ended could not be written is not used again, nor is one of before
 the start. So the last append of each producer is the only one that may lack its Ended, and the last
 is what stores recognise. A Begun that does not wait for the disk takes nothing with it: such
-requests have producers of their own, and only they may be stored twice, behind a power loss.
+requests have producers of their own, and only they may be stored twice, behind a power loss; not
+once a repeat that waits for the disk was answered, which syncs journal and records.
 """
 
 from __future__ import annotations

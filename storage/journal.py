@@ -115,7 +115,7 @@ class Journal:
         self._limit = generation_entries
         self._lock = threading.Lock()
         self._file: File | None = None
-        self._dirty = False
+        self._dirty = fs.exists(self._path)  # a process that was killed may not have synced it
         entries, self._end = self._load(self._path)
         self._count = len(entries)
         self._read = [*self._load(self._old)[0], *entries]
@@ -155,7 +155,7 @@ class Journal:
                 self._sync()
 
     def flush(self) -> None:
-        """On return everything that was appended is durable. Raises StoreFenced."""
+        """On return everything that was appended is durable, by earlier processes too. Raises StoreFenced."""
         with self._lock:
             if self._dirty:
                 with self._fence.guarding():
@@ -179,18 +179,18 @@ class Journal:
             self._let_go()
 
     def _open(self) -> File:
-        is_new = not self._fs.exists(self._path)
+        """The file; its name is durable on return, also where a killed process made it."""
         file = self._file = self._fs.open(self._path, write=True, create=True)
-        if is_new:
-            self._fs.sync_dir(self._path.parent)
+        self._fs.sync_dir(self._path.parent)
         if file.size() > self._end:
             file.truncate(self._end)
         return file
 
     def _sync(self) -> None:
-        if self._file is not None and self._dirty:
+        if self._dirty:
+            file = self._file or self._open()
+            file.datasync()
             self._dirty = False
-            self._file.datasync()
 
     def _rotate(self) -> None:
         self._sync()
@@ -203,4 +203,4 @@ class Journal:
         if self._file is not None:
             self._file.close()
             self._file = None
-            self._dirty = False
+        self._dirty = False

@@ -13,6 +13,7 @@ from storage import StoreOptions, open_journal, open_store
 from storage.errors import DiskFull, IoFailure, StoreFenced, StoreReadOnly
 from storage.files import FileSystem, OverlayFileSystem
 from storage.journal import Journal, decode_entries, encode_entries
+from tests.faults.recorder import Recorder
 from tests.faults.relay import Relay
 
 PATH = Path("/")
@@ -132,6 +133,42 @@ def test_replaced_entries_are_all_that_is_left() -> None:
     assert content(fs) == [b"c", b"d"]
 
 
+# -- after a kill, and then a power loss
+
+
+def after_power_loss(recorder: Recorder) -> list[bytes]:
+    """What is left when the disk kept nothing that was not synced."""
+    return content(recorder.now().left(lambda pending: ()))
+
+
+def killed_unsynced() -> Recorder:
+    """A process wrote an entry and was killed before it was synced; the machine went on."""
+    recorder = Recorder()
+    opened(recorder).append([b"a"], sync=False)
+    return recorder.after_kill()
+
+
+def test_a_flush_makes_durable_what_a_killed_process_wrote() -> None:
+    recorder = killed_unsynced()
+    assert after_power_loss(recorder) == []
+    opened(recorder).flush()
+    assert after_power_loss(recorder) == [b"a"]
+
+
+def test_a_sync_of_the_next_generation_takes_what_a_killed_process_wrote_with_it() -> None:
+    recorder = killed_unsynced()
+    opened(recorder, limit=1).append([b"b"], sync=True)
+    assert after_power_loss(recorder) == [b"a", b"b"]
+
+
+def test_the_name_that_a_killed_process_made_is_synced_too() -> None:
+    recorder = Recorder()
+    recorder.open(CURRENT, write=True, create=True)
+    recorder = recorder.after_kill()
+    opened(recorder).append([b"a"], sync=True)
+    assert after_power_loss(recorder) == [b"a"]
+
+
 # -- a disk that fails
 
 
@@ -166,7 +203,11 @@ def test_after_a_failed_write_or_sync_it_takes_no_more(operation: str) -> None:
         journal.append([b"a"], sync=True)
     with pytest.raises(StoreFenced):
         journal.append([b"b"], sync=True)
-    journal.flush()  # there is nothing that it could still save
+    if operation == "datasync":
+        with pytest.raises(StoreFenced):  # for what was written and cannot be made durable
+            journal.flush()
+    else:
+        journal.flush()
 
 
 # -- beside a store
