@@ -21,9 +21,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from logserver import keybook, writer
-from logserver.idempotency import Idempotency
 from logserver.writer import Group, Lane, Request
-from storage import TopicPartition
 from storage.files import FileSystem, HandleCache, atomic, atomic_write, write_durably
 from storage.files import failures as failures_module
 from storage.files.fence import Guard
@@ -231,16 +229,6 @@ def keys_behind_their_records(patch: pytest.MonkeyPatch) -> None:
 def keys_outlive_their_records(patch: pytest.MonkeyPatch) -> None:
     """A start believes offsets of records that a crash took."""
     everywhere(patch, keybook._drop_lost, lambda entry, bounds: 0)
-
-
-@fault(*BOTH, at_start=True)
-def repeats_do_not_sync_their_keys(patch: pytest.MonkeyPatch) -> None:
-    """A repeat that waits for the disk is answered when the records are there, whatever is of its key."""
-
-    def records_alone(idempotency: Idempotency, partition: TopicPartition) -> None:
-        idempotency._store.flush([partition])
-
-    patch.setattr(Idempotency, "_make_durable", records_alone)
 
 
 # ---- stop and start ----
