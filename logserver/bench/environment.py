@@ -92,13 +92,11 @@ def _file_system(folder: Path) -> str | None:
     if not MOUNTS.is_file():
         return None
     found = [line.split()[1:3] for line in MOUNTS.read_text(encoding="utf-8").splitlines()]
-    places = [(Path(point.replace("\\040", " ")), kind) for point, kind in found]
-    above = [
-        (len(p.parts), n, kind)
-        for n, (p, kind) in enumerate(places)
-        if folder.resolve().is_relative_to(p)
-    ]
-    return max(above)[2] if above else None
+    mounts = [(Path(point.replace("\\040", " ")), kind) for point, kind in found]
+    place = folder.resolve()
+    above = [(len(point.parts), kind) for point, kind in mounts if place.is_relative_to(point)]
+    above.sort(key=lambda mount: mount[0])  # those at one place stay in their order
+    return above[-1][1] if above else None
 
 
 def _memory_bytes() -> int | None:

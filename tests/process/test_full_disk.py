@@ -87,6 +87,23 @@ def test_a_full_volume(small_disk: Path, backend: Backend) -> None:
 
 
 @pytest.mark.slow
+def test_a_full_volume_at_the_end_of_a_queue_s_file(small_disk: Path, backend: Backend) -> None:
+    """What has no room for its unit in the queue is kept: it is read, or refused until there is space."""
+    with Server(small_disk, *backend.options) as server, server.client() as client:
+        assert client.call("PUT", "/topics/t", {"partitions": 1}).status == 201
+        ballast = small_disk / "ballast"
+        ballast.write_bytes(bytes(500_000))
+        stored = fill(client, "t")
+        page = client.call("GET", "/topics/t/partitions/0/records?max_records=5000&offset=earliest")
+        if page.status != 200:
+            assert backend.name == "rocketmq"
+            assert (page.status, page.body["error_code"]) == (507, DISK_FULL)
+        ballast.unlink()
+        assert values(client, "t") == stored
+        server.stop()
+
+
+@pytest.mark.slow
 def test_a_stop_on_a_full_disk_keeps_everything(small_disk: Path, backend: Backend) -> None:
     ballast = small_disk / "ballast"
     with Server(small_disk, *backend.options) as server, server.client() as client:

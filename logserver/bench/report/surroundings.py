@@ -5,7 +5,9 @@ Owns these chapters; the figures themselves are those of contents.py.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, Final
 
 from logserver.bench.report.document import LeftOut, Section, Table
@@ -87,11 +89,8 @@ def mixed(results: Sequence[Result]) -> Iterator[str]:
 
 def _split(results: Sequence[Result]) -> list[str]:
     """Workloads whose targets are of several results."""
-    places: dict[str, set[int]] = {}
-    for number, result in enumerate(results):
-        for run in result.runs:
-            places.setdefault(run.workload.name, set()).add(number)
-    return [name for name, found in places.items() if len(found) > 1]
+    names = [dict.fromkeys(run.workload.name for run in result.runs) for result in results]
+    return [name for name, count in Counter(chain(*names)).items() if count > 1]
 
 
 def _values(results: Sequence[Result], name: str) -> list[str]:
