@@ -142,10 +142,13 @@ class Idempotency:
         marked = []
         for part in parts:
             number = part.partition.partition
-            if number not in entry.parts:
-                stock = Stock(part.partition, acks is Acks.ALL)
+            stock = Stock(part.partition, acks is Acks.ALL)
+            known = entry.parts.get(number)
+            if known is None:
                 mark = self.book.idle_mark(stock) or await self._new_mark()
                 entry.parts[number] = KeyedPart(mark, len(part.positions), stock)
+            elif known.stock != stock:
+                known.stock = None  # the attempts wait for the disk in different ways
             marked.append(replace(part, producer=entry.parts[number].mark))
         note = self.book.note(entry, [part.partition.partition for part in parts])
         runs = await self._submit(marked, acks, note)

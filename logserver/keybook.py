@@ -27,10 +27,11 @@ What a crash leaves, and what a repeat then meets:
 
 A producer id is used again, with the next sequence, only behind a Begun, whose sync takes every
 earlier Ended with it; one whose Ended could not be written is not used again, nor is one of before
-the start. So the last append of each producer is the only one that may lack its Ended, and the last
-is what stores recognise. A Begun that does not wait for the disk takes nothing with it: such
-requests have producers of their own, and only they may be stored twice, behind a power loss; not
-once a repeat that waits for the disk was answered, which syncs journal and records.
+the start, or of attempts of which only one waited for the disk. So the last append of each producer
+is the only one that may lack its Ended, and the last is what stores recognise. A Begun that does not
+wait for the disk takes nothing with it: such requests have producers of their own, and only they may
+be stored twice, behind a power loss; not once a repeat that waits for the disk was answered, which
+syncs journal and records.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ _DECODE: Final = msgspec.msgpack.Decoder(Begun | Ended | Forgotten).decode
 @dataclass(slots=True)
 class KeyedPart:
     """The records for one partition. `base_offset` None: whether they are stored only the store can
-    tell. `stock`: where a following mark of this producer belongs, None for one of before the start.
+    tell. `stock`: where a following mark of this producer belongs, None where it is not to be used again.
     """
 
     mark: ProducerSequence

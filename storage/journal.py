@@ -169,7 +169,7 @@ class Journal:
         with self._lock, self._fence.guarding():
             self._let_go()
             atomic_write(self._fs, self._path, data)
-            self._end, self._count = len(data), len(entries)
+            self._end, self._count, self._dirty = len(data), len(entries), False
             if remove_if_present(self._fs, self._old):
                 self._fs.sync_dir(self._path.parent)
 
@@ -203,4 +203,3 @@ class Journal:
         if self._file is not None:
             self._file.close()
             self._file = None
-        self._dirty = False

@@ -108,8 +108,8 @@ class Appender:
         return result
 
     def _first_answer(self, queue: Queue, known: SequencedBatch) -> AppendResult:
-        self._dispatcher.step()
         first, last = known.base_offset, known.last_offset
+        self._dispatcher.catch_up(queue, last + 1)
         start = max(first, queue.units.start)
         host = locator_of(self._store_host, 0)
         units = queue.units.read(start, last + 1 - start)
@@ -137,6 +137,7 @@ class Appender:
         log = self._log
         log_end = log.end
         dispatches: list[Dispatch] = []
+        self._dispatcher.make_way()
         with self._fence.guarding():
             try:
                 for start, stop in runs(sizes, self._batch_bytes):

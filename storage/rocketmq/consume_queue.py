@@ -5,16 +5,18 @@ first one; must not know what is in a record. Source: ConsumeQueue of RocketMQ. 
 its position divided by 20.
 
     position in the run   0        20       40
-    unit                  offset 0 offset 1 ...
+    unit                  offset 0 offset 1 ... end | held in memory ... readable_end
 
-Derived from the log: nothing here needs to be durable before a checkpoint says so. One writer at a
-time (the dispatcher); readers at any time, below `end`.
+Units that cannot be written now are held, for readers only, until `append` writes them. All is derived
+from the log: nothing here needs to be durable before a checkpoint says so. One writer at a time (the
+dispatcher); readers at any time, below `readable_end`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Final, NamedTuple
 
 from storage.files import HandleCache
 from storage.rocketmq.file_run import FileRun
@@ -22,6 +24,21 @@ from storage.rocketmq.format.queue_unit import FILLER, FILLER_SIZE, UNIT, UNIT_S
 
 NOWHERE = -1
 UNITS_AT_ONCE = 50_000
+
+
+class Held(NamedTuple):
+    """Units that no file has, from the offset `start` on."""
+
+    start: int
+    units: bytes
+
+    @property
+    def end(self) -> int:
+        """The offset behind the last of them."""
+        return self.start + len(self.units) // UNIT_SIZE
+
+
+NOTHING_HELD: Final = Held(0, b"")
 
 
 class ConsumeQueue:
@@ -37,6 +54,7 @@ class ConsumeQueue:
         self.is_torn = False  # units were found behind the end, after a place without one
         self._synced = 0  # the position up to which units are on disk; moved by `sync`
         self.unsettled: int | None = None  # the file that was made and is not durable yet
+        self._held = NOTHING_HELD  # replaced as a whole, so that a reader's copy stays what it is
 
     @property
     def directory(self) -> Path:
@@ -81,6 +99,12 @@ class ConsumeQueue:
         return self.last_end == NOWHERE
 
     @property
+    def readable_end(self) -> int:
+        """The offset behind the last unit that `read` gives."""
+        held = self._held  # before `end`, which has moved when they are let go
+        return max(self.end, held.end)
+
+    @property
     def has_empty_files(self) -> bool:
         """Whether files without a unit follow the others: made just before a crash. From such a last
         file the real store concludes that nothing of the queue is left (ConsumeQueue.correctMinOffset).
@@ -115,6 +139,14 @@ class ConsumeQueue:
             at += size
         self.last_end = last_end
         self.end = position // UNIT_SIZE
+        if self._held.end <= self.end:
+            self._held = NOTHING_HELD
+
+    def hold(self, units: bytes) -> None:
+        """Let readers find these units behind those that are written. They are no part of the files: `end`
+        stays, and `append` is to be given them again.
+        """
+        self._held = Held(self.end, units)
 
     def _begin_at(self, offset: int) -> None:
         position = offset * UNIT_SIZE
@@ -146,18 +178,23 @@ class ConsumeQueue:
         settle([self])
 
     def read(self, offset: int, count: int) -> Sequence[Unit]:
-        """Units from `offset` on, at most `count` and none behind the end, as they are: one that is
-        damaged is not `is_valid`. Raises Corrupt where a file is gone.
+        """Units from `offset` on, at most `count` and none behind the readable end, as they are: one that
+        is damaged is not `is_valid`. Raises Corrupt where a file is gone.
         """
-        count = min(count, self.end - offset)
+        held = self._held  # before `end`, which has moved when they are let go
+        written = min(count, self.end - offset)
         units: list[Unit] = []
-        while len(units) < count:
+        while len(units) < written:
             position = (offset + len(units)) * UNIT_SIZE
-            data = self.run.read(position, (count - len(units)) * UNIT_SIZE)
+            data = self.run.read(position, (written - len(units)) * UNIT_SIZE)
             if len(data) < UNIT_SIZE:
                 raise self.run.missing(position)
             whole = memoryview(data)[: len(data) - len(data) % UNIT_SIZE]
             units += map(Unit._make, UNIT.iter_unpack(whole))
+        if held.start <= offset + len(units) < min(offset + count, held.end):
+            first, stop = offset + len(units) - held.start, offset + count - held.start
+            rest = held.units[first * UNIT_SIZE : stop * UNIT_SIZE]
+            units += map(Unit._make, UNIT.iter_unpack(rest))
         return units
 
     def positions(self, offset: int) -> list[int]:

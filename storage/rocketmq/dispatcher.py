@@ -6,8 +6,8 @@ does in the calling thread what the background thread does, so a reader never wa
 
     append -> submit -> [dispatches, ...] -> step: units of each queue, then the index
 
-A unit that cannot be written fences the store, and from then on units are kept in memory: what was taken in before can
-be read until the next start, which makes them again from the log. The index has no such stand-in.
+What cannot be written stays pending: on a full disk it is tried again; any other error fences the store, and the next
+start makes it from the log. Its units are held in memory meanwhile, for readers. The index has no such stand-in.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from contextlib import suppress
 from typing import Final
 
 from storage.errors import DiskFull, StorageError, StoreFenced
-from storage.files import Fence, HandleCache
+from storage.files import Fence
 from storage.rocketmq.consume_queue import settle
 from storage.rocketmq.dispatch import LARGEST_GAP, Dispatch, by_queue, units_of
 from storage.rocketmq.key_index import KeyIndex
@@ -93,6 +93,13 @@ class Builder:
         if parts:
             units.append(b"".join(parts), first, last_end)
 
+    def hold(self, dispatches: Sequence[Dispatch]) -> None:
+        """Let readers find in memory the units that are in no file of their queues."""
+        for key, group in by_queue(self.live(dispatches)).items():
+            units = self.queues.add(*key).units
+            parts, _, _ = units_of(group, units.end, last_end=units.last_end)
+            units.hold(b"".join(parts))
+
     def _may_lack_first(
         self, first: int, dispatch: Dispatch, bad_places: Sequence[tuple[int, int]]
     ) -> bool:
@@ -123,7 +130,6 @@ class Dispatcher:
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
-        self._unwritten: HandleCache | None = None  # units over files that take no more writes
 
     @property
     def position(self) -> int:
@@ -131,19 +137,21 @@ class Dispatcher:
         return self._position
 
     def submit(self, dispatches: Sequence[Dispatch], end: int) -> None:
-        """Hand over the records of one append, which end at the physical offset `end`. Whoever is
-        far ahead of the thread does its work.
-        """
+        """Hand over the records of one append, which end at the physical offset `end`."""
         self._pending.append((dispatches, end))
         if not self._wake.is_set():
             self._wake.set()
-        if len(self._pending) > PENDING_APPENDS:
-            with suppress(StorageError):  # the append itself is done; the thread tells of it
-                self.step()
+
+    def make_way(self) -> None:
+        """Before an append: whoever is far ahead of the thread does its work, so that what is pending
+        stays little. Raises DiskFull, StoreFenced.
+        """
+        if len(self._pending) >= PENDING_APPENDS:
+            self.step()
 
     def step(self) -> None:
         """On return all that was submitted before is in the queues and the index: in a store that
-        was fenced by something else too, so that what it has taken in can be read.
+        was fenced by something else too.
 
         Raises DiskFull (it stays pending and is tried again), StoreFenced.
         """
@@ -161,27 +169,27 @@ class Dispatcher:
                 raise
 
     def catch_up(self, queue: Queue, end: int) -> None:
-        """On return the queue has a unit for every offset below `end`. What cannot be written any more
-        keeps nobody from reading by offset. Raises DiskFull.
+        """On return readers find a unit of the queue for every offset below `end`: what cannot be written
+        keeps nobody from reading.
         """
+        self.try_step()
+        if queue.units.readable_end < end:
+            with self._lock:
+                self.builder.hold([d for dispatches, _ in tuple(self._pending) for d in dispatches])
+
+    def try_step(self) -> int:
+        """As `step`, as far as it can be done; gives the `position` that it has come to."""
+        with suppress(DiskFull, StoreFenced):
+            self.step()
+        return self._position
+
+    def step_past(self, end: int) -> None:
+        """As `step`, but what lies behind the physical offset `end` may stay pending on a full disk."""
         try:
             self.step()
         except DiskFull:
-            if queue.units.end < end:
+            if self._position < end:
                 raise
-        except StoreFenced:
-            if queue.units.end < end:
-                self._build_in_memory()
-
-    def _build_in_memory(self) -> None:
-        """Put what is pending into the queues, not into their files. It stays pending for the index,
-        and it is little: a fenced store takes in no more.
-        """
-        with self._lock:
-            if self._unwritten is None:
-                self._unwritten = self.builder.queues.leave_files()
-            for dispatches, _ in tuple(self._pending):
-                self.builder.build_queues(self.builder.live(dispatches))
 
     def _build_some(self) -> None:
         """Build a run of what is pending; it is taken off only when it is built."""
@@ -210,8 +218,6 @@ class Dispatcher:
         if self._thread is not None:
             self._thread.join()
             self._thread = None
-        if self._unwritten is not None:
-            self._unwritten.close(sync=False)
 
     def _run(self) -> None:
         while True:

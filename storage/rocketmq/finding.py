@@ -68,7 +68,12 @@ class Searched(Protocol):
         """The physical offset below which records of this topic are gone."""
 
     def catch_up(self, queue: Queue, end: int) -> None:
-        """On return the queue has a unit for every offset below `end`."""
+        """On return readers find a unit of the queue for every offset below `end`."""
+
+    def catch_up_index(self) -> int:
+        """The physical offset below which the index has every record: of all that was appended before,
+        where they can be written.
+        """
 
 
 class Search(NamedTuple):
@@ -158,9 +163,9 @@ class _Found(NamedTuple):
 def find_records(store: Searched, topic: str, search: Search, cursor: str | None) -> FoundPage:
     """One page of matches in the order of the log (or exactly the other way), from the cursor on.
 
-    What is to be found must have been dispatched before. Raises InvalidArgument for a bad cursor
-    and for limits below 1, with which no page would end; Corrupt at a damaged record, with the
-    `cursor` behind it (None: nothing is left). A page that has found something ends before it.
+    Raises InvalidArgument for a bad cursor and for limits below 1, with which no page would end;
+    Corrupt at a damaged record, with the `cursor` behind it (None: nothing is left). A page that has
+    found something ends before it.
     """
     for field in ("limit", "max_scanned"):
         if getattr(search, field) < 1:
@@ -225,13 +230,15 @@ def _indexed(store: Searched, topic: str, search: Search, part: _Part) -> Iterat
     """Every record that the index has under the key or unique id, in the search's order.
 
     An index that was lost the real store makes again for the newest files of the log only, so what
-    lies before its first record is scanned.
+    lies before its first record is scanned; and so is what a full disk has no room for in it.
     """
     assert store.index is not None
-    begin = store.index.min_physical_offset
+    end = store.catch_up_index()
+    begin = min(store.index.min_physical_offset, end)
     head = part._replace(high=min(part.high, begin))
-    rest = part._replace(low=max(part.low, begin))
-    pieces = [(_scanned, head), (_by_index, rest)]
+    middle = part._replace(low=max(part.low, begin), high=min(part.high, end))
+    tail = part._replace(low=max(part.low, end))
+    pieces = [(_scanned, head), (_by_index, middle), (_scanned, tail)]
     for walk, piece in reversed(pieces) if search.backward else pieces:
         if piece.low < piece.high:
             yield from walk(store, topic, search, piece)
@@ -310,7 +317,7 @@ def _unit_offset(queue: Queue, physical_offset: int) -> int | None:
 def _visible(queue: Queue) -> range:
     """The offsets that readers see and that have units."""
     start, _, end = queue.bounds()
-    return range(start, min(end, queue.units.end))
+    return range(start, min(end, queue.units.readable_end))
 
 
 def _stored(log: CommitLog, message: Message, offset: int, at: int) -> _Found:
@@ -334,14 +341,14 @@ def _scanned(store: Searched, topic: str, search: Search, part: _Part) -> Iterat
     another one the record is not read.
     """
     window = _Window(store.log, backward=search.backward)
+    queues = store.queues.of_topic(topic)
+    for queue in queues:
+        store.catch_up(queue, queue.bounds().end)
     code = None
     if search.tag is not None and topic != SCHEDULE_TOPIC:
         code = tags_code(search.tag)
-    queues = [
-        _steps(store.log, queue, part, backward=search.backward)
-        for queue in store.queues.of_topic(topic)
-    ]
-    for at, partition, offset, unit, damage in merge(*queues, reverse=search.backward):
+    steps = [_steps(store.log, queue, part, backward=search.backward) for queue in queues]
+    for at, partition, offset, unit, damage in merge(*steps, reverse=search.backward):
         if damage is not None:
             yield _Found(at, partition, damage=damage)
             continue

@@ -10,15 +10,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, MutableMapping, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from storage.errors import OffsetOutOfRange
-from storage.files import HandleCache, OverlayFileSystem
+from storage.files import HandleCache
 from storage.model import OffsetBounds, TopicPartition
 from storage.rocketmq.consume_queue import ConsumeQueue
 from storage.sequencing import Producers
-
-FILES_LEFT: Final = 16  # open at once of queues that have left their files
 
 
 class EdgeTime(NamedTuple):
@@ -146,15 +144,6 @@ class QueueTable:
             with self._lock:
                 self._queues[topic, queue_id] = queue
         return queue
-
-    def leave_files(self) -> HandleCache:
-        """From here on units are written to memory, over the files as they are. Gives what is to be
-        closed in the end.
-        """
-        self.files = HandleCache(OverlayFileSystem(self.files.fs), FILES_LEFT)
-        for queue in self:
-            queue.units.run.files = self.files
-        return self.files
 
     def remove_topic(self, topic: str) -> None:
         """Forget the queues of a topic; their files are somebody else's affair."""

@@ -79,7 +79,7 @@ def delete_head(
     log: CommitLog, doomed: Sequence[int], queues: QueueTable, index: KeyIndex | None
 ) -> None:
     """Take the first files of the log away, then what only they needed (append lock held, all
-    records dispatched). Readers see the new start first; durable on return.
+    their records dispatched). Readers see the new start first; durable on return.
     """
     run = log.run
     start = doomed[-1] + run.file_bytes

@@ -145,9 +145,8 @@ class RocketMQStore(KeepsGroupOffsets, LogStore):
         if facts.created and stored is None and not self.read_only:
             directory.write_store_file(facts)  # first: else an interrupted start is no store
         self._group_offsets: GroupOffsets = GroupOffsets(self, directory, self._fence, self._clock)
-        forget_offsets = self._group_offsets.forget_topics
         self._topic_files = TopicFiles(
-            directory, read_only=self.read_only, forget_offsets=forget_offsets
+            directory, read_only=self.read_only, forget_offsets=self._group_offsets.forget_topics
         )
         parts = open_parts(
             Opening(
@@ -340,9 +339,13 @@ class RocketMQStore(KeepsGroupOffsets, LogStore):
         return self.queues.add(topic, queue_id)
 
     def catch_up(self, queue: Queue, end: int) -> None:
-        """On return the queue has a unit for every offset below `end`."""
-        if queue.units.end < end:
+        """On return readers find a unit of the queue for every offset below `end`."""
+        if queue.units.readable_end < end:
             self._dispatcher.catch_up(queue, end)
+
+    def catch_up_index(self) -> int:
+        """The physical offset below which the index has every record: the log's end, if it can be."""
+        return self._dispatcher.try_step()
 
     def read(
         self,
@@ -360,8 +363,7 @@ class RocketMQStore(KeepsGroupOffsets, LogStore):
             bounds = queue.checked_bounds(offset)
             self.catch_up(queue, bounds.end)
             reader = QueueReader(self.log, queue.units, partition)
-            limits = Limits(max_records, max_bytes)
-            return Page(*reader.read(offset, bounds.end, limits), bounds)
+            return Page(*reader.read(offset, bounds.end, Limits(max_records, max_bytes)), bounds)
 
         return self._deletions.beside(look)
 
@@ -406,7 +408,6 @@ class RocketMQStore(KeepsGroupOffsets, LogStore):
             self._check_open()
             if topic not in self._topics:
                 raise UnknownTopic(topic)
-            self._dispatcher.step()
             return find_records(self, topic, search, cursor)
 
         return self._deletions.beside(look)
@@ -416,7 +417,6 @@ class RocketMQStore(KeepsGroupOffsets, LogStore):
 
     def find_by_id(self, record_id: str) -> tuple[TopicPartition, StoredRecord]:
         self._check_open()
-        self._dispatcher.step()
         return find_by_id(self, record_id)
 
     def deleted_below(self, topic: str) -> int:
@@ -460,7 +460,7 @@ class RocketMQStore(KeepsGroupOffsets, LogStore):
         with self._lock, self._fence.guarding():
             doomed = given_up(self.log, self._settings, now_ms=now_ms)
             if doomed:
-                self._dispatcher.step()
+                self._dispatcher.step_past(doomed[-1] + self.log.run.file_bytes)
                 delete_head(self.log, doomed, self.queues, self.index)
                 self._deletions.note()
                 self._topic_files.forget_deleted(self.log.start)

@@ -1,8 +1,10 @@
-"""A key over a kill and then a power loss, step by step: what the explorer finds by chance."""
+"""A key over kills and power losses, step by step: what the explorer finds by chance."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -10,49 +12,111 @@ import pytest
 from logserver.metrics import Metrics
 from logserver.writer import Acks, Writer
 from storage import LogStore, Record
+from storage.errors import DiskFull
 from storage.files import FileSystem
+from storage.sequencing import KEPT_BATCHES
 from tests.contract.harness import ManualClock
+from tests.faults import keyed
 from tests.faults.history import Sent, value_of
-from tests.faults.keyed import at_once, keys_of, send
 from tests.faults.recorder import Recorder
 from tests.faults.workload import BACKENDS, PARTITIONS, PATH, open_at
 from tests.unit.rocketmq.workshop import by_hand
 
-SENT = Sent(
-    0, PARTITIONS[0], [Record(value=value_of(0, 0), key=b"k")], None, durable=False, key="key"
-)
+pytestmark = pytest.mark.parametrize("backend", BACKENDS)
+
+
+def request(number: int) -> Sent:
+    """A request with a key of its own."""
+    record = Record(value=value_of(number, 0), key=b"k")
+    return Sent(number, PARTITIONS[0], [record], None, durable=False, key=f"key-{number}")
+
+
+SENT = request(0)
 
 
 def opened(fs: FileSystem, backend: str) -> LogStore:
     return open_at(fs, BACKENDS[backend], ManualClock())
 
 
-async def sent(store: LogStore, acks: Acks) -> int:
-    """The request, from a server that stays as it is afterwards; gives the record's offset."""
+@contextmanager
+def new_store(backend: str) -> Iterator[tuple[Recorder, LogStore]]:
+    """A store with a topic, on a disk that forgets what was not synced; nobody works at it unasked."""
+    with by_hand():
+        fs = Recorder()
+        fs.make_dir(PATH.parent)
+        fs.sync_dir(Path("/"))
+        store = opened(fs, backend)
+        store.create_topic(SENT.partition.topic, 2)
+        yield fs, store
+        store.close()
+
+
+async def send_all(store: LogStore, *attempts: tuple[Sent, Acks]) -> list[int | type[DiskFull]]:
+    """Requests one after another, to a server that stays as it is afterwards; gives their records' offsets."""
     writer = Writer(store, sync=True, metrics=Metrics(), published=lambda partition: None)
-    keyed = await keys_of(store, writer, ManualClock(), sync=True, run=at_once)
-    try:
-        return await send(keyed, SENT, acks)
-    finally:
-        await writer.close()
+    keys = await keyed.keys_of(store, writer, ManualClock(), sync=True, run=keyed.at_once)
+    answers: list[int | type[DiskFull]] = []
+    for sent, acks in attempts:
+        try:
+            answers.append(await keyed.send(keys, sent, acks))
+        except DiskFull:
+            answers.append(DiskFull)
+    await writer.close()
+    return answers
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+def answers(store: LogStore, *attempts: tuple[Sent, Acks]) -> list[int | type[DiskFull]]:
+    return asyncio.run(send_all(store, *attempts))
+
+
+def check_after_power_loss(fs: Recorder, backend: str, offset: int) -> None:
+    """The request is there, and known."""
+    left = fs.now().left(lambda pending: ())
+    with opened(left, backend) as last:
+        end = last.bounds(SENT.partition).end
+        assert end > offset
+        assert answers(last, (SENT, Acks.ALL)) == [offset]
+        assert last.bounds(SENT.partition).end == end
+
+
 def test_a_repeat_that_waited_for_the_disk_is_known_after_a_power_loss(backend: str) -> None:
     """The first request did not wait, and its process was killed before anything was synced."""
-    with by_hand():
-        first = Recorder()
-        first.make_dir(PATH.parent)
-        first.sync_dir(Path("/"))
-        store = opened(first, backend)
-        store.create_topic(SENT.partition.topic, 2)
-        offset = asyncio.run(sent(store, Acks.WRITTEN))
+    with new_store(backend) as (first, store):
+        (offset,) = answers(store, (SENT, Acks.WRITTEN))
+        assert isinstance(offset, int)
         second = first.after_kill()
         again = opened(second, backend)
-        assert asyncio.run(sent(again, Acks.ALL)) == offset
-        left = second.now().left(lambda pending: ())
-        with opened(left, backend) as last:
-            assert asyncio.run(sent(last, Acks.ALL)) == offset
-            assert last.bounds(SENT.partition).end == offset + 1
+        assert answers(again, (SENT, Acks.ALL)) == [offset]
+        check_after_power_loss(second, backend, offset)
         again.close()
-        store.close()
+
+
+def test_a_repeat_that_waited_for_the_disk_was_synced(backend: str) -> None:
+    """The first request did not wait, and the same process serves the repeat."""
+    with new_store(backend) as (fs, store):
+        assert answers(store, (SENT, Acks.WRITTEN), (SENT, Acks.ALL)) == [0, 0]
+        check_after_power_loss(fs, backend, 0)
+
+
+def test_a_producer_is_not_used_again_behind_attempts_of_two_kinds(
+    backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An attempt that did not wait for the disk failed, the next one waited. Were its producer used by others that do
+    not wait, their keys would be lost, and its own record be too far back for the store to know.
+    """
+    monkeypatch.setattr(
+        keyed, "MAX_KEYS", 10 * KEPT_BATCHES
+    )  # no generation ends, which would sync
+    others = [(request(number), Acks.WRITTEN) for number in range(1, KEPT_BATCHES + 1)]
+    with new_store(backend) as (fs, store):
+        append = store.append
+
+        def full(*args: object, **options: object) -> None:
+            monkeypatch.setattr(store, "append", append)
+            raise DiskFull("no space", path="", operation="write", errno=28)
+
+        monkeypatch.setattr(store, "append", full)
+        told = answers(store, (SENT, Acks.WRITTEN), (SENT, Acks.ALL), *others)
+        assert told == [DiskFull, *range(KEPT_BATCHES + 1)]
+        store.flush()
+        check_after_power_loss(fs, backend, 0)

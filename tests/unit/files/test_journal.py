@@ -175,8 +175,8 @@ def test_the_name_that_a_killed_process_made_is_synced_too() -> None:
 class Failing(Relay):
     """Fails one operation on a file, once."""
 
-    def __init__(self, operation: str, error: IoFailure) -> None:
-        super().__init__(OverlayFileSystem())
+    def __init__(self, operation: str, error: IoFailure, fs: FileSystem | None = None) -> None:
+        super().__init__(fs or OverlayFileSystem())
         self._operation: str | None = operation
         self._error = error
 
@@ -193,6 +193,16 @@ def test_a_full_disk_leaves_nothing_and_it_goes_on() -> None:
         journal.append([b"lost", b"lost too"], sync=True)
     journal.append([b"kept"], sync=True)
     assert fs.read_bytes(CURRENT) == encode_entries([b"kept"])
+
+
+def test_what_could_not_be_replaced_is_still_to_be_synced() -> None:
+    recorder = killed_unsynced()
+    error = DiskFull("full", path="f", operation="write", errno=errno.ENOSPC)
+    journal = opened(Failing("write", error, recorder))
+    with pytest.raises(DiskFull):
+        journal.replace([b"new"])
+    journal.flush()
+    assert after_power_loss(recorder) == [b"a"]
 
 
 @pytest.mark.parametrize("operation", ["write", "datasync"])

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Mapping
 
 import pytest
 
 from storage import LogStore, StoreOptions, open_inspector
-from storage.errors import OffsetOutOfRange, RecordNotFound
+from storage.errors import DiskFull, OffsetOutOfRange, RecordNotFound
 from storage.files import OverlayFileSystem
 from storage.rocketmq.store import RocketMQStore
 from tests.contract.harness import ManualClock
-from tests.faults.faulty import FaultyFileSystem
+from tests.faults.faulty import FaultyFileSystem, fails, no_fault
 from tests.faults.power import Power, moments
 from tests.unit.rocketmq.outage import safe_place
 from tests.unit.rocketmq.workshop import (
@@ -137,6 +138,31 @@ def test_by_disk_use(shop: Workshop) -> None:
     for count in (1, 2):
         assert store.enforce_retention(shop.clock.now_ms).segments_deleted == 1
         check_start(store, shop, count * PER_FILE)
+
+
+@pytest.mark.parametrize("are_built", [True, False])
+def test_a_full_disk_is_what_it_is_for(are_built: bool) -> None:
+    """What waits for space keeps no older file from being deleted; where it is of that file itself, it is not lost."""
+    clock = ManualClock()
+    faulty = FaultyFileSystem(Filling(clock=clock))
+    shop = Workshop(faulty, clock)
+    store = fill(shop, AN_HOUR)
+    if are_built:
+        assert values(store) == VALUES
+    put_value(store, b"waits")
+    store.flush()
+    faulty.fault = fails(errno.ENOSPC, "write")
+    if are_built:
+        assert store.enforce_retention(clock.now_ms).segments_deleted == 3
+        assert values(store) == [*VALUES[18:], b"waits"]
+    else:
+        with pytest.raises(DiskFull):
+            store.enforce_retention(clock.now_ms)
+        assert values(store) == [*VALUES, b"waits"]
+    faulty.fault = no_fault
+    store.enforce_retention(clock.now_ms)
+    assert values(store) == [*VALUES[18:], b"waits"]
+    check_lookups(store)
 
 
 def test_ids_of_deleted_records_are_unknown(shop: Workshop) -> None:
