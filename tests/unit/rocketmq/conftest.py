@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from storage.files import OverlayFileSystem
+from tests.faults.faulty import FaultyFileSystem
 from tests.faults.power import Power
 from tests.unit.rocketmq.workshop import Workshop
 
@@ -18,3 +20,9 @@ def shop() -> Workshop:
 def power() -> Power:
     """A disk that can lose its power, empty."""
     return Power()
+
+
+@pytest.fixture
+def faulty() -> FaultyFileSystem:
+    """A disk with bad moments, empty."""
+    return FaultyFileSystem(OverlayFileSystem())

@@ -31,12 +31,6 @@ VALUES = [b"value-%02d" % n for n in range(14)]
 
 
 @pytest.fixture
-def faulty() -> FaultyFileSystem:
-    """The disk of `shop`."""
-    return FaultyFileSystem(OverlayFileSystem())
-
-
-@pytest.fixture
 def shop(faulty: FaultyFileSystem) -> Workshop:
     """A place for one store on a disk with bad moments."""
     return Workshop(faulty)
