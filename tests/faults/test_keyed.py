@@ -55,14 +55,14 @@ async def send_all(store: LogStore, *attempts: tuple[Sent, Acks]) -> list[int | 
     """Requests one after another, to a server that stays as it is afterwards; gives their records' offsets."""
     writer = Writer(store, sync=True, metrics=Metrics(), published=lambda partition: None)
     keys = await keyed.keys_of(store, writer, ManualClock(), sync=True, run=keyed.at_once)
-    answers: list[int | type[DiskFull]] = []
+    told: list[int | type[DiskFull]] = []
     for sent, acks in attempts:
         try:
-            answers.append(await keyed.send(keys, sent, acks))
+            told.append(await keyed.send(keys, sent, acks))
         except DiskFull:
-            answers.append(DiskFull)
+            told.append(DiskFull)
     await writer.close()
-    return answers
+    return told
 
 
 def answers(store: LogStore, *attempts: tuple[Sent, Acks]) -> list[int | type[DiskFull]]:
@@ -104,9 +104,8 @@ def test_a_producer_is_not_used_again_behind_attempts_of_two_kinds(
     """An attempt that did not wait for the disk failed, the next one waited. Were its producer used by others that do
     not wait, their keys would be lost, and its own record be too far back for the store to know.
     """
-    monkeypatch.setattr(
-        keyed, "MAX_KEYS", 10 * KEPT_BATCHES
-    )  # no generation ends, which would sync
+    many = 10 * KEPT_BATCHES  # so that no generation ends, which would sync
+    monkeypatch.setattr(keyed, "MAX_KEYS", many)
     others = [(request(number), Acks.WRITTEN) for number in range(1, KEPT_BATCHES + 1)]
     with new_store(backend) as (fs, store):
         append = store.append

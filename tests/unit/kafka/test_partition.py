@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 
 import pytest
 
@@ -12,12 +13,12 @@ from storage.errors import (
     FencedProducer,
     OffsetOutOfRange,
     OutOfOrderSequence,
-    StorageError,
     UnknownTopic,
 )
 from storage.files import OverlayFileSystem
 from storage.kafka.format.producer_snapshot import decode_snapshot
 from storage.kafka.reading import Limits
+from tests.beside import beside
 from tests.unit.files.guarded import Watched
 from tests.unit.kafka.batches import data_batch
 from tests.unit.kafka.workshop import (
@@ -301,63 +302,39 @@ def test_an_append_that_meets_a_deletion_finds_no_topic(shop: Workshop) -> None:
 
 def test_appends_reads_and_deletions_at_the_same_time(shop: Workshop) -> None:
     store = shop.open(THREE)
-    errors: list[BaseException] = []
-    done = threading.Event()
-
-    def hammer(call: Callable[[], object]) -> None:
-        while not done.is_set():
-            try:
-                call()
-            except UnknownTopic:
-                continue
-            except StorageError as error:
-                errors.append(error)
-                return
-
     calls: list[Callable[[], object]] = [
         lambda: put_value(store, b"x"),
         lambda: store.read(T0, 0),
         lambda: store.flush(),
         lambda: store.offset_for_time(T0, 0),
     ]
-    threads = [threading.Thread(target=hammer, args=(call,)) for call in calls]
-    for thread in threads:
-        thread.start()
-    for _ in range(60):
-        store.create_topic("t", 1)
-        store.delete_topic("t")
-    done.set()
-    for thread in threads:
-        thread.join()
-    assert errors == []
+
+    def hammer(call: Callable[[], object]) -> None:
+        with suppress(UnknownTopic):
+            call()
+
+    def come_and_go() -> None:
+        for _ in range(60):
+            store.create_topic("t", 1)
+            store.delete_topic("t")
+
+    beside(come_and_go, *(partial(hammer, call) for call in calls))
     assert store.stats().fenced is None
 
 
 def test_readers_that_lose_their_segment_to_retention_are_out_of_range(shop: Workshop) -> None:
     store = six_segments(shop, {"retention.ms": "0"})
-    errors: list[BaseException] = []
-    done = threading.Event()
 
     def read() -> None:
-        while not done.is_set():
-            try:
-                list(store.scan(T0))
-                store.offset_for_time(T0, 4000)
-            except OffsetOutOfRange:
-                continue
-            except StorageError as error:
-                errors.append(error)
-                return
+        with suppress(OffsetOutOfRange):
+            list(store.scan(T0))
+            store.offset_for_time(T0, 4000)
 
-    threads = [threading.Thread(target=read) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for n in range(40):
-        for k in range(6):
-            store.append(T0, [Record(None, b"x", (), 20_000 + 10 * n + k)])
-        store.flush()
-        store.enforce_retention(1 << 50)
-    done.set()
-    for thread in threads:
-        thread.join()
-    assert errors == []
+    def write() -> None:
+        for n in range(40):
+            for k in range(6):
+                store.append(T0, [Record(None, b"x", (), 20_000 + 10 * n + k)])
+            store.flush()
+            store.enforce_retention(1 << 50)
+
+    beside(write, read, read, read)

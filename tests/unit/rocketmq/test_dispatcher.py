@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -18,9 +19,11 @@ from storage.model import ProducerSequence, Record, TopicPartition
 from storage.rocketmq.consume_queue import ConsumeQueue
 from storage.rocketmq.dispatcher import PENDING_APPENDS, Builder, Dispatcher
 from storage.rocketmq.format.queue_unit import UNIT
+from tests.beside import beside
 from tests.faults.faulty import FaultyFileSystem, fails, no_fault
 from tests.unit.rocketmq.workshop import T0, Workshop, check_lookups, put_value, values
 
+Units = TypeVar("Units", bound=ConsumeQueue)
 T1 = TopicPartition("t", 1)
 DEADLINE_S = 30
 VALUES = [b"value-%02d" % n for n in range(14)]
@@ -114,25 +117,13 @@ def test_read_only_starts_no_thread(shop: Workshop) -> None:
 @pytest.mark.usefixtures("often_switched")
 def test_submitting_beside_a_step() -> None:
     dispatcher = Dispatcher(Slow(), position=0, fence=Fence(Path("/store")))
-    done = threading.Event()
-    errors: list[BaseException] = []
 
-    def work() -> None:
-        try:
-            while not done.is_set():
-                dispatcher.step()
-        except BaseException as error:
-            errors.append(error)
-            raise
+    def submit() -> None:
+        for end in range(50_000):
+            dispatcher.submit([], end)
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    for end in range(50_000):
-        dispatcher.submit([], end)
-    done.set()
-    thread.join(DEADLINE_S)
+    beside(submit, dispatcher.step)
     dispatcher.step()
-    assert errors == []
     assert dispatcher.position == 49_999
 
 
@@ -219,13 +210,18 @@ class WrittenBetween(ConsumeQueue):
 UNITS = UNIT.pack(0, 100, 0) + UNIT.pack(100, 100, 0)
 
 
+def new_queue(kind: type[Units]) -> Units:
+    """Without a unit, in files of five."""
+    fs, folder = OverlayFileSystem(), Path("/store/consumequeue/t/0")
+    make_root(fs, folder)
+    return kind(HandleCache(fs, 8), folder, 100)
+
+
 @pytest.mark.parametrize(
     "look", [lambda units: units.readable_end, lambda units: len(units.read(0, 9))]
 )
 def test_units_that_get_written_while_somebody_looks(look: Callable[[ConsumeQueue], int]) -> None:
-    fs = OverlayFileSystem()
-    make_root(fs, Path("/store/consumequeue/t/0"))
-    units = WrittenBetween(HandleCache(fs, 8), Path("/store/consumequeue/t/0"), 100)
+    units = new_queue(WrittenBetween)
     units.hold(UNITS)
     assert (look(units), units.end) == (2, 0)
     units.armed = True
@@ -234,9 +230,7 @@ def test_units_that_get_written_while_somebody_looks(look: Callable[[ConsumeQueu
 
 
 def test_what_is_held_stays_until_all_of_it_is_written() -> None:
-    fs = OverlayFileSystem()
-    make_root(fs, Path("/store/consumequeue/t/0"))
-    units = ConsumeQueue(HandleCache(fs, 8), Path("/store/consumequeue/t/0"), 100)
+    units = new_queue(ConsumeQueue)
     units.hold(UNITS)
     units.append(UNITS[: len(UNITS) // 2], 0, 100)
     assert (units.end, units.readable_end) == (1, 2)
@@ -274,30 +268,19 @@ def test_the_first_look_on_a_full_disk_finds_all(
 def test_readers_beside_a_disk_that_is_full_now_and_then(faulty: FaultyFileSystem) -> None:
     """Units go from memory into the files under the readers' eyes: none is missed or comes twice."""
     store = Workshop(faulty).open_with_topic()
-    done = threading.Event()
-    errors: list[BaseException] = []
 
     def watch() -> None:
-        try:
-            while not done.is_set():
-                seen = values(store)
-                assert seen == [b"%d" % number for number in range(len(seen))]
-        except BaseException as error:
-            errors.append(error)
-            raise
+        seen = values(store)
+        assert seen == [b"%d" % number for number in range(len(seen))]
 
-    readers = [threading.Thread(target=watch) for _ in range(2)]
-    for reader in readers:
-        reader.start()
-    for number in range(150):
-        faulty.fault = on_queues(errno.ENOSPC) if number % 3 else no_fault
-        put_value(store, b"%d" % number)
-        if number % 3 == 0:
-            store.checkpoint()
-    done.set()
-    for reader in readers:
-        reader.join(DEADLINE_S)
-    assert errors == []
+    def write() -> None:
+        for number in range(150):
+            faulty.fault = on_queues(errno.ENOSPC) if number % 3 else no_fault
+            put_value(store, b"%d" % number)
+            if number % 3 == 0:
+                store.checkpoint()
+
+    beside(write, watch, watch)
     assert len(values(store)) == 150
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import threading
 from collections.abc import Mapping
 
 import pytest
@@ -12,6 +11,7 @@ from storage import LogStore, StoreOptions, open_inspector
 from storage.errors import DiskFull, OffsetOutOfRange, RecordNotFound
 from storage.files import OverlayFileSystem
 from storage.rocketmq.store import RocketMQStore
+from tests.beside import beside
 from tests.contract.harness import ManualClock
 from tests.faults.faulty import FaultyFileSystem, fails, no_fault
 from tests.faults.power import Power, moments
@@ -231,35 +231,24 @@ def test_power_lost_in_a_deletion() -> None:
 def test_readers_meanwhile(shop: Workshop) -> None:
     """Who reads while files go gets records or OffsetOutOfRange, nothing else."""
     store = fill(shop, {"diskMaxUsedSpaceRatio": "10"})
-    errors: list[BaseException] = []
-    done = threading.Event()
 
-    def work() -> None:
-        try:
-            while not done.is_set():
-                for offset in range(0, len(VALUES), 5):
-                    try:
-                        page = store.read(T0, offset, max_records=3)
-                    except OffsetOutOfRange:
-                        continue
-                    assert [r.value for r in page.records] == VALUES[offset : page.next_offset]
-                for value in VALUES[::7]:
-                    store.find("t", key=value)
-                    store.find("t", key=value, scan=True)
-                store.offset_for_time(T0, shop.clock.now_ms - HOUR_MS)
-        except BaseException as error:
-            errors.append(error)
-            raise
+    def look() -> None:
+        for offset in range(0, len(VALUES), 5):
+            try:
+                page = store.read(T0, offset, max_records=3)
+            except OffsetOutOfRange:
+                continue
+            assert [r.value for r in page.records] == VALUES[offset : page.next_offset]
+        for value in VALUES[::7]:
+            store.find("t", key=value)
+            store.find("t", key=value, scan=True)
+        store.offset_for_time(T0, shop.clock.now_ms - HOUR_MS)
 
-    threads = [threading.Thread(target=work) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for _ in range(6):
-        store.enforce_retention(shop.clock.now_ms)
-    done.set()
-    for thread in threads:
-        thread.join(30)
-    assert errors == []
+    def delete() -> None:
+        for _ in range(6):
+            store.enforce_retention(shop.clock.now_ms)
+
+    beside(delete, look, look, look)
     assert values(store) == VALUES[24:]
 
 

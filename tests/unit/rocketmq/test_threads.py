@@ -2,35 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-
 from storage.errors import OffsetOutOfRange, UnknownTopic
 from storage.rocketmq.store import RocketMQStore
+from tests.beside import beside
 from tests.unit.rocketmq.workshop import T0, Workshop, check_lookups, put_value, values
 
-DEADLINE_S = 600  # only what hangs takes so long
 VALUES = [b"value-%03d" % n for n in range(300)]
-
-
-def beside(writing: Callable[[], None], *looks: Callable[[], None]) -> None:
-    """Each look again and again until the writing is done; the first failure is raised."""
-    done = threading.Event()
-
-    def repeat(look: Callable[[], None]) -> None:
-        while not done.is_set():
-            look()
-
-    def write() -> None:
-        try:
-            writing()
-        finally:
-            done.set()
-
-    with ThreadPoolExecutor(len(looks) + 1) as threads:
-        for future in [threads.submit(write), *(threads.submit(repeat, look) for look in looks)]:
-            future.result(DEADLINE_S)
 
 
 def write_all(store: RocketMQStore, written: list[bytes]) -> None:
