@@ -20,7 +20,7 @@ import pytest
 
 from logserver.bench.processes import Cores, ServerFailed
 from logserver.bench.result import NotDone, TargetFacts
-from logserver.bench.targets import Bench, kafka, tools
+from logserver.bench.targets import Bench, kafka, rocketmq, tools
 from logserver.bench.targets.broker import Produced, RealBroker
 from logserver.bench.targets.tools import SERVER_PORTS, Tool, free_ports
 from logserver.bench.workload import Workload, parse_workload
@@ -218,3 +218,42 @@ def test_ports_are_free_and_none_of_outgoing_connections(monkeypatch: pytest.Mon
             monkeypatch.setattr(tools, "SERVER_PORTS", [first])
             with pytest.raises(ServerFailed, match="no free ports"):
                 free_ports(offsets)
+
+
+JAVA = """#!{python}
+# A broker that takes a while, and the name server that it waits for.
+import os, re, signal, socket, sys, time
+if any(word.endswith("NamesrvStartup") for word in sys.argv):
+    port = re.search(r"listenPort=(\\d+)", open(sys.argv[-1]).read())[1]
+    listening = socket.create_server(("127.0.0.1", int(port)))
+else:
+    time.sleep(0.5)
+    print("The broker boot success, process", os.getpid(), flush=True)
+signal.alarm(60)
+signal.pause()
+"""
+
+
+def test_a_real_broker_serves_when_its_own_process_says_so(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not when the one before it did: what that told goes aside before the next one starts."""
+    java, set_up = tmp_path / "bin" / "java", tmp_path / "cache" / "rocketmq" / ".done"
+    for path, text in ((java, JAVA.format(python=sys.executable)), (set_up, "")):
+        path.parent.mkdir(parents=True)
+        path.write_text(text)
+    java.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{java.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("PEERS_CACHE", str(set_up.parent.parent))
+    peers = Path(__file__).parents[1] / "interop" / "peers"
+    broker = rocketmq.RocketMQ(replace(bench, peers=peers))
+    told, before = broker.data / "broker.out", broker.data / "broker.out.old"
+    broker.start("async")
+    try:
+        first = told.read_text()
+        broker.kill()
+        broker.start("async")
+        assert told.read_text() == f"The broker boot success, process {broker.pid}\n" != first
+        assert before.read_text() == first
+    finally:
+        broker.kill()

@@ -27,7 +27,7 @@ FULL_MS: Final = 1000  # that a batch may wait until it is full, as fast as poss
 PACED_MS: Final = 5  # and at a rate: more would be told as latency
 FILL_UNDER_WAY: Final = 5  # requests at a time: Kafka's default
 BESIDE: Final = (1,)  # the controller's port, so far behind the broker's
-READ_TIMEOUT_MS: Final = 120_000
+TIMEOUT: Final = ("--timeout", 120_000)  # ms; of readers, and of a group, which else waits 5 s
 LOADED: Final = re.compile(r"Loaded \d+ logs in (\d+)ms")
 PRODUCED: Final = re.compile(
     r"(\d+) (?:steady state )?records sent, ([\d.]+) records/sec \([\d.]+ MB/sec\), ([\d.]+) ms avg latency, "
@@ -137,13 +137,13 @@ class Kafka:
     def follow(self, topic: str, group: str, records: int) -> Tool:
         """A reader of the next so many records from now on: its group is put at the end beforehand."""
         to_the_end = ("--reset-offsets", "--to-latest", "--execute")
-        self._run("groups", "--group", group, "--topic", topic, *to_the_end)
+        self._run("groups", "--group", group, "--topic", topic, *to_the_end, *TIMEOUT)
         return self.catch_up(topic, group, records)
 
     def catch_up(self, topic: str, group: str, records: int) -> Tool:
         """A reader of the first so many records."""
         options = ["--topic", topic, "--group", group, "--num-records", records]
-        return self._tool("consume", *options, "--timeout", READ_TIMEOUT_MS)
+        return self._tool("consume", *options, *TIMEOUT)
 
     def read(self, tool: Tool) -> tuple[int, float]:
         """Records and records a second, when a reader has ended; the rate without the wait for its partitions."""
