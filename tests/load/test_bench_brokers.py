@@ -173,7 +173,7 @@ def test_what_rocketmqs_producer_tells_is_read() -> None:
         "Send Failed: 2 | Response Failed: 1\n"
     )
     produced = rocketmq.produced(told)
-    assert (produced.records, produced.records_per_s, produced.failed) == (19997, 2188, 3)
+    assert (produced.records, produced.records_per_s, produced.failed) == (19998, 2188, 3)
     assert produced.latency is not None
     assert (produced.latency.mean_us, produced.latency.max_us) == (7895, 1_959_000)
     few = rocketmq.produced("[Complete] Send Total: 1000 Send Failed: 0 Response Failed: 0\n")

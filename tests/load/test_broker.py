@@ -220,6 +220,48 @@ def test_ports_are_free_and_none_of_outgoing_connections(monkeypatch: pytest.Mon
                 free_ports(offsets)
 
 
+def test_a_broker_that_did_not_come_back_is_started_by_the_next_workload(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a quick run too, where a broker stays for all workloads of a flush mode."""
+    broker = MadeUp(tmp_path / "broker", [1_000, 1_000, 1_000])
+    target = RealBroker(replace(bench, quick=True), broker)
+    filled = "producersPerTopic = 0\n[logserver]\nfillGB = 0.001\n"
+
+    def lost() -> None:
+        raise ServerFailed("not ready")
+
+    monkeypatch.setattr(broker, "stop", lost)
+    with pytest.raises(ServerFailed, match="not ready"):
+        target.repeat(workload(filled + "kill = true\n"), 1, unheard)
+    target.repeat(workload(filled), 1, unheard)
+    target.repeat(workload(filled), 2, unheard)
+    assert broker.starts == [False, True, False]
+
+
+def test_a_topic_is_there_when_the_name_server_knows_it(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, repo_root: Path
+) -> None:
+    """Not when the broker took it, which the name server may not know yet."""
+    monkeypatch.setattr(rocketmq, "require", lambda *_: repo_root / "tests/interop/peers/rocketmq")
+    answers = ["RemotingConnectException", "create topic to 127.0.0.1:1 success.\n"]
+    answers += ["CODE: 17", "peer    0     0      0     \n"]
+    answers += ["never asked"]
+    monkeypatch.setattr(rocketmq.RocketMQ, "_run", lambda *_: answers.pop(0))
+    rocketmq.RocketMQ(bench).create("t", 1)
+    assert answers == ["never asked"]
+
+
+def test_a_reader_whose_group_was_not_put_at_the_end_does_not_follow(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, repo_root: Path
+) -> None:
+    """Kafka's tool ends well all the same."""
+    monkeypatch.setattr(kafka, "require", lambda *_: repo_root / "tests/interop/peers/kafka")
+    monkeypatch.setattr(kafka.Kafka, "_run", lambda *_: "Error: Executing consumer group command")
+    with pytest.raises(ServerFailed, match="Executing consumer group command"):
+        kafka.Kafka(bench).follow("t", "g", 1)
+
+
 JAVA = """#!{python}
 # A broker that takes a while, and the name server that it waits for.
 import os, re, signal, socket, sys, time
@@ -235,7 +277,7 @@ signal.pause()
 
 
 def test_a_real_broker_serves_when_its_own_process_says_so(
-    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, repo_root: Path
 ) -> None:
     """Not when the one before it did: what that told goes aside before the next one starts."""
     java, set_up = tmp_path / "bin" / "java", tmp_path / "cache" / "rocketmq" / ".done"
@@ -245,11 +287,11 @@ def test_a_real_broker_serves_when_its_own_process_says_so(
     java.chmod(0o755)
     monkeypatch.setenv("PATH", f"{java.parent}:{os.environ['PATH']}")
     monkeypatch.setenv("PEERS_CACHE", str(set_up.parent.parent))
-    peers = Path(__file__).parents[1] / "interop" / "peers"
-    broker = rocketmq.RocketMQ(replace(bench, peers=peers))
+    monkeypatch.setattr(rocketmq, "require", lambda *_: repo_root / "tests/interop/peers/rocketmq")
+    broker = rocketmq.RocketMQ(bench)
     told, before = broker.data / "broker.out", broker.data / "broker.out.old"
-    broker.start("async")
     try:
+        broker.start("async")
         first = told.read_text()
         broker.kill()
         broker.start("async")

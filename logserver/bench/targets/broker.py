@@ -177,6 +177,7 @@ class RealBroker:
         wanted = (workload.own.flush, "" if self._bench.quick else workload.name)
         if self._running == wanted and not workload.own.kill:
             return
+        self._running = None
         self.close()
         with self._bench.cores.pinned_servers():
             self._broker.start(workload.own.flush)
@@ -275,11 +276,13 @@ class RealBroker:
     def _restarts(self, workload: Workload, tell: Tell) -> dict[str, float | None]:
         """After kill -9, and once more after a clean stop as the yardstick."""
         tell("starting again")
+        running, self._running = self._running, None  # until it is: a start may fail
         self._broker.kill()
         recovery_s = self._started_s(workload)
         load_s = self._broker.load_s()
         self._broker.stop()
         restart_s = self._started_s(workload)
+        self._running = running
         return {"recovery_s": recovery_s, "recovery_load_s": load_s, "restart_s": restart_s}
 
     def _started_s(self, workload: Workload) -> float:

@@ -137,7 +137,9 @@ class Kafka:
     def follow(self, topic: str, group: str, records: int) -> Tool:
         """A reader of the next so many records from now on: its group is put at the end beforehand."""
         to_the_end = ("--reset-offsets", "--to-latest", "--execute")
-        self._run("groups", "--group", group, "--topic", topic, *to_the_end, *TIMEOUT)
+        told = self._run("groups", "--group", group, "--topic", topic, *to_the_end, *TIMEOUT)
+        if "NEW-OFFSET" not in told:  # its status is 0 all the same
+            raise ServerFailed(f"kafka-consumer-groups: {told[-300:]!r}")
         return self.catch_up(topic, group, records)
 
     def catch_up(self, topic: str, group: str, records: int) -> Tool:

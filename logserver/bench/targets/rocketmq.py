@@ -35,16 +35,17 @@ QUEUE: Final = re.compile(r"^\S+ +\d+ +(\d+) +(\d+) ", re.MULTILINE)
 
 def produced(output: str) -> Produced:
     """What the benchmark told at its end: rate and latency are those of its last ten seconds, and it has none when it
-    was done in one or two. Raises ServerFailed.
+    was done in one or two. Its total holds what failed to be sent, not what was answered with an error; its failures
+    are those of its last whole second before. Raises ServerFailed.
     """
     found = PRODUCED.search(output)
     if found is None:
         raise ServerFailed(f"the benchmark producer: {output[-300:]!r}")
-    total, rate, most_ms, mean_ms, *failures = (float(cell or 0) for cell in found.groups())
-    failed = int(sum(failures))
-    records = int(total) - failed
+    cells = (float(cell or 0) for cell in found.groups())
+    total, rate, most_ms, mean_ms, unsent, refused = cells
+    records = int(total - unsent)
     latency = Latency(count=records, mean_us=mean_ms * 1000, max_us=most_ms * 1000)
-    return Produced(records, rate or None, latency if rate else None, failed=failed)
+    return Produced(records, rate or None, latency if rate else None, failed=int(unsent + refused))
 
 
 class RocketMQ:
@@ -96,13 +97,16 @@ class RocketMQ:
         return missing
 
     def create(self, topic: str, partitions: int) -> None:
-        """A topic. A broker that has just started may refuse; a second time changes nothing."""
+        """A topic. A broker that has just started may refuse; a second time changes nothing. It may also take it before
+        the name server knows the broker, and producers find the topic only afterwards.
+        """
         queues = ("-r", partitions, "-w", partitions)
         broker = ("-b", f"127.0.0.1:{self._port + 10}")
         told = ""
         for _ in range(ADMIN_TRIES):
             told = self._run("admin", "updateTopic", *broker, "-t", topic, *queues)
             if "success" in told:
+                self.stored(topic)
                 return
         raise ServerFailed(f"mqadmin updateTopic: {told[-300:]!r}")
 
