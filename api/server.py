@@ -24,7 +24,7 @@ from aiohttp import web
 from api.app import App
 from api.middleware import ApiServer
 from api.security import tls_context
-from logserver import descriptors
+from logserver import descriptors, signals
 from logserver.config import Address, Settings
 from logserver.errors import CannotListen, SettingsError
 from logserver.opening import StorePlan, plan_store
@@ -138,15 +138,25 @@ def _watch_stdin(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
 async def _serve(settings: Settings, plan: StorePlan, started: Callable[[Started], None]) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in signals.STOPS:
         loop.add_signal_handler(number, stop.set)
     if settings.exit_with_stdin:
         _watch_stdin(loop, stop)
+    with signals.let_through():
+        await _serve_until(stop, settings, plan, started)
+
+
+async def _serve_until(
+    stop: asyncio.Event,
+    settings: Settings,
+    plan: StorePlan,
+    started: Callable[[Started], None],
+) -> None:
     opener: Opener = plan.open
     service = LogService(settings, opener)
     server = Server(service)
     if settings.token_file is not None:
-        loop.add_signal_handler(signal.SIGHUP, _reload, server)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, _reload, server)
     await server.listen()
     opening = asyncio.create_task(service.start())
     stopping = asyncio.create_task(stop.wait())

@@ -12,19 +12,26 @@ from pathlib import Path
 from typing import Any, Final
 
 import logserver
+from logserver import signals
 
 PACKAGES: Final = ("storage", "api")
 FAILURE: Final = 3
+INTERRUPTED: Final = 130
 
 
 def main() -> None:
     """Run the command line and end the process with its exit code."""
-    open_closed_streams()
-    problem = misplaced_package()
-    if problem is not None:
-        sys.stderr.write(f"error: {problem}\n")
-        sys.exit(FAILURE)
-    group()(prog_name="logserver")
+    try:
+        with signals.held():
+            open_closed_streams()
+            problem = misplaced_package()
+            if problem is not None:
+                sys.stderr.write(f"error: {problem}\n")
+                sys.exit(FAILURE)
+            commands = group()
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    commands(prog_name="logserver")
 
 
 def open_closed_streams() -> None:

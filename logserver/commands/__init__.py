@@ -14,6 +14,8 @@ from typing import Any, Final, NamedTuple
 
 import click
 
+from logserver import signals
+
 FINE: Final = 0
 FINDINGS: Final = 1
 USAGE: Final = 2
@@ -65,7 +67,8 @@ class LazyGroup(click.Group):
         if lazy is None:
             return None
         module, _, name = lazy.target.partition(":")
-        command: click.Command = getattr(importlib.import_module(module), name)
+        with signals.held():
+            command: click.Command = getattr(importlib.import_module(module), name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -7,11 +7,9 @@ nothing of HTTP is imported here.
 
 from __future__ import annotations
 
-import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +18,7 @@ from typing import Any, Final, Protocol
 import click
 import msgspec
 
+from logserver import signals
 from logserver.config import DEFAULT, SETTINGS, Settings, load_settings
 from logserver.errors import SettingsError
 from logserver.logs import log_to_stderr
@@ -80,23 +79,33 @@ def _options() -> list[click.Parameter]:
 
 
 def _serve(config: str | None, **flags: Any) -> None:
+    """A signal to stop waits until the server listens to it, and behind that until its directory is gone: one that
+    comes during the start is not lost.
+    """
+    with signals.held():
+        try:
+            _run(config, flags)
+        except StorageError as error:
+            click.echo(f"error: {_told(error)} [{error.code}]", err=True)
+            sys.exit(USAGE_EXIT if isinstance(error, _USAGE_ERRORS) else FAILURE_EXIT)
+        except OSError as error:
+            click.echo(f"error: {error}", err=True)
+            sys.exit(FAILURE_EXIT)
+        finally:
+            signals.forget()
+
+
+def _run(config: str | None, flags: dict[str, Any]) -> None:
     run_server: RunServer = click.get_current_context().obj["run_server"]
     flags["set"] = flags["set"] or None
-    try:
-        settings = load_settings(flags, toml_path=Path(config) if config is not None else None)
-        log_to_stderr(settings.log_level, settings.log_format)
-        tell = partial(_tell, curl="curl" if settings.token_file is None else _CURL_WITH_TOKEN)
-        if settings.ephemeral:
-            with _temporary_folder() as folder:
-                run_server(_ephemeral(settings, folder), tell)
-        else:
-            run_server(settings, tell)
-    except StorageError as error:
-        click.echo(f"error: {_told(error)} [{error.code}]", err=True)
-        sys.exit(USAGE_EXIT if isinstance(error, _USAGE_ERRORS) else FAILURE_EXIT)
-    except OSError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(FAILURE_EXIT)
+    settings = load_settings(flags, toml_path=Path(config) if config is not None else None)
+    log_to_stderr(settings.log_level, settings.log_format)
+    tell = partial(_tell, curl="curl" if settings.token_file is None else _CURL_WITH_TOKEN)
+    if settings.ephemeral:
+        with tempfile.TemporaryDirectory(prefix="logserver-") as folder:
+            run_server(_ephemeral(settings, Path(folder)), tell)
+    else:
+        run_server(settings, tell)
 
 
 command: Final = click.Command(
@@ -106,26 +115,6 @@ command: Final = click.Command(
     help="Serve the store in a directory over HTTP until SIGTERM or SIGINT.",
     short_help="Serve a store over HTTP.",
 )
-
-
-@contextmanager
-def _temporary_folder() -> Iterator[Path]:
-    """A folder that goes away at the end; a signal before the server listens to signals, or after,
-    does not leave it behind.
-    """
-    signal.signal(signal.SIGTERM, _exit)
-    try:
-        with tempfile.TemporaryDirectory(prefix="logserver-") as folder:
-            yield Path(folder)
-            for number in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(number, signal.SIG_IGN)  # removing it takes a moment
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def _exit(number: int, _: object) -> None:
-    sys.exit(128 + number)
 
 
 def _ephemeral(settings: Settings, folder: Path) -> Settings:

@@ -203,9 +203,12 @@ def test_an_ephemeral_store_goes_away_whenever_it_is_stopped(
         stderr=subprocess.DEVNULL,
         env=environment,
     ) as process:
-        time.sleep(after_s)
-        process.send_signal(number)
-        process.wait(30)
+        try:
+            time.sleep(after_s)
+            process.send_signal(number)
+            process.wait(30)
+        finally:
+            process.kill()
     assert list(tmp_path.iterdir()) == []
 
 

@@ -1,0 +1,107 @@
+"""A signal to stop is not lost, wherever the process is when it comes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from logserver import signals
+from tests.cli.runner import command_line
+
+SERVE = ("serve", "--ephemeral", "--listen", "127.0.0.1:0")
+# The signal comes in a callback of a weak reference, at an import: Python drops what is raised there.
+AT_IMPORT = """
+import signal, sys, weakref
+
+number, where = int(sys.argv.pop(1)), sys.argv.pop(1)
+
+class Finder:
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        if name == where:
+            thing = cls()
+            noted = weakref.ref(thing, lambda _: signal.raise_signal(number))
+            del thing
+
+sys.meta_path.insert(0, Finder)
+from logserver.__main__ import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("where", "number", "code"),
+    [
+        ("click", signal.SIGINT, 130),
+        ("click", signal.SIGTERM, -signal.SIGTERM),
+        ("logserver.commands.serve", signal.SIGINT, 130),
+        ("logserver.commands.serve", signal.SIGTERM, -signal.SIGTERM),
+        ("api.server", signal.SIGINT, 0),
+        ("api.server", signal.SIGTERM, 0),
+        ("storage.kafka.store", signal.SIGINT, 0),
+        ("storage.kafka.store", signal.SIGTERM, 0),
+    ],
+)
+def test_one_that_comes_during_the_start_is_heard(
+    tmp_path: Path, where: str, number: signal.Signals, code: int
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", AT_IMPORT, str(number), where, *SERVE],
+        capture_output=True,
+        check=False,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == code
+    assert done.stdout == ""
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_impatient_user_leaves_nothing_behind(tmp_path: Path, number: signal.Signals) -> None:
+    """Who sends it again and again meets every moment of the end."""
+    with subprocess.Popen(
+        command_line(*SERVE),
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        stderr=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            deadline = time.monotonic() + 30
+            while process.poll() is None and time.monotonic() < deadline:
+                process.send_signal(number)
+                time.sleep(0.0005)
+            assert process.returncode is not None
+        finally:
+            process.kill()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_held_ones_wait_and_come_at_the_end() -> None:
+    came: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    try:
+        with signals.held():
+            signal.raise_signal(signal.SIGINT)
+            assert came == []
+            with signals.let_through():
+                assert came == [signal.SIGINT]
+            signal.raise_signal(signal.SIGINT)
+            assert came == [signal.SIGINT]
+        assert came == [signal.SIGINT] * 2
+        with signals.held():
+            signal.raise_signal(signal.SIGINT)
+            signals.forget()
+        assert came == [signal.SIGINT] * 2
+    finally:
+        signal.signal(signal.SIGINT, before)
