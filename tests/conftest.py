@@ -207,11 +207,15 @@ def pytest_asyncio_loop_factories() -> dict[str, Callable[[], object]]:
 
 @pytest.fixture(scope="module", autouse=True)
 def nothing_left_open() -> Iterator[None]:
-    """Fail the module that leaves files open behind it: many a user may open no more than 1,024 at a time."""
+    """Fail the module that leaves files open behind it: many a user may open no more than 1,024 at a time.
+
+    Garbage is collected here, always: what complains at its end (a socket that nobody closed) fails this module, and
+    not a test of another one that runs when the collector happens to.
+    """
     before = _open_files()
     yield
+    gc.collect()
     if len(_open_files()) - len(before) > LEFT_OPEN:
-        gc.collect()
         left = [path for number, path in _open_files().items() if before.get(number) != path]
         if len(left) > LEFT_OPEN:
             shown = "\n".join(left[:20])
