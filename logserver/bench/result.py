@@ -13,12 +13,19 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
 FORMAT_VERSION: Final = 1
 
+MOST: Final = (
+    10**15
+)  # of anything that is measured: a document with more was not made by a benchmark
+
+Amount: TypeAlias = Annotated[float, Meta(ge=0, le=MOST)]
+Count: TypeAlias = Annotated[int, Meta(ge=0, le=MOST)]
 Kind: TypeAlias = Literal["logserver", "kafka", "rocketmq", "http"]
 Better: TypeAlias = Literal["higher", "lower", "neither"]
 
@@ -48,13 +55,13 @@ class Spread:
 class Latency(msgspec.Struct, frozen=True, kw_only=True):
     """Percentiles of `count` values, in microseconds, three significant figures. A peer's own tool may know fewer."""
 
-    count: int
-    p50_us: float | None = None
-    p90_us: float | None = None
-    p99_us: float | None = None
-    p99_9_us: float | None = None
-    max_us: float | None = None
-    mean_us: float | None = None  # where a peer's tool knows nothing better
+    count: Count
+    p50_us: Amount | None = None
+    p90_us: Amount | None = None
+    p99_us: Amount | None = None
+    p99_9_us: Amount | None = None
+    max_us: Amount | None = None
+    mean_us: Amount | None = None  # where a peer's tool knows nothing better
 
 
 class Repeat(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,46 +74,48 @@ class Repeat(msgspec.Struct, frozen=True, kw_only=True):
     that of the process to its first answer.
     """
 
-    seconds: float | None = None  # of the measured part, without warm-up
+    seconds: Amount | None = None  # of the measured part, without warm-up
 
-    offered_records_per_s: float | None = None  # null: as fast as possible
+    offered_records_per_s: Amount | None = None  # null: as fast as possible
     rate_held: bool | None = None  # null without an offered rate
-    unsent_requests: int | None = None  # were due, and given up
-    refused_requests: int | None = None  # answers that are no success
+    unsent_requests: Count | None = None  # were due, and given up
+    refused_requests: Count | None = None  # answers that are no success
 
-    published_records: int | None = None  # acknowledged
-    published_records_per_s: float | None = None
-    published_mb_per_s: float | None = None
-    stored_records: int | None = None  # what the server holds of them afterwards
+    published_records: Count | None = None  # acknowledged
+    published_records_per_s: Amount | None = None
+    published_mb_per_s: Amount | None = None
+    stored_records: Count | None = None  # what the server holds of them afterwards
     publish_latency: Latency | None = None
     publish_service: Latency | None = None
 
-    consumed_records: int | None = None  # by all subscriptions that follow, together
-    consumed_records_per_s: float | None = None
-    consumed_mb_per_s: float | None = None
+    consumed_records: Count | None = None  # by all subscriptions that follow, together
+    consumed_records_per_s: Amount | None = None
+    consumed_mb_per_s: Amount | None = None
     end_to_end_latency: Latency | None = None
 
-    catch_up_records: int | None = None  # by those that read the backlog from its start
-    catch_up_records_per_s: float | None = None
-    catch_up_mb_per_s: float | None = None
+    catch_up_records: Count | None = None  # by those that read the backlog from its start
+    catch_up_records_per_s: Amount | None = None
+    catch_up_mb_per_s: Amount | None = None
 
     key_lookup_latency: Latency | None = None
     time_lookup_latency: Latency | None = None
     append_latency: Latency | None = None  # one request at a time, on a store of a given size
     fetch_latency: Latency | None = None
 
-    server_cpu_s: float | None = None
-    server_cpu_s_per_million_records: float | None = None  # read ones too; null below 0.05 s
-    server_rss_bytes: int | None = None
-    empty_rss_bytes: int | None = None  # before the load, on a new store
-    disk_bytes: int | None = None  # allocated, not the length of sparse files
-    disk_bytes_per_record: float | None = None
-    start_s: float | None = None  # on a new store
-    restart_s: float | None = None  # on the store that the load left, ended cleanly
-    recovery_s: float | None = None  # on the same after kill -9
-    recovery_load_s: float | None = None  # of it, the loading of the store, by the server's own log
+    server_cpu_s: Amount | None = None
+    server_cpu_s_per_million_records: Amount | None = None  # read ones too; null below 0.05 s
+    server_rss_bytes: Count | None = None
+    empty_rss_bytes: Count | None = None  # before the load, on a new store
+    disk_bytes: Count | None = None  # allocated, not the length of sparse files
+    disk_bytes_per_record: Amount | None = None
+    start_s: Amount | None = None  # on a new store
+    restart_s: Amount | None = None  # on the store that the load left, ended cleanly
+    recovery_s: Amount | None = None  # on the same after kill -9
+    recovery_load_s: Amount | None = (
+        None  # of it, the loading of the store, by the server's own log
+    )
 
-    generator_busy_share: float | None = (
+    generator_busy_share: Amount | None = (
         None  # of a core, of who put the load on: 1 is its limit, but at a held rate
     )
     errors: list[str] = []  # counts that do not agree, what failed
@@ -116,7 +125,7 @@ class Scale(msgspec.Struct, frozen=True):
     """Where a run stands on the axis of its series, such as 64 of `topics`."""
 
     name: str  # topics, producers, store_bytes
-    value: float
+    value: Amount
 
 
 class WorkloadFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,9 +195,9 @@ class Generator(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     ceiling_requests_per_s: Spread
-    offered_requests_per_s: float
+    offered_requests_per_s: Amount
     made_requests_per_s: Spread
-    rate_error_share: float  # the largest distance of made from offered, as a share of it
+    rate_error_share: Amount  # the largest distance of made from offered, as a share of it
     latency: Latency
 
 

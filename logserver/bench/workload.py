@@ -178,6 +178,13 @@ def parse_workload(data: bytes, source: str) -> Workload:
     return workload
 
 
+def check_facts(facts: WorkloadFacts, source: str) -> None:
+    """Whether a result tells of a workload's fields as a workload has them; its name is only shown. Raises
+    InvalidArgument as `parse_workload`.
+    """
+    _converted({**facts.fields, "name": "any"}, source, Workload)
+
+
 def _check_amounts(workload: Workload, source: str) -> None:
     """What would fill the memory of the generator, and what would do nothing."""
     own = workload.own
@@ -207,6 +214,10 @@ def decode_toml(data: bytes, source: str, kind: type[T]) -> T:
         given = tomllib.loads(data.decode())
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InvalidArgument(f"{source}: no TOML: {error}", field="toml") from None
+    return _converted(given, source, kind)
+
+
+def _converted(given: dict[str, Any], source: str, kind: type[T]) -> T:
     try:
         return msgspec.convert(given, kind)
     except msgspec.ValidationError as error:

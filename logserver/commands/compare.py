@@ -118,9 +118,13 @@ def _measured(result: Result, kept: Path | None, tell: Callable[[Result], None])
 def _result(path: Path) -> Result:
     """Raises InvalidArgument for a file that holds none, and OSError."""
     from logserver.bench.result import load
+    from logserver.bench.workload import check_facts
 
     try:
-        return load(path)
+        result = load(path)
     except ValueError as error:
         message = f"{path}: is no result of `logserver bench --json`: {error}"
         raise InvalidArgument(message, field="from") from None
+    for run in result.runs:
+        check_facts(run.workload, f"{path}: workload {run.workload.name!r}")
+    return result

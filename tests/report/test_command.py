@@ -64,6 +64,42 @@ def test_what_is_no_result(tmp_path: Path, data: bytes, said: str) -> None:
     assert "Traceback" not in ended.err
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("messageSize", "100", "messageSize: '100': Expected `int`"),
+        ("testDurationMinutes", -1, "testDurationMinutes: -1: Expected `float` >= 0.0"),
+        ("logserver", None, "logserver: None: Expected `object`"),
+        ("logserver", {"flush": "now"}, "there are 'sync', 'async', 'os'"),
+        ("size", 1, "size: there is no such field; there are name, topics,"),
+    ],
+)
+def test_a_workload_that_cannot_have_been(
+    result: Path, name: str, value: object, said: str
+) -> None:
+    made = json.loads(result.read_bytes())
+    made["runs"][0]["workload"]["fields"][name] = value
+    result.write_text(json.dumps(made))
+    ended = run("compare", "--from", result)
+    assert (ended.code, ended.out) == (2, b"")
+    assert ended.err.startswith(
+        f"error: {result}: workload '{made['runs'][0]['workload']['name']}': "
+    )
+    assert said in ended.err
+
+
+@pytest.mark.parametrize(
+    ("value", "said"), [(1e308, "<= 1000000000000000.0"), (-1, ">= 0.0"), ("1", "got `str`")]
+)
+def test_a_figure_that_cannot_have_been(result: Path, value: object, said: str) -> None:
+    made = json.loads(result.read_bytes())
+    made["runs"][0]["repeats"][0]["published_records_per_s"] = value
+    result.write_text(json.dumps(made))
+    ended = run("compare", "--from", result)
+    assert (ended.code, ended.out) == (2, b"")
+    assert f"{said} - at `$.runs[0].repeats[0].published_records_per_s`" in ended.err
+
+
 NO_NUMBERS = b'{"minimum": "1", "median": null, "maximum": 2}'
 
 
