@@ -229,12 +229,11 @@ class HandleCache:
                 victim = next((e for e in self._entries.values() if not e.pins), None)
                 if victim is None:
                     return
-                if victim.dirty:
+                unused = None if victim.dirty else self._detach(victim)
+                if unused is None:
                     victim.pins += 1
-                else:
-                    self._detach(victim)
-            if victim.detached:
-                _close(victim.file)
+            if unused is not None:
+                _close(unused.file)
             else:
                 self._sync(victim)
                 self._unpin(victim)

@@ -201,9 +201,11 @@ class LogDirectory(RootFiles[StoreFile]):
         self._write_json(TOPICS_FILE, {t: dict(c) for t, c in sorted(configs.items()) if c})
 
     def remove_marker(self) -> None:
-        """Take the marker of a clean stop away before the first change."""
-        if remove_if_present(self.fs, self.path / names.CLEAN_SHUTDOWN):
-            self.fs.sync_dir(self.path)
+        """Take the marker of a clean stop away before the first change. The names in the root are durable on
+        return, also those that a killed process left there: what follows builds on them.
+        """
+        remove_if_present(self.fs, self.path / names.CLEAN_SHUTDOWN)
+        self.fs.sync_dir(self.path)
 
     def write_marker(self) -> None:
         """The marker of a clean stop: only after everything else is durable."""

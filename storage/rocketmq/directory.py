@@ -253,8 +253,10 @@ class StoreDirectory(RootFiles[StoreFile]):
 
     def write_abort(self) -> None:
         """The marker that a server runs: before the first change. Whole at every moment: who wrote it
-        decides how far a start trusts the log.
+        decides how far a start trusts the log. Before it the names in the root are made durable, also
+        those that a killed process left there: what follows builds on them.
         """
+        self.fs.sync_dir(self.path)
         self._write(names.ABORT, b"%d%s" % (process_id(), ABORT_MARK))
 
     def remove_abort(self) -> None:

@@ -133,10 +133,14 @@ class KeyIndexFile:
         return self._table
 
     def _extend(self) -> None:
-        """Bring a file that was being made when the machine stopped to its length."""
-        if self._files.fs.size(self.path) == 0:
+        """Bring a file that was being made when process or machine stopped to its length, which is on disk on
+        return: entries with another one behind a crash would be of a store with other sizes.
+        """
+        if not self.has_entries:
             with self._files.borrow(self.path, write=True) as file:
-                file.truncate(file_size(self.slots, self.entries))
+                if self._files.fs.size(self.path) == 0:
+                    file.truncate(file_size(self.slots, self.entries))
+                file.datasync()
 
     def close_table(self) -> None:
         """Let go of the memory, after `write_back`: the file takes no more entries for now."""

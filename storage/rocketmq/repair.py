@@ -67,9 +67,9 @@ def apply_log(plan: StorePlan) -> None:
     for base in run.bases:
         if base + run.file_bytes > plan.accepted_from:
             run.distrust(base)
-    run.sync(plan.accepted_from, max(plan.log_end, plan.accepted_from))
-    if run.bases:
-        run.files.fs.sync_dir(run.directory)  # a file may have been made just before a kill
+    if run.bases:  # the last file may have been made just before a kill: its length and name too
+        run.sync(plan.accepted_from, run.limit)
+        run.files.fs.sync_dir(run.directory)
 
 
 def apply_queues(plan: StorePlan) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from storage.errors import IoFailure, StoreClosed
 from storage.files import HandleCache, OverlayFileSystem, RealFileSystem
+from storage.files.handles import Lease
 from tests.unit.files.guarded import Watched, descriptors_below, failing
 
 A, B, C, D = (Path("/d") / name for name in "abcd")
@@ -269,6 +270,35 @@ def test_a_file_borrowed_while_it_must_go_stays(fs: Watched, cache: HandleCache)
     assert seen == [b"late"]
     cache.datasync(A)
     assert fs.unsynced() == set()
+
+
+def test_a_file_forgotten_while_it_must_go_stays_with_who_borrowed_it(
+    fs: Watched, cache: HandleCache
+) -> None:
+    """Both come between the moment when a dirty file is chosen to go and its sync."""
+    write(cache, A)
+    touch(cache, B)
+    lock = cache._lock
+    met: list[bool] = []
+    borrowed: list[Lease] = []
+
+    class Between:
+        def __enter__(self) -> None:
+            lock.acquire()
+
+        def __exit__(self, *exc_info: object) -> None:
+            lock.release()
+            if not met and A in cache._entries and cache._entries[A].pins:
+                met.append(True)
+                borrowed.append(cache.borrow(A))
+                cache.forget(A, sync=False)
+
+    cache._lock = Between()  # type: ignore[assignment]
+    touch(cache, C)
+    (lease,) = borrowed
+    assert lease.__enter__().pread(1, 5) == b"x"
+    lease.__exit__()
+    assert fs.open_now == cache.open_files
 
 
 # What has failed.

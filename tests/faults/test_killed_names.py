@@ -1,0 +1,101 @@
+"""Names that a killed process left unsure: whoever starts behind it must not build on them before they are sure.
+
+A process is killed after one of its changes, the next one starts there, works and stops, and at each moment of that
+the power may fail and take back a single change of before the kill. The explorer's second crashes meet such states by
+chance; these are all of them, of one life.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from storage import LogStore, Record, TopicPartition
+from storage.files import make_root
+from tests.contract.harness import ManualClock
+from tests.faults.disk import Change, Disk, Write
+from tests.faults.explorer import moments
+from tests.faults.history import History
+from tests.faults.invariants import check_recovery
+from tests.faults.ram import Ram
+from tests.faults.recorder import Recorder
+from tests.faults.workload import BACKENDS, PATH, Backend, open_at
+from tests.unit.rocketmq.workshop import by_hand
+
+KEPT, GONE = TopicPartition("kept", 0), TopicPartition("gone", 0)
+
+
+def append(store: LogStore, partition: TopicPartition, value: bytes) -> None:
+    store.append(partition, [Record(value=value, key=b"k")], publish=False)
+    store.flush([partition])
+
+
+def first_life(recorder: Recorder, backend: Backend, clock: ManualClock) -> int:
+    """Two topics, one of which is deleted, with a stop and a start between; gives where the kills may begin: in the
+    first start, when the store's directory is there.
+    """
+    make_root(recorder, PATH)
+    begin = len(recorder.events)
+    with open_at(recorder, backend, clock) as store:
+        for partition in (KEPT, GONE):
+            store.create_topic(partition.topic, 1)
+            append(store, partition, b"first")
+    with open_at(recorder, backend, clock) as store:
+        append(store, KEPT, b"second")
+        store.checkpoint()
+        store.delete_topic(GONE.topic)
+    return begin
+
+
+def unsure(disk: Disk) -> list[Change]:
+    """Changes of names and lengths that a power loss may take back."""
+    return [change for change in disk.pending if not isinstance(change, Write)]
+
+
+def second_life(recorder: Recorder, backend: Backend, clock: ManualClock) -> None:
+    with open_at(recorder, backend, clock) as store:
+        if KEPT.topic not in store.topics():
+            store.create_topic(KEPT.topic, 1)
+        append(store, KEPT, b"third")
+
+
+def left_without(lost: Change, disk: Disk) -> Ram:
+    """What a power loss leaves that takes this one back and no other."""
+    return disk.left(lambda pending: [change for change in pending if change != lost])
+
+
+def look(state: Ram, backend: Backend, clock: ManualClock, *, stopped: bool) -> None:
+    with open_at(state, backend, clock) as store:
+        check_recovery(store)
+        assert not stopped or [r.value for r in store.scan(KEPT)][-1] == b"third"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", BACKENDS.values(), ids=BACKENDS)
+def test_a_start_makes_them_sure_before_it_builds_on_them(backend: Backend) -> None:
+    clock = ManualClock()
+    first = Recorder()
+    first.make_dir(PATH.parent)
+    first.sync_dir(Path("/"))
+    with by_hand():
+        begin = first_life(first, backend, clock)
+        kills = looked_at = 0
+        for moment in range(begin, len(first.events) + 1):
+            killed = first.now(moment)
+            if not unsure(killed):
+                continue
+            kills += 1
+            second = Recorder.after_kill_on(killed)
+            second_life(second, backend, clock)
+            end = len(second.events)
+            for at, disk in enumerate(moments(second, History())):
+                for lost in [each for each in unsure(killed) if each in disk.pending]:
+                    looked_at += 1
+                    try:
+                        look(left_without(lost, disk), backend, clock, stopped=at == end)
+                    except Exception as error:
+                        error.add_note(f"killed after change {moment}, {lost} lost at {at}")
+                        raise
+    assert kills > 5
+    assert looked_at > kills
