@@ -30,7 +30,7 @@ KEYS: Final = 10_000  # different ones, as in the OpenMessaging Benchmark
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=1024)]
 Minutes: TypeAlias = Annotated[float, Meta(ge=0, le=1440)]
 Gigabytes: TypeAlias = Annotated[float, Meta(ge=0, le=100)]
-Name: TypeAlias = Annotated[str, Meta(pattern="^[a-z0-9][a-z0-9.-]{0,63}$")]
+Name: TypeAlias = Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9.-]{0,63}\Z")]
 Distributor: TypeAlias = Literal["NO_KEY", "KEY_ROUND_ROBIN", "RANDOM_NANO"]
 
 

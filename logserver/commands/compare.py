@@ -62,7 +62,8 @@ def command(
     if results and (names or kept):
         raise click.UsageError("--from measures nothing: give no WORKLOAD and no --result with it")
     ratios = [ratio for path in measured for ratio in verdicts.read_measured(path)]
-    check_places(report=report, json=json, markdown=markdown, result=kept)
+    read = (*results, *measured)
+    check_places(read, report=report, json=json, markdown=markdown, result=kept)
     forms = Forms(report, json, markdown)
 
     def tell(*found: Result) -> None:

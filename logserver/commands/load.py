@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypedDict
@@ -19,6 +19,8 @@ from logserver.commands import FINDINGS
 from storage.errors import InvalidArgument, NotOffered
 
 if TYPE_CHECKING:
+    from types import FrameType
+
     from rich.progress import Progress
 
     from logserver.bench.result import Result, Run
@@ -106,7 +108,7 @@ def take(names: Sequence[str], load: Load, tell: Callable[[Result], None]) -> No
     )
     result = run.new_result(asked)
     try:
-        with _ended_as_interrupted(), Shown() as shown:
+        with ended_as_interrupted(), Shown() as shown:
             run.take(asked, shown, result)
     finally:
         tell(result)
@@ -123,20 +125,25 @@ def target_names(load: Load) -> list[str]:
     return [name_of(target) for target in load["targets"]]
 
 
-def check_places(**places: Path | None) -> None:
-    """That files can be written there, by the options that name them: hours of measuring end in them. Raises
-    InvalidArgument.
+def check_places(read: Iterable[Path] = (), **places: Path | None) -> None:
+    """That files can be written there, by the options that name them, each in a file of its own and none in one that
+    is `read`: hours of measuring end in them. Raises InvalidArgument.
     """
+    taken = {path.resolve(): "is what is read" for path in read}
     for option, path in places.items():
         if path is None:
             continue
-        if path.is_dir():
+        place = path.resolve()
+        if place in taken and (path.is_file() or not path.exists()):  # not /dev/null
+            problem = taken[place]
+        elif path.is_dir():
             problem = "is a folder"
         elif not path.parent.is_dir():
             problem = f"there is no folder {path.parent}"
         elif not os.access(path if path.exists() else path.parent, os.W_OK):
             problem = "may not be written"
         else:
+            taken[place] = f"is that of {option} too"
             continue
         raise InvalidArgument(f"{option}: {path}: {problem}", field=option)
 
@@ -158,9 +165,16 @@ def _require() -> None:
 
 
 @contextmanager
-def _ended_as_interrupted() -> Iterator[None]:
-    """SIGTERM is taken as Ctrl-C: children are stopped, and what was measured is told."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+def ended_as_interrupted() -> Iterator[None]:
+    """SIGTERM is taken as Ctrl-C, by whoever hears that at the moment: a loop that runs cancels its task, where an
+    exception in the middle of a callback may be lost. Children are stopped, and what was measured is told.
+    """
+
+    def interrupt(_: int, frame: FrameType | None) -> None:
+        heard = signal.getsignal(signal.SIGINT)
+        (heard if callable(heard) else signal.default_int_handler)(signal.SIGINT, frame)
+
+    before = signal.signal(signal.SIGTERM, interrupt)
     try:
         yield
     finally:

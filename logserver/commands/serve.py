@@ -79,26 +79,27 @@ def _options() -> list[click.Parameter]:
 
 
 def _serve(config: str | None, **flags: Any) -> None:
-    """A signal to stop waits until the server listens to it, and behind that until its directory is gone: one that
-    comes during the start is not lost.
+    """With the settings read, a signal to stop waits until the server listens to it, and behind that until its
+    directory is gone: one that comes during the start is not lost.
     """
-    with signals.held():
-        try:
-            _run(config, flags)
-        except StorageError as error:
-            click.echo(f"error: {_told(error)} [{error.code}]", err=True)
-            sys.exit(USAGE_EXIT if isinstance(error, _USAGE_ERRORS) else FAILURE_EXIT)
-        except OSError as error:
-            click.echo(f"error: {error}", err=True)
-            sys.exit(FAILURE_EXIT)
-        finally:
-            signals.forget()
-
-
-def _run(config: str | None, flags: dict[str, Any]) -> None:
-    run_server: RunServer = click.get_current_context().obj["run_server"]
     flags["set"] = flags["set"] or None
-    settings = load_settings(flags, toml_path=Path(config) if config is not None else None)
+    try:
+        settings = load_settings(flags, toml_path=Path(config) if config is not None else None)
+        with signals.held():
+            try:
+                _run(settings)
+            finally:
+                signals.forget()
+    except StorageError as error:
+        click.echo(f"error: {_told(error)} [{error.code}]", err=True)
+        sys.exit(USAGE_EXIT if isinstance(error, _USAGE_ERRORS) else FAILURE_EXIT)
+    except OSError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(FAILURE_EXIT)
+
+
+def _run(settings: Settings) -> None:
+    run_server: RunServer = click.get_current_context().obj["run_server"]
     log_to_stderr(settings.log_level, settings.log_format)
     tell = partial(_tell, curl="curl" if settings.token_file is None else _CURL_WITH_TOKEN)
     if settings.ephemeral:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from logserver import signals
+from logserver.commands.load import ended_as_interrupted
 from tests.cli.runner import command_line
 
 SERVE = ("serve", "--ephemeral", "--listen", "127.0.0.1:0")
@@ -63,6 +65,54 @@ def test_one_that_comes_during_the_start_is_heard(
     assert done.stdout == ""
     assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)]
+)
+def test_one_that_comes_while_the_settings_are_waited_for(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    pipe = tmp_path / "settings"
+    os.mkfifo(pipe)
+    with subprocess.Popen(command_line(*SERVE, "--config", str(pipe))) as process:
+        try:
+            writing = opened_when_read(pipe)
+            process.send_signal(number)
+            assert process.wait(30) == code
+            os.close(writing)
+        finally:
+            process.kill()
+
+
+def opened_when_read(pipe: Path) -> int:
+    """The end to write to, once somebody reads."""
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+def test_the_one_to_end_is_heard_by_who_hears_ctrl_c() -> None:
+    """A loop, which ends its task: what is raised in the middle of a callback may be lost."""
+    raised: list[bool] = []
+
+    def end() -> None:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except KeyboardInterrupt:
+            raised.append(True)
+
+    async def load() -> None:
+        asyncio.get_running_loop().call_soon(end)
+        await asyncio.sleep(30)
+
+    with ended_as_interrupted(), pytest.raises(KeyboardInterrupt):
+        asyncio.run(load())
+    assert raised == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

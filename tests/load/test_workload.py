@@ -62,6 +62,7 @@ def test_the_series_have_their_axes() -> None:
          "messageSize: 10000000000 bytes of values in requests made before, 1073741824 at most"),
         (NAME + "topics = 10000\nmessageSize = 5000", "messageSize: 5000000000 bytes of values in requests"),
         ("topics = 1", "mine.toml: Object missing required field `name`"),
+        ('name = "mine\\n"', "mine.toml: name: 'mine\\n': Expected `str` matching regex"),
         ("topics", "mine.toml: no TOML: "),
         (b"\xff", "mine.toml: no TOML: "),
     ],

@@ -140,6 +140,26 @@ def test_what_would_lose_a_run_is_told_before_it(tmp_path: Path) -> None:
         assert said in ended.err
 
 
+def test_no_form_is_lost_to_another_nor_what_is_read_to_any(result: Path, tmp_path: Path) -> None:
+    kept, one = result.read_bytes(), tmp_path / "one"
+    same = tmp_path / ".." / tmp_path.name / "one"
+    for more, said in (
+        (("--from", result, "--report", result), f"report: {result}: is what is read"),
+        (
+            ("--from", result, "--json", one, "--markdown", same),
+            f"markdown: {same}: is that of json",
+        ),
+        (("all", "--result", one, "--json", one), f"result: {one}: is that of json too"),
+    ):
+        ended = run("compare", *more)
+        assert (ended.code, ended.out) == (2, b"")
+        assert said in ended.err
+    assert result.read_bytes() == kept
+    assert not one.exists()
+    nowhere = ("--json", "/dev/null", "--markdown", "/dev/null")
+    assert run("compare", "--from", result, *nowhere).code == 0
+
+
 @pytest.mark.slow
 def test_measured_and_told(tmp_path: Path) -> None:
     page, kept = tmp_path / "r.html", tmp_path / "kept.json"
