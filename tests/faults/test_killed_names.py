@@ -1,4 +1,4 @@
-"""Names that a killed process left unsure: whoever starts behind it must not build on them before they are sure.
+"""Names and lengths that a killed process left unsure: a start must not build on them before they are sure.
 
 A process is killed after one of its changes, the next one starts there, works and stops, and at each moment of that
 the power may fail and take back a single change of before the kill. The explorer's second crashes meet such states by

@@ -293,7 +293,7 @@ def test_a_file_forgotten_while_it_must_go_stays_with_who_borrowed_it(
                 borrowed.append(cache.borrow(A))
                 cache.forget(A, sync=False)
 
-    cache._lock = Between()  # type: ignore[assignment]
+    cache._lock = Between()  # type: ignore[assignment]  # no lock, but entered like one
     touch(cache, C)
     (lease,) = borrowed
     assert lease.__enter__().pread(1, 5) == b"x"
