@@ -61,9 +61,11 @@ def not_done(workload: Workload, shape: Shape) -> list[NotDone]:
         shape.end_offset is None,
         "no end_offset: what is acknowledged is believed",
     )
+    asked, filled = bool(workload.own.lookups), bool(workload.filled_records)
     for name in ("key_lookup", "time_lookup"):
-        needed = bool(workload.own.lookups) and getattr(shape, name) is None
-        lacks("logserver.lookups", needed, f"no {name}")
+        lacks("logserver.lookups", asked and getattr(shape, name) is None, f"no {name}")
+    lacks("logserver.lookups", asked and not filled, "no fillGB: none by key or time")
+    lacks("logserver.lookups", asked and filled and not keyed, "NO_KEY: none by key")
     return missing
 
 

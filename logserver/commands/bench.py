@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Unpack
 import click
 
 from logserver.commands.load import Load, check_places, load_options, take
-from logserver.commands.output import Row, output_option, write_rows
+from logserver.commands.output import Row, output_option, write_file, write_rows
 
 if TYPE_CHECKING:
     from logserver.bench.result import Result, Run
@@ -62,7 +62,7 @@ def _write(result: Result, json_path: str | None, output: str) -> None:
         click.echo(to_json(result), nl=False)
         return
     if json_path is not None:
-        Path(json_path).write_bytes(to_json(result))
+        write_file(Path(json_path), to_json(result))
     write_rows([[_row(run) for run in result.runs]], output)
 
 

@@ -14,7 +14,7 @@ import msgspec
 
 from logserver.commands import FINDINGS
 from logserver.commands.load import ALL, Load, check_places, load_options, take, target_names
-from logserver.commands.output import write_text
+from logserver.commands.output import write_file, write_text
 from storage.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -92,12 +92,12 @@ class Forms(NamedTuple):
         from logserver.bench.report import html, markdown
 
         if self.report is not None:
-            self.report.write_text(html.page(document), encoding="utf-8")
+            write_file(self.report, html.page(document).encode())
         if self.json is not None:
             data = msgspec.json.format(msgspec.json.encode(document.numbers), indent=2)
-            self.json.write_bytes(data + b"\n")
+            write_file(self.json, data + b"\n")
         if self.markdown is not None:
-            self.markdown.write_text(markdown.text(document), encoding="utf-8")
+            write_file(self.markdown, markdown.text(document).encode())
         if not any(self):
             write_text(markdown.text(document).splitlines())
         for warning in document.warnings:
@@ -109,7 +109,7 @@ def _measured(result: Result, kept: Path | None, tell: Callable[[Result], None])
     from logserver.bench.result import to_json
 
     if kept is not None:
-        kept.write_bytes(to_json(result))
+        write_file(kept, to_json(result))
     if result.runs:
         tell(result)
     else:

@@ -20,6 +20,7 @@ from logserver.commands.output import (
     is_wrong,
     output_option,
     write_document,
+    write_file,
     write_text,
 )
 from logserver.commands.progress import LateProgress
@@ -100,7 +101,7 @@ def command(*, report_path: Path | None, output: str, **given: Unpack[Conversion
             target_options=StoreOptions(settings=given["target_settings"], progress=progress),
         )
     if report_path is not None:
-        report_path.write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
+        write_file(report_path, msgspec.json.format(msgspec.json.encode(report)) + b"\n")
     show(report, output)
     if report.left_out or any(map(is_wrong, report.findings)):
         click.get_current_context().exit(FINDINGS)

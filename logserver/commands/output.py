@@ -1,7 +1,7 @@
 """Printing rows: a table on a terminal, a JSON line per row in a pipe, one JSON document on demand.
 
-Owns standard output (written in large pieces, since a dump may be gigabytes) and how findings look
-on standard error; must not know where rows come from. Bytes are base64 in JSON, text in a table.
+Owns standard output (written in large pieces, since a dump may be gigabytes), files that options name beside it, and
+how findings look on standard error; must not know where rows come from. Bytes are base64 in JSON, text in a table.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Final, TypeAlias
 
 import click
@@ -75,6 +76,14 @@ def write_document(document: object, output: str) -> None:
 def write_text(lines: Iterable[str]) -> None:
     """Print lines for a person."""
     _write(f"{line}\n".encode("utf-8", "backslashreplace") for line in lines)
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Write a file that an option names. Raises OSError, which names it also where the disk is full."""
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def _write(pieces: Iterable[bytes]) -> None:

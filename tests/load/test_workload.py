@@ -118,6 +118,19 @@ def test_counts_that_nobody_checks_are_told() -> None:
 
 
 @pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ("", ["no fillGB: none by key or time"]),
+        ("fillGB = 0.1", ["NO_KEY: none by key"]),
+    ],
+)
+def test_lookups_with_nothing_to_look_up_are_told(fields: str, told: list[str]) -> None:
+    """By key and time only what filled the store is looked for, by key only what has one."""
+    workload = parse_workload((NAME + "[logserver]\nlookups = 10\n" + fields).encode(), "mine")
+    assert [lack.reason for lack in not_done(workload, our_shape())] == told
+
+
+@pytest.mark.parametrize(
     ("url", "told"),
     [
         ("ftp://x", "'ftp://x' is not http://host:port"),

@@ -36,6 +36,13 @@ def test_all_forms_of_a_result(result: Path, tmp_path: Path) -> None:
     assert printed.out.decode() == text.read_text()
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize("form", ["--report", "--json", "--markdown"])
+def test_a_form_that_finds_the_disk_full_is_named(result: Path, form: str) -> None:
+    ended = run("compare", "--from", result, form, "/dev/full")
+    assert (ended.code, ended.err) == (3, "error: /dev/full: No space left on device\n")
+
+
 def test_a_partial_result_ends_with_1(tmp_path: Path) -> None:
     path = tmp_path / "result.json"
     path.write_bytes(to_json(results.partial()))
