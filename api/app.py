@@ -65,19 +65,30 @@ class App:
             response = _refusal(request, error)
         except StorageError as error:
             response = _refusal(request, as_api_error(error))
+        except Exception:
+            self._count(request, route, 500, perf_counter() - begun)
+            raise
         if not response.prepared:
             sign(request, response)
         elapsed_s = perf_counter() - begun
-        pattern = route.pattern if route is not None else "none"
+        self._count(request, route, response.status, elapsed_s)
+        if self._logs_access:
+            _log_access(request, response, _pattern(route), elapsed_s)
+        return response
+
+    def _count(
+        self, request: web.BaseRequest, route: Route | None, status: int, elapsed_s: float
+    ) -> None:
         self.service.metrics.requested(
-            route=pattern,
+            route=_pattern(route),
             method=request.method if request.method in _METHODS else "other",
-            status=response.status,
+            status=status,
             elapsed_s=elapsed_s,
         )
-        if self._logs_access:
-            _log_access(request, response, pattern, elapsed_s)
-        return response
+
+
+def _pattern(route: Route | None) -> str:
+    return route.pattern if route is not None else "none"
 
 
 def _refusal(request: web.BaseRequest, error: ApiError) -> web.Response:

@@ -40,6 +40,10 @@ class Partitioner:
             raise _not_one_partition()
         return [_part(info, number, placed[number], request) for number in placed], failed
 
+    def forget(self, topic: str) -> None:
+        """The topic was deleted: one of its name begins anew."""
+        self._turns.pop(topic, None)
+
     def _placed(self, info: TopicInfo, request: Produce) -> tuple[dict[int, list[int]], list[Run]]:
         """Positions of the records by partition."""
         placed: dict[int, list[int]] = {}

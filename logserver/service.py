@@ -246,7 +246,11 @@ class LogService:
         store = self._writable()
         async with self._topic_changes:
             known = self._topics.get(topic)
-            if known is not None and partitions in {None, len(known.partitions)} and not configs:
+            if (
+                known is not None
+                and partitions in {None, len(known.partitions)}
+                and configs is None
+            ):
                 return known, False
             if known is None:
                 check_new_name(topic)
@@ -270,10 +274,11 @@ class LogService:
         async with self._topic_changes:
             await self._run(store.delete_topic, topic)
             self._note_topic(topic, None)
+            self._partitioner.forget(topic)
+            for number in info.partitions:
+                self._waiters.forget(TopicPartition(topic, number))
             if self._keyed is not None:
                 await self._keyed.forget_topic(topic)
-        for number in info.partitions:
-            self._waiters.notify(TopicPartition(topic, number))
 
     # -- reading
 

@@ -44,6 +44,7 @@ class Upkeep:
         self._clock = clock
         self._executor = executor
         self._tasks: list[asyncio.Task[None]] = []
+        self._told: dict[str, str] = {}  # of the passes that fail: what was said of each
 
     def start(self) -> None:
         """Begin the schedule; a read-only store needs none."""
@@ -51,8 +52,8 @@ class Upkeep:
             return
         settings = self._settings
         schedule = [
-            (self.checkpoint_pass, settings.checkpoint_interval_ms),
-            (self.retention_pass, settings.retention_interval_ms),
+            ("checkpoint", self.checkpoint_pass, settings.checkpoint_interval_ms),
+            ("retention", self.retention_pass, settings.retention_interval_ms),
         ]
         if settings.flush != "os":
             self._tasks.append(asyncio.create_task(self._flush_regularly()))
@@ -91,17 +92,17 @@ class Upkeep:
             await asyncio.sleep(self._settings.flush_interval_ms / 1000)
             partitions = self._take_unflushed()
             if self._journal is not None:
-                await self._run(self._journal.flush)
-            await self._run(partial(self.flush_pass, partitions))
+                await self._run("journal", self._journal.flush)
+            await self._run("flush", partial(self.flush_pass, partitions))
 
-    async def _repeat(self, one_pass: Callable[[], object], interval_ms: int) -> None:
+    async def _repeat(self, name: str, one_pass: Callable[[], object], interval_ms: int) -> None:
         while True:
             await asyncio.sleep(interval_ms / 1000)
-            await self._run(one_pass)
+            await self._run(name, one_pass)
 
-    async def _run(self, one_pass: Callable[[], object]) -> None:
-        """A pass that fails is told and tried again at its next turn; a fenced store fails them
-        all.
+    async def _run(self, name: str, one_pass: Callable[[], object]) -> None:
+        """A pass that fails is tried again at its next turn, whatever failed: a fenced store fails them all, so what
+        fails again as before is not told again.
         """
         running = asyncio.get_running_loop().run_in_executor(self._executor, one_pass)
         try:
@@ -110,4 +111,10 @@ class Upkeep:
             await asyncio.wait((running,))
             raise
         except StorageError as error:
-            log.error("upkeep: %s", error)  # noqa: TRY400  # no trace: the message is complete
+            if self._told.get(name) != error.message:
+                log.error("upkeep: %s", error)  # noqa: TRY400  # no trace: the message is complete
+            self._told[name] = error.message
+        except Exception:  # a mistake of ours: the next pass may still be good
+            log.exception("upkeep: the %s pass broke", name)
+        else:
+            self._told.pop(name, None)

@@ -19,18 +19,31 @@ class Waiters:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
+        self._changes = 0  # of all partitions; each has the number of its last one
         self._published: dict[TopicPartition, int] = {}
+        self._forgotten = 0  # the last change that took a partition away
         self._waiting: dict[TopicPartition, asyncio.Future[None]] = {}
         self._closed = False
         self.count = 0
 
     def ticket(self, partition: TopicPartition) -> int:
         """To be taken before reading; given to `changed`."""
-        return self._published.get(partition, 0)
+        return self._published.get(partition, self._forgotten)
 
     def notify(self, partition: TopicPartition) -> None:
-        """Something was published there (or the topic went away): wake all who wait."""
-        self._published[partition] = self._published.get(partition, 0) + 1
+        """Something was published there: wake all who wait."""
+        self._changes += 1
+        self._published[partition] = self._changes
+        self._wake(partition)
+
+    def forget(self, partition: TopicPartition) -> None:
+        """It went away: wake all who wait. Who has a ticket of one without a publish looks once more."""
+        self._changes += 1
+        self._forgotten = self._changes
+        self._published.pop(partition, None)
+        self._wake(partition)
+
+    def _wake(self, partition: TopicPartition) -> None:
         waiting = self._waiting.pop(partition, None)
         if waiting is not None:
             waiting.set_result(None)

@@ -104,4 +104,7 @@ class Consumers:
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(SWEEP_S)
-            await self.close_idle()
+            try:
+                await self.close_idle()
+            except Exception:  # a mistake of ours: others are idle too
+                log.exception("closing idle consumers broke")

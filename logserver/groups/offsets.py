@@ -8,6 +8,7 @@ that were submitted before. Lives on the event loop.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
@@ -20,6 +21,8 @@ from storage import (
     TopicPartition,
 )
 from storage.errors import CallerError, NotOffered
+
+log = logging.getLogger(__name__)
 
 Answer: TypeAlias = "asyncio.Future[None]"
 
@@ -88,11 +91,14 @@ class Offsets:
             else:
                 answer.set_exception(error)
 
-    async def _attempt(self, commits: Sequence[GroupCommit]) -> StorageError | None:
+    async def _attempt(self, commits: Sequence[GroupCommit]) -> Exception | None:
         durable = self._log.settings.flush == "sync"
         try:
             await self._log.run(self._store().commit_offsets, commits, durable=durable)
         except StorageError as error:
+            return error
+        except Exception as error:  # a mistake of ours: those who wait must be told all the same
+            log.exception("a commit of offsets broke")
             return error
         return None
 

@@ -20,6 +20,7 @@ INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 DAY_MS: Final = 86_400_000
 COMPACT: Final = "compact"
+MAX_PARTITIONS: Final = 10_000  # of one topic
 
 # topic config -> (the broker's server property, default, lowest, highest)
 _NUMBERS: Final[dict[str, tuple[str, int, int, int]]] = {
@@ -67,10 +68,10 @@ _KEPT: Final = frozenset(
     }
 )
 _STORE_NUMBERS: Final[dict[str, tuple[int, int, int]]] = {
-    "num.partitions": (1, 1, 100_000),
+    "num.partitions": (1, 1, MAX_PARTITIONS),
     "producer.id.expiration.ms": (DAY_MS, 1, INT32_MAX),
     "node.id": (1, 0, INT32_MAX),
-    "offsets.topic.num.partitions": (50, 1, 10_000),
+    "offsets.topic.num.partitions": (50, 1, MAX_PARTITIONS),
     "offsets.topic.segment.bytes": (100 << 20, 1, INT32_MAX),
 }
 _STORE_TEXTS: Final = ("cluster.id", "directory.id")

@@ -21,11 +21,10 @@ from storage.kafka.format import checkpoints, names
 from storage.kafka.partition import Partition, Surroundings
 from storage.kafka.plan import PartitionPlan
 from storage.kafka.segment import Segment
-from storage.kafka.settings import TopicSettings
+from storage.kafka.settings import MAX_PARTITIONS, TopicSettings
 from storage.model import TopicInfo, TopicPartition
 
 FIRST_EPOCH = 0
-MAX_PARTITIONS = 10_000
 
 
 def check_partition_count(count: int) -> None:

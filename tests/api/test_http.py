@@ -299,6 +299,11 @@ async def test_a_mistake_of_ours_is_a_plain_500(
         assert answer.code == 500
         assert b"secret" not in answer.body
         assert (await api.get("/topics")).status == 200
+        metrics = (await api.get("/metrics")).body.decode()
+    counted = (
+        'logserver_http_requests_total{method="POST",route="/topics/{topic}",status="500"} 1.0'
+    )
+    assert counted in metrics.splitlines()
     assert "secret detail" in caplog.text
 
 

@@ -54,6 +54,17 @@ async def test_another_shape_is_a_conflict(api: Api) -> None:
     assert answer.json["topic"] == "t"
 
 
+async def test_no_configs_are_another_shape_than_some(api: Api) -> None:
+    """`{}` asks for none; without the field any will do."""
+    name, value = CONFIG[api.backend]
+    await api.create("bare")
+    await api.call("PUT", "/topics/t", json={"configs": {name: value}})
+    none = {"partitions": 1, "configs": {}}
+    assert (await api.call("PUT", "/topics/bare", json=none)).status == 200
+    assert (await api.call("PUT", "/topics/t", json=none)).code == 40901
+    assert (await api.call("PUT", "/topics/t", json={"partitions": 1})).status == 200
+
+
 @pytest.mark.parametrize("configs", [{"no.such": "1"}, {"perm": "much"}])
 async def test_configs_that_no_topic_has_are_refused_of_one_that_is_there_too(
     api: Api, configs: dict[str, str]

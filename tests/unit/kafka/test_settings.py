@@ -113,6 +113,8 @@ def test_bad_values_are_refused_by_name(name: str, value: str) -> None:
     ("name", "value"),
     [
         ("num.partitions", "0"),
+        ("num.partitions", "10001"),
+        ("offsets.topic.num.partitions", "10001"),
         ("num.partitions", "many"),
         ("node.id", "-1"),
         ("producer.id.expiration.ms", "0"),

@@ -70,6 +70,26 @@ async def test_the_later_commit_counts_and_is_seen_by_who_asks_after_it(store: L
     assert (await asked)[T0].offset == 3
 
 
+async def test_a_mistake_of_ours_keeps_nobody_waiting(
+    store: LogStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Slow()
+    run.gate.set()
+    offsets = offsets_of(store, run)
+
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError
+
+    broken.__name__ = "commit_offsets"
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "commit_offsets", broken)
+        answers = [offsets.submit(group, {T0: CommittedOffset(1)}) for group in "ab"]
+        told = await asyncio.wait_for(asyncio.gather(*answers, return_exceptions=True), 10)
+    assert [type(error) for error in told] == [ZeroDivisionError] * 2
+    await asyncio.wait_for(offsets.commit("a", {T0: CommittedOffset(2)}), 10)
+    assert (await offsets.committed("a"))[T0].offset == 2
+
+
 async def test_one_that_is_refused_spoils_no_other(store: LogStore) -> None:
     run = Slow()
     run.gate.set()

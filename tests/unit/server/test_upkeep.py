@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,7 +13,7 @@ import pytest
 from logserver.config import Settings
 from logserver.upkeep import Upkeep
 from storage import Record, RetentionReport, StoreOptions, TopicPartition
-from storage.errors import StoreFenced
+from storage.errors import DiskFull, StoreFenced
 from storage.memory import MemoryStore
 from tests.watched_store import WatchedStore
 
@@ -27,12 +27,20 @@ class TendedStore(WatchedStore):
         super().__init__()
         self.checkpoints = 0
         self.retained_at: list[int] = []
+        self.flush_attempts = 0
+        self.mistakes = 0  # to be made by retention
+
+    def flush(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        self.flush_attempts += 1
+        super().flush(partitions)
 
     def checkpoint(self) -> None:
         self.checkpoints += 1
 
     def enforce_retention(self, now_ms: int) -> RetentionReport:
         self.retained_at.append(now_ms)
+        if len(self.retained_at) <= self.mistakes:
+            raise ZeroDivisionError("a mistake")
         return RetentionReport(segments_deleted=1, bytes_deleted=10)
 
 
@@ -76,9 +84,7 @@ async def test_the_schedule_does_all_of_it() -> None:
     )
     async with tending(store, **intervals) as upkeep:
         upkeep.start()
-        async with asyncio.timeout(10):
-            while not (store.flushes and store.checkpoints and store.retained_at):  # noqa: ASYNC110
-                await asyncio.sleep(0.001)
+        await until(lambda: store.flushes and store.checkpoints and store.retained_at)
         await upkeep.stop()
         seen = len(store.flushes)
         await asyncio.sleep(0.01)
@@ -93,16 +99,39 @@ async def test_os_mode_never_flushes() -> None:
     assert store.flushes == []
 
 
-async def test_a_pass_that_fails_is_told_and_the_schedule_goes_on(
+async def until(holds: Callable[[], object]) -> None:
+    async with asyncio.timeout(10):
+        while not holds():  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+
+
+async def test_a_pass_that_fails_is_told_once_and_the_schedule_goes_on(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     store = TendedStore()
     store.fail_flush = StoreFenced("the store is fenced", path="/data", cause="EIO")
     async with tending(store, flush_interval_ms=1) as upkeep:
         upkeep.start()
-        async with asyncio.timeout(10):
-            while caplog.text.count("the store is fenced") < 2:  # noqa: ASYNC110
-                await asyncio.sleep(0.001)
+        await until(lambda: store.flush_attempts >= 3)
+        assert caplog.text.count("the store is fenced") == 1
+        store.fail_flush = DiskFull("the disk is full", path="/data")
+        await until(lambda: "the disk is full" in caplog.text)
+        store.fail_flush = None
+        await until(lambda: store.flushes)
+        store.fail_flush = DiskFull("the disk is full", path="/data")
+        await until(lambda: caplog.text.count("the disk is full") == 2)
+
+
+async def test_a_pass_that_breaks_is_told_and_the_schedule_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = TendedStore()
+    store.mistakes = 2
+    async with tending(store, retention_interval_ms=1) as upkeep:
+        upkeep.start()
+        await until(lambda: len(store.retained_at) >= 4)
+    assert caplog.text.count("the retention pass broke") == 2
+    assert "ZeroDivisionError: a mistake" in caplog.text
 
 
 async def test_stopping_waits_for_the_pass_that_runs() -> None:

@@ -32,6 +32,24 @@ async def test_a_publish_between_ticket_and_wait_is_not_missed() -> None:
     assert await waiters.changed(T0, ticket, 30) is True
 
 
+@pytest.mark.parametrize("published", [0, 1])
+async def test_a_partition_that_goes_away_wakes_too(published: int) -> None:
+    """Who waits, and who has read and does not wait yet; what comes in its place is nothing old."""
+    waiters = Waiters(limit=10)
+    for _ in range(published):
+        waiters.notify(T0)
+    ticket = waiters.ticket(T0)
+    waiting = asyncio.create_task(waiters.changed(T0, ticket, 30))
+    await asyncio.sleep(0)
+    waiters.forget(T0)
+    assert await waiting is True
+    assert await waiters.changed(T0, ticket, 30) is True
+    again = waiters.ticket(T0)
+    assert await waiters.changed(T0, again, 0.001) is False
+    waiters.notify(T0)
+    assert await waiters.changed(T0, again, 30) is True
+
+
 async def test_time_runs_out() -> None:
     waiters = Waiters(limit=10)
     assert await waiters.changed(T0, waiters.ticket(T0), 0.001) is False
