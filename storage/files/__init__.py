@@ -24,6 +24,7 @@ from storage.files.roots import (
     STORE_FILE,
     UNFINISHED_STORE_FILE,
     foreign_store,
+    holds_no_store,
     make_root,
     stored_backend,
 )
@@ -41,6 +42,7 @@ __all__ = [
     "atomic_write",
     "copy_range",
     "foreign_store",
+    "holds_no_store",
     "is_missing",
     "make_root",
     "process_id",

@@ -32,6 +32,14 @@ def make_root(fs: FileSystem, path: Path) -> None:
         fs.sync_dir(folder.parent)
 
 
+def holds_no_store(fs: FileSystem, path: Path, *, lock: str) -> bool:
+    """Whether nothing of a store is there yet; what an interrupted first start left does not count: the file `lock`
+    and an unfinished store file.
+    """
+    left = {lock, UNFINISHED_STORE_FILE, "lost+found"}
+    return not fs.exists(path) or set(fs.list_dir(path)) <= left
+
+
 def stored_backend(fs: FileSystem, path: Path) -> str | None:
     """Which backend's store this is by its `.logserver.store.json`; None without one, or when it
     cannot be understood.

@@ -18,9 +18,11 @@ from storage.errors import CallerError, Corrupt, UnsupportedFormat
 from storage.files import (
     STORE_FILE,
     UNFINISHED_STORE_FILE,
+    FileLock,
     FileSystem,
     atomic_write,
     foreign_store,
+    holds_no_store,
     remove_if_present,
     stored_backend,
 )
@@ -57,14 +59,18 @@ def detect(fs: FileSystem, path: Path) -> bool | None:
 
 def is_empty(fs: FileSystem, path: Path) -> bool:
     """Whether nothing of a store is there yet; what an interrupted first start left does not count."""
-    left = {names.LOCK, UNFINISHED_STORE_FILE, "lost+found"}
-    return not fs.exists(path) or set(fs.list_dir(path)) <= left
+    return holds_no_store(fs, path, lock=names.LOCK)
 
 
 def refuse_other_format(fs: FileSystem, path: Path) -> None:
     """Raise UnsupportedFormat for a directory that holds something, but no Kafka log directory."""
     if not is_empty(fs, path) and detect(fs, path) is None:
         raise foreign_store(fs, path, "Kafka log directory")
+
+
+def take_lock(fs: FileSystem, path: Path) -> FileLock:
+    """Lock the store at `path` against other processes, the real broker too. Raises StoreLocked."""
+    return fs.lock(path / names.LOCK)
 
 
 def _is_partition(fs: FileSystem, path: Path) -> bool:

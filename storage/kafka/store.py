@@ -15,26 +15,29 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
+from storage.disk_store import DiskStore, open_directory
 from storage.errors import (
     InvalidArgument,
-    IoFailure,
     NotOffered,
-    StoreClosed,
-    StoreReadOnly,
     UnknownPartition,
     UnknownTopic,
 )
-from storage.files import Fence, FileLock, FileSystem, HandleCache, OverlayFileSystem, make_root
+from storage.files import FileLock, FileSystem
 from storage.group_offsets import KeepsGroupOffsets
 from storage.interface import (
     DEFAULT_FOUND_BYTES,
     DEFAULT_MAX_BYTES,
     DEFAULT_MAX_RECORDS,
     Clock,
-    LogStore,
     StoreOptions,
 )
-from storage.kafka.directory import LogDirectory, StoreFile, is_empty, refuse_other_format
+from storage.kafka.directory import (
+    LogDirectory,
+    StoreFile,
+    is_empty,
+    refuse_other_format,
+    take_lock,
+)
 from storage.kafka.encoding import check_appendable
 from storage.kafka.finding import Budget, Search, find_records, read_by_id
 from storage.kafka.format import names
@@ -94,22 +97,19 @@ def open_kafka(
     """
     settings = parse_store_settings(options.settings)
     refuse_other_format(fs, path)
-    if read_only:
-        if not fs.exists(path):
-            raise IoFailure(f"{path} does not exist", path=str(path), operation="open", errno=2)
-        view = OverlayFileSystem(fs, clock=clock)
-        return KafkaStore(view, path, options, settings, clock=clock, lock=None)
-    make_root(fs, path)
-    lock = fs.lock(path / names.LOCK)
-    try:
-        return KafkaStore(fs, path, options, settings, clock=clock, lock=lock)
-    except BaseException:
-        lock.release()
-        raise
+
+    def opened(view: FileSystem, lock: FileLock | None) -> KafkaStore:
+        return KafkaStore(view, path, options, settings, clock=clock, lock=lock)
+
+    return open_directory(
+        path, fs=fs, clock=clock, read_only=read_only, take_lock=take_lock, opened=opened
+    )
 
 
-class KafkaStore(KeepsGroupOffsets, LogStore):
+class KafkaStore(DiskStore, KeepsGroupOffsets):
     """An opened log directory. Made by `open_kafka`."""
+
+    capabilities = CAPABILITIES
 
     def __init__(
         self,
@@ -121,16 +121,9 @@ class KafkaStore(KeepsGroupOffsets, LogStore):
         clock: Clock,
         lock: FileLock | None,
     ) -> None:
-        self.capabilities = CAPABILITIES
-        self.read_only = lock is None
-        self.path = path
-        self.fs = fs
-        self._file_lock = lock
+        super().__init__(fs, path, options, lock=lock)
         self._settings = settings
         self._lock = threading.Lock()
-        self._closed = False
-        self._fence = Fence(path)
-        self._files = HandleCache(fs, options.open_files)
         self._directory = LogDirectory(fs, path)
         self._shared = Surroundings(
             fs=fs,
@@ -185,16 +178,6 @@ class KafkaStore(KeepsGroupOffsets, LogStore):
         return self._settings.of_topic(topic, self._configs.get(topic, {}))
 
     # ---- topics ----
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise StoreClosed(f"{self.path} is closed", path=str(self.path))
-
-    def _check_writable(self) -> None:
-        self._check_open()
-        if self.read_only:
-            raise StoreReadOnly(f"{self.path} is open read-only", path=str(self.path))
-        self._fence.check()
 
     def partition(self, address: TopicPartition) -> Partition:
         """The partition at an address. Raises UnknownTopic, UnknownPartition."""
@@ -256,9 +239,11 @@ class KafkaStore(KeepsGroupOffsets, LogStore):
 
     def preview_topic(self, topic: str, records: Sequence[Record] | bytes = ()) -> TopicInfo:
         self._check_writable()
-        if topic in self._topics:
-            return self._info(topic, self._topics[topic])
-        check_new_name(topic, self._topics)
+        with self._lock:
+            known = self._topics.get(topic)
+            if known is not None:
+                return self._info(topic, known)
+            check_new_name(topic, self._topics)
         check_appendable(records, self._settings.of_topic(topic, {}))
         return TopicInfo(name=topic, partitions=range(self._settings.num_partitions))
 
@@ -396,14 +381,15 @@ class KafkaStore(KeepsGroupOffsets, LogStore):
         max_bytes: int = DEFAULT_FOUND_BYTES,
     ) -> FoundPage:
         self._check_open()
-        if topic not in self._topics:
+        known = self._topics.get(topic)
+        if known is None:
             raise UnknownTopic(topic)
         if unique_id is not None:
             raise NotOffered("unique_id: the Kafka backend keeps none", feature="unique_id")
         wanted = key.encode() if isinstance(key, str) else key
         search = Search(wanted, tag, from_ms=from_ms, to_ms=to_ms)
         budget = Budget(limit=limit, max_scanned=max_scanned, max_bytes=max_bytes)
-        partitions = self._partitions_of(self._topics[topic])
+        partitions = self._partitions_of(known)
         return find_records(partitions, search, budget, cursor=cursor, backward=backward)
 
     @staticmethod
@@ -483,13 +469,7 @@ class KafkaStore(KeepsGroupOffsets, LogStore):
             if self._closed:
                 return
             self._closed = True
-            try:
-                if not self.read_only and self._fence.cause is None:
-                    self._stop_cleanly()
-            finally:
-                self._files.close(sync=False)
-                if self._file_lock is not None:
-                    self._file_lock.release()
+            self._end()
 
     def _stop_cleanly(self) -> None:
         """Everything durable and trimmed first, the marker last."""

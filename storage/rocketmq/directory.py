@@ -23,6 +23,7 @@ from storage.files import (
     FileLock,
     FileSystem,
     foreign_store,
+    holds_no_store,
     process_id,
     remove_if_present,
     stored_backend,
@@ -82,8 +83,7 @@ def _is_log_file(fs: FileSystem, path: Path) -> bool:
 
 def is_empty(fs: FileSystem, path: Path) -> bool:
     """Whether nothing of a store is there yet; what an interrupted first start left does not count."""
-    left = {names.LOCK, UNFINISHED_STORE_FILE, "lost+found"}
-    return not fs.exists(path) or set(fs.list_dir(path)) <= left
+    return holds_no_store(fs, path, lock=names.LOCK)
 
 
 def refuse_other_format(fs: FileSystem, path: Path) -> None:

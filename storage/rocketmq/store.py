@@ -12,23 +12,20 @@ from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
+from storage.disk_store import DiskStore, open_directory
 from storage.errors import (
     InvalidArgument,
-    IoFailure,
     NotOffered,
-    StoreClosed,
-    StoreReadOnly,
     UnknownPartition,
     UnknownTopic,
 )
-from storage.files import Fence, FileLock, FileSystem, HandleCache, OverlayFileSystem, make_root
+from storage.files import FileLock, FileSystem
 from storage.group_offsets import KeepsGroupOffsets
 from storage.interface import (
     DEFAULT_FOUND_BYTES,
     DEFAULT_MAX_BYTES,
     DEFAULT_MAX_RECORDS,
     Clock,
-    LogStore,
     StoreOptions,
 )
 from storage.model import (
@@ -87,22 +84,19 @@ def open_rocketmq(
     """
     settings = parse_store_settings(options.settings)
     refuse_other_format(fs, path)
-    if read_only:
-        if not fs.exists(path):
-            raise IoFailure(f"{path} does not exist", path=str(path), operation="open", errno=2)
-        view = OverlayFileSystem(fs, clock=clock)
-        return RocketMQStore(view, path, options, settings, clock=clock, lock=None)
-    make_root(fs, path)
-    lock = take_lock(fs, path)
-    try:
-        return RocketMQStore(fs, path, options, settings, clock=clock, lock=lock)
-    except BaseException:
-        lock.release()
-        raise
+
+    def opened(view: FileSystem, lock: FileLock | None) -> RocketMQStore:
+        return RocketMQStore(view, path, options, settings, clock=clock, lock=lock)
+
+    return open_directory(
+        path, fs=fs, clock=clock, read_only=read_only, take_lock=take_lock, opened=opened
+    )
 
 
-class RocketMQStore(KeepsGroupOffsets, LogStore):
+class RocketMQStore(DiskStore, KeepsGroupOffsets):
     """An opened store. Made by `open_rocketmq`."""
+
+    capabilities = CAPABILITIES
 
     def __init__(
         self,
@@ -114,16 +108,9 @@ class RocketMQStore(KeepsGroupOffsets, LogStore):
         clock: Clock,
         lock: FileLock | None,
     ) -> None:
-        self.capabilities = CAPABILITIES
-        self.read_only = lock is None
-        self.path = path
-        self.fs = fs
-        self._file_lock = lock
+        super().__init__(fs, path, options, lock=lock)
         self._settings = settings
         self._clock = clock
-        self._closed = False
-        self._fence = Fence(path)
-        self._files = HandleCache(fs, options.open_files)
         self._directory = StoreDirectory(fs, path)
         try:
             self._open(options)
@@ -195,16 +182,6 @@ class RocketMQStore(KeepsGroupOffsets, LogStore):
 
     # ---- topics ----
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise StoreClosed(f"{self.path} is closed", path=str(self.path))
-
-    def _check_writable(self) -> None:
-        self._check_open()
-        if self.read_only:
-            raise StoreReadOnly(f"{self.path} is open read-only", path=str(self.path))
-        self._fence.check()
-
     def queue(self, partition: TopicPartition) -> Queue:
         """The queue at an address. Raises UnknownTopic, UnknownPartition."""
         self._check_open()
@@ -243,8 +220,9 @@ class RocketMQStore(KeepsGroupOffsets, LogStore):
 
     def preview_topic(self, topic: str, records: Sequence[Record] | bytes = ()) -> TopicInfo:
         self._check_writable()
-        if topic in self._topics:
-            return self._topics[topic]
+        known = self._topics.get(topic)
+        if known is not None:
+            return known
         count = self._settings.default_topic_queues
         check_new_topic(topic, count, {})
         if isinstance(records, bytes):
@@ -400,8 +378,16 @@ class RocketMQStore(KeepsGroupOffsets, LogStore):
         max_bytes: int = DEFAULT_FOUND_BYTES,
     ) -> FoundPage:
         search = Search(
-            key.encode() if isinstance(key, str) else key,
-            *(unique_id, tag, from_ms, to_ms, limit, backward, scan, max_scanned, max_bytes),
+            key=key.encode() if isinstance(key, str) else key,
+            unique_id=unique_id,
+            tag=tag,
+            from_ms=from_ms,
+            to_ms=to_ms,
+            limit=limit,
+            backward=backward,
+            scan=scan,
+            max_scanned=max_scanned,
+            max_bytes=max_bytes,
         )
 
         def look() -> FoundPage:
@@ -484,13 +470,7 @@ class RocketMQStore(KeepsGroupOffsets, LogStore):
                 return
             self._closed = True
         self._dispatcher.stop()
-        try:
-            if not self.read_only and self._fence.cause is None:
-                self._stop_cleanly()
-        finally:
-            self._files.close(sync=False)
-            if self._file_lock is not None:
-                self._file_lock.release()
+        self._end()
 
     def _stop_cleanly(self) -> None:
         """Everything durable first, then the spare file, the mark of a running server last."""
