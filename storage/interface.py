@@ -438,7 +438,12 @@ class SupportsInspect(Protocol):
     def rebuild(
         self, what: str, *, write: bool = False, progress: Progress = no_progress
     ) -> RebuildReport:
-        """Make derived files anew from the log; `write` False only tells which would change."""
+        """Make derived files of one kind (`rebuild_kinds`) anew from the log; `write` False only tells which would
+        change. Raises InvalidArgument for a kind, and for a PATH that is no store; with `write` StoreLocked.
+        """
+
+    def rebuild_kinds(self) -> Sequence[str]:
+        """The names `rebuild` takes here: all that is derived, in an order in which it can be made."""
 
     def salvage(self, target: Path, *, progress: Progress = no_progress) -> LossReport:
         """Copy what is good into a new store of the same kind at `target`, and tell what was left

@@ -104,6 +104,11 @@ topic_option: Final = click.option("--topic", metavar="TOPIC", help="Only this t
 partition_option: Final = click.option(
     "--partition", type=click.IntRange(min=0), metavar="N", help="Only this partition."
 )
+rebuilt_option: Final = click.option(
+    "--what",
+    metavar="KIND",
+    help="Only this: indexes; of a RocketMQ store consumequeue or indexfile. Default: all that is derived.",
+)
 write_option: Final = click.option(
     "--write", is_flag=True, help="Do it; without this it is only told what would change."
 )

@@ -5,13 +5,19 @@ Owns the report; without `--write` nothing is changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
 import msgspec
 
-from logserver.commands.options import opened, path_argument, set_option, write_option
+from logserver.commands.options import (
+    opened,
+    path_argument,
+    rebuilt_option,
+    set_option,
+    write_option,
+)
 from logserver.commands.output import (
     TABLE,
     end_with,
@@ -24,25 +30,39 @@ from storage import RebuildReport
 
 @click.command("rebuild")
 @path_argument
-@click.option("--what", metavar="KIND", default="indexes", show_default=True, help="What to make.")
+@rebuilt_option
 @write_option
 @set_option
 @output_option
 def command(
-    path: Path, *, what: str, write: bool, settings: Mapping[str, str], output: str
+    path: Path, *, what: str | None, write: bool, settings: Mapping[str, str], output: str
 ) -> None:
-    """Make the indexes of PATH anew: a store or a partition directory.
+    """Make what is derived from the logs of PATH anew: a store or a partition directory.
 
     What an index holds depends on index.interval.bytes: give a foreign store's value by --set. With
     --write no server may be running; the files that are replaced are kept beside the store.
     """
     with opened(path, settings) as (inspector, progress):
-        report = inspector.rebuild(what, write=write, progress=progress)
+        kinds = inspector.rebuild_kinds() if what is None else [what]
+        report = _joined(
+            [inspector.rebuild(kind, write=write, progress=progress) for kind in kinds]
+        )
     if output == TABLE:
         write_text(_lines(report))
     else:
         write_document(msgspec.to_builtins(report), output)
     end_with(report.findings)
+
+
+def _joined(reports: Sequence[RebuildReport]) -> RebuildReport:
+    """Those of all kinds as one."""
+    return RebuildReport(
+        what=",".join(report.what for report in reports),
+        written=reports[0].written,
+        files=sum(report.files for report in reports),
+        changed=[path for report in reports for path in report.changed],
+        findings=list(dict.fromkeys(f for report in reports for f in report.findings)),
+    )
 
 
 def _lines(report: RebuildReport) -> Iterator[str]:

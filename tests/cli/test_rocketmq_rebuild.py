@@ -102,6 +102,18 @@ def test_without_write_it_is_only_told(what: str, tmp_path: Path) -> None:
     assert table.out.decode().splitlines()[-1] == "do it with --write"
 
 
+def test_without_a_kind_it_is_all_that_is_derived(tmp_path: Path) -> None:
+    golden, root, damaged = spoiled(tmp_path)
+    options = settings_options(golden.settings)
+    told = run("rebuild", root, *options).document
+    assert (told["what"], told["written"]) == ("consumequeue,indexfile", False)
+    assert told["changed"] == [str(path) for path in damaged]
+    done = run("rebuild", root, "--write", *options)
+    assert done.code == 0
+    assert [finding["code"] for finding in done.document["findings"]] == ["kept-aside"] * 2
+    assert derived(root) == derived(golden.root)
+
+
 def test_what_was_there_is_kept_aside(tmp_path: Path) -> None:
     golden, root, damaged = spoiled(tmp_path)
     before = [path.read_bytes() for path in damaged]

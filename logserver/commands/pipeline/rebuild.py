@@ -11,25 +11,19 @@ from pathlib import Path
 import click
 
 from logserver.commands import FINDINGS
-from logserver.commands.options import path_argument, set_option, write_option
+from logserver.commands.options import path_argument, rebuilt_option, set_option, write_option
 from logserver.commands.output import output_option
 from logserver.commands.pipeline import spark_session, write_frame
 
 
 @click.command("rebuild")
 @path_argument
-@click.option(
-    "--what",
-    metavar="KIND",
-    default="indexes",
-    show_default=True,
-    help="What to make; of a RocketMQ store consumequeue or indexfile.",
-)
+@rebuilt_option
 @write_option
 @set_option
 @output_option
 def command(
-    path: Path, *, what: str, write: bool, settings: Mapping[str, str], output: str
+    path: Path, *, what: str | None, write: bool, settings: Mapping[str, str], output: str
 ) -> None:
     """Make indexes or queues of PATH anew from its log, spread over cores, and print what differs.
 

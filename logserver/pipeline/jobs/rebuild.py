@@ -30,13 +30,13 @@ REPORT: Final = (
 def run(
     spark: SparkSession,
     store: Path,
-    what: str,
+    what: str | None = None,
     *,
     write: bool = False,
     settings: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """Rebuild `what` of a store ("indexes"; of RocketMQ "consumequeue" or "indexfile") and tell what
-    changed; without `write` only what would.
+    """Rebuild `what` of a store ("indexes"; of RocketMQ "consumequeue" or "indexfile"; None: all of it) and tell
+    what changed; without `write` only what would.
 
     A row for each file that differs, `changed` telling whether it was replaced, and one for each
     finding. With `write` the new files are in place and durable on return, the old ones beside the
@@ -49,10 +49,13 @@ def run(
     try:
         if not isinstance(inspector, SupportsParts):
             raise NotOffered(f"{store} is a single file: rebuild needs a store", feature="rebuild")
-        report = inspector.rebuild_in_parts(what, OnExecutors(spark), write=write)
+        kinds = inspector.rebuild_kinds() if what is None else [what]
+        executors = OnExecutors(spark)
+        reports = [inspector.rebuild_in_parts(kind, executors, write=write) for kind in kinds]
     finally:
         inspector.close()
-    return spark.createDataFrame(list(_rows(report)), REPORT)
+    rows = dict.fromkeys(row for report in reports for row in _rows(report))
+    return spark.createDataFrame(list(rows), REPORT)
 
 
 def _rows(report: RebuildReport) -> Iterator[tuple[object, ...]]:

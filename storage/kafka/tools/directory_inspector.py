@@ -14,7 +14,7 @@ from storage.interface import FindQuery, Progress, no_progress
 from storage.kafka.tools import search, summary, verify
 from storage.kafka.tools.dump import CHECKPOINTS, KINDS, check_kind, partition_rows, root_rows
 from storage.kafka.tools.offsets import OFFSETS, offset_runs
-from storage.kafka.tools.rebuild import rebuild_indexes
+from storage.kafka.tools.rebuild import INDEXES, rebuild_indexes
 from storage.kafka.tools.salvage import salvage
 from storage.kafka.tools.view import View
 from storage.model import (
@@ -120,11 +120,15 @@ class DirectoryInspector:
         self, what: str, run: RunParts, *, write: bool = False, progress: Progress = no_progress
     ) -> RebuildReport:
         """See SupportsParts: a part for every segment."""
-        if what != "indexes":
+        if what != INDEXES:
             raise InvalidArgument(
-                f"rebuild: {what!r} is unknown here, only 'indexes' is", field="what"
+                f"rebuild: {what!r} is unknown here, only {INDEXES!r} is", field="what"
             )
         return rebuild_indexes(lambda: self._fresh_view(progress), write=write, run=run)
+
+    def rebuild_kinds(self) -> Sequence[str]:
+        """See SupportsInspect."""
+        return (INDEXES,)
 
     def salvage(self, target: Path, *, progress: Progress = no_progress) -> LossReport:
         """See SupportsInspect."""

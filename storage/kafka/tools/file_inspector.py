@@ -18,6 +18,7 @@ from storage.kafka.log_file import INT64_MAX
 from storage.kafka.tools import dump, search, summary
 from storage.kafka.tools.dump import BATCHES, CHECKPOINTS, FILE_KINDS, RECORDS
 from storage.kafka.tools.logs import Log, LogReader
+from storage.kafka.tools.rebuild import INDEXES
 from storage.kafka.tools.rows import (
     PARTITION_FILES,
     ROOT_FILES,
@@ -192,6 +193,10 @@ class FileInspector:
     ) -> RebuildReport:
         """See SupportsInspect. Raises InvalidArgument: a file alone is not rebuilt."""
         raise InvalidArgument("rebuild needs a store or a partition directory", field="path")
+
+    def rebuild_kinds(self) -> Sequence[str]:
+        """See SupportsInspect."""
+        return (INDEXES,)
 
     def salvage(self, target: Path, *, progress: Progress = no_progress) -> LossReport:
         """See SupportsInspect. Topic and partition are what the folder's name says."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from storage.errors import InvalidArgument
 from storage.files import atomic_write
@@ -27,7 +28,7 @@ from storage.kafka.tools.view import View
 from storage.model import Finding, RebuildReport
 from storage.parts import RunParts, one_by_one
 
-WHAT = "indexes"
+INDEXES: Final = "indexes"
 
 
 def rebuild_indexes(
@@ -87,7 +88,7 @@ class _Rebuild:
             if self._write and self._changed:
                 view.notes.add(self._kept_aside())
             return RebuildReport(
-                what=WHAT,
+                what=INDEXES,
                 written=self._write,
                 files=self._files,
                 changed=self._changed,

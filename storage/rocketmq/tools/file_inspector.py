@@ -38,7 +38,7 @@ from storage.rocketmq.key_index_sizes import infer_sizes
 from storage.rocketmq.queues import QueueTable
 from storage.rocketmq.settings import Sizes, parse_store_settings
 from storage.rocketmq.sizes import DEFAULTS
-from storage.rocketmq.tools import dump, search, summary
+from storage.rocketmq.tools import dump, rebuild, search, summary
 from storage.rocketmq.tools.check_index import BEGIN, IndexCheck
 from storage.rocketmq.tools.check_index_file import check_index_file
 from storage.rocketmq.tools.check_queues import Surroundings
@@ -344,6 +344,10 @@ class FileInspector:
     ) -> RebuildReport:
         """See SupportsInspect. Raises InvalidArgument: files alone are not rebuilt."""
         raise InvalidArgument("rebuild needs a store", field="path")
+
+    def rebuild_kinds(self) -> Sequence[str]:
+        """See SupportsInspect."""
+        return rebuild.KINDS
 
     def salvage(self, target: Path, *, progress: Progress = no_progress) -> LossReport:
         """See SupportsInspect. Raises InvalidArgument for files under names that can be no places of

@@ -104,6 +104,10 @@ class StoreInspector:
         """See SupportsInspect. With `write` raises StoreLocked while a server owns the store."""
         return rebuild.rebuild(self._view, what, write=write, progress=progress)
 
+    def rebuild_kinds(self) -> Sequence[str]:
+        """See SupportsInspect."""
+        return rebuild.KINDS
+
     def rebuild_in_parts(
         self, what: str, run: RunParts, *, write: bool = False, progress: Progress = no_progress
     ) -> RebuildReport:
