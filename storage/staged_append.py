@@ -199,7 +199,8 @@ def finish_staged(store: LogStore, form: StagedForm, *, accept_loss: bool) -> No
         if not accept_loss:
             raise DamagedStore(
                 f"{disk.path}: an append was interrupted, and cannot be finished from {folder}: "
-                f"{error.message}; bring the folder back, or accept that a part of it is stored",
+                f"{error.message}. Bring the folder back, serve the rest with --read-only, or keep the part that is "
+                "stored with --accept-loss",
                 path=str(folder),
                 position=None,
                 findings=(),

@@ -1,8 +1,7 @@
 """`logserver serve`: run a server on one store until SIGTERM or SIGINT.
 
-Owns the options (one per setting, made from the table of settings), what is told at the start, and
-the exit codes. The server itself is handed in by the composition root as `obj["run_server"]`;
-nothing of HTTP is imported here.
+Owns the options (one per setting, made from the table of settings) and what is told at the start. The server itself
+is handed in by the composition root as `obj["run_server"]`; nothing of HTTP is imported here.
 """
 
 from __future__ import annotations
@@ -20,14 +19,9 @@ import msgspec
 
 from logserver import signals
 from logserver.config import DEFAULT, SETTINGS, Settings, load_settings
-from logserver.errors import SettingsError
 from logserver.logs import log_to_stderr
-from storage import RecoveryReport, StorageError
-from storage.errors import DamagedStore, InvalidArgument, InvalidConfig, UnsupportedFormat
+from storage import RecoveryReport
 
-USAGE_EXIT: Final = 2
-FAILURE_EXIT: Final = 3
-_USAGE_ERRORS: Final = (SettingsError, InvalidArgument, InvalidConfig, UnsupportedFormat)
 _CURL_WITH_TOKEN: Final = "curl -H 'Authorization: Bearer TOKEN'"
 
 
@@ -83,19 +77,12 @@ def _serve(config: str | None, **flags: Any) -> None:
     directory is gone: one that comes during the start is not lost.
     """
     flags["set"] = flags["set"] or None
-    try:
-        settings = load_settings(flags, toml_path=Path(config) if config is not None else None)
-        with signals.held():
-            try:
-                _run(settings)
-            finally:
-                signals.forget()
-    except StorageError as error:
-        click.echo(f"error: {_told(error)} [{error.code}]", err=True)
-        sys.exit(USAGE_EXIT if isinstance(error, _USAGE_ERRORS) else FAILURE_EXIT)
-    except OSError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(FAILURE_EXIT)
+    settings = load_settings(flags, toml_path=Path(config) if config is not None else None)
+    with signals.held():
+        try:
+            _run(settings)
+        finally:
+            signals.forget()
 
 
 def _run(settings: Settings) -> None:
@@ -181,11 +168,3 @@ def _to_try(url: str, *, read_only: bool) -> tuple[str, str, str]:
         f"'{url}/topics/hello/partitions/0/records?format=json'",
         f"{url}/topics/hello",
     )
-
-
-def _told(error: StorageError) -> str:
-    """One line, with what can be done about it."""
-    message = " ".join(error.message.split())
-    if isinstance(error, DamagedStore) and "--read-only" not in message:
-        message += "; --read-only serves the rest, --accept-loss cuts there"
-    return message
