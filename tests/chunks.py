@@ -50,7 +50,9 @@ def lists_of(named: Named) -> list[list[tuple[str, bytes | None]]]:
     pairs = zip(values_of(named.names), values_of(named.values), strict=True)
     found = [[next(pairs) for _ in range(count)] for count in named.counts.tolist()]
     assert next(pairs, None) is None
-    return [[((name or b"").decode(), value) for name, value in row] for row in found]
+    return [
+        [((name or b"").decode("utf-8", "replace"), value) for name, value in row] for row in found
+    ]
 
 
 def columns_of(chunk: Chunk) -> dict[str, list[Any]]:

@@ -168,10 +168,7 @@ def read_headers(data: bytes, view: Bytes, at: Numbers, ends: Numbers) -> tuple[
         nth += 1
         left = left[~wrong & (counts[left] > nth)]
     bad |= at != ends
-    headers = _in_order(data, counts, found)
-    if not bad.any():
-        bad[np.repeat(np.arange(len(counts)), counts)[_no_text(headers, view)]] = True
-    return headers, bad
+    return _in_order(data, counts, found), bad
 
 
 def _in_order(
@@ -188,25 +185,6 @@ def _in_order(
         return Slices(data, starts, np.concatenate([part.lengths for part in parts])[order])
 
     return Named(counts, joined([n for _, n, _ in found]), joined([v for _, _, v in found]))
-
-
-def _no_text(headers: Named, view: Bytes) -> Flags:
-    """Which headers' names are no UTF-8."""
-    names = headers.names
-    wrong = np.zeros(len(names.starts), bool)
-    if len(wrong) and (view > _GROUP).any():
-        data = names.data
-        ranges = zip(names.starts.tolist(), names.lengths.tolist(), strict=True)
-        wrong[:] = [not _is_text(data[start : start + length]) for start, length in ranges]
-    return wrong
-
-
-def _is_text(name: bytes) -> bool:
-    try:
-        name.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def last_named(headers: Named, name: bytes) -> Slices:

@@ -13,10 +13,13 @@ timestamps are stored as differences from the batch's. Source: DefaultRecord of 
     .         1..5   value length     -1: null
     .         n      value
     .         1..5   header count
-    .         n      headers          each: name length, name (UTF-8, never null), value length (-1: null), value
+    .         n      headers          each: name length, name (never null), value length (-1: null), value
 
-Every number but `attributes` is a zig-zag varint. These loops are compiled where there is a C compiler and take most of
-a request's time where there is none: hence the table of varints, the one-byte shortcuts and the locals.
+Every number but `attributes` is a zig-zag varint. What is no UTF-8 in a header's name is read as U+FFFD, as Kafka's
+consumer does: the broker looks at no name.
+
+These loops are compiled where there is a C compiler and take most of a request's time where there is none: hence the
+table of varints, the one-byte shortcuts and the locals.
 """
 
 from __future__ import annotations
@@ -172,7 +175,7 @@ def decode_records(
             last_offset_delta=last_offset_delta,
             base_timestamp_ms=base_timestamp_ms,
         )
-    except (IndexError, UnicodeDecodeError, DataError) as cause:
+    except (IndexError, DataError) as cause:
         raise _corrupt(cause, out.index(NOT_YET)) from cause
     if position != end:
         raise Corrupt(f"{end - position} bytes follow the last record", kind="record")
@@ -245,15 +248,10 @@ def _decode_headers(cursor: Cursor) -> tuple[Sequence[Header], i64]:
         name = cursor.blob()
         if name is None:
             raise Corrupt("a header name is null")
-        headers.append((name.decode(), cursor.blob()))
+        headers.append((name.decode("utf-8", "replace"), cursor.blob()))
     return headers or (), cursor.position
 
 
 def _corrupt(cause: Exception, index: int) -> Corrupt:
-    if isinstance(cause, UnicodeDecodeError):
-        what = "a header name is not UTF-8"
-    elif isinstance(cause, Corrupt):
-        what = cause.message
-    else:
-        what = "it reaches over the end of the data"
+    what = cause.message if isinstance(cause, Corrupt) else "it reaches over the end of the data"
     return Corrupt(f"record {index}: {what}", kind="record", record=index)
