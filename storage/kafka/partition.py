@@ -112,7 +112,8 @@ class Partition:
         with self._state_lock:
             unstable = self._producers.first_unstable_offset(self._published)
             end = self._published
-            return OffsetBounds(self._start, end if unstable is None else min(unstable, end), end)
+            stable = end if unstable is None else min(unstable, end)
+            return OffsetBounds(self._start, max(self._start, stable), end)
 
     @property
     def next_offset(self) -> int:

@@ -73,7 +73,7 @@ class DirectoryInspector:
         if what == CHECKPOINTS:
             everything = self._is_store and len(addresses) == len(self._view.folders)
             yield from root_rows(self._view, addresses, everything=everything)
-        for address in addresses:
+        for address in self._view.those_there(addresses):
             yield from partition_rows(self._view, address, what, isolation)
 
     def dump_kinds(self) -> Sequence[str]:

@@ -107,7 +107,7 @@ class _Rebuild:
         is open.
         """
         compacted = self._view.checkpoints[names.CLEANER_OFFSETS]
-        for address in self._view.folders:
+        for address in self._view.those_there(self._view.folders):
             plan = self._view.plan(address)
             staged = self._made_dir / plan.directory.name if self._write else None
             for segment in plan.segments:

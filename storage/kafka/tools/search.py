@@ -96,7 +96,7 @@ def in_view(view: View, query: FindQuery) -> Iterator[Row]:
     left = query.limit
     addresses = _partitions(view, query)
     view.start_meter("searching", addresses)
-    for address in addresses:
+    for address in view.those_there(addresses):
         partition = view.partition(address)
         start = partition.bounds().start
         segments = partition.segments()

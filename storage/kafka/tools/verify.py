@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Iterator
 from functools import partial
 
+from storage.errors import IoFailure
 from storage.kafka.format import names
 from storage.kafka.tools import verify_files
 from storage.kafka.tools.verify_log import SegmentPart, SegmentResult, check_segment
@@ -60,10 +61,11 @@ class _Audit:
             self._take(result)
             yield from self._told()
         yield from self._told()
+        yield from self._view.gone
 
     def _parts(self) -> Iterator[SegmentPart]:
         compacted = self._view.checkpoints[names.CLEANER_OFFSETS]
-        for address in self._view.folders:
+        for address in self._view.those_there(self._view.folders):
             plan = self._view.plan(address)
             check = PartitionCheck(self._view, plan, compacted=address in compacted)
             self._checks.append(check)
@@ -87,10 +89,13 @@ class _Audit:
         while self._checks and self._checks[0].is_done:
             check = self._checks.popleft()
             plan, notes = check.plan, Notes()
-            notes.add(*verify_files.check_names(view, plan.partition))
             notes.add(*plan.findings)
             notes.add(*check.all())
-            notes.add(*verify_files.check_snapshots(view, plan))
-            notes.add(*verify_files.check_small_files(view, plan, self._topic_ids))
-            notes.add(*verify_files.check_against_root(view, plan))
+            try:
+                notes.add(*verify_files.check_names(view, plan.partition))
+                notes.add(*verify_files.check_snapshots(view, plan))
+                notes.add(*verify_files.check_small_files(view, plan, self._topic_ids))
+                notes.add(*verify_files.check_against_root(view, plan))
+            except IoFailure as error:
+                view.note_gone(plan.partition, error)
             yield from sorted(notes.all(), key=lambda found: (found.path, found.position or 0))

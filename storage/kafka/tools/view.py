@@ -8,18 +8,20 @@ thread-safe.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from storage.errors import (
     Corrupt,
     InvalidArgument,
+    IoFailure,
     UnknownPartition,
     UnknownTopic,
     UnsupportedFormat,
 )
-from storage.files import Fence, FileSystem, HandleCache, OverlayFileSystem
+from storage.files import Fence, FileSystem, HandleCache, OverlayFileSystem, is_missing
 from storage.interface import Clock, StoreOptions
 from storage.kafka.directory import OFFSET_CHECKPOINTS, LogDirectory
 from storage.kafka.format import names
@@ -65,6 +67,7 @@ class View:
             self.directory.partition_dirs() if only is None else [only]
         )
         self.plans: dict[TopicPartition, PartitionPlan] = {}
+        self.gone: list[Finding] = []  # of partitions that were changed while they were looked at
         self._partitions: dict[TopicPartition, Partition] = {}
         self._defaults = settings.topic_defaults
         self._configs = self.directory.topic_configs()
@@ -129,6 +132,33 @@ class View:
             self._partitions[address] = Partition(self._shared, plan, segments)
         return self._partitions[address]
 
+    def those_there(self, addresses: Iterable[TopicPartition]) -> Iterator[TopicPartition]:
+        """These partitions, each examined; those whose files go at this moment are told and left out: beside a running
+        broker a topic is deleted, or the cleaner puts a segment in the place of others.
+        """
+        for address in addresses:
+            try:
+                self.plan(address)
+            except IoFailure as error:
+                self.note_gone(address, error)
+            else:
+                yield address
+
+    def note_gone(self, address: TopicPartition, error: IoFailure) -> None:
+        """Tell that files of the partition went while it was looked at; another error is raised again."""
+        if not is_missing(error):
+            raise error
+        told = Finding(
+            code="changed-meanwhile",
+            severity="warning",
+            path=str(self.folders[address]),
+            topic=address.topic,
+            partition=address.partition,
+            message=f"changed by a running broker while it was looked at, so left out: {error.message}",
+        )
+        self.gone.append(told)
+        self.notes.add(told)
+
     def logs(self, address: TopicPartition) -> Sequence[Log]:
         """The logs of an opened partition, ascending."""
         return [
@@ -149,13 +179,16 @@ class View:
         Sizes are the base's: the view would keep them, and a log that grows beside us until its
         partition is opened would be cut short.
         """
-        total_bytes = sum(
-            self.base.size(self.folders[address] / name)
-            for address in addresses
-            for name in self.base.list_dir(self.folders[address])
-            if name.endswith(names.LOG)
-        )
+        total_bytes = sum(self._log_bytes(self.folders[address]) for address in addresses)
         self.reader.meter = Meter(self.progress, what, total_bytes)
+
+    def _log_bytes(self, folder: Path) -> int:
+        total_bytes = 0
+        with suppress(IoFailure):  # whoever reads it tells
+            for name in self.base.list_dir(folder):
+                if name.endswith(names.LOG):
+                    total_bytes += self.base.size(folder / name)
+        return total_bytes
 
     def configs_of(self, topic: str) -> Mapping[str, str]:
         """The configs that are known: those kept for the topic over those given for all."""

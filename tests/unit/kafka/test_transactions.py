@@ -81,3 +81,18 @@ def test_transactions_go_on_over_restarts(shop: Workshop) -> None:
     assert committed(shop) == [b"1", b"2", b"4", b"5"]
     with shop.open() as again:
         assert values(again) == [b"%d" % turn for turn in range(6)]
+
+
+def test_the_last_stable_offset_is_never_below_the_start(shop: Workshop) -> None:
+    """Of a transaction that is open since before the log's start, as in UnifiedLog."""
+    store = shop.open_with_topic()
+    part = data_batch(0, value=b"part", producer=(9, 0, 0), transactional=True)
+    store.append_batches(T0, part, transactions=True)
+    store.append_batches(T0, data_batch(0, value=b"plain"))
+    assert store.bounds(T0) == (0, 0, 2)
+    store.close()
+    shop.put(ROOT / "log-start-offset-checkpoint", b"0\n1\nt 0 1\n")
+    with shop.open() as store:
+        assert store.bounds(T0) == (1, 1, 2)
+        assert not store.read(T0, 1, isolation=Isolation.READ_COMMITTED).records
+        assert [record.value for record in store.read(T0, 1).records] == [b"plain"]

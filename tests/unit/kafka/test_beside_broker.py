@@ -1,0 +1,107 @@
+"""Looking at a directory while a running broker changes it: what goes meanwhile is told, the rest is read."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storage import (
+    Finding,
+    FindQuery,
+    Record,
+    SupportsInspect,
+    TopicPartition,
+    open_inspector,
+    open_store,
+)
+from storage.errors import IoFailure
+from storage.files import RealFileSystem
+
+TOPICS = ("before", "gone", "stays")
+
+
+class Meanwhile(RealFileSystem):
+    """A disk on which others act right after a folder was listed for the `nth` time."""
+
+    def __init__(self, folder: Path, act: Callable[[Path], None], *, nth: int) -> None:
+        self._folder = folder
+        self._act = act
+        self._left = nth
+
+    def list_dir(self, path: Path) -> Sequence[str]:
+        names = super().list_dir(path)
+        if path == self._folder:
+            self._left -= 1
+            if not self._left:
+                self._act(path)
+        return names
+
+
+def remove_cleaned(folder: Path) -> None:
+    """As the log cleaner does when it has swapped."""
+    (folder / f"{0:020}.log.cleaned").unlink()
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A store of three topics with a record each, not stopped cleanly; the cleaner is at work in the second."""
+    root = tmp_path / "store"
+    with open_store("kafka", root) as store:
+        for topic in TOPICS:
+            store.create_topic(topic, 1)
+            store.append(TopicPartition(topic, 0), [Record(None, topic.encode())])
+    (root / ".kafka_cleanshutdown").unlink()
+    (root / "gone-0" / f"{0:020}.log.cleaned").write_bytes(b"")
+    return root
+
+
+def dumped(inspector: SupportsInspect) -> tuple[list[Any], Sequence[Finding]]:
+    rows = [row["topic"] for run in inspector.dump("records") for row in run]
+    return rows, inspector.findings()
+
+
+def found(inspector: SupportsInspect) -> tuple[list[Any], Sequence[Finding]]:
+    rows = [row["topic"] for row in inspector.find(FindQuery(from_ms=0))]
+    return rows, inspector.findings()
+
+
+@pytest.mark.parametrize("look", [dumped, found])
+@pytest.mark.parametrize(("act", "nth"), [(shutil.rmtree, 2), (remove_cleaned, 2)])
+def test_the_other_partitions_are_read(
+    root: Path,
+    look: Callable[[SupportsInspect], tuple[list[Any], Sequence[Finding]]],
+    act: Callable[[Path], None],
+    nth: int,
+) -> None:
+    folder = root / "gone-0"
+    inspector = open_inspector(root, fs=Meanwhile(folder, act, nth=nth))
+    rows, findings = look(inspector)
+    inspector.close()
+    assert rows == ["before", "stays"]
+    (told,) = [finding for finding in findings if finding.code == "changed-meanwhile"]
+    assert (told.severity, told.path, told.topic) == ("warning", str(folder), "gone")
+
+
+@pytest.mark.parametrize("act", [shutil.rmtree, remove_cleaned])
+@pytest.mark.parametrize("nth", [1, 2, 3])
+def test_verify_goes_on(root: Path, act: Callable[[Path], None], nth: int) -> None:
+    """Whenever it happens: told once at most, and nothing is called damaged."""
+    inspector = open_inspector(root, fs=Meanwhile(root / "gone-0", act, nth=nth))
+    codes = [finding.code for finding in inspector.verify()]
+    inspector.close()
+    assert codes.count("changed-meanwhile") == (act is shutil.rmtree or nth == 2)
+    assert {"damaged-batch", "torn-tail"}.isdisjoint(codes)
+
+
+def test_another_failure_is_none_of_a_broker(root: Path) -> None:
+    def fail(path: Path) -> None:
+        raise IoFailure("list: no", path=str(path), operation="list", errno=5)
+
+    inspector = open_inspector(root, fs=Meanwhile(root / "gone-0", fail, nth=2))
+    with pytest.raises(IoFailure, match="list: no"):
+        list(inspector.verify())
+    inspector.close()
