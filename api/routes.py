@@ -145,7 +145,7 @@ class Router:
                     return route, _parameters(pattern, segments)
                 allowed.append(route.method)
         if not allowed:
-            raise ApiError(404, f"there is nothing at {raw_path[:200]!r}")
+            raise ApiError(404, f"there is nothing at {raw_path[:200]!r}; see /docs")
         raise ApiError(
             405,
             f"{method[:20]} is not possible here: use {', '.join(allowed)}",

@@ -92,7 +92,7 @@ class Server:
         except OSError as error:
             await self._runner.cleanup()
             raise CannotListen(
-                f"cannot listen on {address}: {error.strerror or error}",
+                f"cannot listen on {address}: {_reason(error)}",
                 listen=str(address),
                 errno=error.errno,
             ) from None
@@ -104,6 +104,14 @@ class Server:
         self.service.begin_stop()
         await self._runner.cleanup()
         await self.service.stop()
+
+
+def _reason(error: OSError) -> str:
+    """What the system says: asyncio's own text names the address once more. Names that cannot be resolved have numbers
+    of their own, below 0.
+    """
+    number = error.errno or 0
+    return os.strerror(number) if number > 0 else error.strerror or str(error)
 
 
 def run(settings: Settings, started: Callable[[Started], None]) -> None:

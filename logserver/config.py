@@ -190,7 +190,7 @@ class Settings:
 
 SETTINGS: Final[Mapping[str, tuple[Parser, str]]] = {
     "data": (_path, "The store's directory. A missing or empty one becomes a new store."),
-    "backend": (_text, "Format of a new store, else kafka. An existing store tells its own."),
+    "backend": (_text, "Format of a new store: kafka (the default) or rocketmq."),
     "read_only": (_boolean, "Serve what is there when it is opened; change no byte, take no lock."),
     "write": (_boolean, "Take over a directory that a real server made (else read-only)."),
     "accept_loss": (_boolean, "Cut at damage even if good records lie behind it."),
@@ -200,8 +200,14 @@ SETTINGS: Final[Mapping[str, tuple[Parser, str]]] = {
     "tls_cert": (_path, "Certificate chain in PEM; then the server speaks HTTPS only."),
     "tls_key": (_path, "Private key of tls_cert in PEM, if it is not in the same file."),
     "tls_client_ca": (_path, "CA certificates in PEM; then clients need a certificate of theirs."),
-    "flush": (_choice("sync", "async", "os"), "When acknowledged records are put on disk."),
-    "flush_interval_ms": (_integer(1, HOUR_MS), "How often those not synced at once are synced."),
+    "flush": (
+        _choice("sync", "async", "os"),
+        "When acknowledged records are put on disk: sync, async or os.",
+    ),
+    "flush_interval_ms": (
+        _integer(1, HOUR_MS),
+        "How often records acknowledged without waiting for the disk are synced.",
+    ),
     "set": (_store_options, "The store's own options, NAME=VALUE, under the reference's names."),
     "ephemeral": (_boolean, "Use a temporary directory instead of data; it goes away at the end."),
     "exit_with_stdin": (
@@ -212,11 +218,11 @@ SETTINGS: Final[Mapping[str, tuple[Parser, str]]] = {
     "open_files": (_integer(16, 1_000_000), "How many files of the store may be open at once."),
     "checkpoint_interval_ms": (
         _integer(100, DAY_MS),
-        "How often it is kept how far logs are synced.",
+        "How often the store records how far its logs are on disk.",
     ),
     "retention_interval_ms": (
         _integer(100, DAY_MS),
-        "How often the topics' own retention is done.",
+        "How often retention runs.",
     ),
     "shutdown_grace_ms": (_integer(0, HOUR_MS), "How long requests may take to end at a stop."),
     "max_body_bytes": (
@@ -253,8 +259,11 @@ SETTINGS: Final[Mapping[str, tuple[Parser, str]]] = {
         "Longest pause within a request's body; longest that a client leaves a stream unread.",
     ),
     "heartbeat_ms": (_integer(10, HOUR_MS), "Longest silence of a stream that follows records."),
-    "log_level": (_choice(*LOG_LEVELS), "What is logged on standard error."),
-    "log_format": (_choice("text", "json"), "How it is logged: a line of text or of JSON."),
+    "log_level": (
+        _choice(*LOG_LEVELS),
+        "What is logged on standard error: debug, info, warning or error.",
+    ),
+    "log_format": (_choice("text", "json"), "How it is logged: text or json."),
     "access_log": (_boolean, "Log each request: its id, path, status and time."),
 }
 

@@ -25,13 +25,12 @@ What a crash leaves, and what a repeat then meets:
                 there. A start drops such entries from the journal before anything can take these
                 offsets, and the request is a new one
 
-A producer id is used again, with the next sequence, only behind a Begun, whose sync takes every
-earlier Ended with it; one whose Ended could not be written is not used again, nor is one of before
-the start, or of attempts of which only one waited for the disk. So the last append of each producer
-is the only one that may lack its Ended, and the last is what stores recognise. A Begun that does not
-wait for the disk takes nothing with it: such requests have producers of their own, and only they may
-be stored twice, behind a power loss; not once a repeat that waits for the disk was answered, which
-syncs journal and records.
+A producer id is reused, with the next sequence, only after a Begun, whose sync takes every earlier
+Ended to the disk with it. It is not reused if its Ended could not be written, after a restart, or if
+attempts of one request differed in whether they waited for the disk. So only a producer's last append
+can lack its Ended, and stores recognise exactly that one. A Begun that does not wait for the disk takes
+nothing with it: such requests have producers of their own, and only they can be stored twice, after a
+power loss; not once a repeat that waits for the disk was answered, which syncs journal and records.
 """
 
 from __future__ import annotations

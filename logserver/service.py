@@ -85,15 +85,10 @@ class LogService:
         self._keyed: Idempotency | None = None
         self._upkeep: Upkeep | None = None
         self._groups: Groups | None = None
-        self.metrics.gauge(
-            "waiting_fetches", "Fetches that wait for records.", lambda: self.waiting
-        )
-        self.metrics.gauge(
-            "queued_requests", "Requests that wait to be written.", lambda: self.queued
-        )
-        self.metrics.gauge(
-            "in_flight_bytes", "Bytes of requests in flight.", lambda: self.budget.held_bytes
-        )
+        gauge = self.metrics.gauge
+        gauge("waiting_fetches", "Fetches that wait for records.", lambda: self.waiting)
+        gauge("queued_requests", "Requests that wait to be written.", lambda: self.queued)
+        gauge("in_flight_bytes", "Bytes of requests in flight.", lambda: self.budget.held_bytes)
         self.metrics.watch_store(lambda: None if self._store is None else self._store.stats())
 
     # -- life

@@ -89,29 +89,32 @@ class LogStore(ABC):
         """Create a topic; `partitions` None: the store's default. Durable on return (files and
         directory synced).
 
-        Raises InvalidTopic, InvalidConfig, TopicExists, StoreReadOnly, StoreFenced. On an error
+        One that exists in this shape is returned as it is. Raises TopicExists for one in another shape,
+        InvalidTopic, InvalidArgument, InvalidConfig, StoreReadOnly, StoreFenced, DiskFull. On an error
         nothing is left.
         """
 
     @abstractmethod
     def preview_topic(self, topic: str, records: Sequence[Record] | bytes = ()) -> TopicInfo:
-        """What a new topic would be, made with the store's defaults; changes nothing. One that is
-        there is given as it is.
+        """The topic that `create_topic` would make with the store's defaults, without making it; an
+        existing one is returned as it is.
 
-        For who makes topics on the way of an append, and must leave none behind when nothing can be
-        stored. Raises InvalidTopic, and for `records` (or whole client batches) what appending them
-        there would raise.
+        Callers that create topics on the way of an append use it to check first that the records can be
+        stored, so that a refused request leaves no empty topic. Raises InvalidTopic, and for `records` (or
+        whole client batches) what appending them there would raise.
         """
 
     @abstractmethod
     def alter_topic(self, topic: str, configs: Mapping[str, str | None]) -> TopicInfo:
-        """Set (or with None reset) topic configs; durable on return. Raises UnknownTopic,
-        InvalidConfig.
+        """Set (or with None reset) topic configs; durable on return. Raises UnknownTopic, InvalidConfig,
+        StoreReadOnly, StoreFenced, DiskFull.
         """
 
     @abstractmethod
     def delete_topic(self, topic: str) -> None:
-        """Delete a topic with its records; durable on return. Raises UnknownTopic, StoreReadOnly."""
+        """Delete a topic with its records; durable on return. Raises UnknownTopic, StoreReadOnly,
+        StoreFenced, DiskFull.
+        """
 
     @abstractmethod
     def append(
@@ -212,7 +215,7 @@ class LogStore(ABC):
         and published.
 
         A failed sync fences the store and raises StoreFenced: it is never tried again and nothing
-        is published.
+        is published. Raises UnknownTopic, UnknownPartition for one that went away meanwhile.
         """
 
     @abstractmethod

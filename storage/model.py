@@ -310,9 +310,9 @@ class StoredFile:
     """One file of a store. `path`: below the store's directory. `kind`: what its name says that it is,
     in the backend's own words.
 
-    `topic` and `partition`: whose it is alone. `base_offset`: the offset that a segment, or a file of a
-    queue, begins at; `physical_offset`: where a file of the one log does. `size_bytes` is its length, not
-    how much of it is used.
+    `topic` and `partition`: set if the file belongs to one partition only. `base_offset`: the offset that a
+    segment, or a file of a queue, begins at; `physical_offset`: where a file of the one log does. `size_bytes`
+    is its length, not how much of it is used.
     """
 
     path: str

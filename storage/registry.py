@@ -167,9 +167,8 @@ def detect(path: Path | str, *, fs: FileSystem | None = None) -> Detected | None
     names = [name for name in fs.list_dir(path) if name not in _NO_CONTENT]
     if not names:
         return None
-    shown = ", ".join(names[:5])
     raise UnsupportedFormat(
-        f"{path} is no store of a known backend ({', '.join(BACKENDS)}): it holds {shown}",
+        f"{path} is no store of a known backend ({', '.join(BACKENDS)}): it holds {_shown(names)}",
         path=str(path),
     )
 
@@ -197,9 +196,15 @@ def open_inspector(
         )
         if found is not None:
             return found
+    inside = f": it holds {_shown(fs.list_dir(path))}" if fs.is_dir(path, follow=True) else ""
     raise UnsupportedFormat(
-        f"{path} is no store, partition directory or file of a known backend", path=str(path)
+        f"{path} is no store, partition directory or file of a known backend{inside}",
+        path=str(path),
     )
+
+
+def _shown(names: Sequence[str]) -> str:
+    return ", ".join(names[:5]) or "nothing"
 
 
 def convert_store(

@@ -22,8 +22,14 @@ DOORS = ("storage/model.py", "storage/errors.py", "storage/interface.py", "stora
 # The one place that reads the machine's clock; all else is handed a clock.
 CLOCK_OWNERS = {"storage/registry.py"}
 
-# Handlers of last resort: anything at all becomes a plain answer there, never a stack trace.
-LAST_RESORTS = {"logserver/commands/__init__.py"}
+# Handlers of last resort: anything at all becomes a plain answer of a command, or a line of the log, with its trace, of
+# a loop in the background that goes on.
+LAST_RESORTS = {
+    "logserver/commands/__init__.py",
+    "logserver/groups/consumers.py",
+    "logserver/groups/offsets.py",
+    "logserver/upkeep.py",
+}
 
 # Modules of a format folder that own no binary layout: names, text files, other people's compression.
 NO_LAYOUT = {"__init__.py", "names.py", "properties.py", "checkpoints.py", "compression.py"}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
 import random
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -207,7 +208,10 @@ class Transport:
     def _unreachable(self, error: BaseException) -> ServerUnreachable:
         if isinstance(error, aiohttp.ClientConnectorError):
             error = error.os_error  # the library's own text tells of TLS also where there is none
+        number = getattr(error, "errno", None) or 0
         reason = getattr(error, "strerror", None) or str(error)
+        if number > 0:
+            reason = os.strerror(number)  # asyncio's own text names the address once more
         if not reason and isinstance(error, TimeoutError):
             reason = "no answer in time"
         return ServerUnreachable(

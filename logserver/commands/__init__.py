@@ -37,7 +37,7 @@ COMMANDS: Final[Mapping[str, Lazy]] = {
     "consume": Lazy("logserver.commands.online.consume:command", "Print records as they come."),
     "tail": Lazy("logserver.commands.online.consume:tail", "Print the last records and go on."),
     "group": Lazy("logserver.commands.online.group:command", "List, show, reset, delete groups."),
-    "inspect": Lazy("logserver.commands.inspect:command", "Show what a PATH is and how it is."),
+    "inspect": Lazy("logserver.commands.inspect:command", "Summarise a store, partition or file."),
     "dump": Lazy("logserver.commands.dump:command", "Print what is in it: records, batches, ..."),
     "find": Lazy("logserver.commands.find:command", "Find records by key, id, tag, text or time."),
     "offsets": Lazy("logserver.commands.offsets:command", "First and next offset, or by time."),

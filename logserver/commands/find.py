@@ -50,6 +50,8 @@ def command(
 ) -> None:
     """Find records in PATH (a store, a directory in it or a log file), or in a running server at URL.
 
+    Give one of --key, --id, --unique-id, --tag and --grep, or only times.
+
     All records are looked at that may match, also behind damage, which is told on standard error.
     Times are those that lookups by time go by: with RocketMQ when a message was stored.
     """

@@ -74,7 +74,9 @@ _OPTIONS: Final = (
         envvar="BENCH_PEERS",
         help="For kafka and rocketmq: the folder tests/interop/peers of a checkout.",
     ),
-    click.option("--no-pin", is_flag=True, help="Any core for anybody."),
+    click.option(
+        "--no-pin", is_flag=True, help="Do not pin server and load generator to cores of their own."
+    ),
 )
 
 

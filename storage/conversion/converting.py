@@ -51,7 +51,7 @@ MOVED: Final = "at another offset than before"
 
 
 def convert(order: Order, *, fs: FileSystem, clock: Clock) -> ConversionReport:
-    """See storage.convert."""
+    """See storage.convert_store."""
     source: KafkaSource | RocketMQSource
     if order.to == ROCKETMQ:
         source = KafkaSource(order.source, order.options, fs=fs, clock=clock)

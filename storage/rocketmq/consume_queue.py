@@ -209,8 +209,8 @@ class ConsumeQueue:
         ]
 
     def sound_end(self, offset: int) -> int:
-        """The first offset from `offset` on whose unit is none, or does not point behind all before
-        it; `end` without such a one. A filler points to 0 and may stand anywhere.
+        """The first offset from `offset` on whose unit is invalid or does not point beyond all earlier
+        units; `end` if all are sound. A filler points to 0 and may stand anywhere.
         """
         last = -1
         for first, units in self._chunks(offset):

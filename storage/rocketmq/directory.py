@@ -173,7 +173,7 @@ class StoreDirectory(RootFiles[StoreFile]):
     # ---- reading: what cannot be understood counts as missing and is reported ----
 
     def is_unclean(self) -> bool:
-        """Whether the last exit was none: abort is there."""
+        """Whether the last stop was unclean: the file `abort` exists."""
         return self.fs.exists(self.path / names.ABORT)
 
     def is_left_by_us(self) -> bool:

@@ -77,7 +77,7 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSettings:
-    """What the store is run with; see docs/settings.md. None: not given. `delete_hours` are hours of
+    """What the store is run with; see docs/store-options.md. None: not given. `delete_hours` are hours of
     the local day, empty for any.
     """
 

@@ -34,6 +34,8 @@ METADATA_KIND: Final = "partition.metadata"
 SHUTDOWN_KIND: Final = "clean shutdown marker"
 VERSION: Final = 0
 PARTITION_METADATA_SIZE: Final = 43
+METADATA_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
+"""The reserved id of `__cluster_metadata`: Uuid.METADATA_TOPIC_ID, the number 1."""
 
 _MAX_INT32 = (1 << 31) - 1
 _MAX_INT64 = (1 << 63) - 1
@@ -132,7 +134,8 @@ def decode_partition_metadata(data: bytes) -> str:
         raise _corrupt(METADATA_KIND, "its text", expected="version and topic_id", found=data[:80])
     _check_version(METADATA_KIND, int(match[1]))
     topic_id = match[2].decode("ascii")
-    parse_uuid_text(topic_id, field="topic_id", kind=METADATA_KIND)
+    if topic_id != METADATA_TOPIC_ID:
+        parse_uuid_text(topic_id, field="topic_id", kind=METADATA_KIND)
     return topic_id
 
 
