@@ -43,7 +43,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 
 from logserver.errors import KeyReused
-from storage import Clock, Journal, OffsetBounds, ProducerSequence, StorageError, TopicPartition
+from storage import (
+    Clock,
+    Journal,
+    OffsetBounds,
+    ProducerSequence,
+    StorageError,
+    TopicPartition,
+    next_sequence,
+)
 from storage.errors import CallerError
 
 if TYPE_CHECKING:
@@ -53,7 +61,6 @@ if TYPE_CHECKING:
 KEPT_MS: Final = 86_400_000
 JOURNAL: Final = "idempotency"
 ENTRIES_OF_A_KEY: Final = 2
-_SEQUENCES: Final = 1 << 31
 
 
 class Stock(NamedTuple):
@@ -213,7 +220,7 @@ class Keybook:
             part.base_offset = run.base_offset
             if note.kept and part.stock is not None:
                 producer_id, epoch, sequence = part.mark
-                following = (sequence + part.count) % _SEQUENCES
+                following = next_sequence(sequence, part.count)
                 idle = self._idle_marks.setdefault(part.stock, [])
                 idle.append(ProducerSequence(producer_id, epoch, following))
 

@@ -68,6 +68,7 @@ from storage.registry import (
     staged_form,
     wall_clock_ms,
 )
+from storage.sequencing import next_sequence
 from storage.staged_append import RunEncoder, StagedForm, StagedWrite, TopicShape, Unit, last_unit
 from storage.staged_files import Run, StagedFile, StagedWriter, staging_folder
 from storage.staging import (
@@ -149,6 +150,7 @@ __all__ = [
     "last_unit",
     "list_files",
     "make_staged",
+    "next_sequence",
     "open_inspector",
     "open_journal",
     "open_splitter",

@@ -33,9 +33,14 @@ class SequencedBatch(NamedTuple):
     last_offset: int
 
 
+def next_sequence(sequence: int, count: int) -> int:
+    """The sequence behind `count` records, the first of which has `sequence`: they begin anew at 2^31."""
+    return (sequence + count) % SEQUENCES
+
+
 def last_sequence_of(base_sequence: int, count: int) -> int:
     """The sequence of the last of `count` records, the first of which has `base_sequence`."""
-    return (base_sequence + count - 1) % SEQUENCES
+    return next_sequence(base_sequence, count - 1)
 
 
 def find_batch(
@@ -67,7 +72,7 @@ def check_next(producer: ProducerSequence, *, current_epoch: int, last_sequence:
     elif last_sequence < 0:
         return
     else:
-        expected = (last_sequence + 1) % SEQUENCES
+        expected = next_sequence(last_sequence, 1)
     if sequence != expected:
         raise OutOfOrderSequence(
             f"sequence {sequence} of producer {producer_id} is out of order: expected {expected}",

@@ -17,12 +17,11 @@ from logserver.client.outgoing import RecordParts, Value, as_record, produce_bod
 from logserver.client.transport import Query
 from logserver.client.values import Placed, ProducerId
 from logserver.errors import ClientError, ServerRefused, ServerUnreachable
-from storage import Record, partition_for_key
+from storage import Record, next_sequence, partition_for_key
 
 if TYPE_CHECKING:
     from logserver.client.client import LogClient
 
-SEQUENCES: Final = 1 << 31  # then they begin anew, as Kafka's do
 REQUEST_RECORDS: Final = 1000
 REQUEST_BYTES: Final = 512 << 10  # such a request goes into one batch, or not at all
 _UNKNOWN_TOPIC: Final = 40401
@@ -155,7 +154,7 @@ class IdempotentProducer:
             self._in_doubt = error.status in _OUTCOME_UNKNOWN
             raise
         self._in_doubt = False
-        self._sequences[partition] = (sequence + count) % SEQUENCES
+        self._sequences[partition] = next_sequence(sequence, count)
         return placed
 
     async def _until_known(self, partition: int, body: bytes, query: Query) -> list[Placed]:

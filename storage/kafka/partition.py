@@ -60,6 +60,7 @@ from storage.model import (
     TimedOffset,
     TopicPartition,
 )
+from storage.sequencing import last_sequence_of
 
 _T = TypeVar("_T")
 
@@ -240,7 +241,7 @@ class Partition:
         with self._append_lock:
             self._check_writable()
             if producer is not None:
-                last = (producer.sequence + len(records) - 1) % (1 << 31)
+                last = last_sequence_of(producer.sequence, len(records))
                 known = self._find_duplicate(producer, last)
                 if known is not None:
                     return known
