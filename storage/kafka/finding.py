@@ -196,7 +196,7 @@ def _parse(cursor: str, partitions: int, *, backward: bool) -> tuple[int, int]:
     return int(parts[2]), int(parts[3])
 
 
-def read_by_id(
+def find_by_id(
     partition_at: Callable[[TopicPartition], Partition], record_id: str
 ) -> tuple[TopicPartition, StoredRecord]:
     """The record that `topic:partition:offset` names. Raises RecordNotFound, for any other text too."""

@@ -39,7 +39,7 @@ from storage.kafka.directory import (
     take_lock,
 )
 from storage.kafka.encoding import check_appendable
-from storage.kafka.finding import Budget, Search, find_records, read_by_id
+from storage.kafka.finding import Budget, Search, find_by_id, find_records
 from storage.kafka.format import names
 from storage.kafka.group_offsets import GroupOffsets
 from storage.kafka.opening import Opening, recover_partitions
@@ -401,7 +401,7 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
 
     def find_by_id(self, record_id: str) -> tuple[TopicPartition, StoredRecord]:
         self._check_open()
-        return read_by_id(self.partition, record_id)
+        return find_by_id(self.partition, record_id)
 
     # ---- the store as a whole ----
 
