@@ -55,6 +55,11 @@ GZIP_TRAILER: Final = Struct(
     "I"  # its size modulo 2^32
 )
 
+LZ4_FLAGS: Final = 4
+"""The position of a frame's flags, behind its magic."""
+LZ4_INDEPENDENT: Final = 0x20
+"""The flag of blocks that do not refer to the ones before them."""
+
 XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 XERIAL_HEADER: Final = Struct(
     ">"
@@ -100,6 +105,15 @@ def decompress(codec: int, data: bytes, limit_bytes: int) -> bytes:
             f"codec {codec} is unknown", kind="codec", expected="0 to 4", found=f"{codec}"
         )
     return reader(data, limit_bytes)
+
+
+def check_for_clients(codec: int, data: bytes, position: int) -> None:
+    """Raise Corrupt for a block at `position` that `decompress` has read and Kafka's clients do not: linked lz4 blocks.
+
+    Source: Lz4BlockOutputStream.FLG, whose `validate` refuses dependent blocks. Many libraries link them by default.
+    """
+    if codec == LZ4 and not data[position + LZ4_FLAGS] & LZ4_INDEPENDENT:
+        raise corrupt("lz4", "its blocks are linked, which Kafka's clients do not read")
 
 
 def _write_gzip(data: bytes) -> bytes:
