@@ -227,10 +227,9 @@ def take_in(data: bytes, batches: Sequence[AppendedBatch]) -> Encoded:
     buffer: bytearray | None = None
     taken: list[AppendedBatch] = []
     for at, header in batches:
-        try:
-            latest = check_records(data, at, header)
-        except DataError as error:
-            raise InvalidBatch(f"record {error.message}", field="records", position=at) from error
+        latest = _latest_or_fault(data, at, header)
+        if isinstance(latest, str):
+            raise InvalidBatch(f"record {latest}", field="records", position=at)
         if latest != header.max_timestamp:
             buffer = bytearray(data) if buffer is None else buffer
             restamp_latest(buffer, at, latest)
@@ -238,6 +237,16 @@ def take_in(data: bytes, batches: Sequence[AppendedBatch]) -> Encoded:
         else:
             taken.append(AppendedBatch(at, header))
     return Encoded(data if buffer is None else bytes(buffer), taken)
+
+
+def _latest_or_fault(data: bytes, at: int, header: BatchHeader) -> int | str:
+    """The largest timestamp, or what is wrong as text: an error that is passed on would hold on to
+    all that was unpacked until the request is answered, up to 256 MiB for each.
+    """
+    try:
+        return check_records(data, at, header)
+    except DataError as error:
+        return error.message
 
 
 def _check_new_batch(at: int, header: BatchHeader) -> None:
