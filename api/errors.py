@@ -110,7 +110,7 @@ MEANINGS: Final[Mapping[int, str]] = {
     42205: "not a topic config, or not a value for it",
     UNREPRESENTABLE: "this store cannot keep the record as it is; the field is named",
     NOT_OFFERED: "known, but not offered",
-    42208: "a record batch with a wrong CRC, version, codec or length",
+    42208: "a record batch with a wrong CRC, version, codec or length, or with records that are none",
     42209: "the `Idempotency-Key` belongs to another request of the last day",
     42901: "too much at once: bytes in flight, connections, waiting fetches, consumer instances; `Retry-After`",
     50000: "a failure without a code of its own",

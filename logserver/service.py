@@ -385,8 +385,8 @@ class LogService:
             raise UnknownPartition(topic, partition, len(info.partitions))
 
     async def produce_batches(self, request: ProduceBatches) -> list[Run]:
-        """Append whole batches as they are: all or nothing. Raises InvalidBatch, NotOffered and
-        what `produce` does.
+        """Append a client's whole batches: all or nothing. Raises InvalidBatch, NotOffered and what
+        `produce` does.
         """
         store = self._writable()
         info = self._topics.get(request.topic) or await self._preview(

@@ -265,7 +265,7 @@ class Lane:
             backend = self._store.capabilities.backend
             raise NotOffered(f"backend {backend} takes no record batches", feature="batches")
         result = self._store.append_batches(
-            part.partition, data, publish=not self._durable, transactions=False
+            part.partition, data, publish=not self._durable, client=True
         )
         group.appended_to(part.partition)
         count = result.last_offset - result.base_offset + 1

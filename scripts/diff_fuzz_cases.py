@@ -183,6 +183,15 @@ def restamp(data: bytes, position: int, timestamp_ms: int) -> bytes:
     return bytes(buffer)
 
 
+def check(data: bytes, position: int) -> object:
+    """What a producer's batch is found to be, and what is left of it with that as its latest time."""
+    header = batch.decode_header(data, position)
+    latest = batch.check_records(data, position, header, max_bytes=LIMIT_BYTES)
+    buffer = bytearray(data)
+    batch.restamp_latest(buffer, position, latest)
+    return latest, bytes(buffer)
+
+
 def positions(data: bytes, position: int, end: int, count: int) -> object:
     """Where records begin, and whether they fill the data."""
     out: list[int] = []
@@ -218,6 +227,7 @@ def decode_call(rng: random.Random) -> Call:
         (batch.split_batches, (followed,), {}),
         (batch.scan_headers, (followed, position, end), {}),
         (restamp, (data, position, in_range(rng, 63)), {}),
+        (check, (data, position), {}),
         (positions, (data, min(batch.HEADER_SIZE, len(data)), end, rng.randrange(200)), {}),
     )
     if rng.random() < 0.5:

@@ -301,14 +301,16 @@ class SupportsBatchBytes(Protocol):
         *,
         keep_offsets: bool = False,
         publish: bool = True,
-        transactions: bool = True,
+        client: bool = False,
     ) -> AppendResult:
-        """Append whole batches as they are: checked (header, CRC), given offsets and leader epoch,
-        never decoded.
+        """Append whole batches: checked (header, CRC), given offsets and leader epoch, else as they
+        are.
 
-        `keep_offsets`: offsets, epochs and times stay as they are (they must continue the log); for
-        conversion and tests. `transactions` False: control and transactional batches are refused
-        with NotOffered. Raises InvalidBatch and what `append` raises.
+        `client`: they come from outside, so every record is checked too and a wrong largest
+        timestamp put right, as the real server does; control and transactional batches are refused
+        with NotOffered. Without it the caller answers for the records. `keep_offsets`: offsets,
+        epochs and times stay as they are (they must continue the log); for conversion and tests.
+        Raises InvalidBatch and what `append` raises.
         """
 
     def read_batches(

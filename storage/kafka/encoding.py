@@ -23,9 +23,11 @@ from storage.kafka.format.batch import (
     DEFAULT_MAX_BYTES,
     HEADER_SIZE,
     BatchHeader,
+    check_records,
     decode_header,
     encode_batch,
     restamp_append_time,
+    restamp_latest,
     split_batches,
     stamp,
 )
@@ -171,12 +173,12 @@ def _too_large(size_bytes: int, limit_bytes: int, *, index: int, whole: bool) ->
 
 
 def check_batches(
-    data: bytes, *, limit_bytes: int, keep_offsets: bool, transactions: bool
+    data: bytes, *, limit_bytes: int, keep_offsets: bool, client: bool
 ) -> Sequence[AppendedBatch]:
     """The batches that `data` consists of, each whole, with a good CRC and of legal size.
 
-    Raises InvalidBatch (field, position), RecordTooLarge, NotOffered for control and transactional
-    batches unless `transactions`.
+    Raises InvalidBatch (field, position), RecordTooLarge, NotOffered for a client's control and
+    transactional batches.
     """
     try:
         batches = [AppendedBatch(at, header) for at, header in split_batches(data)]
@@ -193,16 +195,61 @@ def check_batches(
         if header.size_bytes > limit_bytes:
             raise _too_large(header.size_bytes, limit_bytes, index=index, whole=False)
         if not keep_offsets:
-            _check_client_batch(at, header)
-        if not transactions and (header.is_control or header.is_transactional):
-            raise NotOffered(
-                f"record batch at {at}: control and transactional batches are not offered",
-                feature="transactions",
-            )
+            _check_new_batch(at, header)
+        if client:
+            _check_client_attributes(at, header)
     return batches
 
 
-def _check_client_batch(at: int, header: BatchHeader) -> None:
+def _check_client_attributes(at: int, header: BatchHeader) -> None:
+    """Raise for what only the log's owner writes: markers, and the time at which the cleaner may
+    drop them.
+    """
+    if header.is_control or header.is_transactional:
+        raise NotOffered(
+            f"record batch at {at}: control and transactional batches are not offered",
+            feature="transactions",
+        )
+    if header.has_delete_horizon:
+        raise InvalidBatch(
+            f"record batch at {at}: a delete horizon is the log cleaner's, not a producer's",
+            field="attributes",
+            position=at,
+        )
+
+
+def take_in(data: bytes, batches: Sequence[AppendedBatch]) -> Encoded:
+    """A client's batches as the log takes them: each record is looked at, and where the header is
+    wrong about the largest timestamp it is put right, as LogValidator does.
+
+    Raises InvalidBatch (field records, position).
+    """
+    buffer: bytearray | None = None
+    taken: list[AppendedBatch] = []
+    for at, header in batches:
+        latest = _latest_or_fault(data, at, header)
+        if isinstance(latest, str):
+            raise InvalidBatch(f"record {latest}", field="records", position=at)
+        if latest != header.max_timestamp:
+            buffer = bytearray(data) if buffer is None else buffer
+            restamp_latest(buffer, at, latest)
+            taken.append(AppendedBatch(at, decode_header(buffer, at)))
+        else:
+            taken.append(AppendedBatch(at, header))
+    return Encoded(data if buffer is None else bytes(buffer), taken)
+
+
+def _latest_or_fault(data: bytes, at: int, header: BatchHeader) -> int | str:
+    """The largest timestamp, or what is wrong as text: an error that is passed on would hold on to
+    all that was unpacked until the request is answered, up to 256 MiB for each.
+    """
+    try:
+        return check_records(data, at, header)
+    except DataError as error:
+        return error.message
+
+
+def _check_new_batch(at: int, header: BatchHeader) -> None:
     """What the CRC cannot vouch for: as many offsets as records, no more records than fit into the
     bytes, and a producer's mark that is whole (as LogValidator and ProducerStateManager demand).
     """
@@ -316,8 +363,9 @@ def check_appendable(records: Sequence[Record] | bytes, settings: TopicSettings)
             records,
             limit_bytes=settings.max_message_bytes,
             keep_offsets=False,
-            transactions=False,
+            client=True,
         )
+        take_in(records, batches)
         check_one_producer(batches)
         check_span(stamp_batches(records, batches, Stamp(0, 0, 0, log_append_time=False)).batches)
     elif records:

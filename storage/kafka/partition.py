@@ -259,15 +259,17 @@ class Partition:
             return self._append_stamped(encoded, mark, publish=publish)
 
     def append_batches(
-        self, data: bytes, *, keep_offsets: bool, publish: bool, transactions: bool
+        self, data: bytes, *, keep_offsets: bool, publish: bool, client: bool
     ) -> AppendResult:
         """See SupportsBatchBytes.append_batches."""
         batches = encoding.check_batches(
             data,
             limit_bytes=self.settings.max_message_bytes,
             keep_offsets=keep_offsets,
-            transactions=transactions,
+            client=client,
         )
+        if client:
+            data, batches = encoding.take_in(data, batches)
         with self._append_lock:
             self._check_writable()
             if keep_offsets:

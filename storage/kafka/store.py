@@ -325,11 +325,11 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
         *,
         keep_offsets: bool = False,
         publish: bool = True,
-        transactions: bool = True,
+        client: bool = False,
     ) -> AppendResult:
         """See SupportsBatchBytes.append_batches."""
         return self.partition(partition).append_batches(
-            data, keep_offsets=keep_offsets, publish=publish, transactions=transactions
+            data, keep_offsets=keep_offsets, publish=publish, client=client
         )
 
     def read(

@@ -16,6 +16,8 @@ import pytest
 from api.handlers import fetch
 from api.rendering import encode_page, encode_rows
 from storage.coding.checksum import crc32c
+from storage.interface import SupportsBatchBytes
+from storage.model import TopicPartition
 from tests.api.harness import (
     BATCH,
     BINARY,
@@ -427,6 +429,8 @@ async def test_a_bad_batch_is_refused(api: Api) -> None:
         "crc": good[:-1] + bytes([good[-1] ^ 1]),
         "magic": good[:16] + b"\x01" + good[17:],
         "codec": good[:22] + b"\x05" + good[23:],
+        "records that are not gzip": with_attributes(good, 1),
+        "delete horizon": with_attributes(good, 0x40),
         "cut": good[:-1],
         "tail": good + b"\x00",
         "noise": b"not a batch at all, but longer than one header of sixty-one bytes....",
@@ -450,7 +454,11 @@ async def test_a_batch_that_cannot_be_decoded_tells_where_to_go_on(api: Api, cod
         pytest.skip("the backend has no record batches")
     await api.post("/topics/t", records(1, 2))
     good = (await api.get(PATH, accept=BATCH)).body
-    await api.post("/topics/t", with_attributes(good, codec), content_type=BATCH)
+    poison = with_attributes(good, codec)
+    assert (await api.post("/topics/t", poison, content_type=BATCH)).code == 42208
+    store = api.service.store
+    assert isinstance(store, SupportsBatchBytes)
+    store.append_batches(TopicPartition("t", 0), poison)
     await api.post("/topics/t", records(3))
     assert [row["offset"] for row in (await api.get(PATH)).json] == [0, 1]
     answer = await api.get(f"{PATH}?offset=2")

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from storage.files import OverlayFileSystem, RealFileSystem
-from storage.interface import LogStore
+from storage.interface import LogStore, SupportsBatchBytes
 from storage.model import TopicPartition
+from tests.contract.batches import BatchStore
 from tests.contract.flavours import FLAVOURS, Flavour
 from tests.contract.harness import StoreFactory
 
@@ -55,3 +56,12 @@ def partition(store: LogStore) -> TopicPartition:
     """An empty partition of `store`: events-0 of two."""
     store.create_topic("events", 2)
     return TopicPartition("events", 0)
+
+
+@pytest.fixture
+def batches(store: LogStore) -> BatchStore:
+    """`store`, if it takes batches."""
+    assert isinstance(store, SupportsBatchBytes) == store.capabilities.batch_bytes
+    if not store.capabilities.batch_bytes:
+        pytest.skip(f"{store.capabilities.backend} keeps no batches")
+    return store  # type: ignore[return-value]

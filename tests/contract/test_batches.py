@@ -1,18 +1,11 @@
-"""Record batches in and out untouched: what a backend with `capabilities.batch_bytes` promises.
-
-The batches are made by the project's own encoder; what is changed in them is changed here, byte by
-byte. `position  field`: 0 base offset, 8 length, 12 leader epoch, 16 magic, 17 crc (of 21 and on),
-21 attributes, 23 last offset delta, 57 count, 61 records.
-"""
+"""Record batches in and out untouched: what a backend with `capabilities.batch_bytes` promises."""
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 
 import pytest
 
-from storage.coding.checksum import crc32c
 from storage.errors import (
     Corrupt,
     FencedProducer,
@@ -25,68 +18,21 @@ from storage.errors import (
     UnknownPartition,
     UnknownTopic,
 )
-from storage.interface import LogStore, SupportsBatchBytes
-from storage.kafka.format.batch import (
-    BatchHeader,
-    decode_records,
-    encode_batch,
-    encode_control_batch,
-    split_batches,
+from storage.interface import SupportsBatchBytes
+from storage.model import Isolation, ProducerSequence, TopicPartition
+from tests.contract.batches import (
+    CODECS,
+    BatchStore,
+    batch,
+    changed,
+    headers,
+    marker,
+    texts_in,
+    transaction,
 )
-from storage.model import Isolation, ProducerSequence, Record, TopicPartition
 from tests.contract.harness import START_MS, StoreFactory, read_all, texts, values
 
-CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 COMMITTED = Isolation.READ_COMMITTED
-
-
-class BatchStore(SupportsBatchBytes, LogStore):
-    """For the type checker: a store that takes batches."""
-
-
-@pytest.fixture
-def batches(store: LogStore) -> BatchStore:
-    """`store`, if it takes batches."""
-    assert isinstance(store, SupportsBatchBytes) == store.capabilities.batch_bytes
-    if not store.capabilities.batch_bytes:
-        pytest.skip(f"{store.capabilities.backend} keeps no batches")
-    return store  # type: ignore[return-value]
-
-
-def batch(
-    *texts_: str, codec: int = 0, base_offset: int = 4711, producer: ProducerSequence | None = None
-) -> bytes:
-    """A batch as a client sends it: its base offset and leader epoch mean nothing to the store."""
-    mark = producer or ProducerSequence(-1, -1, -1)
-    return encode_batch(
-        [Record(b"k", text.encode(), [("h", None)], START_MS + i) for i, text in enumerate(texts_)],
-        base_offset=base_offset,
-        leader_epoch=77,
-        now_ms=START_MS,
-        codec=codec,
-        producer_id=mark.producer_id,
-        producer_epoch=mark.epoch,
-        base_sequence=mark.sequence,
-    )
-
-
-def changed(data: bytes, position: int, layout: str, value: int, *, new_crc: bool = True) -> bytes:
-    """The batch with one field changed, and the CRC made to fit if `new_crc`."""
-    buffer = bytearray(data)
-    struct.pack_into(layout, buffer, position, value)
-    if new_crc:
-        struct.pack_into(">I", buffer, 17, crc32c(bytes(buffer[21:])))
-    return bytes(buffer)
-
-
-def headers(data: bytes) -> list[BatchHeader]:
-    """The headers of whole, good batches."""
-    return [header for _, header in split_batches(data)]
-
-
-def texts_in(data: bytes) -> list[bytes | None]:
-    """The values of all records in these batches."""
-    return [r[3] for position, _ in split_batches(data) for r in decode_records(data, position)]
 
 
 @pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS.keys())
@@ -124,7 +70,7 @@ def test_several_in_one_call(batches: BatchStore, partition: TopicPartition) -> 
 
 
 def test_never_decoded(batches: BatchStore, partition: TopicPartition) -> None:
-    """What the CRC vouches for is stored, be it nonsense; only who reads records stumbles over it.
+    """Unless it is a client's, what the CRC vouches for is stored, be it nonsense; who reads records stumbles over it.
 
     Then `read` is Corrupt and says where good data goes on; batches still come as they are.
     """
@@ -352,33 +298,6 @@ def test_kept_offsets_never_go_back(
     assert refused.value.facts()["field"] in {"base_offset", "base offset"}
     assert refused.value.facts()["position"] == len(batch("x"))
     assert batches.bounds(partition).end == 3
-
-
-def transaction(*texts_: str, sequence: int) -> bytes:
-    """A batch of producer 9's transaction."""
-    return encode_batch(
-        [Record(b"k", text.encode(), (), START_MS) for text in texts_],
-        base_offset=0,
-        leader_epoch=0,
-        now_ms=START_MS,
-        producer_id=9,
-        producer_epoch=0,
-        base_sequence=sequence,
-        transactional=True,
-    )
-
-
-def marker(*, commit: bool) -> bytes:
-    """The end of producer 9's transaction."""
-    return encode_control_batch(
-        commit=commit,
-        coordinator_epoch=0,
-        producer_id=9,
-        producer_epoch=0,
-        base_offset=0,
-        leader_epoch=0,
-        timestamp_ms=START_MS,
-    )
 
 
 def test_open_transaction_bounds_committed_reads(

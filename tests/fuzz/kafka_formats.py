@@ -21,6 +21,8 @@ from storage.kafka.format import (
     time_index,
     txn_index,
 )
+from storage.kafka.format.compression import LZ4
+from storage.kafka.format.record import DecodedRecord
 from tests.fuzz.target import LIMIT_BYTES, SEED_BYTES, Check, Target, text_of, tried, unless
 from tests.golden.stores import KAFKA
 
@@ -62,8 +64,9 @@ def check_headers(data: bytes) -> None:
 
 
 def check_records(data: bytes) -> None:
-    """Records lie within their batch, and a new batch of them holds the same."""
+    """Records lie within their batch, a producer's are taken where none is missing, and a new batch holds the same."""
     records = tried(batch.decode_records, data, max_bytes=LIMIT_BYTES)
+    check_as_a_producers(data, records)
     tried(batch.decode_control, data)
     if not records:
         return
@@ -74,6 +77,19 @@ def check_records(data: bytes) -> None:
     given = [(key, value, headers, time_ms) for _, time_ms, key, value, headers in records]
     again = batch.encode_batch(given, base_offset=header.base_offset, leader_epoch=0, now_ms=0)
     assert [record[1:] for record in batch.decode_records(again)] == [r[1:] for r in records]
+
+
+def check_as_a_producers(data: bytes, records: list[DecodedRecord] | None) -> None:
+    """What a producer may send is what can be read, without gaps; nothing is made of it to find that out."""
+    header = tried(batch.decode_header, data)
+    if header is None:
+        return
+    latest = tried(batch.check_records, data, 0, header, max_bytes=LIMIT_BYTES)
+    first = header.base_offset
+    whole = records is not None and [r[0] - first for r in records] == list(range(header.count))
+    assert (latest is not None) == whole or (latest is None and header.codec == LZ4)
+    if latest is not None and records and not header.is_log_append_time:
+        assert latest == max(-1, *(record[1] for record in records))
 
 
 def check_restamping(data: bytes) -> None:

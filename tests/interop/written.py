@@ -110,11 +110,11 @@ def _write_transactions(store: KafkaStore, run: int) -> None:
     address = TopicPartition("transactions", 0)
     for turn in range(4 * run, 4 * run + 4):
         for producer_id in (500, 501):
-            store.append_batches(address, _part(producer_id, turn), transactions=True)
+            store.append_batches(address, _part(producer_id, turn))
         store.append(address, [Record(None, b"plain %d" % turn)])
-        store.append_batches(address, _end(500, commit=True), transactions=True)
+        store.append_batches(address, _end(500, commit=True))
         if (run, turn) != (2, 11):
-            store.append_batches(address, _end(501, commit=False), transactions=True)
+            store.append_batches(address, _end(501, commit=False))
 
 
 def _part(producer_id: int, turn: int) -> bytes:

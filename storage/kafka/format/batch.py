@@ -42,12 +42,13 @@ from storage.kafka.format.batch_header import (
     corrupt_batch,
     decode_header,
     restamp_append_time,
+    restamp_latest,
     scan_headers,
     seal,
     stamp,
     truncated_batch,
 )
-from storage.kafka.format.compression import compress, decompress
+from storage.kafka.format.compression import check_for_clients, compress, decompress
 from storage.kafka.format.record import DecodedRecord, NewRecord
 
 __all__ = [
@@ -60,12 +61,14 @@ __all__ = [
     "BatchHeader",
     "ControlMarker",
     "check_crc",
+    "check_records",
     "decode_control",
     "decode_header",
     "decode_records",
     "encode_batch",
     "encode_control_batch",
     "restamp_append_time",
+    "restamp_latest",
     "scan_headers",
     "split_batches",
     "stamp",
@@ -194,16 +197,11 @@ def decode_records(
     """
     if header is None:
         header = decode_header(data, position)
-    stop = position + SIZE_BEFORE_LENGTH + header.length
-    if stop > len(data):
-        raise truncated_batch(position, header.size_bytes)
-    start = position + HEADER_SIZE
+    _check_end(data, position, header)
     try:
-        if header.codec:
-            data = decompress(header.codec, data[start:stop], max_bytes)
-            start, stop = 0, len(data)
+        content, start, stop = _content(data, position, header, max_bytes)
         found = record.decode_records(
-            data,
+            content,
             start,
             end=stop,
             count=header.count,
@@ -217,6 +215,46 @@ def decode_records(
         time = header.max_timestamp
         return [(offset, time, key, value, headers) for offset, _, key, value, headers in found]
     return found
+
+
+def check_records(
+    data: bytes, position: int, header: BatchHeader, *, max_bytes: int = DEFAULT_MAX_BYTES
+) -> int:
+    """The largest timestamp of a producer's batch, each record of which is looked at and found to be right.
+
+    Raises as `decode_records`, and Corrupt for what only a producer must not send: offset deltas with gaps, and blocks
+    that Kafka's clients cannot read.
+    """
+    _check_end(data, position, header)
+    try:
+        content, start, stop = _content(data, position, header, max_bytes)
+        check_for_clients(header.codec, data, position + HEADER_SIZE)
+        latest = record.check_records(
+            content,
+            start,
+            end=stop,
+            count=header.count,
+            base_timestamp_ms=header.base_timestamp,
+        )
+    except DataError as fault:
+        raise corrupt_batch(position, fault.message) from fault
+    return header.max_timestamp if header.is_log_append_time else latest
+
+
+def _check_end(data: bytes, position: int, header: BatchHeader) -> None:
+    if position + header.size_bytes > len(data):
+        raise truncated_batch(position, header.size_bytes)
+
+
+def _content(
+    data: bytes, position: int, header: BatchHeader, max_bytes: int
+) -> tuple[bytes, int, int]:
+    """(bytes, start, stop) of the records, decompressed where they must be."""
+    start, stop = position + HEADER_SIZE, position + SIZE_BEFORE_LENGTH + header.length
+    if not header.codec:
+        return data, start, stop
+    content = decompress(header.codec, data[start:stop], max_bytes)
+    return content, 0, len(content)
 
 
 def encode_control_batch(

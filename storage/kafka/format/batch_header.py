@@ -266,12 +266,23 @@ def restamp_append_time(buffer: bytearray, position: int, timestamp_ms: int) -> 
     Raises as `decode_header`, and Truncated where the batch's end is missing.
     """
     header = decode_header(buffer, position)
+    attributes = header.attributes | LOG_APPEND_TIME
+    _reseal(buffer, position, header._replace(attributes=attributes, max_timestamp=timestamp_ms))
+
+
+def restamp_latest(buffer: bytearray, position: int, timestamp_ms: int) -> None:
+    """Let the batch at `position` say that this is its largest timestamp; the CRC is made anew.
+
+    Raises as `restamp_append_time`.
+    """
+    header = decode_header(buffer, position)
+    _reseal(buffer, position, header._replace(max_timestamp=timestamp_ms))
+
+
+def _reseal(buffer: bytearray, position: int, header: BatchHeader) -> None:
     stop = position + header.size_bytes
     if stop > len(buffer):
         raise truncated_batch(position, header.size_bytes)
-    header = header._replace(
-        attributes=header.attributes | LOG_APPEND_TIME, max_timestamp=timestamp_ms
-    )
     payload = memoryview(buffer)[position + HEADER_SIZE : stop]
     buffer[position : position + HEADER_SIZE] = seal(header, payload)
 

@@ -12,9 +12,10 @@ it is made.
     3 lz4     one lz4 frame        04224d18 60 40 82: independent blocks of 64 KB, no checksums, no content size
     4 zstd    one zstd frame       no content size, no checksum
 
-Read beside that: a raw snappy block without the stream, a stream begun anew behind another, chunks of other sizes, and
-any flags of the one gzip member, lz4 frame or zstd frame, behind which nothing may follow. Sources: SnappyOutputStream
-of snappy-java, Lz4BlockOutputStream and the compression classes of Kafka's clients.
+Read beside that, as the Java client reads it: a raw snappy block without the stream, a stream begun anew behind
+another, chunks of other sizes, up to 3 bytes behind the last chunk; any flags of a member or frame, and what may follow
+one, which `storage.coding.decompression` tells. Sources: SnappyOutputStream and SnappyInputStream of snappy-java,
+Lz4BlockOutputStream and the compression classes of Kafka's clients.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ from storage.coding.decompression import (
     corrupt,
     damaged,
     over_limit,
+    read_first_lz4,
     read_gzip,
-    read_lz4,
     read_zstd,
 )
 from storage.errors import Corrupt, InvalidArgument
@@ -53,6 +54,11 @@ GZIP_TRAILER: Final = Struct(
     "I"  # CRC-32 of the content
     "I"  # its size modulo 2^32
 )
+
+LZ4_FLAGS: Final = 4
+"""The position of a frame's flags, behind its magic."""
+LZ4_INDEPENDENT: Final = 0x20
+"""The flag of blocks that do not refer to the ones before them."""
 
 XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 XERIAL_HEADER: Final = Struct(
@@ -101,6 +107,15 @@ def decompress(codec: int, data: bytes, limit_bytes: int) -> bytes:
     return reader(data, limit_bytes)
 
 
+def check_for_clients(codec: int, data: bytes, position: int) -> None:
+    """Raise Corrupt for a block at `position` that `decompress` has read and Kafka's clients do not: linked lz4 blocks.
+
+    Source: Lz4BlockOutputStream.FLG, whose `validate` refuses dependent blocks. Many libraries link them by default.
+    """
+    if codec == LZ4 and not data[position + LZ4_FLAGS] & LZ4_INDEPENDENT:
+        raise corrupt("lz4", "its blocks are linked, which Kafka's clients do not read")
+
+
 def _write_gzip(data: bytes) -> bytes:
     deflate = zlib.compressobj(wbits=-zlib.MAX_WBITS)
     trailer = GZIP_TRAILER.pack(zlib.crc32(data), len(data) & 0xFFFFFFFF)
@@ -131,7 +146,7 @@ def _read_xerial(data: bytes, limit_bytes: int) -> bytes:
     read_bytes = 0
     view = memoryview(data)
     position = 0
-    while position < len(data):
+    while len(data) - position >= XERIAL_LENGTH.size:
         if data.startswith(XERIAL_MAGIC, position):
             _check_xerial_version(data, position)
             position += XERIAL_HEADER.size
@@ -183,6 +198,6 @@ _WRITERS: Final[dict[int, Callable[[bytes], bytes]]] = {
 _READERS: Final[dict[int, Callable[[bytes, int], bytes]]] = {
     GZIP: read_gzip,
     SNAPPY: _read_snappy,
-    LZ4: read_lz4,
+    LZ4: read_first_lz4,
     ZSTD: read_zstd,
 }

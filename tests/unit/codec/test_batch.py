@@ -6,6 +6,7 @@ import re
 from contextlib import suppress
 from typing import Any
 
+import lz4.frame
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,12 +16,14 @@ from storage.errors import Corrupt, InvalidArgument, Truncated, UnrepresentableR
 from storage.kafka.format.batch import (
     HEADER_SIZE,
     check_crc,
+    check_records,
     decode_header,
     decode_records,
     encode_batch,
     split_batches,
 )
 from storage.kafka.format.batch_header import MAX_BASE_OFFSET, seal
+from storage.kafka.format.compression import compress
 from storage.model import Record
 from tests.unit.codec.cases import COMPACTED, MS, PRODUCED, Case, DecodedRecord
 
@@ -260,6 +263,99 @@ def test_what_breaks_the_records(what: str) -> None:
                 decode_records(bytes(position) + data + tail, position)
             facts = caught.value.facts()
             assert (facts["kind"], facts["position"]) == ("batch", position)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("what", BROKEN)
+def test_a_producers_broken_records_are_refused(what: str, codec: int) -> None:
+    data = with_records(compress(codec, BROKEN[what][0]), attributes=codec)
+    for position in (0, 4):
+        for tail in (b"", PRODUCED[0].data):
+            with pytest.raises(Corrupt) as caught:
+                check_records(bytes(position) + data + tail, position, decode_header(data))
+            facts = caught.value.facts()
+            assert (facts["kind"], facts["position"]) == ("batch", position)
+
+
+def test_a_producers_broken_record_is_named() -> None:
+    payload = as_record(RECORD) + as_record(b"\0\0\x02\x02k\x02v\x02\x01\x02b")
+    data = with_records(payload, count=2, last_offset_delta=1)
+    with pytest.raises(Corrupt, match="record 1: a header name is null"):
+        check_records(data, 0, decode_header(data))
+
+
+@pytest.mark.parametrize("deltas", [(1, 0), (0, 0), (0, 2), (1, 2)])
+def test_a_producers_offsets_count_from_0(deltas: tuple[int, int]) -> None:
+    payload = b"".join(
+        as_record(b"\0\0" + encode_varint(delta) + b"\x02k\x02v\0") for delta in deltas
+    )
+    data = with_records(payload, count=2, last_offset_delta=2)
+    with pytest.raises(Corrupt, match=r"its offset delta is \d, it must be \d"):
+        check_records(data, 0, decode_header(data))
+
+
+@pytest.mark.parametrize("case", PRODUCED, ids=named)
+def test_what_a_producer_may_send_is_what_can_be_read(case: Case) -> None:
+    """With every bit flipped: the check, which makes nothing of the records, agrees with the decoder."""
+    for position in range(HEADER_SIZE, len(case.data)):
+        for bit in range(8):
+            data = bytearray(case.data)
+            data[position] ^= 1 << bit
+            assert latest_checked(bytes(data)) == latest_decoded(bytes(data)), (position, bit)
+
+
+def latest_checked(data: bytes) -> int | None:
+    try:
+        return check_records(data, 0, decode_header(data))
+    except Corrupt:
+        return None
+
+
+def latest_decoded(data: bytes) -> int | None:
+    """The largest time of the records; None where they cannot be read or an offset is missing."""
+    header = decode_header(data)
+    try:
+        found = decode_records(data)
+    except Corrupt:
+        return None
+    if [record[0] - header.base_offset for record in found] != list(range(header.count)):
+        return None
+    return max(record[1] for record in found)
+
+
+@given(st.lists(records, min_size=1, max_size=5), st.sampled_from(CODECS))
+def test_the_latest_time_of_a_producers_batch(given_: list[Record], codec: int) -> None:
+    """At least Kafka's "no timestamp"; of a batch with log-append time what its header says."""
+    data = encoded(given_, codec=codec)
+    latest = max(record.timestamp_ms or 0 for record in given_)
+    assert check_records(data, 0, decode_header(data)) == max(latest, -1)
+    appended = encoded(given_, codec=codec, log_append_time=True)
+    assert check_records(appended, 0, decode_header(appended)) == MS
+
+
+def test_a_producers_lz4_blocks_must_not_be_linked() -> None:
+    """They can be read here, and by no client of Kafka's."""
+    value = bytes(200_000)  # of more than one block: a single one is never linked
+    payload = as_record(b"\0\0\0\1" + encode_varint(len(value)) + value + b"\0")
+    data = with_records(lz4.frame.compress(payload, block_linked=True), attributes=3)
+    assert decode_records(data)[0][3] == value
+    with pytest.raises(Corrupt, match="linked"):
+        check_records(data, 0, decode_header(data))
+    data = with_records(lz4.frame.compress(payload, block_linked=False), attributes=3)
+    assert check_records(data, 0, decode_header(data)) == PLAIN.base_timestamp
+
+
+@pytest.mark.parametrize("codec", CODECS[1:])
+def test_a_producers_bomb_is_refused(codec: int) -> None:
+    data = with_records(compress(codec, bytes(100_000)), attributes=codec)
+    with pytest.raises(Corrupt, match="over the limit of 99999 bytes"):
+        check_records(data, 0, decode_header(data), max_bytes=99_999)
+
+
+def test_a_producers_batch_that_is_cut() -> None:
+    data = PRODUCED[0].data
+    with pytest.raises(Truncated):
+        check_records(data[:-1], 0, decode_header(data))
 
 
 def test_the_broken_record_is_named() -> None:

@@ -16,6 +16,7 @@ from storage.kafka.format.batch import (
     decode_records,
     encode_batch,
     restamp_append_time,
+    restamp_latest,
     scan_headers,
     split_batches,
     stamp,
@@ -222,6 +223,19 @@ def test_append_time() -> None:
     records = decode_records(bytes(buffer), 3)
     assert records == [(offset, MS + 999, *rest) for offset, _, *rest in case.records]
     assert buffer[3 + HEADER_SIZE :] == case.data[HEADER_SIZE:] + b"..."
+
+
+@pytest.mark.parametrize("case", ALL, ids=named)
+def test_another_latest_time(case: Case) -> None:
+    buffer = bytearray(b"..." + case.data + b"...")
+    restamp_latest(buffer, 3, MS + 999)
+    header = decode_header(buffer, 3)
+    assert check_crc(buffer, 3, header)
+    before = decode_header(case.data)
+    assert header == before._replace(max_timestamp=MS + 999, crc=header.crc)
+    assert buffer[3 + HEADER_SIZE :] == case.data[HEADER_SIZE:] + b"..."
+    with pytest.raises(Truncated):
+        restamp_latest(bytearray(case.data[:-1]), 0, MS)
 
 
 def test_append_time_outside_64_bits() -> None:

@@ -72,6 +72,6 @@ def abort_one(store: KafkaStore) -> None:
     """A transaction of two batches that is aborted, and a record behind it."""
     for sequence in range(2):
         part = data_batch(0, value=b"gone", producer=(9, 0, sequence), transactional=True)
-        store.append_batches(T0, part, transactions=True)
-    store.append_batches(T0, marker(0, 9, commit=False), transactions=True)
+        store.append_batches(T0, part)
+    store.append_batches(T0, marker(0, 9, commit=False))
     put_value(store, b"stays")

@@ -352,7 +352,7 @@ def test_a_file_that_is_gone_is_named(shop: Workshop) -> None:
 def test_what_lies_behind_an_open_transaction_is_not_planned(shop: Workshop) -> None:
     store = shop.open_with_topic()
     put_value(store, b"before")
-    store.append_batches(T0, data_batch(producer=(9, 0, 0), transactional=True), transactions=True)
+    store.append_batches(T0, data_batch(producer=(9, 0, 0), transactional=True))
     put_value(store, b"behind")
     splitter = splitter_of(shop)
     assert splitter.bounds(T0) == (0, 1, 3)

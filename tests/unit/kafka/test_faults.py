@@ -88,10 +88,10 @@ def test_an_abort_without_space_in_the_index_fences(
 ) -> None:
     store = shop.open_with_topic()
     data = data_batch(producer=(9, 0, 0), transactional=True)
-    store.append_batches(T0, data, transactions=True)
+    store.append_batches(T0, data)
     faulty.fault = fails(errno.ENOSPC, "create", name=".txnindex")
     with pytest.raises(StoreFenced):
-        store.append_batches(T0, marker(0, 9, commit=False), transactions=True)
+        store.append_batches(T0, marker(0, 9, commit=False))
     faulty.fault = no_fault
     store.close()
     with shop.open() as again:

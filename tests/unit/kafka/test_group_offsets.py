@@ -164,12 +164,12 @@ def put_offset(
         producer=(-1, -1, -1) if transaction is None else (transaction, 0, sequence),
         transactional=transaction is not None,
     )
-    store.append_batches(OFFSETS0, data, transactions=True)
+    store.append_batches(OFFSETS0, data)
 
 
 def end(store: KafkaStore, transaction: int, *, commits: bool) -> None:
     data = marker(0, transaction, commit=commits)
-    store.append_batches(OFFSETS0, data, transactions=True)
+    store.append_batches(OFFSETS0, data)
 
 
 @pytest.fixture

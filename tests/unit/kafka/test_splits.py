@@ -74,12 +74,12 @@ class Life:
         producer = 5 + turn % 2
         if turn % 5 == 0:
             end = marker(0, producer, commit=turn % 3 == 0)
-            self.store.append_batches(T0, end, transactions=True)
+            self.store.append_batches(T0, end)
             return
         count, mark = turn % 4 + 1, (producer, 0, self.sequences[producer])
         part = data_batch(0, count=count, producer=mark, transactional=True)
         self.sequences[producer] += count
-        self.store.append_batches(T0, part, transactions=True)
+        self.store.append_batches(T0, part)
 
     def grow(self, count: int) -> None:
         for _ in range(count):

@@ -43,8 +43,8 @@ def committed(shop: Workshop) -> list[bytes | None]:
 def test_an_abort_that_is_cut_is_cut_from_the_index_too(shop: Workshop, clean: bool) -> None:
     part = data_batch(0, value=b"part", producer=(9, 0, 0), transactional=True)
     first = shop.open_with_topic()
-    first.append_batches(T0, part, transactions=True)
-    first.append_batches(T0, marker(0, 9, commit=False), transactions=True)
+    first.append_batches(T0, part)
+    first.append_batches(T0, marker(0, 9, commit=False))
     size = shop.fs.size(shop.path(0))
     first.close()
     assert len(shop.bytes_of(0, ".txnindex")) == 34
@@ -55,7 +55,7 @@ def test_an_abort_that_is_cut_is_cut_from_the_index_too(shop: Workshop, clean: b
     assert store.recovery.clean_shutdown is clean
     assert store.bounds(T0) == (0, 0, 1), "open again"
     assert ".txnindex" not in "".join(shop.names())
-    store.append_batches(T0, marker(0, 9, commit=True), transactions=True)
+    store.append_batches(T0, marker(0, 9, commit=True))
     assert store.bounds(T0) == (0, 2, 2)
     store.close()
     assert committed(shop) == [b"part"]
@@ -66,7 +66,7 @@ def test_transactions_go_on_over_restarts(shop: Workshop) -> None:
     for turn in range(6):
         value = b"%d" % turn
         part = data_batch(0, value=value, producer=(9, 0, turn), transactional=True)
-        store.append_batches(T0, part, transactions=True)
+        store.append_batches(T0, part)
         if turn % 2:
             store.close()
         else:
@@ -75,7 +75,7 @@ def test_transactions_go_on_over_restarts(shop: Workshop) -> None:
         store = shop.open({"internal.segment.bytes": "150"})
         assert store.bounds(T0).stable == 2 * turn
         end = marker(0, 9, commit=turn % 3 != 0)
-        store.append_batches(T0, end, transactions=True)
+        store.append_batches(T0, end)
         assert store.bounds(T0).stable == 2 * turn + 2
     store.close()
     assert committed(shop) == [b"1", b"2", b"4", b"5"]
@@ -87,7 +87,7 @@ def test_the_last_stable_offset_is_never_below_the_start(shop: Workshop) -> None
     """Of a transaction that is open since before the log's start, as in UnifiedLog."""
     store = shop.open_with_topic()
     part = data_batch(0, value=b"part", producer=(9, 0, 0), transactional=True)
-    store.append_batches(T0, part, transactions=True)
+    store.append_batches(T0, part)
     store.append_batches(T0, data_batch(0, value=b"plain"))
     assert store.bounds(T0) == (0, 0, 2)
     store.close()
