@@ -12,7 +12,8 @@ was).
 3. A bad place with no good batch behind it is a torn tail: cut. After an unclean stop so is a bad
    place that covers a lost write (an aligned 512-byte sector of zeros). Any other bad place before
    good batches is damage: a writable start is refused, unless losses are accepted (then cut, as the
-   broker does); a read-only one leaves it and serves the rest.
+   broker does); a read-only one leaves it and serves the rest. So it is with messages of an old
+   format, wherever they lie: they are good, but cannot be read here.
 """
 
 from __future__ import annotations
@@ -33,9 +34,11 @@ from storage.kafka.format.txn_index import AbortedTransaction
 from storage.kafka.indexes import rebuild_indexes
 from storage.kafka.listing import list_files
 from storage.kafka.log_file import (
+    OLD_FORMAT,
     SEGMENT_OFFSETS,
     Batch,
     Gap,
+    end_of,
     holds_lost_write,
     is_zero,
     walk,
@@ -233,10 +236,11 @@ class _Scan:
         return producers
 
     def _good_batches(self, segment: SegmentPlan) -> Iterator[Batch]:
+        return (item for item in self._items(segment) if isinstance(item, Batch))
+
+    def _items(self, segment: SegmentPlan) -> Iterator[Batch | Gap]:
         with self.context.files.borrow(segment.path) as file:
-            for item in self._walk(file, segment, 0):
-                if isinstance(item, Batch):
-                    yield item
+            yield from self._walk(file, segment, 0)
 
     def _walk(self, file: File, segment: SegmentPlan, position: int) -> Iterator[Batch | Gap]:
         return walk(
@@ -355,15 +359,18 @@ class _Scan:
     def _ends_log(self, gap: Gap, segment: SegmentPlan, index: int, file: File) -> bool:
         """Judge one bad place: True when the log is cut there."""
         plan = self.plan
+        old = gap.old_end is not None
         behind = gap.next_offset is not None or self._good_segment_after(index)
         lost_write = (
             self.unclean
             and plan.next_offset >= self.recovery_point  # below it everything had reached the disk
             and holds_lost_write(file, position=gap.position, end=gap.end)
         )
-        torn = not behind or lost_write
-        zeros = not behind and is_zero(file, position=gap.position, end=gap.end)
-        if not torn:
+        torn = not old and (not behind or lost_write)
+        zeros = torn and not behind and is_zero(file, position=gap.position, end=gap.end)
+        if old:
+            code, severity = OLD_FORMAT, "error"
+        elif not torn:
             code, severity = "damaged-batch", "error"
         elif zeros:
             preallocated = self.unclean and plan.settings.preallocate
@@ -384,14 +391,16 @@ class _Scan:
         plan.findings.append(finding)
         if not torn and (self.context.read_only or not self.context.accept_loss):
             plan.refusal = plan.refusal or finding
+            plan.next_offset = max(plan.next_offset, gap.old_end or 0)
             return False
         self._cut(gap, segment, index, records_lost=not zeros)
         return True
 
     def _good_segment_after(self, index: int) -> bool:
         return any(
-            next(self._good_batches(segment), None) is not None
+            end_of(item) is not None
             for segment in self.plan.segments[index + 1 :]
+            for item in self._items(segment)
         )
 
     def _cut(self, gap: Gap, segment: SegmentPlan, index: int, *, records_lost: bool) -> None:
@@ -404,9 +413,7 @@ class _Scan:
             position = gap.position if lost is segment else 0
             if lost.file_bytes == position:
                 continue
-            ends = [
-                b.header.next_offset for b in self._good_batches(lost) if b.position >= position
-            ]
+            ends = [end_of(item) for item in self._items(lost) if item.position >= position]
             plan.losses.append(
                 Loss(
                     topic=plan.partition.topic,
@@ -415,7 +422,7 @@ class _Scan:
                     position=position,
                     size_bytes=lost.file_bytes - position,
                     first_offset=plan.next_offset if lost is segment else lost.base_offset,
-                    next_offset=ends[-1] if ends else None,
+                    next_offset=max((end for end in ends if end is not None), default=None),
                     reason=gap.reason,
                 )
             )
@@ -423,6 +430,8 @@ class _Scan:
 
 def _judgement(gap: Gap, *, torn: bool, behind: bool) -> str:
     size = gap.end - gap.position
+    if gap.old_end is not None:
+        return f"{size} bytes with messages of format v0 or v1, which is not supported"
     if not torn:
         return f"{size} damaged bytes with good batches behind them"
     if behind:
