@@ -8,7 +8,8 @@ was).
 1. Without the marker of a clean stop every segment that holds offsets >= the recovery point is
    scanned: CRCs checked, indexes, aborted transactions, epochs and producer states rebuilt. A
    segment without one of its indexes is scanned too.
-2. With the marker only the active segment is looked at, from its last index entry on.
+2. With the marker only the active segment is looked at, from its last index entry on; an index of
+   it that is wrong (storage.kafka.active_indexes) is made anew.
 3. A bad place with no good batch behind it is a torn tail: cut. After an unclean stop so is a bad
    place that covers a lost write (an aligned 512-byte sector of zeros). Any other bad place before
    good batches is damage: a writable start is refused, unless losses are accepted (then cut, as the
@@ -18,15 +19,16 @@ was).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from storage.errors import DataError
 from storage.files import File, FileSystem, HandleCache
 from storage.interface import Clock
+from storage.kafka.active_indexes import WrongIndex, last_indexed, wrong_index
 from storage.kafka.epochs import LeaderEpochs
-from storage.kafka.format import checkpoints, names, offset_index, txn_index
+from storage.kafka.format import checkpoints, names, txn_index
 from storage.kafka.format.batch import BatchHeader
 from storage.kafka.format.names import segment_name
 from storage.kafka.format.producer_snapshot import decode_snapshot, encode_snapshot
@@ -295,13 +297,17 @@ class _Scan:
         segment = plan.segments[-1]
         plan.next_offset = segment.base_offset
         missing = {names.INDEX, names.TIME_INDEX} - segment.suffixes
+        wrong = None if missing else self._wrong_index(segment)
         if segment.size_bytes:
             if missing:
                 self._rebuild_indexes_only(segment)
-            position = self._last_indexed(segment)
-            if position and not self._is_good_from(segment, position):
+            with self.context.files.borrow(segment.path) as file:
+                position = last_indexed(self.context.fs, file, segment)
+            if wrong or (position and not self._is_good_from(segment, position)):
                 position = 0  # the stop was not so clean: all that is wrong is told at once
             self._check_tail_from(segment, position)
+        if wrong and plan.refusal is None and segment.indexes is None:  # else the log is to blame
+            self._mend_indexes(segment, wrong)
         producers, loaded = load_producers(self.context, plan, plan.next_offset)
         plan.producers = producers
         if loaded < plan.next_offset:
@@ -312,19 +318,25 @@ class _Scan:
         with self.context.files.borrow(segment.path) as file:
             return all(isinstance(item, Batch) for item in self._walk(file, segment, position))
 
-    def _last_indexed(self, segment: SegmentPlan) -> int:
-        """Position of the last index entry's batch that is really there; 0 when none is."""
-        path = segment.path.with_suffix(names.INDEX)
-        entries: Sequence[tuple[int, int]] = []
-        if names.INDEX in segment.suffixes:
-            entries = offset_index.leading_entries(self.context.fs.read_bytes(path))
-        with self.context.files.borrow(segment.path) as file:
-            for relative_offset, position in reversed(entries):
-                first = next(self._walk(file, segment, position), None)
-                wanted = segment.base_offset + relative_offset
-                if isinstance(first, Batch) and first.header.last_offset == wanted:
-                    return position
-        return 0
+    def _wrong_index(self, segment: SegmentPlan) -> WrongIndex | None:
+        context = self.context
+        with context.files.borrow(segment.path) as file:
+            return wrong_index(context.fs, file, segment, every=not context.read_only)
+
+    def _mend_indexes(self, segment: SegmentPlan, wrong: WrongIndex) -> None:
+        """What is wrong would be sealed by the next marker, and mislead whoever believes that."""
+        finding = _finding(
+            self.plan,
+            wrong.code,
+            "warning",
+            segment.path.with_suffix(wrong.suffix),
+            position=wrong.position,
+            expected=wrong.expected,
+            found=wrong.found,
+            message=wrong.message,
+        )
+        self.plan.findings.append(finding)
+        self._rebuild_indexes_only(segment)
 
     def _check_tail_from(self, segment: SegmentPlan, position: int) -> None:
         plan = self.plan

@@ -1,12 +1,13 @@
-"""Stores that others left with something odd in them: what the real Kafka reads of them, before us or after our start."""
+"""Stores that others left with something odd in them: what the real Kafka reads of them."""
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import pytest
 
-from storage import Record, StoreOptions, TopicPartition, open_store
+from storage import LogStore, Record, StoreOptions, TopicPartition, open_store
 from storage.errors import DamagedStore
 from storage.kafka.format.names import segment_name
 from tests.interop import peers
@@ -15,20 +16,20 @@ from tests.unit.kafka.old_messages import old_log
 pytestmark = pytest.mark.java
 
 T0 = TopicPartition("t", 0)
-FAST = StoreOptions(settings={"index.interval.bytes": "0", "flush": "os"})
+DENSE = StoreOptions(settings={"index.interval.bytes": "0"})
 
 
 def made(root: Path, count: int = 20) -> Path:
     """A store of one partition, cleanly stopped; gives the partition's folder."""
-    with open_store("kafka", root, StoreOptions(settings={"index.interval.bytes": "0"})) as store:
+    with open_store("kafka", root, DENSE) as store:
         store.create_topic("t", 1)
-        append(root, count, store)
+        append(store, count)
     return root / "t-0"
 
 
-def append(root: Path, count: int, store: object) -> None:
+def append(store: LogStore, count: int) -> None:
     for n in range(count):
-        store.append(T0, [Record(None, b"value %d" % n)])  # type: ignore[attr-defined]
+        store.append(T0, [Record(None, b"value %d" % n)])
 
 
 @pytest.mark.parametrize("magic", [0, 1])
@@ -39,3 +40,14 @@ def test_what_we_refuse_to_cut_it_reads(tmp_path: Path, magic: int) -> None:
         open_store("kafka", tmp_path / "s")
     answer = peers.run_kafka_opens(tmp_path / "s", "--direct", "--clean", "yes")
     assert [row["offset"] for row in answer.records["t", 0]] == list(range(20))
+
+
+@pytest.mark.parametrize("entry", [(0x7FFFFFFF, 0x7FFFFFFF), (20, 100)], ids=["high", "inside"])
+def test_behind_a_wrong_index_entry_nothing_is_lost(tmp_path: Path, entry: tuple[int, int]) -> None:
+    index = made(tmp_path / "s") / segment_name(0, ".index")
+    index.write_bytes(index.read_bytes() + struct.pack(">ii", *entry))
+    with open_store("kafka", tmp_path / "s", DENSE) as store:
+        append(store, 3)
+    peers.index_check([tmp_path / "s" / "t-0"])
+    answer = peers.run_kafka_opens(tmp_path / "s", "--direct", "--clean", "yes")
+    assert [row["offset"] for row in answer.records["t", 0]] == list(range(23))
