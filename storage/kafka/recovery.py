@@ -9,7 +9,8 @@ was).
    scanned: CRCs checked, indexes, aborted transactions, epochs and producer states rebuilt. A
    segment without one of its indexes is scanned too.
 2. With the marker only the active segment is looked at, from its last index entry on; an index of
-   it that is wrong (storage.kafka.active_indexes) is made anew.
+   it that is wrong (storage.kafka.active_indexes) is made anew. Leader epochs that are lost are
+   looked for in every batch, with the marker or without.
 3. A bad place with no good batch behind it is a torn tail: cut. After an unclean stop so is a bad
    place that covers a lost write (an aligned 512-byte sector of zeros). Any other bad place before
    good batches is damage: a writable start is refused, unless losses are accepted (then cut, as the
@@ -19,7 +20,7 @@ was).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -134,6 +135,7 @@ def _load_epochs(context: RecoveryContext, plan: PartitionPlan) -> None:
         plan.findings.append(
             _finding(plan, "bad-leader-epochs", "warning", path, message=error.message)
         )
+        plan.removed.append(path)  # the real broker does not load a log beside such a file
     else:
         plan.epochs = LeaderEpochs(plan.stored_epochs)
 
@@ -180,10 +182,17 @@ class _Scan:
                 self._rebuild_indexes_only(segment)
             if names.TXN_INDEX in segment.suffixes:
                 self._check_transactions(segment)
+        if not self.plan.stored_epochs and not self.context.read_only:
+            self._note_epochs(batch for s in segments[:first] for batch in self._good_batches(s))
         if self.unclean:
             self._recover(first)
         else:
             self._check_active_tail()
+
+    def _note_epochs(self, batches: Iterable[Batch]) -> None:
+        """What batches say of the epochs that they were written under."""
+        for batch in batches:
+            self.plan.epochs.assign(batch.header.leader_epoch, batch.header.base_offset)
 
     def _check_transactions(self, segment: SegmentPlan) -> None:
         """A transaction index that cannot be read is made anew, as LogSegment.sanityCheck has it."""
@@ -273,7 +282,7 @@ class _Scan:
                 ended = plan.producers.update(item.header, item.data, item.at)
                 if ended is not None:
                     aborted.append(ended)
-                plan.epochs.assign(item.header.leader_epoch, item.header.base_offset)
+                self._note_epochs([item])
                 plan.next_offset = item.header.next_offset
         segment.indexes = rebuild_indexes(
             good,
@@ -306,6 +315,8 @@ class _Scan:
             if wrong or (position and not self._is_good_from(segment, position)):
                 position = 0  # the stop was not so clean: all that is wrong is told at once
             self._check_tail_from(segment, position)
+        elif len(plan.segments) > 1:
+            self._note_epochs(self._last_batches(plan.segments[-2]))
         if wrong and plan.refusal is None and segment.indexes is None:  # else the log is to blame
             self._mend_indexes(segment, wrong)
         producers, loaded = load_producers(self.context, plan, plan.next_offset)
@@ -313,6 +324,13 @@ class _Scan:
         if loaded < plan.next_offset:
             plan.producers = self._producers_at(plan.next_offset)
             self._remember_snapshot(plan.next_offset)
+
+    def _last_batches(self, segment: SegmentPlan) -> Iterator[Batch]:
+        """The good ones from the last index entry on."""
+        with self.context.files.borrow(segment.path) as file:
+            position = last_indexed(self.context.fs, file, segment)
+            items = self._walk(file, segment, position)
+            yield from (item for item in items if isinstance(item, Batch))
 
     def _is_good_from(self, segment: SegmentPlan, position: int) -> bool:
         with self.context.files.borrow(segment.path) as file:
@@ -348,6 +366,7 @@ class _Scan:
                     if self._ends_log(item, segment, len(plan.segments) - 1, file):
                         break
                 else:
+                    self._note_epochs([item])
                     plan.next_offset = item.header.next_offset
         if segment.size_bytes < segment.file_bytes:
             self._rebuild_indexes_only(segment)

@@ -9,6 +9,7 @@ import pytest
 
 from storage import LogStore, Record, StoreOptions, TopicPartition, open_store
 from storage.errors import DamagedStore
+from storage.kafka.format.checkpoints import decode_epochs
 from storage.kafka.format.names import segment_name
 from tests.interop import peers
 from tests.unit.kafka.old_messages import old_log
@@ -51,3 +52,21 @@ def test_behind_a_wrong_index_entry_nothing_is_lost(tmp_path: Path, entry: tuple
     peers.index_check([tmp_path / "s" / "t-0"])
     answer = peers.run_kafka_opens(tmp_path / "s", "--direct", "--clean", "yes")
     assert [row["offset"] for row in answer.records["t", 0]] == list(range(23))
+
+
+@pytest.mark.parametrize(
+    "text", [b"0\n2\n0 31\nx 200\n", bytes(20), b""], ids=["word", "zeros", "empty"]
+)
+def test_beside_a_lost_epoch_checkpoint_it_starts_after_us(tmp_path: Path, text: bytes) -> None:
+    folder = made(tmp_path / "s")
+    with open_store("kafka", tmp_path / "s", DENSE) as store:
+        append(store, 5)
+    checkpoint = folder / "leader-epoch-checkpoint"
+    assert decode_epochs(checkpoint.read_bytes()) == [(0, 0), (1, 20)]
+    checkpoint.write_bytes(text)
+    open_store("kafka", tmp_path / "s", DENSE).close()
+    assert decode_epochs(checkpoint.read_bytes()) == [(0, 0), (1, 20)]
+    answer = peers.run_kafka_opens(tmp_path / "s", "--keep", str(tmp_path / "kept"))
+    assert [row["offset"] for row in answer.records["t", 0]] == list(range(25))
+    theirs = tmp_path / "kept" / "log" / "t-0" / "leader-epoch-checkpoint"
+    assert decode_epochs(theirs.read_bytes())[:2] == [(0, 0), (1, 20)]
