@@ -15,7 +15,14 @@ from storage.model import Finding
 
 _STEP_BYTES: Final = 16 << 20
 _BAD_PLACES: Final = frozenset(
-    {"damaged-batch", "damaged-record", "torn-tail", "zero-tail", "log-ends-early"}
+    {
+        "damaged-batch",
+        "damaged-record",
+        "log-ends-early",
+        "old-message-format",
+        "torn-tail",
+        "zero-tail",
+    }
 )
 
 

@@ -130,7 +130,10 @@ def _lines(report: ConversionReport) -> Iterator[str]:
         yield f"{topic.topic}{name}: {topic.records} records in {topic.partitions} partitions"
     yield f"converted: {report.records} records to {report.to}, in {report.target}"
     left = sum(note.records for note in report.left_out)
-    yield f"left out: {left} records" if left else "nothing was left out"
+    if left or not any(map(is_wrong, report.findings)):
+        yield f"left out: {left} records" if left else "nothing was left out"
+    else:
+        yield "left out: what could not be read, as the findings tell"
 
 
 def _line(kind: str, note: ConversionNote) -> str:

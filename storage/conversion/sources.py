@@ -16,7 +16,7 @@ from storage.conversion.tally import Fates
 from storage.errors import Corrupt
 from storage.files import FileSystem
 from storage.interface import Clock, StoreOptions
-from storage.kafka.log_file import Batch
+from storage.kafka.log_file import OLD_FORMAT, Batch
 from storage.kafka.partition import Partition
 from storage.kafka.reading import AbortedRanges, batches_from, decoded
 from storage.kafka.tools.view import View as KafkaView
@@ -121,7 +121,7 @@ class KafkaSource:
         facts = error.facts()
         position = facts.get("position")
         finding = Finding(
-            code="damaged-batch",
+            code=OLD_FORMAT if facts.get("kind") == OLD_FORMAT else "damaged-batch",
             severity="error",
             path=str(facts.get("path", self._view.root)),
             position=position if isinstance(position, int) else None,

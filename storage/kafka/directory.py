@@ -14,7 +14,7 @@ from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from storage.errors import CallerError, Corrupt, UnsupportedFormat
+from storage.errors import CallerError, Corrupt, DataError, UnsupportedFormat
 from storage.files import (
     STORE_FILE,
     UNFINISHED_STORE_FILE,
@@ -28,7 +28,7 @@ from storage.files import (
 )
 from storage.kafka.format import checkpoints, names, properties
 from storage.kafka.settings import StoreSettings, check_topic_config
-from storage.model import TopicPartition
+from storage.model import Finding, TopicPartition
 from storage.root_files import RootFiles, StoreFacts, json_text
 
 BACKEND: Final = "kafka"
@@ -138,12 +138,15 @@ class LogDirectory(RootFiles[StoreFile]):
             raise UnsupportedFormat(f"{path}: {error.message}", path=str(path)) from error
 
     def topic_id(self, directory: Path) -> str | None:
-        """The topic id of a partition's folder."""
+        """The topic id of a partition's folder; a file that cannot be read is reported."""
         path = directory / names.PARTITION_METADATA
         if not self.fs.exists(path):
             return None
-        data = self.fs.read_bytes(path)
-        return self._understood(path, data, checkpoints.decode_partition_metadata)
+        try:
+            return checkpoints.decode_partition_metadata(self.fs.read_bytes(path))
+        except DataError as error:
+            self.findings.append(bad_partition_metadata(path, error))
+            return None
 
     def topic_configs(self) -> dict[str, dict[str, str]]:
         """Configs by topic; one that is not legal is left out and reported."""
@@ -223,6 +226,20 @@ class LogDirectory(RootFiles[StoreFile]):
         for name in self.fs.list_dir(self.path):
             if names.is_deleted_dir(name) and self.fs.is_dir(self.path / name):
                 self.fs.remove_tree(self.path / name)
+
+
+def bad_partition_metadata(path: Path, error: DataError) -> Finding:
+    """An error, though we serve the partition: the real broker takes all of its directory offline."""
+    address = names.parse_partition_dir(path.parent.name)
+    topic, partition = address if address is not None else (None, None)
+    return Finding(
+        code="bad-partition-metadata",
+        severity="error",
+        path=str(path),
+        topic=topic,
+        partition=partition,
+        message=error.message,
+    )
 
 
 def new_uuid() -> str:

@@ -27,12 +27,12 @@ class LeaderEpochs:
         return self._entries[-1][0] if self._entries else None
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Add an entry if `epoch` is newer than the newest; tells whether anything changed.
+        """Add an entry if `epoch` is newer than the newest; tells whether anything changed. -1: none.
 
         Entries with an epoch or a start that is not lower go first: an epoch that got no record is
         replaced by the next.
         """
-        if self._entries and epoch <= self._entries[-1][0]:
+        if epoch < 0 or (self._entries and epoch <= self._entries[-1][0]):
             return False
         while self._entries and self._entries[-1][1] >= start_offset:
             self._entries.pop()

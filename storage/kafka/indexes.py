@@ -70,6 +70,7 @@ class SparseIndex:
         self._values: array[int] = array("q")
         self._written = 0  # entries that are in the file
         self._preallocated = False
+        self._remade = False  # the file is still the damaged one
         self._loading = threading.Lock()
 
     def _loaded(self) -> array[int]:
@@ -92,6 +93,7 @@ class SparseIndex:
         try:
             return self._format.decode_entries(data)
         except DataError:
+            self._remade = True
             return self._remake()
 
     def hold(self, entries: Sequence[tuple[int, int]]) -> None:
@@ -107,6 +109,7 @@ class SparseIndex:
     def release(self) -> None:
         """Forget the entries; the file is read when they are needed again."""
         self._keys = None
+        self._remade = False
 
     @property
     def held(self) -> tuple[Sequence[int], Sequence[int]] | None:
@@ -143,6 +146,7 @@ class SparseIndex:
     def write(self) -> None:
         """Put new entries into the file, which is first extended (sparsely) to its full size."""
         keys = self._loaded()
+        self.mend()
         count = len(keys)
         if count == self._written and self._preallocated:
             return
@@ -172,7 +176,12 @@ class SparseIndex:
         data = b"".join(self._format.encode_entry(key, value) for key, value in entries)
         _replace_file(self._files, self.path, data)
         self.hold(entries)
-        self._preallocated = False
+        self._preallocated = self._remade = False
+
+    def mend(self) -> None:
+        """Where the file was damaged, so that its entries were made anew: put them into it."""
+        if self._remade:
+            self.replace(self.entries())
 
     def trim(self) -> None:
         """Cut the file to its entries and sync it: at roll and at a clean close. Untouched files

@@ -8,6 +8,9 @@ A batch is good when its header is sane, it lies whole inside the file, its CRC-
 offsets continue the log: base offset >= the offset expected next, and below the next segment's
 base. Offsets lie outside the CRC, so a batch that jumps ahead is believed only if the batch behind
 it does not contradict it.
+
+Messages of the formats v0 and v1 are no batches, and cannot be read here, but no damage either: the gap
+that they are says where their offsets end.
 """
 
 from __future__ import annotations
@@ -22,8 +25,10 @@ from typing import Final, NamedTuple
 from storage.coding.checksum import crc32c
 from storage.errors import Corrupt, DataError
 from storage.files import File
+from storage.kafka.format import old_message
 from storage.kafka.format.batch import HEADER_SIZE, BatchHeader, check_crc, decode_header
 from storage.kafka.format.batch_header import CRC_START
+from storage.kafka.format.old_message import OldMessage
 
 CHUNK_BYTES: Final = 1 << 20
 SECTOR_BYTES: Final = 512
@@ -31,9 +36,11 @@ BASE_OFFSET_BYTES: Final = 8
 LENGTH_BYTES: Final = 4
 INT64_MAX: Final = 2**63 - 1
 SEGMENT_OFFSETS: Final = 1 << 31  # how far an index entry reaches from its segment's base
-# Where a header's magic byte may stand: magic 2, any CRC, attributes 00 xx with bit 7 clear,
-# lastOffsetDelta >= 0.
-_MAGIC: Final = re.compile(rb"\x02(?=.{4}\x00[\x00-\x7f][\x00-\x7f])", re.DOTALL)
+OLD_FORMAT: Final = "old-message-format"
+"""The reason of a gap in which messages of format v0 or v1 lie, and the code of the finding."""
+# Where a header's magic byte may stand: magic 2, any CRC, attributes 00 xx (the upper ones mean nothing
+# yet), lastOffsetDelta >= 0.
+_MAGIC: Final = re.compile(rb"\x02(?=.{4}\x00.[\x00-\x7f])", re.DOTALL)
 _MAGIC_AT: Final = 16
 _CLAIM: Final = struct.Struct(">qi11xi")  # base offset, length, 11 bytes between, last offset delta
 
@@ -50,7 +57,7 @@ class Batch(NamedTuple):
 
 class Gap(NamedTuple):
     """Bytes [position, end) that hold no good batch; `next_offset` is that of the good batch at
-    `end`, if any.
+    `end`, if any. `old_end`: the offset behind the messages of format v0 or v1 in it; None: no such.
     """
 
     position: int
@@ -59,6 +66,12 @@ class Gap(NamedTuple):
     reason: str
     expected: str
     found: str
+    old_end: int | None = None
+
+
+def end_of(item: Batch | Gap) -> int | None:
+    """The offset behind what is good there; None for a gap that is nothing but damage."""
+    return item.header.next_offset if isinstance(item, Batch) else item.old_end
 
 
 class Portion(NamedTuple):
@@ -81,9 +94,10 @@ def damaged(path: Path, gap: Gap, *, next_good: int) -> Corrupt:
     file, INT64_MAX for nowhere.
     """
     next_offset = next_good if gap.next_offset is None else gap.next_offset
+    old = gap.old_end is not None
+    what = "messages of an old format, not supported," if old else "damaged batch"
     return Corrupt(
-        f"{path}: damaged batch at position {gap.position}: "
-        f"expected {gap.expected}, found {gap.found}",
+        f"{path}: {what} at position {gap.position}: expected {gap.expected}, found {gap.found}",
         kind=gap.reason,
         path=str(path),
         position=gap.position,
@@ -99,6 +113,7 @@ class _Window:
     def __init__(self, file: File, end: int, *, chunk_bytes: int, check_crcs: bool) -> None:
         self.file = file
         self.end = end
+        self.asked_end = end
         self.chunk_bytes = chunk_bytes
         self.check_crcs = check_crcs
         self.start = 0
@@ -153,10 +168,9 @@ def walk(
             position += header.size_bytes
             next_offset = header.next_offset
             continue
-        found = _next_good(window, position, next_offset, limit_offset)
-        stop, offset = found if found else (end, None)
-        yield Gap(position, stop, offset, header.reason, header.expected, header.found)
-        position = stop
+        gap = _gap(window, position, header, next_offset, limit_offset)
+        yield gap
+        position = gap.end
 
 
 def _said_end(window: _Window, position: int) -> int:
@@ -217,6 +231,60 @@ def _contradicted(window: _Window, position: int, header: BatchHeader, next_offs
     )
 
 
+def _gap(
+    window: _Window, position: int, problem: _Problem, next_offset: int, limit_offset: int
+) -> Gap:
+    """The bad place at `position`: up to the first good batch behind it, or to the end."""
+    nothing = window.asked_end, None
+    behind = _pass_old(window, position, next_offset, limit_offset)
+    if behind is None:
+        stop, offset = _next_good(window, position, next_offset, limit_offset) or nothing
+        return Gap(position, stop, offset, *problem)
+    at, old_end = behind
+    header = _judge(window, at, old_end, limit_offset)
+    if isinstance(header, BatchHeader):
+        stop, offset = at, header.base_offset
+    else:
+        stop, offset = _next_good(window, at, old_end, limit_offset) or nothing
+    return Gap(
+        position, stop, offset, OLD_FORMAT, "batches of format v2", "messages of v0 or v1", old_end
+    )
+
+
+def _pass_old(
+    window: _Window, position: int, next_offset: int, limit_offset: int
+) -> tuple[int, int] | None:
+    """Position and offset behind the messages of format v0 or v1 that begin here, or where the bad one
+    here says that it ends, and go on over such bad ones; None where there are none.
+    """
+    behind = None
+    while True:
+        message = _old_message(window, position, next_offset, limit_offset)
+        if message is None:
+            position, bad_at = _claim(window, position).end, position
+            message = _old_message(window, position, next_offset, limit_offset)
+            if message is None or position == bad_at:
+                return behind
+        position, next_offset = position + message.size_bytes, message.offset + 1
+        behind = position, next_offset
+
+
+def _old_message(
+    window: _Window, position: int, next_offset: int, limit_offset: int
+) -> OldMessage | None:
+    """The message of format v0 or v1 at `position`, if a whole and good one that continues the log is there."""
+    at = window.hold(position, old_message.HEAD_SIZE)
+    try:
+        message = old_message.decode_head(window.data, at)
+        end = position + message.size_bytes
+        if end <= window.end and next_offset <= message.offset < limit_offset:
+            at = window.hold(position, message.size_bytes)
+            return message if old_message.check_crc(window.data, at, message) else None
+    except DataError:
+        pass
+    return None
+
+
 class _Claim(NamedTuple):
     """What the header of a bad batch says, true or not: where its bytes end, and the offset behind its last."""
 
@@ -228,7 +296,7 @@ def _claim(window: _Window, position: int) -> _Claim:
     at = window.hold(position, HEADER_SIZE)
     raw = window.data[at : at + HEADER_SIZE].ljust(HEADER_SIZE, b"\0")
     base_offset, length, last_offset_delta = _CLAIM.unpack_from(raw)
-    end = position + 12 + length if length >= HEADER_SIZE - 12 else position
+    end = position + 12 + length if length >= old_message.MIN_SIZE else position
     return _Claim(min(end, window.end), base_offset + last_offset_delta + 1)
 
 

@@ -444,10 +444,12 @@ class Partition:
 
     def close(self) -> None:
         """Leave the files as a clean stop does: synced, trimmed, with a snapshot at the end;
-        nothing if untouched.
+        nothing if untouched, but for indexes that were found damaged.
         """
         with self._append_lock:
             self._closed = True
+            for segment in self.segments():
+                segment.mend_indexes()
             if not self._appended:
                 return
             active: Segment = self._segments.peekitem(-1)[1]

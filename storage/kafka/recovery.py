@@ -8,24 +8,28 @@ was).
 1. Without the marker of a clean stop every segment that holds offsets >= the recovery point is
    scanned: CRCs checked, indexes, aborted transactions, epochs and producer states rebuilt. A
    segment without one of its indexes is scanned too.
-2. With the marker only the active segment is looked at, from its last index entry on.
+2. With the marker only the active segment is looked at, from its last index entry on; an index of
+   it that is wrong (storage.kafka.active_indexes) is made anew. Leader epochs that are lost are
+   looked for in every batch, with the marker or without.
 3. A bad place with no good batch behind it is a torn tail: cut. After an unclean stop so is a bad
    place that covers a lost write (an aligned 512-byte sector of zeros). Any other bad place before
    good batches is damage: a writable start is refused, unless losses are accepted (then cut, as the
-   broker does); a read-only one leaves it and serves the rest.
+   broker does); a read-only one leaves it and serves the rest. So it is with messages of an old
+   format, wherever they lie: they are good, but cannot be read here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from storage.errors import DataError
 from storage.files import File, FileSystem, HandleCache
 from storage.interface import Clock
+from storage.kafka.active_indexes import WrongIndex, last_indexed, wrong_index
 from storage.kafka.epochs import LeaderEpochs
-from storage.kafka.format import checkpoints, names, offset_index, txn_index
+from storage.kafka.format import checkpoints, names, txn_index
 from storage.kafka.format.batch import BatchHeader
 from storage.kafka.format.names import segment_name
 from storage.kafka.format.producer_snapshot import decode_snapshot, encode_snapshot
@@ -33,9 +37,11 @@ from storage.kafka.format.txn_index import AbortedTransaction
 from storage.kafka.indexes import rebuild_indexes
 from storage.kafka.listing import list_files
 from storage.kafka.log_file import (
+    OLD_FORMAT,
     SEGMENT_OFFSETS,
     Batch,
     Gap,
+    end_of,
     holds_lost_write,
     is_zero,
     walk,
@@ -129,6 +135,7 @@ def _load_epochs(context: RecoveryContext, plan: PartitionPlan) -> None:
         plan.findings.append(
             _finding(plan, "bad-leader-epochs", "warning", path, message=error.message)
         )
+        plan.removed.append(path)  # the real broker does not load a log beside such a file
     else:
         plan.epochs = LeaderEpochs(plan.stored_epochs)
 
@@ -175,10 +182,17 @@ class _Scan:
                 self._rebuild_indexes_only(segment)
             if names.TXN_INDEX in segment.suffixes:
                 self._check_transactions(segment)
+        if not self.plan.stored_epochs and not self.context.read_only:
+            self._note_epochs(batch for s in segments[:first] for batch in self._good_batches(s))
         if self.unclean:
             self._recover(first)
         else:
             self._check_active_tail()
+
+    def _note_epochs(self, batches: Iterable[Batch]) -> None:
+        """What batches say of the epochs that they were written under."""
+        for batch in batches:
+            self.plan.epochs.assign(batch.header.leader_epoch, batch.header.base_offset)
 
     def _check_transactions(self, segment: SegmentPlan) -> None:
         """A transaction index that cannot be read is made anew, as LogSegment.sanityCheck has it."""
@@ -233,10 +247,11 @@ class _Scan:
         return producers
 
     def _good_batches(self, segment: SegmentPlan) -> Iterator[Batch]:
+        return (item for item in self._items(segment) if isinstance(item, Batch))
+
+    def _items(self, segment: SegmentPlan) -> Iterator[Batch | Gap]:
         with self.context.files.borrow(segment.path) as file:
-            for item in self._walk(file, segment, 0):
-                if isinstance(item, Batch):
-                    yield item
+            yield from self._walk(file, segment, 0)
 
     def _walk(self, file: File, segment: SegmentPlan, position: int) -> Iterator[Batch | Gap]:
         return walk(
@@ -267,7 +282,7 @@ class _Scan:
                 ended = plan.producers.update(item.header, item.data, item.at)
                 if ended is not None:
                     aborted.append(ended)
-                plan.epochs.assign(item.header.leader_epoch, item.header.base_offset)
+                self._note_epochs([item])
                 plan.next_offset = item.header.next_offset
         segment.indexes = rebuild_indexes(
             good,
@@ -291,36 +306,55 @@ class _Scan:
         segment = plan.segments[-1]
         plan.next_offset = segment.base_offset
         missing = {names.INDEX, names.TIME_INDEX} - segment.suffixes
+        wrong = None if missing else self._wrong_index(segment)
         if segment.size_bytes:
             if missing:
                 self._rebuild_indexes_only(segment)
-            position = self._last_indexed(segment)
-            if position and not self._is_good_from(segment, position):
+            with self.context.files.borrow(segment.path) as file:
+                position = last_indexed(self.context.fs, file, segment)
+            if wrong or (position and not self._is_good_from(segment, position)):
                 position = 0  # the stop was not so clean: all that is wrong is told at once
             self._check_tail_from(segment, position)
+        elif len(plan.segments) > 1:
+            self._note_epochs(self._last_batches(plan.segments[-2]))
+        if wrong and plan.refusal is None and segment.indexes is None:  # else the log is to blame
+            self._mend_indexes(segment, wrong)
         producers, loaded = load_producers(self.context, plan, plan.next_offset)
         plan.producers = producers
         if loaded < plan.next_offset:
             plan.producers = self._producers_at(plan.next_offset)
             self._remember_snapshot(plan.next_offset)
 
+    def _last_batches(self, segment: SegmentPlan) -> Iterator[Batch]:
+        """The good ones from the last index entry on."""
+        with self.context.files.borrow(segment.path) as file:
+            position = last_indexed(self.context.fs, file, segment)
+            items = self._walk(file, segment, position)
+            yield from (item for item in items if isinstance(item, Batch))
+
     def _is_good_from(self, segment: SegmentPlan, position: int) -> bool:
         with self.context.files.borrow(segment.path) as file:
             return all(isinstance(item, Batch) for item in self._walk(file, segment, position))
 
-    def _last_indexed(self, segment: SegmentPlan) -> int:
-        """Position of the last index entry's batch that is really there; 0 when none is."""
-        path = segment.path.with_suffix(names.INDEX)
-        entries: Sequence[tuple[int, int]] = []
-        if names.INDEX in segment.suffixes:
-            entries = offset_index.leading_entries(self.context.fs.read_bytes(path))
-        with self.context.files.borrow(segment.path) as file:
-            for relative_offset, position in reversed(entries):
-                first = next(self._walk(file, segment, position), None)
-                wanted = segment.base_offset + relative_offset
-                if isinstance(first, Batch) and first.header.last_offset == wanted:
-                    return position
-        return 0
+    def _wrong_index(self, segment: SegmentPlan) -> WrongIndex | None:
+        context = self.context
+        with context.files.borrow(segment.path) as file:
+            return wrong_index(context.fs, file, segment, every=not context.read_only)
+
+    def _mend_indexes(self, segment: SegmentPlan, wrong: WrongIndex) -> None:
+        """What is wrong would be sealed by the next marker, and mislead whoever believes that."""
+        finding = _finding(
+            self.plan,
+            wrong.code,
+            "warning",
+            segment.path.with_suffix(wrong.suffix),
+            position=wrong.position,
+            expected=wrong.expected,
+            found=wrong.found,
+            message=wrong.message,
+        )
+        self.plan.findings.append(finding)
+        self._rebuild_indexes_only(segment)
 
     def _check_tail_from(self, segment: SegmentPlan, position: int) -> None:
         plan = self.plan
@@ -332,6 +366,7 @@ class _Scan:
                     if self._ends_log(item, segment, len(plan.segments) - 1, file):
                         break
                 else:
+                    self._note_epochs([item])
                     plan.next_offset = item.header.next_offset
         if segment.size_bytes < segment.file_bytes:
             self._rebuild_indexes_only(segment)
@@ -355,15 +390,18 @@ class _Scan:
     def _ends_log(self, gap: Gap, segment: SegmentPlan, index: int, file: File) -> bool:
         """Judge one bad place: True when the log is cut there."""
         plan = self.plan
+        old = gap.old_end is not None
         behind = gap.next_offset is not None or self._good_segment_after(index)
         lost_write = (
             self.unclean
             and plan.next_offset >= self.recovery_point  # below it everything had reached the disk
             and holds_lost_write(file, position=gap.position, end=gap.end)
         )
-        torn = not behind or lost_write
-        zeros = not behind and is_zero(file, position=gap.position, end=gap.end)
-        if not torn:
+        torn = not old and (not behind or lost_write)
+        zeros = torn and not behind and is_zero(file, position=gap.position, end=gap.end)
+        if old:
+            code, severity = OLD_FORMAT, "error"
+        elif not torn:
             code, severity = "damaged-batch", "error"
         elif zeros:
             preallocated = self.unclean and plan.settings.preallocate
@@ -384,14 +422,16 @@ class _Scan:
         plan.findings.append(finding)
         if not torn and (self.context.read_only or not self.context.accept_loss):
             plan.refusal = plan.refusal or finding
+            plan.next_offset = max(plan.next_offset, gap.old_end or 0)
             return False
         self._cut(gap, segment, index, records_lost=not zeros)
         return True
 
     def _good_segment_after(self, index: int) -> bool:
         return any(
-            next(self._good_batches(segment), None) is not None
+            end_of(item) is not None
             for segment in self.plan.segments[index + 1 :]
+            for item in self._items(segment)
         )
 
     def _cut(self, gap: Gap, segment: SegmentPlan, index: int, *, records_lost: bool) -> None:
@@ -404,9 +444,7 @@ class _Scan:
             position = gap.position if lost is segment else 0
             if lost.file_bytes == position:
                 continue
-            ends = [
-                b.header.next_offset for b in self._good_batches(lost) if b.position >= position
-            ]
+            ends = [end_of(item) for item in self._items(lost) if item.position >= position]
             plan.losses.append(
                 Loss(
                     topic=plan.partition.topic,
@@ -415,7 +453,7 @@ class _Scan:
                     position=position,
                     size_bytes=lost.file_bytes - position,
                     first_offset=plan.next_offset if lost is segment else lost.base_offset,
-                    next_offset=ends[-1] if ends else None,
+                    next_offset=max((end for end in ends if end is not None), default=None),
                     reason=gap.reason,
                 )
             )
@@ -423,6 +461,8 @@ class _Scan:
 
 def _judgement(gap: Gap, *, torn: bool, behind: bool) -> str:
     size = gap.end - gap.position
+    if gap.old_end is not None:
+        return f"{size} bytes with messages of format v0 or v1, which is not supported"
     if not torn:
         return f"{size} damaged bytes with good batches behind them"
     if behind:

@@ -241,6 +241,11 @@ class Segment:
         self.time_index.trim()
         self.txn_index.sync()
 
+    def mend_indexes(self) -> None:
+        """Rewrite index files that turned out to be damaged when they were read."""
+        self.offset_index.mend()
+        self.time_index.mend()
+
     # ---- reading ----
 
     @property

@@ -167,10 +167,9 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
 
     def _adopt(self, partition: Partition) -> None:
         name = partition.partition.topic
-        topic = self._topics.get(name)
-        if topic is None:
-            topic_id = self._directory.topic_id(partition.directory)
-            topic = self._topics[name] = _Topic({}, self._configs.get(name, {}), topic_id)
+        topic_id = self._directory.topic_id(partition.directory)
+        topic = self._topics.setdefault(name, _Topic({}, self._configs.get(name, {}), topic_id))
+        topic.topic_id = topic.topic_id or topic_id
         topic.partitions[partition.partition.partition] = partition
 
     def settings_of(self, topic: str) -> TopicSettings:

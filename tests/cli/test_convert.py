@@ -17,6 +17,8 @@ from tests.faults.faulty import FaultyFileSystem, Killed, at_change, fails, kill
 from tests.golden import rocketmq_stores, stores
 from tests.golden.test_damage import root_of
 from tests.golden.trees import picture
+from tests.unit.kafka.batches import data_batch
+from tests.unit.kafka.old_messages import old_log
 
 EDGE = stores.KAFKA / "edge/data"
 WHOLE = stores.KAFKA / "offsets/data"
@@ -224,3 +226,21 @@ def test_what_recovery_does_not_find_again_is_an_error(
     with pytest.raises(Corrupt, match="of the new store ends at"):
         convert(WAYS[0], tmp_path / "new", FaultyFileSystem(RealFileSystem()))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("count", [0, 5])
+def test_messages_of_an_old_format_are_not_passed_over_in_silence(
+    tmp_path: Path, count: int
+) -> None:
+    with open_store("kafka", tmp_path / "old") as store:
+        store.create_topic("t", 1)
+    log = tmp_path / "old" / "t-0" / "00000000000000000000.log"
+    log.write_bytes(old_log(20) + b"".join(data_batch(20 + n) for n in range(count)))
+    ended = run(
+        "convert", tmp_path / "old", tmp_path / "new", "--to", "rocketmq", "--output", "table"
+    )
+    shown = ended.out.decode()
+    assert ended.code == 1
+    assert shown.count("[old-message-format]") == 1
+    assert f"converted: {count} records" in shown
+    assert "nothing was left out" not in shown

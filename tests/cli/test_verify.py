@@ -17,6 +17,7 @@ from tests.cli.test_rocketmq_verify import DAMAGES as ROCKETMQ
 from tests.golden import stores
 from tests.golden.stores import GoldenPartition, by_id
 from tests.test_project import table
+from tests.unit.kafka.old_messages import old_log
 
 TXN = GoldenPartition("txn", "txn-mixed-0")
 SEGMENTS = GoldenPartition("segments", "seg-small-0")
@@ -106,6 +107,13 @@ def nonsense_with_a_good_crc(path: Path) -> Path:
     return path
 
 
+def of_old_messages(folder: Path) -> Path:
+    """The second log holds messages that an old broker wrote."""
+    path = file_of(folder, ".log")
+    path.write_bytes(old_log(3, first=int(path.stem)))
+    return path
+
+
 def without_middle_segment(folder: Path) -> Path:
     """All files of the third segment are gone; the finding is at the fourth log."""
     logs = sorted(folder.glob("*.log"))
@@ -172,6 +180,9 @@ DAMAGES = {
         PARTS,
         lambda _, folder: appended(file_of(folder, ".log", -1), bytes(600)),
         position=PARTS.log_files[-1].stat().st_size,
+    ),
+    "messages of format v1": Damage(
+        "old-message-format", "error", SEGMENTS, lambda _, folder: of_old_messages(folder), 0
     ),
     "records that are none": Damage(
         "undecodable-batch",
@@ -269,10 +280,7 @@ DAMAGES = {
         "bad-snapshot", "warning", IDEM, lambda _, folder: flip(file_of(folder, ".snapshot"), 12)
     ),
     "no snapshots": Damage(
-        "missing-snapshot",
-        "warning",
-        IDEM,
-        lambda _, folder: without_snapshots(folder),
+        "missing-snapshot", "warning", IDEM, lambda _, folder: without_snapshots(folder)
     ),
     "bad epochs": Damage(
         "bad-leader-epochs",
@@ -288,7 +296,7 @@ DAMAGES = {
     ),
     "bad metadata": Damage(
         "bad-partition-metadata",
-        "warning",
+        "error",
         PARTS,
         lambda _, folder: written(folder / "partition.metadata", "version: 0\ntopic_id: ?"),
     ),

@@ -10,6 +10,7 @@ codecs or files. Source: DefaultRecordBatch of Kafka's clients.
     16        1      magic              2; not covered
     17        4      CRC-32C            of everything from byte 21 to the batch's end
     21        2      attributes         bits 0-2 codec, 3 LogAppendTime, 4 transactional, 5 control, 6 delete horizon
+                                           others are ignored
     23        4      last offset delta  next offset = base offset + this + 1, also where compaction took records out
     27        8      base timestamp     the first record's, or (bit 6) the delete horizon; record times count from it
     35        8      max timestamp      with LogAppendTime every record's timestamp
@@ -48,7 +49,6 @@ LOG_APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40
-KNOWN_ATTRIBUTES: Final = 0x7F
 
 MAX_SEQUENCE: Final = (1 << 31) - 1
 """The next sequence is 0."""
@@ -175,7 +175,6 @@ def decode_header(data: Buffer, position: int = 0) -> BatchHeader:
         magic != MAGIC
         or length < MIN_LENGTH
         or not 0 <= base_offset <= MAX_BASE_OFFSET
-        or not 0 <= attributes <= KNOWN_ATTRIBUTES
         or attributes & CODEC_MASK > ZSTD
         or last_offset_delta < 0
         or not 0 <= count <= last_offset_delta + 1
@@ -198,7 +197,7 @@ def _implausible(header: BatchHeader, position: int) -> Corrupt:
         expected = f"0 to {header.last_offset_delta + 1}"
     else:
         field, found = "attributes", header.attributes
-        expected = f"bits of {KNOWN_ATTRIBUTES:#x}, codec 0 to {ZSTD}"
+        expected = f"codec 0 to {ZSTD} in bits 0-2"
     return corrupt_batch(
         position, f"the {field} is {found}", field=field, expected=expected, found=f"{found}"
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from storage.errors import Corrupt, DataError, InvalidArgument
+from storage.kafka.directory import bad_partition_metadata
 from storage.kafka.format import names
 from storage.kafka.format.batch import HEADER_SIZE, decode_header
 from storage.kafka.format.names import parse_segment_name
@@ -176,12 +177,12 @@ def file_row(topic: str | None, partition: int | None, path: Path, entries: Entr
 
 def file_finding(topic: str | None, partition: int | None, path: Path, error: DataError) -> Finding:
     """A small file that is damaged."""
+    if path.name == names.PARTITION_METADATA:
+        return bad_partition_metadata(path, error)
     if path.name in ROOT_FILES:
         code = "bad-root-file"
     elif path.name == names.LEADER_EPOCHS:
         code = "bad-leader-epochs"
-    elif path.name == names.PARTITION_METADATA:
-        code = "bad-partition-metadata"
     else:
         code = "bad-snapshot" if names.SNAPSHOT in path.name else "bad-index"
     return Finding(

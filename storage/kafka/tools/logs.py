@@ -15,7 +15,7 @@ from pathlib import Path
 from storage.errors import Corrupt
 from storage.files import File, HandleCache
 from storage.kafka.format.record import DecodedRecord
-from storage.kafka.log_file import INT64_MAX, Batch, Gap, is_zero, walk
+from storage.kafka.log_file import INT64_MAX, OLD_FORMAT, Batch, Gap, is_zero, walk
 from storage.kafka.reading import decoded
 from storage.model import Finding
 from storage.notes import Meter, Notes
@@ -102,9 +102,12 @@ def undecodable(batch: Batch, log: Log, error: Corrupt) -> Finding:
 
 
 def gap_finding(log: Log, gap: Gap, file: File) -> Finding:
-    """What a bad place is: damage if good batches lie behind it, else a tail."""
+    """What a bad place is: damage if good batches lie behind it, else a tail; or messages of an old format."""
     size_bytes = gap.end - gap.position
-    if gap.next_offset is not None or log.limit_offset != INT64_MAX:
+    if gap.old_end is not None:
+        code, severity = OLD_FORMAT, "error"
+        message = f"{size_bytes} bytes with messages of format v0 or v1, which is not supported"
+    elif gap.next_offset is not None or log.limit_offset != INT64_MAX:
         code, severity = "damaged-batch", "error"
         message = f"{size_bytes} damaged bytes with good batches behind them"
     elif is_zero(file, position=gap.position, end=gap.end):

@@ -19,7 +19,7 @@ from storage.kafka.directory import detect
 from storage.kafka.format import names
 from storage.kafka.format.names import parse_partition_dir, partition_dir_name
 from storage.kafka.listing import list_files
-from storage.kafka.log_file import SEGMENT_OFFSETS, Batch
+from storage.kafka.log_file import OLD_FORMAT, SEGMENT_OFFSETS, Batch
 from storage.kafka.plan import PartitionPlan
 from storage.kafka.repair import clear_leftovers
 from storage.kafka.store import open_kafka
@@ -33,7 +33,7 @@ from storage.new_store import new_store
 
 WHAT: Final = "salvaging"
 UNNAMED: Final = TopicPartition("salvaged", 0)
-_TOLD_AS_LOSSES: Final = frozenset({"damaged-batch", "torn-tail", "zero-tail"})
+_TOLD_AS_LOSSES: Final = frozenset({"damaged-batch", OLD_FORMAT, "torn-tail", "zero-tail"})
 
 
 def salvage(view: View, target: Path, *, whole: bool, only: Path | None = None) -> LossReport:

@@ -184,8 +184,8 @@ class _Copy:
     def _pass_gap(self, log: Log, gap: Gap) -> None:
         size_bytes = gap.end - gap.position
         following = gap.next_offset
-        if following is None and log.limit_offset != INT64_MAX:
-            following = log.limit_offset
+        if following is None:
+            following = gap.old_end if log.limit_offset == INT64_MAX else log.limit_offset
         with self._reader.files.borrow(log.path) as file:
             zeros = is_zero(file, position=gap.position, end=gap.end)
         if zeros and following in (None, self._expected):

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from storage.errors import DataError
-from storage.kafka.directory import DELETED_DIR_SUFFIX
+from storage.kafka.directory import DELETED_DIR_SUFFIX, bad_partition_metadata
 from storage.kafka.format import checkpoints, names, producer_snapshot
 from storage.kafka.format.names import parse_segment_name, segment_name
 from storage.kafka.listing import INDEX_SUFFIXES
@@ -147,7 +147,7 @@ def check_small_files(
     try:
         topic_id = checkpoints.decode_partition_metadata(view.fs.read_bytes(path))
     except DataError as error:
-        yield _of_folder(address, path, "bad-partition-metadata", error.message)
+        yield bad_partition_metadata(path, error)
         return
     expected = topic_ids.setdefault(address.topic, topic_id)
     if topic_id != expected:

@@ -233,7 +233,7 @@ def test_a_torn_tail_beside_the_marker_makes_it_look_at_the_whole_segment(shop: 
         put_value(store, b"value %d" % n)
     store.close()
     broken = shop.after_kill()
-    broken.overwrite(100, b"X")
+    broken.overwrite(140, b"X")
     with broken.open(settings) as unseen:
         assert unseen.recovery.findings == []
     broken.truncate(len(broken.bytes_of(0)) - 5)

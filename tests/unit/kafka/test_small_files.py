@@ -116,7 +116,9 @@ def test_a_bad_file_is_reported(name: str) -> None:
     shop.put(path, b"{ nonsense")
     with shop.open(SETTINGS) as store:
         found = [(f.code, f.path) for f in store.recovery.findings]
-    assert found == [("bad-root-file", str(path))]
+    of_partition = name == names.PARTITION_METADATA
+    code = "bad-partition-metadata" if of_partition else "bad-root-file"
+    assert found == [(code, str(path))]
 
 
 def test_a_bad_marker_is_no_marker() -> None:

@@ -1,0 +1,123 @@
+"""Whether the indexes of the active segment can be believed after a clean stop.
+
+Owns that question, and where a look at the log's end may begin; must not write, and must not judge a log
+(storage.kafka.log_file does). The real broker checks nothing of them but their sizes (AbstractIndex.sanityCheck):
+an entry that is wrong leads it to the wrong batch, or hides those that are appended behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from storage.errors import DataError
+from storage.files import File, FileSystem
+from storage.kafka.format import names, offset_index, time_index
+from storage.kafka.format.batch import HEADER_SIZE, decode_header
+from storage.kafka.log_file import SEGMENT_OFFSETS, Batch, walk
+from storage.kafka.plan import SegmentPlan
+
+_CHUNK_BYTES: Final = 1 << 16
+
+
+class WrongIndex(NamedTuple):
+    """What is wrong in the index file with this suffix, as a finding tells it."""
+
+    suffix: str
+    code: str
+    message: str
+    position: int | None = None
+    expected: str | None = None
+    found: str | None = None
+
+
+def last_indexed(fs: FileSystem, file: File, segment: SegmentPlan) -> int:
+    """Position of the last index entry's batch that is really there; 0 when none is."""
+    if names.INDEX not in segment.suffixes:
+        return 0
+    data = fs.read_bytes(segment.path.with_suffix(names.INDEX))
+    for relative_offset, position in reversed(offset_index.leading_entries(data)):
+        first = _batch_at(file, segment, position)
+        if first is not None and first.header.last_offset == segment.base_offset + relative_offset:
+            return position
+    return 0
+
+
+def wrong_index(
+    fs: FileSystem, file: File, segment: SegmentPlan, *, every: bool
+) -> WrongIndex | None:
+    """The first thing that is wrong in the indexes of a segment, if its log is good.
+
+    Files have to rise. Of the offset index `every` entry, or the last one, has to name a batch; of the time
+    index, whose times rise, the last one has to tell the time of the batch with its offset.
+    """
+    data = fs.read_bytes(segment.path.with_suffix(names.INDEX))
+    try:
+        offsets = offset_index.decode_entries(data)
+    except DataError as error:
+        return _unreadable(names.INDEX, error)
+    first = 0 if every else max(len(offsets) - 1, 0)
+    for at, (relative_offset, position) in enumerate(offsets[first:], first):
+        if _last_offset_at(file, segment, position) != segment.base_offset + relative_offset:
+            found = f"offset {segment.base_offset + relative_offset} at {position}"
+            place = at * offset_index.ENTRY_SIZE
+            return _wrong(names.INDEX, place, "a batch that ends with its offset", found)
+    data = fs.read_bytes(segment.path.with_suffix(names.TIME_INDEX))
+    try:
+        times = time_index.decode_entries(data)
+    except DataError as error:
+        return _unreadable(names.TIME_INDEX, error)
+    if times and not _tells_time(file, segment, offsets, times[-1]):
+        time_ms, relative_offset = times[-1]
+        place = (len(times) - 1) * time_index.ENTRY_SIZE
+        found = f"time {time_ms} at offset {segment.base_offset + relative_offset}"
+        return _wrong(names.TIME_INDEX, place, "the time of the batch with its offset", found)
+    return None
+
+
+def _unreadable(suffix: str, error: DataError) -> WrongIndex:
+    message = f"{error.message}: the indexes of this segment are made anew"
+    return WrongIndex(suffix, "bad-index", message)
+
+
+def _wrong(suffix: str, position: int, expected: str, found: str) -> WrongIndex:
+    message = "an entry is wrong: the indexes of this segment are made anew"
+    return WrongIndex(suffix, "wrong-index-entry", message, position, expected, found)
+
+
+def _batch_at(file: File, segment: SegmentPlan, position: int) -> Batch | None:
+    first = next(
+        walk(
+            file,
+            position=position,
+            end=segment.size_bytes,
+            next_offset=segment.base_offset,
+            limit_offset=segment.base_offset + SEGMENT_OFFSETS,
+            chunk_bytes=_CHUNK_BYTES,
+        ),
+        None,
+    )
+    return first if isinstance(first, Batch) else None
+
+
+def _last_offset_at(file: File, segment: SegmentPlan, position: int) -> int | None:
+    """By the header alone."""
+    try:
+        header = decode_header(file.pread(HEADER_SIZE, position))
+    except DataError:
+        return None
+    return header.last_offset if position + header.size_bytes <= segment.size_bytes else None
+
+
+def _tells_time(
+    file: File, segment: SegmentPlan, offsets: Sequence[tuple[int, int]], entry: tuple[int, int]
+) -> bool:
+    """Whether the batch with the offset of a time entry has its time as its largest."""
+    time_ms, relative_offset = entry
+    below = [position for offset, position in offsets if offset <= relative_offset]
+    position = below[-1] if below else 0
+    while (batch := _batch_at(file, segment, position)) is not None:
+        if batch.header.last_offset >= segment.base_offset + relative_offset:
+            return batch.header.max_timestamp == time_ms
+        position += batch.header.size_bytes
+    return False

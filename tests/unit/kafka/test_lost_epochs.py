@@ -1,0 +1,121 @@
+"""A leader-epoch-checkpoint that is lost, unreadable or behind its log: made anew from the batches, after any stop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from storage.files import OverlayFileSystem
+from storage.kafka.epochs import LeaderEpochs
+from tests.unit.kafka.batches import data_batch
+from tests.unit.kafka.workshop import ROOT, T0, Workshop, put_value, values
+
+FILE = ROOT / "t-0" / "leader-epoch-checkpoint"
+MARKER = ROOT / ".kafka_cleanshutdown"
+SMALL = {"internal.segment.bytes": "200"}  # two batches of 69 bytes
+LOST = {
+    "missing": None,
+    "empty": b"",
+    "no entries": b"0\n0\n",
+    "zeros": bytes(20),
+    "word": b"0\n2\n0 0\nx 200\n",
+    "cut": b"0\n2\n0 0\n2",
+    "falling": b"0\n2\n2 0\n1 4\n",
+    "version": b"1\n1\n0 0\n",
+}
+UNREADABLE = {name: data for name, data in LOST.items() if data and name != "no entries"}
+
+
+@pytest.fixture
+def stopped(shop: Workshop) -> Workshop:
+    """Eight batches in four segments, of the epochs 0, 0, 0, 2, 2, 5, 5, 5, cleanly stopped."""
+    store = shop.open_with_topic(SMALL)
+    for offset, epoch in enumerate((0, 0, 0, 2, 2, 5, 5, 5)):
+        store.append_batches(T0, data_batch(offset, epoch=epoch), keep_offsets=True)
+    store.close()
+    assert shop.bases() == [0, 2, 4, 6]
+    return shop
+
+
+def leave(shop: Workshop, data: bytes | None) -> None:
+    if data is None:
+        shop.fs.remove(FILE)
+    else:
+        shop.put(FILE, data)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("name", LOST)
+def test_it_is_made_anew_from_the_batches(stopped: Workshop, name: str, clean: bool) -> None:
+    leave(stopped, LOST[name])
+    if not clean:
+        stopped.fs.remove(MARKER)
+    with stopped.open(SMALL) as store:
+        assert [f.code for f in store.recovery.findings] == (
+            ["bad-leader-epochs"] if name in UNREADABLE else []
+        )
+        assert stopped.epochs() == [(0, 0), (2, 3), (5, 5)]
+        put_value(store, b"ours")
+    assert stopped.epochs() == [(0, 0), (2, 3), (5, 5), (6, 8)]
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+def test_beside_an_empty_log_it_does_not_stay(shop: Workshop, name: str) -> None:
+    shop.open_with_topic().close()
+    leave(shop, LOST[name])
+    shop.open().close()
+    assert not shop.fs.exists(FILE)
+    with shop.open() as store:
+        put_value(store, b"ours")
+    assert shop.epochs() == [(0, 0)]
+
+
+@pytest.mark.parametrize("behind", [b"0\n1\n0 0\n", b"0\n2\n0 0\n2 3\n"])
+def test_the_next_epoch_lies_above_the_last_batch(stopped: Workshop, behind: bytes) -> None:
+    leave(stopped, behind)
+    with stopped.open(SMALL) as store:
+        put_value(store, b"ours")
+    assert stopped.epochs()[-1] == (6, 8)
+
+
+def test_so_it_does_above_that_of_a_segment_that_was_closed(stopped: Workshop) -> None:
+    leave(stopped, b"0\n1\n0 0\n")
+    for suffix in (".log", ".index", ".timeindex"):
+        stopped.put(stopped.path(8, suffix), b"")
+    with stopped.open(SMALL) as store:
+        put_value(store, b"ours")
+    assert stopped.epochs()[-1] == (6, 8)
+
+
+def test_a_good_one_is_let_be(stopped: Workshop) -> None:
+    leave(stopped, b"0\n4\n0 0\n1 2\n2 3\n5 5\n")
+    with stopped.open(SMALL) as store:
+        assert store.recovery.findings == []
+    assert stopped.epochs() == [(0, 0), (1, 2), (2, 3), (5, 5)]
+
+
+def test_reading_only_changes_nothing(stopped: Workshop) -> None:
+    leave(stopped, LOST["word"])
+    fs = OverlayFileSystem(stopped.fs)
+    with Workshop(fs).open(SMALL, read_only=True) as store:
+        assert len(values(store)) == 8
+    assert list(fs.changed()) == []
+
+
+def test_batches_without_an_epoch_make_none() -> None:
+    epochs = LeaderEpochs()
+    assert not epochs.assign(-1, 0)
+    assert epochs.entries == ()
+
+
+@pytest.mark.parametrize("partition", [0, 1])
+def test_a_damaged_topic_id_is_an_error(shop: Workshop, partition: int) -> None:
+    shop.open_with_topic(partitions=2).close()
+    topic_id = shop.open(read_only=True).topics()["t"].topic_id
+    path: Path = ROOT / f"t-{partition}" / "partition.metadata"
+    shop.put(path, b"garbage")
+    with shop.open() as store:
+        found = [(f.code, f.severity, f.path) for f in store.recovery.findings]
+        assert store.topics()["t"].topic_id == topic_id, "the other partition tells it"
+    assert found == [("bad-partition-metadata", "error", str(path))]
