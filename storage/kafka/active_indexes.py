@@ -43,24 +43,23 @@ def last_indexed(fs: FileSystem, file: File, segment: SegmentPlan) -> int:
     return 0
 
 
-def wrong_index(
-    fs: FileSystem, file: File, segment: SegmentPlan, *, every: bool
-) -> WrongIndex | None:
+def wrong_index(fs: FileSystem, file: File, segment: SegmentPlan) -> WrongIndex | None:
     """The first thing that is wrong in the indexes of a segment, if its log is good.
 
-    Files have to rise. Of the offset index `every` entry, or the last one, has to name a batch; of the time
-    index, whose times rise, the last one has to tell the time of the batch with its offset.
+    Files have to rise, and the last entries to hold, since what is appended is found behind them: that of the offset
+    index names the end of a batch, that of the time index the time of the batch with its offset. To look for the batch
+    of each entry would read most pages of the log.
     """
     data = fs.read_bytes(segment.path.with_suffix(names.INDEX))
     try:
         offsets = offset_index.decode_entries(data)
     except DataError as error:
         return _unreadable(names.INDEX, error)
-    first = 0 if every else max(len(offsets) - 1, 0)
-    for at, (relative_offset, position) in enumerate(offsets[first:], first):
+    if offsets:
+        relative_offset, position = offsets[-1]
         if _last_offset_at(file, segment, position) != segment.base_offset + relative_offset:
             found = f"offset {segment.base_offset + relative_offset} at {position}"
-            place = at * offset_index.ENTRY_SIZE
+            place = (len(offsets) - 1) * offset_index.ENTRY_SIZE
             return _wrong(names.INDEX, place, "a batch that ends with its offset", found)
     data = fs.read_bytes(segment.path.with_suffix(names.TIME_INDEX))
     try:

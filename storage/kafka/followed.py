@@ -144,7 +144,7 @@ class FollowedPartition:
         """As LogStore.bounds."""
         unstable = self._producers.first_unstable_offset(self._next)
         stable = self._next if unstable is None else min(unstable, self._next)
-        return OffsetBounds(self._start, stable, self._next)
+        return OffsetBounds(self._start, max(self._start, stable), self._next)
 
     def offset_for_time(self, timestamp_ms: int) -> TimedOffset | None:
         """As LogStore.offset_for_time."""

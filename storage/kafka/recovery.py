@@ -339,7 +339,7 @@ class _Scan:
     def _wrong_index(self, segment: SegmentPlan) -> WrongIndex | None:
         context = self.context
         with context.files.borrow(segment.path) as file:
-            return wrong_index(context.fs, file, segment, every=not context.read_only)
+            return wrong_index(context.fs, file, segment)
 
     def _mend_indexes(self, segment: SegmentPlan, wrong: WrongIndex) -> None:
         """What is wrong would be sealed by the next marker, and mislead whoever believes that."""

@@ -6,7 +6,6 @@ import struct
 
 import pytest
 
-from storage.errors import DamagedStore
 from storage.files import OverlayFileSystem
 from storage.kafka.format import offset_index, time_index
 from storage.kafka.segment import Segment
@@ -57,7 +56,6 @@ WRONG = {
     "behind": (".index", None, offset_entry(COUNT, 75 * COUNT), "wrong-index-entry"),
     "inside": (".index", None, offset_entry(COUNT, 540), "wrong-index-entry"),
     "offset": (".index", 6 * 8, offset_entry(9, 525), "wrong-index-entry"),
-    "middle": (".index", 2 * 8, offset_entry(3, 226), "wrong-index-entry"),
     "falls": (".index", 2 * 8, offset_entry(0x4003, 225), "bad-index"),
     "odd": (".index", None, b"abc", "bad-index"),
     "time high": (".timeindex", None, time_entry(1 << 60, COUNT - 1), "wrong-index-entry"),
@@ -119,11 +117,12 @@ def test_entries_beside_an_empty_log_go(shop: Workshop) -> None:
     assert shop.bytes_of(0, ".index") == b""
 
 
-def test_an_entry_that_names_a_damaged_batch_shows_the_damage(stopped: Workshop) -> None:
-    stopped.overwrite(75 * 3 + 25, b"X")
-    with pytest.raises(DamagedStore) as refusal:
-        stopped.open(DENSE)
-    assert refusal.value.facts()["position"] == 75 * 3
+def test_a_last_entry_that_names_a_damaged_batch_shows_the_damage(stopped: Workshop) -> None:
+    stopped.overwrite(75 * 7 + 25, b"X")
+    with stopped.open(DENSE) as store:
+        assert [(f.code, f.position) for f in store.recovery.findings] == [("torn-tail", 75 * 7)]
+        assert len(values(store)) == 7
+    check_right(stopped, *range(1, 7))
 
 
 def test_a_closed_segments_damaged_index_is_mended_at_the_stop(shop: Workshop) -> None:
