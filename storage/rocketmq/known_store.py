@@ -84,7 +84,12 @@ class KnownStore:
         )
         run.load()
         self.log = CommitLog(run, end=store.log.end)
-        self.queues = KnownQueues(self._files, store.queues.root, store.queues.file_bytes)
+        self.queues = KnownQueues(
+            self._files,
+            store.queues.root,
+            store.queues.file_bytes,
+            batch_topics=store.queues.batch_topics,
+        )
         changed = _and_folders(store.fs)
         for queue in store.queues:
             known = self.queues.add_known(*queue.partition)
@@ -170,7 +175,9 @@ class KnownStore:
         if found[1:] != self._topic_bytes[1:]:
             return False
         directory = StoreDirectory(self._fs, self.path)
-        infos = TopicFiles(directory, read_only=True, forget_offsets=lambda _: None).infos()
+        topics = TopicFiles(directory, read_only=True, forget_offsets=lambda _: None)
+        infos = topics.infos()
+        self.queues.batch_topics = topics.batch_topics
         for topic, info in infos.items():
             for queue_id in info.partitions:
                 self.queues.add(topic, queue_id)

@@ -273,10 +273,12 @@ class _Walk:
             pointed_to = set(there)
             missing = [record for record in missing if record[0] not in pointed_to]
         expected = self._expected
-        deleted = self._context.deleted
+        deleted, batch_topics = self._context.deleted, self._context.queues.batch_topics
         heads = heads_of(stretch.data, missing, stretch.start)
         for (position, _), head in zip(missing, heads, strict=True):
             topic, queue_id, queue_offset, sys_flag, _, _ = head
+            if topic in batch_topics:
+                continue
             if takes_queue_offset(sys_flag) and position >= deleted.get(topic, 0):
                 key = topic, queue_id
                 if key not in expected:

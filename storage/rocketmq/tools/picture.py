@@ -54,6 +54,7 @@ class Picture:
     log_bases: Sequence[int]
     queue_directory: Path
     queues: Sequence[QueueFiles]
+    batch_topics: frozenset[str]
     index_directory: Path
     index_paths: Sequence[Path] | None
     sizes: Sizes
@@ -75,7 +76,12 @@ class Picture:
         files = HandleCache(self.fs, OPEN_FILES)
         run = FileRun(files, self.log_directory, self.sizes.commit_log_bytes, kind=names.COMMIT_LOG)
         run.take_as_there(self.log_bases)
-        queues = QueueTable(files, self.queue_directory, self.sizes.consume_queue_bytes)
+        queues = QueueTable(
+            files,
+            self.queue_directory,
+            self.sizes.consume_queue_bytes,
+            batch_topics=self.batch_topics,
+        )
         for topic, queue_id, bases, end in self.queues:
             queues.add(topic, queue_id).units.look_at(bases, end)
         slots, entries = self.sizes.index_slots, self.sizes.index_entries
@@ -102,6 +108,7 @@ def picture_of(raw: RawStore) -> Picture:
         log_bases=tuple(raw.run.bases),
         queue_directory=raw.directory.consume_queue,
         queues=queues,
+        batch_topics=raw.queues.batch_topics,
         index_directory=raw.directory.index,
         index_paths=None if index is None else [file.path for file in index.index_files],
         sizes=raw.sizes,

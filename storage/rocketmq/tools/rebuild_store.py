@@ -63,7 +63,10 @@ class Rebuild:
         self._name = names.CONSUME_QUEUE if what == QUEUES else names.INDEX
         self._files = HandleCache(self._fs, view.options.open_files)
         self._queues = QueueTable(
-            self._files, self._made_dir / names.CONSUME_QUEUE, raw.sizes.consume_queue_bytes
+            self._files,
+            self._made_dir / names.CONSUME_QUEUE,
+            raw.sizes.consume_queue_bytes,
+            batch_topics=raw.queues.batch_topics,
         )
         self._index = KeyIndex(
             self._files,
@@ -201,6 +204,9 @@ class Rebuild:
             kept = self._is_kept(queue)
             for base in run.bases:
                 self._compared.setdefault(run.path(base), kept)
+        folders = self._raw.directory.queue_folders()
+        for topic in self._raw.queues.batch_topics.intersection(folders):
+            self._compared[self._raw.directory.consume_queue / topic] = False
 
     def _note_left_out(self) -> None:
         """Why an index changes in which nothing is wrong."""

@@ -24,6 +24,7 @@ from storage.kept import SALVAGE_REPORT, lost_bytes, write_report
 from storage.model import Finding, KeptRange, LossReport, TopicPartition
 from storage.new_store import new_store
 from storage.notes import Meter
+from storage.rocketmq import batch_topics
 from storage.rocketmq.directory import DeletedTopics, StoreDirectory, StoreFile
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format import names
@@ -171,6 +172,7 @@ class Salvage:
     def _note_left_out(self, source: StoreDirectory) -> None:
         """What is not the log's, or leads into it by its own rules."""
         self.findings += source.findings
+        self.findings += batch_topics.findings(source, self._source.queues.batch_topics)
         for name in self._fs.list_dir(source.path):
             if name in _LEFT_OUT or (
                 name not in names.ROOT_NAMES and not name.startswith(".logserver.")
@@ -194,7 +196,8 @@ class Salvage:
         }
         options = replace(self._options, settings=settings)
         with open_rocketmq(made, options, fs=self._fs, clock=self._clock, read_only=False) as store:
-            self.findings += store.recovery.findings
+            found = store.recovery.findings
+            self.findings += [f for f in found if f.code != batch_topics.CODE]  # told of the source
             return [
                 self._kept(survey, address, store.bounds(address))
                 for name, info in store.topics().items()

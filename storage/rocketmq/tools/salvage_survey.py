@@ -172,6 +172,8 @@ class Survey:
         self.kept_bytes += size
         if not takes_queue_offset(sys_flag) or at < self.source.deleted.get(topic, 0):
             return
+        if topic in self.source.queues.batch_topics:
+            return
         key = topic, queue_id
         queue = self.queues.get(key)
         if queue is None:

@@ -153,7 +153,7 @@ class _Stretch:
             self._walk.gaps.append((at, at + message.size))
         deleted = at < picture.deleted.get(message.topic, 0)
         dispatch = dispatch_of(message, at, with_tags=picture.index_tags)
-        if dispatch.is_queued and not deleted:
+        if dispatch.is_queued and not deleted and dispatch.topic not in picture.batch_topics:
             self._queues.meet(dispatch)
         if picture.index_paths is not None:
             self._index.meet(dispatch, deleted=deleted)
