@@ -30,6 +30,7 @@ from storage.rocketmq.format import names
 from storage.rocketmq.format.message import BODY_POSITION
 from storage.rocketmq.format.walking import BAD
 from storage.rocketmq.known_queues import KnownQueues
+from storage.rocketmq.lmq import lmq_dispatches
 from storage.rocketmq.queues import Queue
 from storage.rocketmq.store import RocketMQStore, open_rocketmq
 from storage.rocketmq.topic_files import TopicFiles
@@ -201,6 +202,8 @@ class KnownStore:
                 return
             found = dispatches_of(step.data, step.records, step.start, with_tags=False)
             self._builder.build(found)
+            in_lmqs = lmq_dispatches(step, self.queues)
+            self._builder.build_queues(self._builder.live(in_lmqs))
             self._last, size = step.records[-1]
             self.log.end = self._last + size
             self._last_head = self._head_of_last(run)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from storage.files import FileSystem, HandleCache
+from storage.rocketmq.dispatch import Dispatch
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format import names
 from storage.rocketmq.key_index_file import KeyIndexFile
@@ -69,6 +70,10 @@ class Picture:
     ) -> Surroundings:
         """What is known of the log, for those who judge queues and index."""
         return Surroundings(run.start, self.rebuilt_from, damaged_between, extended=self.extended)
+
+    def live(self, dispatches: Sequence[Dispatch]) -> Sequence[Dispatch]:
+        """Those of records that were not deleted with their topic."""
+        return [d for d in dispatches if d.physical_offset >= self.deleted.get(d.topic, 0)]
 
     @contextmanager
     def opened(self) -> Iterator[Opened]:

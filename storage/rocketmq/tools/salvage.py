@@ -29,6 +29,7 @@ from storage.rocketmq.directory import DeletedTopics, StoreDirectory, StoreFile
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format import names
 from storage.rocketmq.format.config_json import decode_config
+from storage.rocketmq.lmq import is_lmq
 from storage.rocketmq.settings import Sizes
 from storage.rocketmq.store import open_rocketmq
 from storage.rocketmq.tools.dump import bad_small_file, is_config_name
@@ -98,6 +99,7 @@ class Salvage:
         finally:
             files.close(sync=False)
         self._copy_quiet(made, survey)
+        self._make_lmqs(made)
         target = StoreDirectory(self._fs, made)
         next_producer_id = 0
         if self._directory is not None:
@@ -119,6 +121,16 @@ class Salvage:
                 copy_range(self._fs, run.path(base), folder / names.file_name(base), start=0)
             for synced in (folder, folder.parent, folder.parent.parent):
                 self._fs.sync_dir(synced)
+
+    def _make_lmqs(self, made: Path) -> None:
+        """The folders of LMQ queues: the engine fills those that are there."""
+        for queue in self._source.queues:
+            if is_lmq(queue.partition.topic):
+                topic, queue_id = queue.partition
+                folder = made / names.CONSUME_QUEUE / topic / str(queue_id)
+                self._fs.make_dir(folder)
+                for synced in (folder, folder.parent, folder.parent.parent):
+                    self._fs.sync_dir(synced)
 
     def _copy_config(self, source: StoreDirectory, target: StoreDirectory) -> None:
         """The broker's files, byte for byte; in place of one that is damaged its `.bak`."""
