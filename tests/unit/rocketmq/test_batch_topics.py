@@ -64,9 +64,9 @@ def test_no_start_makes_queues_of_them(shop: Workshop, told: Mapping[str, bool],
         else:
             shop = shop.after_kill()
         assert shop.names("consumequeue") == ["t"]
-    with shop.open() as store:
-        put_value(store, b"more")
-        assert values(store) == [*VALUES, b"more"]
+    with shop.open() as again:
+        put_value(again, b"more")
+        assert values(again) == [*VALUES, b"more"]
     assert shop.names("consumequeue") == ["t"]
     assert shop.log_bytes()[:1000] == log[:1000]
     assert found_by_verify(shop) == TOLD
@@ -90,7 +90,8 @@ def refused_calls() -> Mapping[str, Call]:
 @pytest.mark.parametrize("call", refused_calls().values(), ids=refused_calls())
 def test_whoever_asks_for_one_is_refused(shop: Workshop, call: Call) -> None:
     from_a_broker(shop)
-    with shop.open() as store:
+    store = shop.open()
+    with store:
         before = shop.files()
         with pytest.raises(NotOffered, match="topic 'b' has batch queues"):
             call(store)
