@@ -151,6 +151,7 @@ class StoreDirectory(RootFiles[StoreFile]):
         super().__init__(fs, path, BACKEND, StoreFile)
         self.commit_log = path / names.COMMIT_LOG
         self.consume_queue = path / names.CONSUME_QUEUE
+        self._batch_queue = path / names.BATCH_QUEUE
         self.index = path / names.INDEX
         self.config = path / names.CONFIG
         self._topics = ConfigFile(
@@ -194,12 +195,18 @@ class StoreDirectory(RootFiles[StoreFile]):
 
     def queue_folders(self) -> Mapping[str, Sequence[int]]:
         """The queues that have a folder below consumequeue, by topic, ascending."""
+        return self._folders_below(self.consume_queue)
+
+    def batch_topics(self, table: TopicTable) -> frozenset[str]:
+        """The topics with batch queues: topics.json says so, or there are such queues."""
+        return frozenset(table.batch_topics).union(self._folders_below(self._batch_queue))
+
+    def _folders_below(self, root: Path) -> Mapping[str, Sequence[int]]:
         found = {}
-        if self.fs.is_dir(self.consume_queue):
-            for topic in self.fs.list_dir(self.consume_queue):
-                folder = self.consume_queue / topic
-                if self.fs.is_dir(folder):
-                    found[topic] = self._queues_in(folder)
+        if self.fs.is_dir(root):
+            for topic in self.fs.list_dir(root):
+                if self.fs.is_dir(root / topic):
+                    found[topic] = self._queues_in(root / topic)
         return {topic: ids for topic, ids in found.items() if ids}
 
     def _queues_in(self, folder: Path) -> Sequence[int]:

@@ -72,7 +72,12 @@ class Builder:
         """Append the missing units, one write for each queue. The files that they need are made before,
         all of them, and then made durable: where one cannot be made, no queue gets its units.
         """
-        groups = [(self.queues.add(*key), group) for key, group in by_queue(dispatches).items()]
+        batch_topics = self.queues.batch_topics
+        groups = [
+            (self.queues.add(*key), group)
+            for key, group in by_queue(dispatches).items()
+            if key[0] not in batch_topics
+        ]
         for queue, group in groups:
             queue.units.make_room(group[0].queue_offset)
         settle([queue.units for queue, _ in groups])

@@ -32,10 +32,12 @@ from storage.rocketmq.format.properties import (
 from storage.rocketmq.format.queue_unit import Unit, tags_code
 from storage.rocketmq.key_index import KeyIndex
 from storage.rocketmq.key_index_file import ALWAYS, TimeRange
+from storage.rocketmq.lmq import is_lmq
 from storage.rocketmq.queues import Queue, QueueTable
 from storage.rocketmq.reading import (
     UNITS_AT_ONCE,
     WRONG_PLACE,
+    check_address,
     damaged,
     judged_units,
     offsets_near,
@@ -171,7 +173,7 @@ def find_records(store: Searched, topic: str, search: Search, cursor: str | None
         if getattr(search, field) < 1:
             raise InvalidArgument(f"{field} must be at least 1", field=field)
     part = _part(store, topic, search, cursor)
-    indexed = _can_ask_index(store, search)
+    indexed = _can_ask_index(store, topic, search)
     found: list[tuple[int, StoredRecord]] = []
     scanned = found_bytes = 0
     following = None
@@ -199,10 +201,10 @@ def _cursor(at: int, *, backward: bool) -> str | None:
     return f"{'-' if backward else ''}log:{at}" if at >= 0 else None
 
 
-def _can_ask_index(store: Searched, search: Search) -> bool:
-    """Whether the index has an answer, and all of it."""
+def _can_ask_index(store: Searched, topic: str, search: Search) -> bool:
+    """Whether the index has an answer, and all of it: records of an LMQ it has under other topics."""
     index = store.index
-    if search.scan or index is None or index.has_gaps:
+    if search.scan or index is None or index.has_gaps or is_lmq(topic):
         return False
     return search.indexed_text is not None
 
@@ -277,7 +279,7 @@ def _looked_at(store: Searched, topic: str, search: Search, at: int) -> _Found:
         queue_there = store.queues.get(topic, message.queue_id)
         offset = None if queue_there is None else offset_of(queue_there, message, at)
         if offset is not None:
-            return _stored(store.log, message, offset, at)
+            return _stored(store.log, TopicPartition(topic, message.queue_id), message, offset, at)
     return _Found(at)
 
 
@@ -320,17 +322,14 @@ def _visible(queue: Queue) -> range:
     return range(start, min(end, queue.units.readable_end))
 
 
-def _stored(log: CommitLog, message: Message, offset: int, at: int) -> _Found:
-    partition = message.queue_id
+def _stored(
+    log: CommitLog, queue: TopicPartition, message: Message, offset: int, at: int
+) -> _Found:
     try:
-        return _Found(at, partition, to_stored(message, offset, at))
+        return _Found(at, queue.partition, to_stored(message, offset, at))
     except Corrupt as error:
         damage = log.damage(at, error.message)
-        return _Found(
-            at,
-            partition,
-            damage=damaged(damage, TopicPartition(message.topic, partition), offset),
-        )
+        return _Found(at, queue.partition, damage=damaged(damage, queue, offset))
 
 
 # ---- by a scan ----
@@ -356,17 +355,18 @@ def _scanned(store: Searched, topic: str, search: Search, part: _Part) -> Iterat
         if code is not None and unit.tags_code != code and unit.tags_code in _INT32:
             yield _Found(at)
             continue
+        address = TopicPartition(topic, partition)
         try:
             message = window.message(unit)
-            if message.topic != topic or message.queue_id != partition:
-                raise store.log.damage(
-                    at, "the queue's unit points to a record of another queue", expected=topic
-                )
+            check_address(store.log, address, message, at)
         except Corrupt as error:
-            told = damaged(error, TopicPartition(topic, partition), offset)
-            yield _Found(at, partition, damage=told)
+            yield _Found(at, partition, damage=damaged(error, address, offset))
             continue
-        yield _stored(store.log, message, offset, at) if search.matches(message) else _Found(at)
+        yield (
+            _stored(store.log, address, message, offset, at)
+            if search.matches(message)
+            else _Found(at)
+        )
 
 
 class _Step(NamedTuple):
@@ -475,7 +475,7 @@ def find_by_id(store: Searched, record_id: str) -> tuple[TopicPartition, StoredR
     offset = offset_of(queue, message, at)
     if offset is None:
         raise missing
-    found = _stored(store.log, message, offset, at)
+    found = _stored(store.log, queue.partition, message, offset, at)
     if found.record is None:
         raise found.damage or missing
     return queue.partition, found.record

@@ -30,6 +30,7 @@ from storage.rocketmq.format import names
 from storage.rocketmq.format.message import BODY_POSITION
 from storage.rocketmq.format.walking import BAD
 from storage.rocketmq.known_queues import KnownQueues
+from storage.rocketmq.lmq import lmq_dispatches
 from storage.rocketmq.queues import Queue
 from storage.rocketmq.store import RocketMQStore, open_rocketmq
 from storage.rocketmq.topic_files import TopicFiles
@@ -84,7 +85,12 @@ class KnownStore:
         )
         run.load()
         self.log = CommitLog(run, end=store.log.end)
-        self.queues = KnownQueues(self._files, store.queues.root, store.queues.file_bytes)
+        self.queues = KnownQueues(
+            self._files,
+            store.queues.root,
+            store.queues.file_bytes,
+            batch_topics=store.queues.batch_topics,
+        )
         changed = _and_folders(store.fs)
         for queue in store.queues:
             known = self.queues.add_known(*queue.partition)
@@ -170,7 +176,9 @@ class KnownStore:
         if found[1:] != self._topic_bytes[1:]:
             return False
         directory = StoreDirectory(self._fs, self.path)
-        infos = TopicFiles(directory, read_only=True, forget_offsets=lambda _: None).infos()
+        topics = TopicFiles(directory, read_only=True, forget_offsets=lambda _: None)
+        infos = topics.infos()
+        self.queues.batch_topics = topics.batch_topics
         for topic, info in infos.items():
             for queue_id in info.partitions:
                 self.queues.add(topic, queue_id)
@@ -194,6 +202,8 @@ class KnownStore:
                 return
             found = dispatches_of(step.data, step.records, step.start, with_tags=False)
             self._builder.build(found)
+            in_lmqs = lmq_dispatches(step, self.queues)
+            self._builder.build_queues(self._builder.live(in_lmqs))
             self._last, size = step.records[-1]
             self.log.end = self._last + size
             self._last_head = self._head_of_last(run)

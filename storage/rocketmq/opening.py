@@ -17,6 +17,7 @@ from storage.files import HandleCache
 from storage.interface import Clock, StoreOptions
 from storage.kept import keep_losses
 from storage.model import Finding, Loss, RecoveryReport
+from storage.rocketmq import batch_topics
 from storage.rocketmq.commit_log import CommitLog
 from storage.rocketmq.directory import ProducerSnapshot, StoreDirectory, StoreFile
 from storage.rocketmq.dispatch import dispatch_of
@@ -115,7 +116,10 @@ def open_parts(opening: Opening) -> OpenedStore:
         segments_scanned=len([b for b in run.bases if b + run.file_bytes > plan.accepted_from]),
         bytes_scanned=plan.bytes_scanned,
         indexes_rebuilt=_rebuilt(plan),
-        findings=_findings(index, builder, plan),
+        findings=[
+            *_findings(index, builder, plan),
+            *batch_topics.findings(directory, queues.batch_topics),
+        ],
         losses=plan.losses,
     )
     return OpenedStore(
@@ -155,7 +159,12 @@ def load_log(files: HandleCache, directory: StoreDirectory, sizes: Sizes) -> Fil
 def _load_queues(opening: Opening) -> QueueTable:
     """Every queue that has a folder, or that topics.json tells; a deleted topic's are left out."""
     directory = opening.directory
-    queues = QueueTable(opening.files, directory.consume_queue, opening.sizes.consume_queue_bytes)
+    queues = QueueTable(
+        opening.files,
+        directory.consume_queue,
+        opening.sizes.consume_queue_bytes,
+        batch_topics=opening.topics.batch_topics,
+    )
     for topic, info in opening.topics.infos().items():
         for queue_id in info.partitions:
             queues.add(topic, queue_id).units.run.load()

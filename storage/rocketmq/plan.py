@@ -34,6 +34,25 @@ class Damage(NamedTuple):
     reason: str
 
 
+class OpenAppend(NamedTuple):
+    """A sequenced append in the walk: where it begins, how many of its records are to come, and where
+    the record before it begins (-1: not in the walk).
+    """
+
+    append: SequencedAppend
+    position: int
+    left: int
+    before: int
+
+    def following(self, message: Message) -> OpenAppend | None:
+        """With the next record of the log; None when that is not the append's."""
+        append = self.append
+        same = (message.topic, message.queue_id) == (append.topic, append.queue_id)
+        if not same or message.store_timestamp_ms != append.store_timestamp_ms:
+            return None
+        return self._replace(left=self.left - 1)
+
+
 @dataclass(slots=True, kw_only=True)
 class StorePlan:
     """One start. Physical offsets; `queues` has the queues as they are before the plan is carried out."""

@@ -108,10 +108,19 @@ class Queue:
 class QueueTable:
     """Queues by topic and queue id. Queues are added and removed under the append lock."""
 
-    def __init__(self, files: HandleCache, root: Path, file_bytes: int) -> None:
+    def __init__(
+        self,
+        files: HandleCache,
+        root: Path,
+        file_bytes: int,
+        *,
+        batch_topics: frozenset[str] = frozenset(),
+    ) -> None:
+        """`batch_topics`: those whose records have no unit in any queue of this kind."""
         self.files = files
         self.root = root
         self.file_bytes = file_bytes
+        self.batch_topics = batch_topics
         self._queues: dict[tuple[str, int], Queue] = {}
         self._lock = threading.Lock()  # over changes of the table and snapshots of it
 

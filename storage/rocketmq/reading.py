@@ -28,6 +28,7 @@ from storage.rocketmq.format.properties import (
     decode_properties,
 )
 from storage.rocketmq.format.queue_unit import UNIT_SIZE, Unit
+from storage.rocketmq.lmq import is_in_lmq
 
 WINDOW_BYTES: Final = 1 << 20
 NEAR_BYTES: Final = 8 << 10  # records closer than this are read in one go
@@ -180,7 +181,7 @@ def check_address(
     log: CommitLog, partition: TopicPartition, message: Message, physical_offset: int
 ) -> None:
     """Raise Corrupt unless the record, which lies at a physical offset, is one of this queue."""
-    if (message.topic, message.queue_id) != partition:
+    if (message.topic, message.queue_id) != partition and not is_in_lmq(message, partition):
         raise log.damage(
             physical_offset,
             f"the unit of {partition} points to a record of another queue",

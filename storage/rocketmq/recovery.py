@@ -29,8 +29,9 @@ from storage.rocketmq.format.index_file import IndexHeader
 from storage.rocketmq.format.message import Message, decode_message, takes_queue_offset
 from storage.rocketmq.format.properties import decode_properties
 from storage.rocketmq.format.walking import BAD
+from storage.rocketmq.lmq import is_lmq, lmq_dispatches
 from storage.rocketmq.losses import add_findings, damage_finding, no_log_finding
-from storage.rocketmq.plan import Damage, SequencedAppend, StorePlan
+from storage.rocketmq.plan import Damage, OpenAppend, SequencedAppend, StorePlan
 from storage.rocketmq.queues import Queue, QueueTable
 from storage.rocketmq.walking import END, Stop, Stretch, walk_log
 
@@ -175,25 +176,6 @@ def _begins_before(run: FileRun, base: int, time_ms: int) -> bool:
     return first is not None and first.store_timestamp_ms < time_ms
 
 
-class _OpenAppend(NamedTuple):
-    """A sequenced append in the walk: where it begins, how many of its records are to come, and where
-    the record before it begins (-1: not in the walk).
-    """
-
-    append: SequencedAppend
-    position: int
-    left: int
-    before: int
-
-    def following(self, message: Message) -> _OpenAppend | None:
-        """With the next record of the log; None when that is not the append's."""
-        append = self.append
-        same = (message.topic, message.queue_id) == (append.topic, append.queue_id)
-        if not same or message.store_timestamp_ms != append.store_timestamp_ms:
-            return None
-        return self._replace(left=self.left - 1)
-
-
 class _Walk:
     """One walk of the log from `start` on, comparing records with units."""
 
@@ -201,7 +183,7 @@ class _Walk:
         self._context = context
         self._known = _unit_positions(context.queues, start)
         self._expected: dict[tuple[str, int], int] = {}
-        self._open: _OpenAppend | None = None
+        self._open: OpenAppend | None = None
         self._before = -1  # where the record before the present one begins
         self.start = start
         self.end = start
@@ -229,7 +211,7 @@ class _Walk:
             self._open = None
             position = self._beyond(stop)
 
-    def _cut_before(self, unfinished: _OpenAppend) -> None:
+    def _cut_before(self, unfinished: OpenAppend) -> None:
         """End the log where an append begins of which records are missing."""
         self.end, self.torn = unfinished.position, True
         last = record_at(self._context.run, unfinished.before)
@@ -245,6 +227,7 @@ class _Walk:
             sound = sound_part(step) if context.ours and not context.clean else step
             if sound.records:
                 self._compare(sound)
+                self._compare_lmqs(sound)
                 self._note_sequenced(sound)
                 last_position, last_size = sound.records[-1]
                 self.bytes_scanned += last_position + last_size - sound.start
@@ -273,10 +256,12 @@ class _Walk:
             pointed_to = set(there)
             missing = [record for record in missing if record[0] not in pointed_to]
         expected = self._expected
-        deleted = self._context.deleted
+        deleted, batch_topics = self._context.deleted, self._context.queues.batch_topics
         heads = heads_of(stretch.data, missing, stretch.start)
         for (position, _), head in zip(missing, heads, strict=True):
             topic, queue_id, queue_offset, sys_flag, _, _ = head
+            if topic in batch_topics:
+                continue
             if takes_queue_offset(sys_flag) and position >= deleted.get(topic, 0):
                 key = topic, queue_id
                 if key not in expected:
@@ -284,9 +269,21 @@ class _Walk:
                 if queue_offset >= expected[key]:
                     expected[key] = queue_offset + 1
 
+    def _compare_lmqs(self, stretch: Stretch) -> None:
+        """The same, of the LMQ queues that are there."""
+        queues, deleted = self._context.queues, self._context.deleted
+        for found in lmq_dispatches(stretch, queues):
+            key = found.topic, found.queue_id
+            queue = queues.get(*key)
+            end = self._expected.get(key, 0 if queue is None else self._end_in_log(queue))
+            if found.queue_offset >= end and found.physical_offset >= deleted.get(found.topic, 0):
+                if key not in self._expected:
+                    self._first_missing(key, found.queue_offset, found.physical_offset)
+                self._expected[key] = found.queue_offset + 1
+
     def _first_missing(self, key: tuple[str, int], queue_offset: int, position: int) -> int:
         """The end of the queue of a record without a unit, the first one of that queue."""
-        if self.missing_from is None:
+        if self.missing_from is None or position < self.missing_from:
             self.missing_from = position
         queue = self._context.queues.get(*key)
         end = 0 if queue is None else self._end_in_log(queue)
@@ -318,7 +315,7 @@ class _Walk:
             self._before = position
         self._before = stretch.records[-1][0]
 
-    def _opened(self, message: Message, position: int) -> _OpenAppend | None:
+    def _opened(self, message: Message, position: int) -> OpenAppend | None:
         mark = parse_mark(decode_properties(message.properties).get(SEQUENCE_PROPERTY, ""))
         if mark is None or position < self._context.deleted.get(message.topic, 0):
             return None
@@ -331,7 +328,7 @@ class _Walk:
             message.queue_offset,
             message.store_timestamp_ms,
         )
-        return _OpenAppend(append, position, count - 1, self._before)
+        return OpenAppend(append, position, count - 1, self._before)
 
     def _beyond(self, stop: Stop) -> int | None:
         """What follows the place where the walk stopped: where to go on, None for the end."""
@@ -362,9 +359,13 @@ def _message(stretch: Stretch, position: int) -> Message:
 
 
 def _unit_positions(queues: QueueTable, start: int) -> Sequence[int]:
-    """The physical offsets from `start` on that units point to, ascending."""
+    """The physical offsets from `start` on that units point to, ascending; not those of LMQ queues, whose
+    records need a unit in a queue of their own.
+    """
     found: list[int] = []
     for queue in queues:
+        if is_lmq(queue.partition.topic):
+            continue
         found += queue.units.positions(queue.units.first_at(start))
     found.sort()
     return found

@@ -8,7 +8,7 @@ steps make the read-only view of a store.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
@@ -19,11 +19,11 @@ from storage.interface import Progress
 from storage.rocketmq.behind import record_at
 from storage.rocketmq.dispatch import Dispatch, dispatches_of
 from storage.rocketmq.dispatcher import Builder
-from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format.message import PADDING_SIZE
 from storage.rocketmq.format.names import file_name
 from storage.rocketmq.key_index import KeyIndex
 from storage.rocketmq.key_index_mending import mend
+from storage.rocketmq.lmq import lmq_dispatches
 from storage.rocketmq.plan import StorePlan
 from storage.rocketmq.walking import Stop, walk_log
 
@@ -122,12 +122,15 @@ def build_missing(
     stops = [damage.next_good for damage in plan.damages]
     while start < plan.log_end:
         following = plan.log_end
-        for batch in dispatches(plan.run, start, plan.log_end, with_tags=with_tags):
-            if isinstance(batch, Stop):
-                following = batch.position
+        for stretch in walk_log(plan.run, start, plan.log_end, check_crc=False):
+            if isinstance(stretch, Stop):
+                following = stretch.position
                 break
+            batch = dispatches_of(stretch.data, stretch.records, stretch.start, with_tags=with_tags)
             live = builder.live(batch)
+            in_lmqs = builder.live(lmq_dispatches(stretch, plan.queues))
             builder.build_queues(_from(live, queues_from))
+            builder.build_queues(_from(in_lmqs, queues_from))
             builder.build_index(_from(live, first_indexed))
             progress("building queues and index", batch[-1].physical_offset, plan.log_end)
         start = min((s for s in stops if s is not None and s > following), default=plan.log_end)
@@ -139,19 +142,6 @@ def build_missing(
 def _from(batch: Sequence[Dispatch], physical_offset: int) -> Sequence[Dispatch]:
     """Those of records at or behind a place; they lie in the order of the log."""
     return batch[bisect_left(batch, physical_offset, key=_place) :]
-
-
-def dispatches(
-    run: FileRun, start: int, end: int, *, with_tags: bool
-) -> Iterator[Sequence[Dispatch] | Stop]:
-    """The dispatches of the records of the log in [start, end), some at a time; last comes the
-    Stop where the walk ended.
-    """
-    for step in walk_log(run, start, end, check_crc=False):
-        if isinstance(step, Stop):
-            yield step
-            return
-        yield dispatches_of(step.data, step.records, step.start, with_tags=with_tags)
 
 
 def forget_missing_files(plan: StorePlan) -> None:

@@ -55,15 +55,17 @@ _TOPIC_CHOICES: Final = {
 }
 TOPIC_CONFIGS: Final = (*_TOPIC_NUMBERS, *_TOPIC_CHOICES, "attributes")
 _NUMBER_TEXT: Final = r"-1|\d{1,18}"
+QUEUE_TYPE: Final = "queue.type"
+BATCH_QUEUES: Final = "BatchCQ"
 # TopicAttributes: what each may be
 _ATTRIBUTES: Final = {
-    "queue.type": "SimpleCQ|BatchCQ",
+    QUEUE_TYPE: f"SimpleCQ|{BATCH_QUEUES}",
     "cleanup.policy": "DELETE|COMPACTION",
     "message.type": "UNSPECIFIED|NORMAL|FIFO|DELAY|TRANSACTION|MIXED|LITE|PRIORITY",
     "reserve.time": _NUMBER_TEXT,
     "lite.topic.expiration": _NUMBER_TEXT,
 }
-_NOT_OFFERED: Final = {"queue.type": "BatchCQ", "cleanup.policy": "COMPACTION"}
+_NOT_OFFERED: Final = {QUEUE_TYPE: BATCH_QUEUES, "cleanup.policy": "COMPACTION"}
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):

@@ -183,15 +183,24 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
     # ---- topics ----
 
     def queue(self, partition: TopicPartition) -> Queue:
-        """The queue at an address. Raises UnknownTopic, UnknownPartition."""
+        """The queue at an address. Raises UnknownTopic, UnknownPartition; NotOffered for a topic with
+        batch queues.
+        """
         self._check_open()
         queue = self.queues.get(*partition)
         if queue is None:
-            info = self._topics.get(partition.topic)
-            if info is None or partition.partition in info.partitions:  # gone, perhaps made again
+            info = self._topic(partition.topic)
+            if partition.partition in info.partitions:  # gone, perhaps made again
                 raise UnknownTopic(partition.topic)
             raise UnknownPartition(*partition, partitions=len(info.partitions))
         return queue
+
+    def _topic(self, topic: str) -> TopicInfo:
+        info = self._topics.get(topic)
+        if info is None:
+            self._topic_files.check_offered(topic)
+            raise UnknownTopic(topic)
+        return info
 
     def topics(self) -> Mapping[str, TopicInfo]:
         self._check_open()
@@ -207,6 +216,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
             if topic in self._topics:
                 check_same_shape(self._topics[topic], partitions, configs)
                 return self._topics[topic]
+            self._topic_files.check_offered(topic)
             check_new_topic(topic, count, configs or {})
             with self._fence.guarding():
                 info = self._topic_files.create(topic, count, configs or {}, now_ms=self._clock())
@@ -223,6 +233,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         known = self._topics.get(topic)
         if known is not None:
             return known
+        self._topic_files.check_offered(topic)
         count = self._settings.default_topic_queues
         check_new_topic(topic, count, {})
         if isinstance(records, bytes):
@@ -234,9 +245,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         self._check_writable()
         check_changes(configs)
         with self._lock:
-            info = self._topics.get(topic)
-            if info is None:
-                raise UnknownTopic(topic)
+            info = self._topic(topic)
             with self._fence.guarding():
                 info = self._topic_files.alter(info, configs, now_ms=self._clock())
             return self._adopt(info)
@@ -244,8 +253,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
     def delete_topic(self, topic: str) -> None:
         self._check_writable()
         with self._checkpointer.gate, self._lock:
-            if topic not in self._topics:
-                raise UnknownTopic(topic)
+            self._topic(topic)
             with self._fence.guarding():
                 self._dispatcher.step()
                 self._producer_ids.remember(self._highest_producer_id())
@@ -311,6 +319,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
 
     def _new_queue(self, partition: TopicPartition) -> Queue:
         topic, queue_id = partition
+        self._topic_files.check_offered(topic)
         known = self._topics.get(topic)
         check_folder_name(topic)
         self._adopt(self._topic_files.info(topic, {*(known.partitions if known else ()), queue_id}))
@@ -392,8 +401,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
 
         def look() -> FoundPage:
             self._check_open()
-            if topic not in self._topics:
-                raise UnknownTopic(topic)
+            self._topic(topic)
             return find_records(self, topic, search, cursor)
 
         return self._deletions.beside(look)

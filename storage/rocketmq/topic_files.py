@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from storage.errors import DiskFull, InvalidTopic, TopicExists
 from storage.model import TopicInfo
+from storage.rocketmq.batch_topics import refusal
 from storage.rocketmq.directory import DeletedTopics, StoreDirectory
 from storage.rocketmq.format import names
 from storage.rocketmq.settings import check_queue_count, check_topic_config, check_topic_reset
@@ -78,11 +79,17 @@ class TopicFiles:
         self._forget_offsets = forget_offsets
         self._deleted = directory.deleted_topics()
         self._table = directory.topics(read_only=read_only)
+        self.batch_topics = directory.batch_topics(self._table)
+
+    def check_offered(self, topic: str) -> None:
+        """Raise NotOffered for a topic with batch queues, which is none of `infos`."""
+        if topic in self.batch_topics:
+            raise refusal(topic)
 
     def infos(self) -> Mapping[str, TopicInfo]:
-        """Every topic that has an entry, or a folder with queues."""
+        """Every topic that has an entry, or a folder with queues; none with batch queues."""
         folders = self._directory.queue_folders()
-        topics = {*self._table.topics, *folders} - {*self._deleted.unfinished}
+        topics = {*self._table.topics, *folders} - {*self._deleted.unfinished} - self.batch_topics
         return {topic: self.info(topic, folders.get(topic, ())) for topic in sorted(topics)}
 
     def info(self, topic: str, queue_ids: Iterable[int] = ()) -> TopicInfo:

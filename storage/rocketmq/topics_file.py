@@ -22,7 +22,12 @@ from storage.rocketmq.format.config_json import (
     lay_out_object,
 )
 from storage.rocketmq.format.names import is_system_topic
-from storage.rocketmq.settings import attributes_text, parse_attributes
+from storage.rocketmq.settings import (
+    BATCH_QUEUES,
+    QUEUE_TYPE,
+    attributes_text,
+    parse_attributes,
+)
 
 TABLE: Final = "topicConfigTable"
 READ_QUEUES: Final = "readQueueNums"
@@ -93,6 +98,13 @@ class TopicTable:
     def topics(self) -> Sequence[str]:
         """The topics that can be understood, in the file's order."""
         return tuple(self._topics)
+
+    @property
+    def batch_topics(self) -> Iterable[str]:
+        """Those whose queues are batch queues (QueueTypeUtils.getCQType)."""
+        for topic, entry in self._topics.items():
+            if (entry.get(ATTRIBUTES) or {}).get(QUEUE_TYPE) == BATCH_QUEUES:
+                yield topic
 
     def info(self, topic: str, queue_ids: Iterable[int] = ()) -> TopicInfo:
         """A topic with the queues 0 to max(readQueueNums, writeQueueNums) - 1 and those of

@@ -451,41 +451,6 @@ def test_deleted_topics_are_no_fault(tmp_path: Path) -> None:
     assert run("verify", root).code == 1
 
 
-STRANGE_FOLDERS = [
-    "commitlog/00000000000000100000",
-    "commitlog/00000000000000000007",
-    "index/20270101000000000",
-    "consumequeue/order_s1/0/00000000000000100000",
-]
-STRANGE_QUEUES = ["consumequeue/order_s1/9", "consumequeue/strange"]
-
-
-def test_what_bears_a_name_of_another_kind_is_left_alone(tmp_path: Path) -> None:
-    """Folders where files should be, files where folders should be: told by verify, in nobody's way."""
-    golden = stores.golden("small")
-    root = stores.copy_store(golden, tmp_path / "store")
-    for name in STRANGE_FOLDERS:
-        (root / name).mkdir()
-    for name in STRANGE_QUEUES:
-        (root / name).write_text("x")
-    options = settings_options(golden.settings)
-    found = fine("verify", root, *options).rows
-    assert {row["code"] for row in found} == {"unknown-file"}
-    assert {row["path"] for row in found} == {
-        str(root / n) for n in STRANGE_FOLDERS + STRANGE_QUEUES
-    }
-    for what in ("consumequeue", "indexfile"):
-        assert run("rebuild", root, "--what", what, *options).document["changed"] == []
-    for command in (("inspect",), ("dump",), ("dump", "--what", "commitlog"), ("offsets",)):
-        assert run(command[0], root, *command[1:], *options).code == 0
-    for what in ("dump", "verify"):
-        assert run(what, root / STRANGE_FOLDERS[2], *options).code == 2
-    with open_store("rocketmq", root, StoreOptions(settings=golden.settings)) as store:
-        assert store.bounds(TopicPartition(*QUEUE)).end == len(rows())
-    for name in (*STRANGE_FOLDERS, *STRANGE_QUEUES):
-        assert (root / name).exists()
-
-
 def test_a_log_that_ends_early_is_told_by_all_that_looks(tmp_path: Path) -> None:
     golden = stores.golden("small")
     root = stores.copy_store(golden, tmp_path / "store")

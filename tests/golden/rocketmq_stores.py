@@ -27,6 +27,7 @@ UNCLEAN = ("unclean", "unclean-late")
 DAMAGED = ("small", "many")
 CLEAN = (*REWRITTEN, "broker", "deleted-head")
 BATCHES = "batch"
+LIGHT = "lmq"  # its records are in several queues each: not among all_stores
 SIZES = ("mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue", "maxHashSlotNum", "maxIndexNum")
 WHOLE_BODY_BYTES = 2048
 MADE_AT_MS = 1_795_227_286_000

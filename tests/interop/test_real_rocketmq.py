@@ -11,7 +11,7 @@ import pytest
 
 from storage import Bound, FindQuery, LogStore, Record, TopicPartition, open_inspector
 from storage import open_store as open_any
-from tests.cli.runner import fine, settings_options
+from tests.cli.runner import fine, run, settings_options
 from tests.golden.trees import picture
 from tests.interop import rocketmq_peers as peers
 from tests.interop import rocketmq_written as written
@@ -183,6 +183,35 @@ def test_a_store_goes_to_and_fro(root: Path, tmp_path: Path) -> None:
     answer = ask(here, tmp_path / "asked-last")
     check_same(here, answer)
     assert [row["keys"] for row in answer.messages["orders", 0]].count("k ours") == 4
+
+
+STRANGE = {
+    "commitlog/.DS_Store": b"x",
+    "commitlog/00000000000000000000.bak": b"x",
+    "commitlog/z": b"",
+    "consumequeue/orders/0/.DS_Store": b"",
+    "consumequeue/orders/.DS_Store": b"x",
+    "index/notes.txt": b"x",
+}
+
+
+def test_what_verify_calls_an_error_keeps_the_real_store_from_loading(
+    root: Path, tmp_path: Path
+) -> None:
+    told = {}
+    for number, (name, data) in enumerate(STRANGE.items()):
+        copy = tmp_path / "each" / str(number)
+        shutil.copytree(root, copy)
+        (copy / name).write_bytes(data)
+        options = settings_options(dict(written.options().settings))
+        rows = run("verify", copy, *options).rows
+        told[str(number)] = [row["severity"] for row in rows if row["code"] == "unknown-file"]
+    answers = peers.run_rocketmq_opens_each(tmp_path / "each", written.SIZES)
+    refused = {name: any(row["kind"] == "refused" for row in a.odd) for name, a in answers.items()}
+    assert told == {
+        name: ["error" if is_refused else "info"] for name, is_refused in refused.items()
+    }
+    assert list(refused.values()).count(True) == 3
 
 
 def _append(root: Path, turn: int, end: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from storage import (
 )
 from storage import open_store as open_any
 from storage.errors import StoreLocked
-from storage.rocketmq.format.config_json import decode_config
+from storage.rocketmq.format.config_json import decode_config, encode_config
 from tests.interop import rocketmq_peers as peers
 from tests.interop import rocketmq_written as written
 from tests.interop.rocketmq_peers import RocketAnswer
@@ -174,6 +175,23 @@ def test_groups_go_on_where_they_stood(broker: Broker) -> None:
         assert committed(store) == {**ours, "peer-talk": ends}
         commit(store, {"peer-talk": {places[0]: 1}})
         assert committed(store)["peer-talk"] == {**ends, places[0]: 1}
+
+
+def test_a_topic_with_batch_queues_gets_none_of_ours(broker: Broker) -> None:
+    """With a folder below consumequeue for such a topic no broker starts."""
+    written.write(broker.store)
+    topics = broker.store / "config/topics.json"
+    entries = decode_config(topics.read_bytes())
+    entries["topicConfigTable"]["orders"]["attributes"] = {"queue.type": "BatchCQ"}
+    topics.write_bytes(encode_config(entries))
+    shutil.rmtree(broker.store / "consumequeue/orders")
+    with open_ours(broker.store) as store:
+        assert "orders" not in store.topics()
+    broker.start()
+    answer = peers.talk(broker.port, ("pull", "shapes"))
+    assert answer.messages
+    peers.stop_broker(broker.work)
+    assert not (broker.store / "consumequeue/orders").exists()
 
 
 def offsets_of(store: LogStore) -> SupportsGroupOffsets:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from storage.files import FileSystem, HandleCache
+from storage.rocketmq.dispatch import Dispatch
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format import names
 from storage.rocketmq.key_index_file import KeyIndexFile
@@ -54,6 +55,7 @@ class Picture:
     log_bases: Sequence[int]
     queue_directory: Path
     queues: Sequence[QueueFiles]
+    batch_topics: frozenset[str]
     index_directory: Path
     index_paths: Sequence[Path] | None
     sizes: Sizes
@@ -69,13 +71,22 @@ class Picture:
         """What is known of the log, for those who judge queues and index."""
         return Surroundings(run.start, self.rebuilt_from, damaged_between, extended=self.extended)
 
+    def live(self, dispatches: Sequence[Dispatch]) -> Sequence[Dispatch]:
+        """Those of records that were not deleted with their topic."""
+        return [d for d in dispatches if d.physical_offset >= self.deleted.get(d.topic, 0)]
+
     @contextmanager
     def opened(self) -> Iterator[Opened]:
         """The store's parts, as they were seen."""
         files = HandleCache(self.fs, OPEN_FILES)
         run = FileRun(files, self.log_directory, self.sizes.commit_log_bytes, kind=names.COMMIT_LOG)
         run.take_as_there(self.log_bases)
-        queues = QueueTable(files, self.queue_directory, self.sizes.consume_queue_bytes)
+        queues = QueueTable(
+            files,
+            self.queue_directory,
+            self.sizes.consume_queue_bytes,
+            batch_topics=self.batch_topics,
+        )
         for topic, queue_id, bases, end in self.queues:
             queues.add(topic, queue_id).units.look_at(bases, end)
         slots, entries = self.sizes.index_slots, self.sizes.index_entries
@@ -102,6 +113,7 @@ def picture_of(raw: RawStore) -> Picture:
         log_bases=tuple(raw.run.bases),
         queue_directory=raw.directory.consume_queue,
         queues=queues,
+        batch_topics=raw.queues.batch_topics,
         index_directory=raw.directory.index,
         index_paths=None if index is None else [file.path for file in index.index_files],
         sizes=raw.sizes,

@@ -87,7 +87,8 @@ class SharedRebuild(Rebuild):
         self._notes.add(*result.notes)
         self._left_out += result.left_out
         for key, unit_run in result.runs.items():
-            self._runs.setdefault(key, []).append(unit_run)
+            if key[0] not in self._raw.queues.batch_topics:
+                self._runs.setdefault(key, []).append(unit_run)
         self._strings.append(StagedStrings(result.path, self._count, result.strings))
         self._count += result.strings
         if result.last is not None:

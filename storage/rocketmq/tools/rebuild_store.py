@@ -26,6 +26,7 @@ from storage.rocketmq.format import names
 from storage.rocketmq.format.checkpoint import Checkpoint
 from storage.rocketmq.format.queue_unit import UNIT_SIZE
 from storage.rocketmq.key_index import KeyIndex
+from storage.rocketmq.lmq import lmq_dispatches
 from storage.rocketmq.queues import Queue, QueueTable
 from storage.rocketmq.tools.comparing import is_same
 from storage.rocketmq.tools.log_walk import Padding
@@ -63,7 +64,10 @@ class Rebuild:
         self._name = names.CONSUME_QUEUE if what == QUEUES else names.INDEX
         self._files = HandleCache(self._fs, view.options.open_files)
         self._queues = QueueTable(
-            self._files, self._made_dir / names.CONSUME_QUEUE, raw.sizes.consume_queue_bytes
+            self._files,
+            self._made_dir / names.CONSUME_QUEUE,
+            raw.sizes.consume_queue_bytes,
+            batch_topics=raw.queues.batch_topics,
         )
         self._index = KeyIndex(
             self._files,
@@ -111,9 +115,9 @@ class Rebuild:
 
     def _build(self) -> None:
         """Build all, and compare it."""
-        for batch in self._dispatches():
+        for batch, in_lmqs in self._dispatches():
             if self._what == QUEUES:
-                self._builder.build_queues(batch)
+                self._builder.build_queues([*batch, *in_lmqs])
             else:
                 self._index.put_all(batch)
             self._last = batch[-1] if batch else self._last
@@ -128,8 +132,8 @@ class Rebuild:
         self._notes.add(*map(self._refused, self._builder.refused))
         self._compare(finished=True)
 
-    def _dispatches(self) -> Iterator[Sequence[Dispatch]]:
-        """The dispatches of all records that count, some at a time."""
+    def _dispatches(self) -> Iterator[tuple[Sequence[Dispatch], Sequence[Dispatch]]]:
+        """The dispatches of all records that count, and those to LMQ queues, some at a time."""
         raw = self._raw
         meter = Meter(self._progress, f"rebuilding {self._what}", raw.run.limit - raw.run.start)
         walk = DispatchWalk(
@@ -141,7 +145,8 @@ class Rebuild:
                 continue
             kept = self._builder.live(walk.dispatches(stretch, with_tags=with_tags))
             self._left_out += len(stretch.records) - len(kept)
-            yield kept
+            in_lmqs = lmq_dispatches(stretch, raw.queues)
+            yield kept, self._builder.live(in_lmqs)
 
     def _refused(self, dispatch: Dispatch) -> Finding:
         return Finding(
@@ -201,6 +206,9 @@ class Rebuild:
             kept = self._is_kept(queue)
             for base in run.bases:
                 self._compared.setdefault(run.path(base), kept)
+        folders = self._raw.directory.queue_folders()
+        for topic in self._raw.queues.batch_topics.intersection(folders):
+            self._compared[self._raw.directory.consume_queue / topic] = False
 
     def _note_left_out(self) -> None:
         """Why an index changes in which nothing is wrong."""

@@ -23,6 +23,7 @@ from storage.model import Finding
 from storage.notes import Notes
 from storage.rocketmq.dispatch import Dispatch, by_queue, dispatches_of
 from storage.rocketmq.format.message import takes_queue_offset
+from storage.rocketmq.lmq import lmq_dispatches
 from storage.rocketmq.tools.check_queues import Key
 from storage.rocketmq.tools.log_walk import LogWalk, Padding
 from storage.rocketmq.tools.picture import Opened, Picture
@@ -117,9 +118,11 @@ def _stage(
         if isinstance(stretch, Padding):
             continue
         found = walk.dispatches(stretch, with_tags=picture.index_tags)
-        kept = [d for d in found if d.physical_offset >= picture.deleted.get(d.topic, 0)]
+        kept = picture.live(found)
         left_out += len(found) - len(kept)
         staged.add(kept)
+        if isinstance(staged, _Units):
+            staged.add(picture.live(lmq_dispatches(stretch, opened.queues)))
         if kept:
             latest = kept[-1]
             last = LastRecord(latest.physical_offset, latest.store_timestamp_ms, len(latest.keys))

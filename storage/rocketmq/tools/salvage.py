@@ -24,10 +24,12 @@ from storage.kept import SALVAGE_REPORT, lost_bytes, write_report
 from storage.model import Finding, KeptRange, LossReport, TopicPartition
 from storage.new_store import new_store
 from storage.notes import Meter
+from storage.rocketmq import batch_topics
 from storage.rocketmq.directory import DeletedTopics, StoreDirectory, StoreFile
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format import names
 from storage.rocketmq.format.config_json import decode_config
+from storage.rocketmq.lmq import is_lmq
 from storage.rocketmq.settings import Sizes
 from storage.rocketmq.store import open_rocketmq
 from storage.rocketmq.tools.dump import bad_small_file, is_config_name
@@ -97,6 +99,7 @@ class Salvage:
         finally:
             files.close(sync=False)
         self._copy_quiet(made, survey)
+        self._make_lmqs(made)
         target = StoreDirectory(self._fs, made)
         next_producer_id = 0
         if self._directory is not None:
@@ -118,6 +121,16 @@ class Salvage:
                 copy_range(self._fs, run.path(base), folder / names.file_name(base), start=0)
             for synced in (folder, folder.parent, folder.parent.parent):
                 self._fs.sync_dir(synced)
+
+    def _make_lmqs(self, made: Path) -> None:
+        """The folders of LMQ queues: the engine fills those that are there."""
+        for queue in self._source.queues:
+            if is_lmq(queue.partition.topic):
+                topic, queue_id = queue.partition
+                folder = made / names.CONSUME_QUEUE / topic / str(queue_id)
+                self._fs.make_dir(folder)
+                for synced in (folder, folder.parent, folder.parent.parent):
+                    self._fs.sync_dir(synced)
 
     def _copy_config(self, source: StoreDirectory, target: StoreDirectory) -> None:
         """The broker's files, byte for byte; in place of one that is damaged its `.bak`."""
@@ -171,6 +184,7 @@ class Salvage:
     def _note_left_out(self, source: StoreDirectory) -> None:
         """What is not the log's, or leads into it by its own rules."""
         self.findings += source.findings
+        self.findings += batch_topics.findings(source, self._source.queues.batch_topics)
         for name in self._fs.list_dir(source.path):
             if name in _LEFT_OUT or (
                 name not in names.ROOT_NAMES and not name.startswith(".logserver.")
@@ -194,7 +208,8 @@ class Salvage:
         }
         options = replace(self._options, settings=settings)
         with open_rocketmq(made, options, fs=self._fs, clock=self._clock, read_only=False) as store:
-            self.findings += store.recovery.findings
+            found = store.recovery.findings
+            self.findings += [f for f in found if f.code != batch_topics.CODE]  # told of the source
             return [
                 self._kept(survey, address, store.bounds(address))
                 for name, info in store.topics().items()

@@ -19,6 +19,7 @@ from storage.notes import Meter, Notes, Tallies
 from storage.rocketmq.dispatch import Head, heads_of
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format.message import PADDING_SIZE, decode_message, peek, takes_queue_offset
+from storage.rocketmq.lmq import is_lmq
 from storage.rocketmq.queues import Queue, QueueTable
 from storage.rocketmq.tools.blanks import SMALLEST, is_blank
 from storage.rocketmq.tools.log_walk import MAX_SHOWN_BYTES, LogWalk, Padding
@@ -172,6 +173,8 @@ class Survey:
         self.kept_bytes += size
         if not takes_queue_offset(sys_flag) or at < self.source.deleted.get(topic, 0):
             return
+        if topic in self.source.queues.batch_topics:
+            return
         key = topic, queue_id
         queue = self.queues.get(key)
         if queue is None:
@@ -231,8 +234,12 @@ class Survey:
         return first, stop
 
     def _take_tails(self) -> None:
-        """Units may lead to records that are gone with the end of the log, or with all of it."""
+        """Units may lead to records that are gone with the end of the log, or with all of it; what an LMQ
+        queue lost, others lost too.
+        """
         for queue in self.source.queues:
+            if is_lmq(queue.partition.topic):
+                continue
             key = queue.partition.topic, queue.partition.partition
             found = self._units_from(queue)
             met = self.queues.get(key)

@@ -21,6 +21,8 @@ from storage.rocketmq.tools.rows import checkpoint_entry, config_entry
 
 OURS: Final = ".logserver."
 _IGNORED: Final = frozenset({"lost+found"})
+# MappedFileQueue.load: but folders, which it passes over, and an empty last file, which it removes
+_REFUSED: Final = "no name of a file of this folder: the real store does not load with it"
 
 
 def check_names(raw: RawStore) -> Iterator[Finding]:
@@ -43,11 +45,16 @@ def check_names(raw: RawStore) -> Iterator[Finding]:
 
 
 def _check_run(fs: FileSystem, run: FileRun) -> Iterator[Finding]:
-    for name in fs.list_dir(run.directory) if fs.is_dir(run.directory) else ():
-        if names.parse_file_name(name) is None:
-            yield _unknown(run.directory / name, "no name of a file of this folder")
-        elif fs.is_dir(run.directory / name):
-            yield _unknown(run.directory / name, "a folder with the name of a file")
+    listed = fs.list_dir(run.directory) if fs.is_dir(run.directory) else ()
+    for name in listed:
+        path = run.directory / name
+        is_name, is_folder = names.parse_file_name(name) is not None, fs.is_dir(path)
+        if is_name and is_folder:
+            yield _unknown(path, "a folder with the name of a file")
+        elif not is_name and (is_folder or (name == listed[-1] and not fs.size(path))):
+            yield _unknown(path, "no name of a file of this folder")
+        elif not is_name:
+            yield _unknown(path, _REFUSED, severity="error")
     placed = [base for base in run.bases if not base % run.file_bytes]
     for before, after in pairwise(placed):
         if before + run.file_bytes != after:
@@ -61,8 +68,8 @@ def _check_run(fs: FileSystem, run: FileRun) -> Iterator[Finding]:
             )
 
 
-def _unknown(path: Path, what: str) -> Finding:
-    return Finding(code="unknown-file", severity="info", path=str(path), message=what)
+def _unknown(path: Path, what: str, *, severity: str = "info") -> Finding:
+    return Finding(code="unknown-file", severity=severity, path=str(path), message=what)
 
 
 def check_small_files(raw: RawStore) -> Iterator[Finding]:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from storage.model import Finding
 from storage.notes import Meter, Notes, Tallies
 from storage.rocketmq.dispatch import dispatch_of
+from storage.rocketmq.lmq import of_message
 from storage.rocketmq.queues import Queue
 from storage.rocketmq.tools.blanks import is_blank
 from storage.rocketmq.tools.check_index import IndexCheck, IndexPlace, guessed_place
@@ -153,8 +154,10 @@ class _Stretch:
             self._walk.gaps.append((at, at + message.size))
         deleted = at < picture.deleted.get(message.topic, 0)
         dispatch = dispatch_of(message, at, with_tags=picture.index_tags)
-        if dispatch.is_queued and not deleted:
+        if dispatch.is_queued and not deleted and dispatch.topic not in picture.batch_topics:
             self._queues.meet(dispatch)
+        for in_lmq in picture.live(of_message(message, at, self._opened.queues)):
+            self._queues.meet(in_lmq)
         if picture.index_paths is not None:
             self._index.meet(dispatch, deleted=deleted)
 

@@ -1,0 +1,63 @@
+"""Where tests make a store of others: a log of messages at any offsets, and what lies beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from typing import Any
+
+from storage import open_inspector
+from storage.conversion.parts import HOST, QueuedMessage
+from storage.conversion.rocketmq_log import LogWriter
+from storage.interface import StoreOptions, SupportsInspect
+from storage.model import RawMessage, TopicPartition
+from storage.rocketmq.format.config_json import encode_config
+from storage.rocketmq.format.properties import encode_properties
+from tests.unit.rocketmq.workshop import LOG_BYTES, ROOT, SMALL, Workshop, put_file
+
+
+class Message:
+    """A message to be stored: where, and with which offset, value and properties."""
+
+    def __init__(
+        self, topic: str, offset: int, value: bytes, *, queue_id: int = 0, **properties: str
+    ) -> None:
+        self.address = TopicPartition(topic, queue_id)
+        self.offset = offset
+        self.value = value
+        self.properties = properties
+
+
+def write_log(shop: Workshop, messages: Sequence[Message]) -> None:
+    """Make a store of a log alone, with a store time of a second for each message."""
+    shop.fs.make_dir(ROOT)
+    writer = LogWriter(shop.fs, ROOT, LOG_BYTES, position=0)
+    for number, message in enumerate(messages):
+        raw = RawMessage(
+            body=message.value,
+            properties=encode_properties({"KEYS": message.value.decode(), **message.properties}),
+        )
+        time_ms = shop.clock.now_ms + 1000 * number
+        writer.add(message.address, QueuedMessage(raw, message.offset, time_ms, HOST))
+    writer.finish(last=True)
+
+
+def write_topics(shop: Workshop, topics: Mapping[str, Mapping[str, Any]]) -> None:
+    """Make config/topics.json of these entries."""
+    shop.fs.make_dir(ROOT / "config")
+    content = encode_config({"topicConfigTable": {name: dict(of) for name, of in topics.items()}})
+    put_file(shop.fs, ROOT / "config/topics.json", content)
+
+
+@contextmanager
+def inspector(shop: Workshop) -> Iterator[SupportsInspect]:
+    """The tools over the store."""
+    options = StoreOptions(settings=SMALL)
+    with closing(open_inspector(ROOT, options, fs=shop.fs, clock=shop.clock)) as found:
+        yield found
+
+
+def found_by_verify(shop: Workshop) -> list[tuple[str, str, str | None]]:
+    """What verify tells: (code, severity, topic)."""
+    with inspector(shop) as tools:
+        return [(f.code, f.severity, f.topic) for f in tools.verify()]
