@@ -198,14 +198,15 @@ class ConsumeQueue:
         return units
 
     def positions(self, offset: int) -> list[int]:
-        """Where the units from `offset` on point to, less the fillers. This and `sound_end` make no
-        Units: a start asks them of every unit.
+        """Where the units from `offset` on point to, less the fillers and what is no unit: zeros lead
+        nowhere, and not to the log's first record. This and `sound_end` make no Units: a start asks
+        them of every unit.
         """
         return [
             physical_offset
             for _, units in self._chunks(offset)
             for physical_offset, size, _ in units
-            if size != FILLER_SIZE or physical_offset
+            if size > 0 and (size != FILLER_SIZE or physical_offset)
         ]
 
     def sound_end(self, offset: int) -> int:
