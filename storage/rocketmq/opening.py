@@ -90,7 +90,7 @@ def open_parts(opening: Opening) -> OpenedStore:
         read_only=opening.read_only,
         accept_loss=opening.options.accept_loss,
         index_enabled=index is not None,
-        deleted=opening.topics.deleted,
+        deleted=opening.topics.deleted_records(clean=clean),
         queued=0 if opening.stored is None else opening.stored.queued,
         producers_position=None if snapshot is None else snapshot.physical_offset,
         progress=opening.options.progress,
@@ -100,7 +100,9 @@ def open_parts(opening: Opening) -> OpenedStore:
     if not opening.read_only:
         directory.write_abort()
         _keep_losses(directory, plan, started_ms)
-    opening.topics.end_deletions_at(plan.log_end, read_only=opening.read_only)
+    opening.topics.take_in_deletions(
+        context.deleted.found, log_end=plan.log_end, read_only=opening.read_only
+    )
     builder = Builder(queues, index, opening.topics.deleted)
     _repair(opening, plan, builder)
     if plan.last_record is not None:

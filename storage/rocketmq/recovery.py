@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 from storage.errors import DataError
 from storage.interface import Progress
 from storage.rocketmq.behind import LogSoFar, has_zeroed_sector, next_good, record_at, sound_part
+from storage.rocketmq.deleted_records import DeletedRecords, Lives
 from storage.rocketmq.dispatch import heads_of
 from storage.rocketmq.encoding import SEQUENCE_PROPERTY, parse_mark
 from storage.rocketmq.file_run import FileRun
@@ -63,22 +64,28 @@ class RecoveryContext:
     read_only: bool
     accept_loss: bool
     index_enabled: bool
-    deleted: Mapping[str, int]
+    deleted: DeletedRecords
     queued: int
     producers_position: int | None
     progress: Progress
 
 
 def examine(context: RecoveryContext) -> StorePlan:
-    """Decide what a start does. Reads the log's tail and the queues; changes nothing."""
+    """Decide what a start does. Reads the log's tail and the queues; changes nothing but
+    `context.deleted`, which learns of topics that turn out to be deleted.
+    """
     broken = _measure_queues(context)
-    start = context.run.start if broken else _start(context)
+    lives = Lives(context.run, context.queues, context.deleted)
+    start = first = context.run.start if broken else _start(context)
     while True:
-        walk = _Walk(context, start)
+        walk = _Walk(context, start, lives)
         walk.run()
-        if walk.gap_from is None or walk.gap_from >= start:
+        if lives.have_news():
+            start = first  # what was met of an earlier life before that was known
+        elif walk.gap_from is None or walk.gap_from >= start:
             return _plan(context, walk, broken)
-        start = walk.gap_from
+        else:
+            start = walk.gap_from
 
 
 def _measure_queues(context: RecoveryContext) -> Sequence[tuple[str, int]]:
@@ -197,8 +204,9 @@ class _OpenAppend(NamedTuple):
 class _Walk:
     """One walk of the log from `start` on, comparing records with units."""
 
-    def __init__(self, context: RecoveryContext, start: int) -> None:
+    def __init__(self, context: RecoveryContext, start: int, lives: Lives) -> None:
         self._context = context
+        self._lives = lives
         self._known = _unit_positions(context.queues, start)
         self._expected: dict[tuple[str, int], int] = {}
         self._open: _OpenAppend | None = None
@@ -273,12 +281,13 @@ class _Walk:
             pointed_to = set(there)
             missing = [record for record in missing if record[0] not in pointed_to]
         expected = self._expected
-        deleted = self._context.deleted
         heads = heads_of(stretch.data, missing, stretch.start)
         for (position, _), head in zip(missing, heads, strict=True):
             topic, queue_id, queue_offset, sys_flag, _, _ = head
-            if takes_queue_offset(sys_flag) and position >= deleted.get(topic, 0):
-                key = topic, queue_id
+            key = topic, queue_id
+            if takes_queue_offset(sys_flag) and not self._lives.are_over(
+                key, queue_offset, position
+            ):
                 if key not in expected:
                     expected[key] = self._first_missing(key, queue_offset, position)
                 if queue_offset >= expected[key]:
@@ -320,7 +329,7 @@ class _Walk:
 
     def _opened(self, message: Message, position: int) -> _OpenAppend | None:
         mark = parse_mark(decode_properties(message.properties).get(SEQUENCE_PROPERTY, ""))
-        if mark is None or position < self._context.deleted.get(message.topic, 0):
+        if mark is None or self._context.deleted.holds(message.topic, position):
             return None
         producer, count = mark
         append = SequencedAppend(

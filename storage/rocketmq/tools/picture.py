@@ -7,13 +7,14 @@ small: some numbers for each queue.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from storage.files import FileSystem, HandleCache
+from storage.rocketmq.deleted_records import DeletedRecords
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format import names
 from storage.rocketmq.key_index_file import KeyIndexFile
@@ -45,7 +46,7 @@ class Opened(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """What was seen. `deleted`: physical offsets in front of which a topic's records are gone;
+    """What was seen. `deleted`: records that are gone with their topic;
     `rebuilt_from` as Surroundings; `index_paths` None: there is no index.
     """
 
@@ -58,7 +59,7 @@ class Picture:
     index_paths: Sequence[Path] | None
     sizes: Sizes
     clean: bool
-    deleted: Mapping[str, int]
+    deleted: DeletedRecords
     index_tags: bool
     extended: bool
     rebuilt_from: int | None

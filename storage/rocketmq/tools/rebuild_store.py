@@ -72,7 +72,7 @@ class Rebuild:
             entries=raw.sizes.index_entries,
             clock=view.clock,
         )
-        self._builder = Builder(self._queues, None, raw.deleted)
+        self._builder = Builder(self._queues, None, {})
         self._old_index = _index_paths(view.base, raw.directory.index)
         self._compared: dict[Path, bool] = {}  # a file of the store -> whether it stays as it is
         self._indexed = 0  # index files that were compared
@@ -139,7 +139,7 @@ class Rebuild:
         for stretch in walk.stretches():
             if isinstance(stretch, Padding):
                 continue
-            kept = self._builder.live(walk.dispatches(stretch, with_tags=with_tags))
+            kept = raw.deleted.without(walk.dispatches(stretch, with_tags=with_tags))
             self._left_out += len(stretch.records) - len(kept)
             yield kept
 

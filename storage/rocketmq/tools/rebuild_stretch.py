@@ -117,7 +117,7 @@ def _stage(
         if isinstance(stretch, Padding):
             continue
         found = walk.dispatches(stretch, with_tags=picture.index_tags)
-        kept = [d for d in found if d.physical_offset >= picture.deleted.get(d.topic, 0)]
+        kept = picture.deleted.without(found)
         left_out += len(found) - len(kept)
         staged.add(kept)
         if kept:

@@ -118,6 +118,8 @@ class Salvage:
                 copy_range(self._fs, run.path(base), folder / names.file_name(base), start=0)
             for synced in (folder, folder.parent, folder.parent.parent):
                 self._fs.sync_dir(synced)
+        for topic in {topic for topic, _ in survey.queues}:  # else it might count as a deleted one
+            self._fs.make_dir(made / names.CONSUME_QUEUE / topic)
 
     def _copy_config(self, source: StoreDirectory, target: StoreDirectory) -> None:
         """The broker's files, byte for byte; in place of one that is damaged its `.bak`."""

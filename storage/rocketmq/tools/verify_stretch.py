@@ -151,7 +151,7 @@ class _Stretch:
         picture, at, message = self._picture, placed.physical_offset, placed.message
         if is_blank(message.topic, message.sys_flag):  # a bad place that is known, and made good
             self._walk.gaps.append((at, at + message.size))
-        deleted = at < picture.deleted.get(message.topic, 0)
+        deleted = picture.deleted.holds(message.topic, at)
         dispatch = dispatch_of(message, at, with_tags=picture.index_tags)
         if dispatch.is_queued and not deleted:
             self._queues.meet(dispatch)
