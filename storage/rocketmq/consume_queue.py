@@ -61,10 +61,10 @@ class ConsumeQueue:
         """The folder consumequeue/TOPIC/QUEUEID."""
         return self.run.directory
 
-    def look_at(self, bases: Sequence[int], end: int) -> None:
-        """What somebody else found, to be read only: the files, and the next offset."""
+    def look_at(self, bases: Sequence[int], end: int, last_end: int) -> None:
+        """What somebody else found, to be read only: the files, the next offset, and the last record's end."""
         self.run.take_as_there(bases)
-        self.start, self.end = self.first_offset, end
+        self.start, self.end, self.last_end = self.first_offset, end, last_end
 
     def use(self, start: int, end: int) -> None:
         """What recovery found: the first offset and the next one."""

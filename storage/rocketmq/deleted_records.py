@@ -15,7 +15,7 @@ Owns that question, for recovery and for the tools; must not write. What answers
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from storage.errors import Corrupt
 from storage.rocketmq.behind import record_at
@@ -23,6 +23,9 @@ from storage.rocketmq.dispatch import Dispatch
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format.names import is_system_topic
 from storage.rocketmq.queues import Queue, QueueTable
+
+Key: TypeAlias = tuple[str, int]
+"""A queue: its topic and number."""
 
 EVERYTHING: Final = 1 << 62
 _NOTHING: Final[Mapping[str, int]] = {}
@@ -52,10 +55,6 @@ class DeletedRecords:
         self.begin(topic, EVERYTHING)
         return True
 
-    def without(self, dispatches: Sequence[Dispatch]) -> Sequence[Dispatch]:
-        """Those of records that are not deleted."""
-        return [d for d in dispatches if not self.holds(d.topic, d.physical_offset)]
-
     def begin(self, topic: str, physical_offset: int) -> None:
         """The present life of a topic begins here."""
         self._ends[topic] = self.found[topic] = physical_offset
@@ -69,55 +68,72 @@ class First(NamedTuple):
 
 
 class Lives:
-    """Where queues begin, and with them the present lives of their topics, as far as units tell."""
+    """Where queues begin, and with them the present lives of their topics, as far as units tell. `begun`: topics that
+    turned out to be made again, and where; `deleted` is told of them.
+    """
 
     def __init__(self, run: FileRun, queues: QueueTable, deleted: DeletedRecords) -> None:
-        """`deleted` is told of topics that were made again."""
+        self.begun: dict[str, int] = {}
         self._run = run
         self._queues = queues
         self._deleted = deleted
-        self._has_news = False
-        self._firsts: dict[str, dict[int, First]] = {}  # by topic and queue id
+        self._firsts: dict[Key, First | None] = {}
 
-    def have_news(self) -> bool:
-        """Whether a topic turned out to be made again since this was asked last."""
-        news, self._has_news = self._has_news, False
-        return news
+    def without(self, dispatches: Sequence[Dispatch]) -> Sequence[Dispatch]:
+        """Those of records that were not deleted; see `are_over`."""
+        return [
+            d
+            for d in dispatches
+            if not (
+                self.are_over((d.topic, d.queue_id), d.queue_offset, d.physical_offset)
+                if d.is_queued
+                else self._deleted.holds(d.topic, d.physical_offset)
+            )
+        ]
 
-    def are_over(self, key: tuple[str, int], queue_offset: int, position: int) -> bool:
-        """Whether a record without a unit was deleted, with its topic or with an earlier life of that."""
+    def are_over(self, key: Key, queue_offset: int, position: int) -> bool:
+        """Whether a record that has a number in its queue was deleted, with its topic or with an earlier life of that.
+        For one behind all that the units of its queue lead to no file is read.
+
+        Records of queues without units tell nothing of lives: who met some before `begun` grew is to look again.
+        """
         topic = key[0]
         if self._deleted.holds(topic, position):
             return True
+        queue = self._queues.get(*key)
+        if queue is None or position >= queue.units.last_end:
+            return False
         if not self.is_earlier(key, queue_offset, position):
             return False
-        self._deleted.begin(topic, self.begin_of(topic))
-        self._has_news = True
+        begin = self._begin_of(topic)
+        if position >= begin:
+            return False
+        self._deleted.begin(topic, begin)
+        self.begun[topic] = begin
         return True
 
-    def is_earlier(self, key: tuple[str, int], queue_offset: int, position: int) -> bool:
-        """Whether a record without a unit is of an earlier life of its topic. For one behind all that the units of
-        its queue lead to nothing is read.
-        """
-        topic, queue_id = key
-        queue = self._queues.get(topic, queue_id)
-        if queue is None or position >= queue.units.last_end or position >= self.begin_of(topic):
-            return False
-        first = self._firsts[topic].get(queue_id)
-        return first is not None and queue_offset >= first.queue_offset
+    def is_earlier(self, key: Key, queue_offset: int, position: int) -> bool:
+        """Whether a record lies in front of its queue's first, and bears the number of that or a higher one."""
+        queue = self._queues.get(*key)
+        first = None if queue is None else self._first_of(queue)
+        return (
+            first is not None
+            and position < first.physical_offset
+            and queue_offset >= first.queue_offset
+        )
 
-    def begin_of(self, topic: str) -> int:
+    def _begin_of(self, topic: str) -> int:
         """The place of the first record of all that units of the topic lead to."""
-        firsts = self._firsts.get(topic)
-        if firsts is None:
-            firsts = self._firsts[topic] = {
-                queue.partition.partition: first
-                for queue in self._queues.of_topic(topic)
-                if (first := self._first(queue)) is not None
-            }
-        return min((first.physical_offset for first in firsts.values()), default=0)
+        firsts = [self._first_of(queue) for queue in self._queues.of_topic(topic)]
+        return min((first.physical_offset for first in firsts if first is not None), default=0)
 
-    def _first(self, queue: Queue) -> First | None:
+    def _first_of(self, queue: Queue) -> First | None:
+        key = queue.partition.topic, queue.partition.partition
+        if key not in self._firsts:
+            self._firsts[key] = self._read_first(queue)
+        return self._firsts[key]
+
+    def _read_first(self, queue: Queue) -> First | None:
         """A queue's first record; None where the unit does not fit it."""
         units = queue.units
         try:

@@ -75,12 +75,11 @@ def examine(context: RecoveryContext) -> StorePlan:
     `context.deleted`, which learns of topics that turn out to be deleted.
     """
     broken = _measure_queues(context)
-    lives = Lives(context.run, context.queues, context.deleted)
     start = first = context.run.start if broken else _start(context)
     while True:
-        walk = _Walk(context, start, lives)
+        walk = _Walk(context, start)
         walk.run()
-        if lives.have_news():
+        if walk.lives.begun:
             start = first  # what was met of an earlier life before that was known
         elif walk.gap_from is None or walk.gap_from >= start:
             return _plan(context, walk, broken)
@@ -204,9 +203,9 @@ class _OpenAppend(NamedTuple):
 class _Walk:
     """One walk of the log from `start` on, comparing records with units."""
 
-    def __init__(self, context: RecoveryContext, start: int, lives: Lives) -> None:
+    def __init__(self, context: RecoveryContext, start: int) -> None:
         self._context = context
-        self._lives = lives
+        self.lives = Lives(context.run, context.queues, context.deleted)
         self._known = _unit_positions(context.queues, start)
         self._expected: dict[tuple[str, int], int] = {}
         self._open: _OpenAppend | None = None
@@ -285,7 +284,7 @@ class _Walk:
         for (position, _), head in zip(missing, heads, strict=True):
             topic, queue_id, queue_offset, sys_flag, _, _ = head
             key = topic, queue_id
-            if takes_queue_offset(sys_flag) and not self._lives.are_over(
+            if takes_queue_offset(sys_flag) and not self.lives.are_over(
                 key, queue_offset, position
             ):
                 if key not in expected:

@@ -13,6 +13,8 @@ from storage.rocketmq.store import RocketMQStore
 from storage.rocketmq.topics_file import TopicTable
 from tests.cli.runner import fine, settings_options
 from tests.contract.harness import ManualClock
+from tests.golden.sharing import Shared
+from tests.golden.test_shared_rebuild import rebuilt
 
 SETTINGS = {
     "mappedFileSizeCommitLog": "16384",
@@ -78,3 +80,75 @@ def test_a_salvage_leaves_them_out_and_no_other(root: Path, tmp_path: Path) -> N
     fine("salvage", root, "--to", tmp_path / "new", *OPTIONS)
     assert counts(tmp_path / "new") == {"kept": COUNT, "entryless": COUNT}
     assert (tmp_path / "new" / "consumequeue" / "quiet").is_dir()
+
+
+# ---- topics that were made again ----
+
+
+OLD, OTHER = TopicPartition("old", 0), TopicPartition("old", 1)
+
+
+def made_again(root: Path, queues: int, first: int, second: int) -> Path:
+    """The topic `old` with `first` records in each of its queues, deleted, and made again with `second` in queue 0, as
+    a broker leaves it: without a note.
+    """
+    options = StoreOptions(settings=SETTINGS)
+    with open_store("rocketmq", root, options, clock=ManualClock()) as store:
+        store.create_topic("kept", 1)
+        store.create_topic("old", 2)
+        for number in range(first):
+            for queue in (OTHER, OLD, KEPT)[2 - queues :]:
+                store.append(queue, [Record(b"k%d" % number, b"old")])
+        store.delete_topic("old")
+        store.create_topic("old", 2)
+        for number in range(second):
+            store.append(OLD, [Record(b"k%d" % number, b"new")])
+    (root / ".logserver.deleted.json").unlink()
+    return root
+
+
+def values_of(root: Path, queue: TopicPartition) -> list[bytes | None]:
+    options = StoreOptions(settings=SETTINGS)
+    with open_store("rocketmq", root, options, read_only=True) as store:
+        return [record.value for record in store.scan(queue)]
+
+
+lives = pytest.mark.parametrize(("first", "second"), [(9, 5), (5, 9), (1, 1)])
+
+
+@lives
+def test_records_of_an_earlier_topic_are_no_fault(tmp_path: Path, first: int, second: int) -> None:
+    root = made_again(tmp_path / "store", 1, first, second)
+    (found,) = fine("verify", root, *OPTIONS).rows
+    assert (found["code"], found["severity"]) == ("earlier-topic", "info")
+    assert (found["topic"], found["partition"], found["offset"]) == ("old", 0, 0)
+    assert ("more like it" in found["message"]) == (first > 1)
+
+
+@lives
+@pytest.mark.parametrize("shared", [True, False], ids=["in parts", "by one"])
+def test_a_rebuild_keeps_the_present_life(
+    tmp_path: Path, first: int, second: int, shared: bool
+) -> None:
+    """And makes no queue of the earlier one's records where the present has none."""
+    root = made_again(tmp_path / "store", 2, first, second)
+    before = (root / "consumequeue" / "old" / "0" / f"{0:020}").read_bytes()
+    run = Shared(3) if shared else None
+    report = rebuilt(root, SETTINGS, "consumequeue", write=True, run=run, stretch_bytes=700)
+    assert report.changed == []
+    assert not (root / "consumequeue" / "old" / "1").exists()
+    shutil.rmtree(root / "consumequeue" / "kept")
+    report = rebuilt(root, SETTINGS, "consumequeue", write=True, run=run, stretch_bytes=700)
+    assert len(report.changed) == 1
+    assert (root / "consumequeue" / "old" / "0" / f"{0:020}").read_bytes() == before
+    assert not (root / "consumequeue" / "old" / "1").exists()
+
+
+@lives
+def test_a_salvage_keeps_the_present_life(tmp_path: Path, first: int, second: int) -> None:
+    root = made_again(tmp_path / "store", 2, first, second)
+    fine("salvage", root, "--to", tmp_path / "new", *OPTIONS)
+    assert values_of(tmp_path / "new", OLD) == [b"new"] * second
+    assert values_of(tmp_path / "new", OTHER) == []
+    assert values_of(tmp_path / "new", KEPT) == [b"old"] * first
+    assert fine("verify", tmp_path / "new", *OPTIONS).rows == []

@@ -27,12 +27,15 @@ OPEN_FILES: Final = 64
 
 
 class QueueFiles(NamedTuple):
-    """The files of a queue by the positions of their first bytes, and its next offset."""
+    """The files of a queue by the positions of their first bytes, its next offset, and where its last
+    record ends in the log.
+    """
 
     topic: str
     queue_id: int
     bases: Sequence[int]
     end: int
+    last_end: int
 
 
 class Opened(NamedTuple):
@@ -77,8 +80,8 @@ class Picture:
         run = FileRun(files, self.log_directory, self.sizes.commit_log_bytes, kind=names.COMMIT_LOG)
         run.take_as_there(self.log_bases)
         queues = QueueTable(files, self.queue_directory, self.sizes.consume_queue_bytes)
-        for topic, queue_id, bases, end in self.queues:
-            queues.add(topic, queue_id).units.look_at(bases, end)
+        for topic, queue_id, bases, end, last_end in self.queues:
+            queues.add(topic, queue_id).units.look_at(bases, end, last_end)
         slots, entries = self.sizes.index_slots, self.sizes.index_entries
         index_files = [
             KeyIndexFile(files, path, slots=slots, entries=entries)
@@ -94,8 +97,9 @@ def picture_of(raw: RawStore) -> Picture:
     """What is there now."""
     index = raw.index
     queues = [
-        QueueFiles(*queue.partition, tuple(queue.units.run.bases), queue.units.end)
+        QueueFiles(*queue.partition, tuple(units.run.bases), units.end, units.last_end)
         for queue in raw.queues
+        for units in (queue.units,)
     ]
     return Picture(
         fs=raw.fs,

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from storage.errors import Corrupt, DataError, Truncated
 from storage.model import Finding, Loss
 from storage.notes import Meter, Notes, Tallies
-from storage.rocketmq.deleted_records import DeletedRecords
+from storage.rocketmq.deleted_records import DeletedRecords, Lives
 from storage.rocketmq.dispatch import Head, heads_of
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format.message import PADDING_SIZE, decode_message, peek, takes_queue_offset
@@ -102,6 +102,7 @@ class Survey:
         self.end = source.start  # of what is good
         self._holes: list[_Hole] = []
         self._tallies = Tallies()
+        self.lives = Lives(source.run, source.queues, source.deleted)
         self._seen = 0  # bad places of the walk that were taken in
         self._walk = _Heads(
             source.run,
@@ -171,9 +172,9 @@ class Survey:
             return
         self.records += 1
         self.kept_bytes += size
-        if not takes_queue_offset(sys_flag) or self.source.deleted.holds(topic, at):
-            return
         key = topic, queue_id
+        if not takes_queue_offset(sys_flag) or self.lives.are_over(key, queue_offset, at):
+            return
         queue = self.queues.get(key)
         if queue is None:
             first = self._first_of(key, queue_offset)

@@ -18,7 +18,8 @@ from dataclasses import dataclass
 
 from storage.model import Finding
 from storage.notes import Meter, Notes, Tallies
-from storage.rocketmq.dispatch import dispatch_of
+from storage.rocketmq.deleted_records import Lives
+from storage.rocketmq.dispatch import Dispatch, dispatch_of
 from storage.rocketmq.queues import Queue
 from storage.rocketmq.tools.blanks import is_blank
 from storage.rocketmq.tools.check_index import IndexCheck, IndexPlace, guessed_place
@@ -78,6 +79,7 @@ class _Stretch:
         self._walk = self._new_walk(meter)
         surroundings = picture.surroundings(opened.run, self._walk.damaged_between)
         self._queues = QueueChecks(opened.queues, self._tallies, surroundings, self._queue_state)
+        self._lives = Lives(opened.run, opened.queues, picture.deleted)
         self._records = RecordCheck(self._walk, self._tallies)
         self._place = self._index_place()
         self._index = IndexCheck(
@@ -154,9 +156,29 @@ class _Stretch:
         deleted = picture.deleted.holds(message.topic, at)
         dispatch = dispatch_of(message, at, with_tags=picture.index_tags)
         if dispatch.is_queued and not deleted:
-            self._queues.meet(dispatch)
+            deleted = self._is_earlier(dispatch)
+            if not deleted:
+                self._queues.meet(dispatch)
         if picture.index_paths is not None:
             self._index.meet(dispatch, deleted=deleted)
+
+    def _is_earlier(self, dispatch: Dispatch) -> bool:
+        """Whether a record is of an earlier topic of its name; told, if it is."""
+        topic, queue_id, offset, at, *_ = dispatch
+        if not self._lives.is_earlier((topic, queue_id), offset, at):
+            return False
+        self._tallies.add(
+            self._walk.finding(
+                "earlier-topic",
+                "info",
+                at,
+                "the record is of a deleted topic that was made again: its queue begins behind it",
+                topic=topic,
+                partition=queue_id,
+                offset=offset,
+            )
+        )
+        return True
 
     def _count(self, placed: Placed) -> None:
         file_bytes = self._picture.sizes.commit_log_bytes
