@@ -3,7 +3,7 @@
 Owns the order of a start and its report; must not serve. A writable start that is refused has
 changed nothing.
 
-    sizes -> load -> examine -> refuse? -> abort -> keep a copy of what is cut -> repair
+    sizes -> load -> examine -> refuse? -> note what others deleted -> abort -> keep a copy of what is cut -> repair
 """
 
 from __future__ import annotations
@@ -97,12 +97,13 @@ def open_parts(opening: Opening) -> OpenedStore:
     )
     plan = examine(context)
     _refuse_damaged(opening, plan)
-    if not opening.read_only:
-        directory.write_abort()
-        _keep_losses(directory, plan, started_ms)
     opening.topics.take_in_deletions(
         context.deleted.found, log_end=plan.log_end, read_only=opening.read_only
     )
+    if not opening.read_only:
+        directory.write_abort()
+        _keep_losses(directory, plan, started_ms)
+    opening.topics.end_deletions_at(plan.log_end, read_only=opening.read_only)
     builder = Builder(queues, index, opening.topics.deleted)
     _repair(opening, plan, builder)
     if plan.last_record is not None:

@@ -124,11 +124,20 @@ class TopicFiles:
         return DeletedRecords(self._deleted.topics, living)
 
     def take_in_deletions(self, found: Mapping[str, int], *, log_end: int, read_only: bool) -> None:
-        """Note what a start `found` deleted by others; what will be written behind the log's end, where it was
-        cut too, is no deleted topic's. Durable on return unless `read_only`.
+        """Note what a start `found` deleted by others, up to the log's end at most. Durable on return unless
+        `read_only`. To be done before `abort` is there: after that the files no longer tell it.
         """
-        noted = {**self._deleted.topics, **found}
-        topics = {topic: min(end, log_end) for topic, end in noted.items()}
+        ends = {topic: min(end, log_end) for topic, end in found.items()}
+        self._note({**self._deleted.topics, **ends}, read_only=read_only)
+
+    def end_deletions_at(self, log_end: int, *, read_only: bool) -> None:
+        """The log ends before places that notes of deletions tell (it was cut): what will be written
+        there is no deleted topic's. Durable on return unless `read_only`.
+        """
+        topics = {topic: min(end, log_end) for topic, end in self._deleted.topics.items()}
+        self._note(topics, read_only=read_only)
+
+    def _note(self, topics: dict[str, int], *, read_only: bool) -> None:
         if topics == self._deleted.topics:
             return
         if read_only:

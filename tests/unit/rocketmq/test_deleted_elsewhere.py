@@ -15,11 +15,13 @@ from storage.rocketmq.format import names
 from storage.rocketmq.format.queue_unit import UNIT
 from storage.rocketmq.store import RocketMQStore
 from storage.rocketmq.topics_file import TopicTable
+from tests.faults.power import Power, moments
 from tests.unit.rocketmq.workshop import (
     ROOT,
     T0,
     Workshop,
     check_lookups,
+    on,
     place_of,
     put_file,
     put_value,
@@ -91,6 +93,18 @@ def test_a_deleted_topic_stays_away(shop: Workshop, ours: bool) -> None:
     with shop.open() as again:  # after a kill, and with all of the log to be walked
         assert list(again.topics()) == ["stay"]
         assert values(again, STAY) == OLD
+
+
+def test_a_start_that_loses_its_power_forgets_none(shop: Workshop) -> None:
+    """With `abort` there the files tell it no longer: it is noted before."""
+    filled(shop).close()
+    delete_as_the_broker(shop, ours=False)
+    power = Power(shop.fs)
+    cuts = moments(power, on(power, shop).open)
+    assert any(cut.exists(ROOT / names.ABORT) for cut in cuts)
+    for cut in cuts:
+        with on(cut, shop).open() as store:
+            assert list(store.topics()) == ["stay"]
 
 
 def test_its_name_can_be_used_again(shop: Workshop) -> None:
