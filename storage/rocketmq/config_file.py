@@ -51,6 +51,11 @@ class ConfigFile(Generic[_T]):
         self._report = report
         self._stored: bytes | None = None  # the file as it stands, if it can be understood
 
+    @property
+    def is_understood(self) -> bool:
+        """Whether the file itself, not its `.bak`, tells what was read last."""
+        return bool(self._stored)
+
     def read(self) -> _T | None:
         """What the file says; without it, or when it is damaged, its `.bak`, as the broker does. None
         where there is neither. Raises Corrupt, naming the file, when neither can be understood.

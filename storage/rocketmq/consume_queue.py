@@ -61,10 +61,10 @@ class ConsumeQueue:
         """The folder consumequeue/TOPIC/QUEUEID."""
         return self.run.directory
 
-    def look_at(self, bases: Sequence[int], end: int) -> None:
-        """What somebody else found, to be read only: the files, and the next offset."""
+    def look_at(self, bases: Sequence[int], end: int, last_end: int) -> None:
+        """What somebody else found, to be read only: the files, the next offset, and the last record's end."""
         self.run.take_as_there(bases)
-        self.start, self.end = self.first_offset, end
+        self.start, self.end, self.last_end = self.first_offset, end, last_end
 
     def use(self, start: int, end: int) -> None:
         """What recovery found: the first offset and the next one."""
@@ -198,14 +198,15 @@ class ConsumeQueue:
         return units
 
     def positions(self, offset: int) -> list[int]:
-        """Where the units from `offset` on point to, less the fillers. This and `sound_end` make no
-        Units: a start asks them of every unit.
+        """Where the units from `offset` on point to, less the fillers and what is no unit: zeros lead
+        nowhere, and not to the log's first record. This and `sound_end` make no Units: a start asks
+        them of every unit.
         """
         return [
             physical_offset
             for _, units in self._chunks(offset)
             for physical_offset, size, _ in units
-            if size != FILLER_SIZE or physical_offset
+            if size > 0 and (size != FILLER_SIZE or physical_offset)
         ]
 
     def sound_end(self, offset: int) -> int:

@@ -193,6 +193,22 @@ class StoreDirectory(RootFiles[StoreFile]):
         """The newest snapshot of producers' sequences."""
         return self._read_json(names.PRODUCERS_FILE, ProducerSnapshot)
 
+    def living_topics(self, table: TopicTable) -> frozenset[str] | None:
+        """The topics of `table` (which was read last) and those that have a folder: any other was deleted, if the
+        last stop was clean. None where that cannot be said: topics.json is missing or damaged, or all of consumequeue
+        is lost.
+        """
+        folders = self._folders_in(self.consume_queue)
+        if not folders or not self._topics.is_understood:
+            return None
+        batches = self._folders_in(self.path / names.BATCH_QUEUE)
+        return frozenset({*table.topics, *table.unreadable, *folders, *batches})
+
+    def _folders_in(self, folder: Path) -> Sequence[str]:
+        if not self.fs.is_dir(folder):
+            return ()
+        return [name for name in self.fs.list_dir(folder) if self.fs.is_dir(folder / name)]
+
     def queue_folders(self) -> Mapping[str, Sequence[int]]:
         """The queues that have a folder below consumequeue, by topic, ascending."""
         return self._folders_below(self.consume_queue)

@@ -3,7 +3,7 @@
 Owns the order of a start and its report; must not serve. A writable start that is refused has
 changed nothing.
 
-    sizes -> load -> examine -> refuse? -> abort -> keep a copy of what is cut -> repair
+    sizes -> load -> examine -> refuse? -> note what others deleted -> abort -> keep a copy of what is cut -> repair
 """
 
 from __future__ import annotations
@@ -91,13 +91,16 @@ def open_parts(opening: Opening) -> OpenedStore:
         read_only=opening.read_only,
         accept_loss=opening.options.accept_loss,
         index_enabled=index is not None,
-        deleted=opening.topics.deleted,
+        deleted=opening.topics.deleted_records(clean=clean),
         queued=0 if opening.stored is None else opening.stored.queued,
         producers_position=None if snapshot is None else snapshot.physical_offset,
         progress=opening.options.progress,
     )
     plan = examine(context)
     _refuse_damaged(opening, plan)
+    opening.topics.take_in_deletions(
+        context.deleted.found, log_end=plan.log_end, read_only=opening.read_only
+    )
     if not opening.read_only:
         directory.write_abort()
         _keep_losses(directory, plan, started_ms)

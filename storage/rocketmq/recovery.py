@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 from storage.errors import DataError
 from storage.interface import Progress
 from storage.rocketmq.behind import LogSoFar, has_zeroed_sector, next_good, record_at, sound_part
+from storage.rocketmq.deleted_records import DeletedRecords, Lives
 from storage.rocketmq.dispatch import heads_of
 from storage.rocketmq.encoding import SEQUENCE_PROPERTY, parse_mark
 from storage.rocketmq.file_run import FileRun
@@ -64,22 +65,27 @@ class RecoveryContext:
     read_only: bool
     accept_loss: bool
     index_enabled: bool
-    deleted: Mapping[str, int]
+    deleted: DeletedRecords
     queued: int
     producers_position: int | None
     progress: Progress
 
 
 def examine(context: RecoveryContext) -> StorePlan:
-    """Decide what a start does. Reads the log's tail and the queues; changes nothing."""
+    """Decide what a start does. Reads the log's tail and the queues; changes nothing but
+    `context.deleted`, which learns of topics that turn out to be deleted.
+    """
     broken = _measure_queues(context)
-    start = context.run.start if broken else _start(context)
+    start = first = context.run.start if broken else _start(context)
     while True:
         walk = _Walk(context, start)
         walk.run()
-        if walk.gap_from is None or walk.gap_from >= start:
+        if walk.lives.begun:
+            start = first  # what was met of an earlier life before that was known
+        elif walk.gap_from is None or walk.gap_from >= start:
             return _plan(context, walk, broken)
-        start = walk.gap_from
+        else:
+            start = walk.gap_from
 
 
 def _measure_queues(context: RecoveryContext) -> Sequence[tuple[str, int]]:
@@ -181,6 +187,7 @@ class _Walk:
 
     def __init__(self, context: RecoveryContext, start: int) -> None:
         self._context = context
+        self.lives = Lives(context.run, context.queues, context.deleted)
         self._known = _unit_positions(context.queues, start)
         self._expected: dict[tuple[str, int], int] = {}
         self._open: OpenAppend | None = None
@@ -256,14 +263,14 @@ class _Walk:
             pointed_to = set(there)
             missing = [record for record in missing if record[0] not in pointed_to]
         expected = self._expected
-        deleted, batch_topics = self._context.deleted, self._context.queues.batch_topics
+        batch_topics = self._context.queues.batch_topics
         heads = heads_of(stretch.data, missing, stretch.start)
         for (position, _), head in zip(missing, heads, strict=True):
             topic, queue_id, queue_offset, sys_flag, _, _ = head
-            if topic in batch_topics:
+            key = topic, queue_id
+            if topic in batch_topics or not takes_queue_offset(sys_flag):
                 continue
-            if takes_queue_offset(sys_flag) and position >= deleted.get(topic, 0):
-                key = topic, queue_id
+            if not self.lives.are_over(key, queue_offset, position):
                 if key not in expected:
                     expected[key] = self._first_missing(key, queue_offset, position)
                 if queue_offset >= expected[key]:
@@ -276,7 +283,7 @@ class _Walk:
             key = found.topic, found.queue_id
             queue = queues.get(*key)
             end = self._expected.get(key, 0 if queue is None else self._end_in_log(queue))
-            if found.queue_offset >= end and found.physical_offset >= deleted.get(found.topic, 0):
+            if found.queue_offset >= end and not deleted.holds(found.topic, found.physical_offset):
                 if key not in self._expected:
                     self._first_missing(key, found.queue_offset, found.physical_offset)
                 self._expected[key] = found.queue_offset + 1
@@ -317,7 +324,7 @@ class _Walk:
 
     def _opened(self, message: Message, position: int) -> OpenAppend | None:
         mark = parse_mark(decode_properties(message.properties).get(SEQUENCE_PROPERTY, ""))
-        if mark is None or position < self._context.deleted.get(message.topic, 0):
+        if mark is None or self._context.deleted.holds(message.topic, position):
             return None
         producer, count = mark
         append = SequencedAppend(

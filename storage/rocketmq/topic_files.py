@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from storage.errors import DiskFull, InvalidTopic, TopicExists
 from storage.model import TopicInfo
 from storage.rocketmq.batch_topics import refusal
+from storage.rocketmq.deleted_records import DeletedRecords
 from storage.rocketmq.directory import DeletedTopics, StoreDirectory
 from storage.rocketmq.format import names
 from storage.rocketmq.settings import check_queue_count, check_topic_config, check_topic_reset
@@ -124,13 +125,28 @@ class TopicFiles:
         """By topic the physical offset below which its records are gone."""
         return self._deleted.topics
 
+    def deleted_records(self, *, clean: bool) -> DeletedRecords:
+        """Which records count as deleted; `clean`: the last stop was, so that files tell of topics too."""
+        living = self._directory.living_topics(self._table) if clean else None
+        return DeletedRecords(self._deleted.topics, living)
+
+    def take_in_deletions(self, found: Mapping[str, int], *, log_end: int, read_only: bool) -> None:
+        """Note what a start `found` deleted by others, up to the log's end at most. Durable on return unless
+        `read_only`. To be done before `abort` is there: after that the files no longer tell it.
+        """
+        ends = {topic: min(end, log_end) for topic, end in found.items()}
+        self._note({**self._deleted.topics, **ends}, read_only=read_only)
+
     def end_deletions_at(self, log_end: int, *, read_only: bool) -> None:
         """The log ends before places that notes of deletions tell (it was cut): what will be written
         there is no deleted topic's. Durable on return unless `read_only`.
         """
-        if all(end <= log_end for end in self._deleted.topics.values()):
-            return
         topics = {topic: min(end, log_end) for topic, end in self._deleted.topics.items()}
+        self._note(topics, read_only=read_only)
+
+    def _note(self, topics: dict[str, int], *, read_only: bool) -> None:
+        if topics == self._deleted.topics:
+            return
         if read_only:
             self._deleted = DeletedTopics(topics=topics, unfinished=self._deleted.unfinished)
         else:

@@ -55,8 +55,8 @@ class Broker:
         """The process id, while it runs."""
         return int((self.work / "broker.pid").read_text())
 
-    def start(self) -> None:
-        peers.start_broker(self.work, port=self.port, properties=BROKER)
+    def start(self, **more: str) -> None:
+        peers.start_broker(self.work, port=self.port, properties={**BROKER, **more})
 
 
 @pytest.fixture
@@ -192,6 +192,24 @@ def test_a_topic_with_batch_queues_gets_none_of_ours(broker: Broker) -> None:
     assert answer.messages
     peers.stop_broker(broker.work)
     assert not (broker.store / "consumequeue/orders").exists()
+
+
+def test_topics_that_the_broker_deleted_stay_away(broker: Broker) -> None:
+    """It leaves their records in the log, and no note; one of them was made again."""
+    written.write(broker.store)
+    broker.start(timerWheelEnable="true")  # without it the deletion ends in an error there
+    peers.talk(broker.port, ("delete", "shapes", "orders"), ("send", "orders", str(SENT)))
+    peers.stop_broker(broker.work)
+    for read_only in (True, False):
+        with open_ours(broker.store, read_only=read_only) as store:
+            assert store.recovery.clean_shutdown
+            assert "shapes" not in store.topics()
+            numbers = store.topics()["orders"].partitions
+            orders = [r for n in numbers for r in store.scan(TopicPartition("orders", n))]
+            assert sorted(r.value or b"" for r in orders) == [b"talk %d" % n for n in range(SENT)]
+            assert store.bounds(TopicPartition("many-at-once", 0)).end > 0
+    real = peers.run_rocketmq_opens(broker.store, written.SIZES)
+    assert real.messages == written.rows(broker.store)
 
 
 def offsets_of(store: LogStore) -> SupportsGroupOffsets:

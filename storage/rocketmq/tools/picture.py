@@ -7,13 +7,14 @@ small: some numbers for each queue.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from storage.files import FileSystem, HandleCache
+from storage.rocketmq.deleted_records import DeletedRecords
 from storage.rocketmq.dispatch import Dispatch
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format import names
@@ -27,12 +28,15 @@ OPEN_FILES: Final = 64
 
 
 class QueueFiles(NamedTuple):
-    """The files of a queue by the positions of their first bytes, and its next offset."""
+    """The files of a queue by the positions of their first bytes, its next offset, and where its last
+    record ends in the log.
+    """
 
     topic: str
     queue_id: int
     bases: Sequence[int]
     end: int
+    last_end: int
 
 
 class Opened(NamedTuple):
@@ -46,7 +50,7 @@ class Opened(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """What was seen. `deleted`: physical offsets in front of which a topic's records are gone;
+    """What was seen. `deleted`: records that are gone with their topic;
     `rebuilt_from` as Surroundings; `index_paths` None: there is no index.
     """
 
@@ -60,7 +64,7 @@ class Picture:
     index_paths: Sequence[Path] | None
     sizes: Sizes
     clean: bool
-    deleted: Mapping[str, int]
+    deleted: DeletedRecords
     index_tags: bool
     extended: bool
     rebuilt_from: int | None
@@ -73,7 +77,7 @@ class Picture:
 
     def live(self, dispatches: Sequence[Dispatch]) -> Sequence[Dispatch]:
         """Those of records that were not deleted with their topic."""
-        return [d for d in dispatches if d.physical_offset >= self.deleted.get(d.topic, 0)]
+        return [d for d in dispatches if not self.deleted.holds(d.topic, d.physical_offset)]
 
     @contextmanager
     def opened(self) -> Iterator[Opened]:
@@ -87,8 +91,8 @@ class Picture:
             self.sizes.consume_queue_bytes,
             batch_topics=self.batch_topics,
         )
-        for topic, queue_id, bases, end in self.queues:
-            queues.add(topic, queue_id).units.look_at(bases, end)
+        for topic, queue_id, bases, end, last_end in self.queues:
+            queues.add(topic, queue_id).units.look_at(bases, end, last_end)
         slots, entries = self.sizes.index_slots, self.sizes.index_entries
         index_files = [
             KeyIndexFile(files, path, slots=slots, entries=entries)
@@ -104,8 +108,9 @@ def picture_of(raw: RawStore) -> Picture:
     """What is there now."""
     index = raw.index
     queues = [
-        QueueFiles(*queue.partition, tuple(queue.units.run.bases), queue.units.end)
+        QueueFiles(*queue.partition, tuple(units.run.bases), units.end, units.last_end)
         for queue in raw.queues
+        for units in (queue.units,)
     ]
     return Picture(
         fs=raw.fs,

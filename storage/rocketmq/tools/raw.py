@@ -6,7 +6,7 @@ judge what is in them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from storage.errors import Corrupt
@@ -21,6 +21,7 @@ from storage.rocketmq.opening import load_index, load_log
 from storage.rocketmq.queues import QueueTable
 from storage.rocketmq.settings import parse_store_settings
 from storage.rocketmq.sizes import resolve_sizes
+from storage.rocketmq.topic_files import TopicFiles
 
 
 class RawStore:
@@ -43,11 +44,11 @@ class RawStore:
             None if stored is None else stored.sizes,
             findings=self.findings,
         )
-        deleted = self.directory.deleted_topics()
-        self.deleted: Mapping[str, int] = deleted.topics
+        topics = TopicFiles(StoreDirectory(fs, root), read_only=True, forget_offsets=lambda _: None)
+        self.deleted = topics.deleted_records(clean=self.clean)
         self.files = HandleCache(fs, options.open_files)
         self.run = load_log(self.files, self.directory, self.sizes)
-        self.queues = self._load_queues(deleted.unfinished)
+        self.queues = self._load_queues(self.directory.deleted_topics().unfinished)
         self.index = self._load_index(clock)
 
     def _load_queues(self, unfinished: Sequence[str]) -> QueueTable:

@@ -54,8 +54,13 @@ def _run(
 ) -> RebuildReport:
     raw = RawStore(view.root, view.options, fs=view.base, clock=view.clock)
     try:
-        if run is None:
-            return Rebuild(view, raw, what, write=write, progress=progress).run()
-        return SharedRebuild(view, raw, what, write=write, progress=progress, run=run).run()
+        report: RebuildReport | None = None
+        while report is None:
+            if run is None:
+                report = Rebuild(view, raw, what, write=write, progress=progress).run()
+            else:
+                shared = SharedRebuild(view, raw, what, write=write, progress=progress, run=run)
+                report = shared.run()
+        return report
     finally:
         raw.close()

@@ -86,6 +86,9 @@ class SharedRebuild(Rebuild):
     def _take(self, result: StagedStretch) -> None:
         self._notes.add(*result.notes)
         self._left_out += result.left_out
+        for topic, begin in result.begun.items():
+            self._raw.deleted.begin(topic, begin)
+            self._begun.add(topic)
         for key, unit_run in result.runs.items():
             if key[0] not in self._raw.queues.batch_topics:
                 self._runs.setdefault(key, []).append(unit_run)

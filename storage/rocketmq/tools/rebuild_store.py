@@ -20,6 +20,7 @@ from storage.files import FileSystem, HandleCache, OverlayFileSystem, copy_range
 from storage.interface import Progress
 from storage.model import Finding, RebuildReport
 from storage.notes import Meter, Notes
+from storage.rocketmq.deleted_records import Lives
 from storage.rocketmq.dispatch import Dispatch
 from storage.rocketmq.dispatcher import Builder
 from storage.rocketmq.format import names
@@ -76,19 +77,24 @@ class Rebuild:
             entries=raw.sizes.index_entries,
             clock=view.clock,
         )
-        self._builder = Builder(self._queues, None, raw.deleted)
+        self._builder = Builder(self._queues, None, {})
         self._old_index = _index_paths(view.base, raw.directory.index)
         self._compared: dict[Path, bool] = {}  # a file of the store -> whether it stays as it is
         self._indexed = 0  # index files that were compared
         self._last: Dispatch | None = None
         self._left_out = 0  # records of deleted topics
+        self._begun: set[str] = set()  # topics that turned out to be made again, see Lives
         self._index_end_ms = 0  # store time of the last record that is indexed
 
-    def run(self) -> RebuildReport:
-        """Build, compare and, with `write`, put in place."""
+    def run(self) -> RebuildReport | None:
+        """Build, compare and, with `write`, put in place. None: topics turned out to be made again, of
+        which `raw.deleted` knows now, so that all is to be built anew; nothing was put in place.
+        """
         try:
             self._fs.make_dir(self._made_dir)
             self._build()
+            if self._begun:
+                return None
             self._note_old()
             changed = [str(path) for path, same in self._compared.items() if not same]
             if changed:
@@ -140,10 +146,12 @@ class Rebuild:
             raw.run, raw.queues, self._notes, end=raw.run.limit, meter=meter, clean=raw.clean
         )
         with_tags = raw.settings.index_tags
+        lives = Lives(raw.run, raw.queues, raw.deleted)
         for stretch in walk.stretches():
             if isinstance(stretch, Padding):
                 continue
-            kept = self._builder.live(walk.dispatches(stretch, with_tags=with_tags))
+            kept = lives.without(walk.dispatches(stretch, with_tags=with_tags))
+            self._begun |= lives.begun.keys()
             self._left_out += len(stretch.records) - len(kept)
             in_lmqs = lmq_dispatches(stretch, raw.queues)
             yield kept, self._builder.live(in_lmqs)

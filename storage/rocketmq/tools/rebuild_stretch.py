@@ -21,6 +21,7 @@ from typing import Final, NamedTuple, cast
 from storage.files import FileSystem
 from storage.model import Finding
 from storage.notes import Notes
+from storage.rocketmq.deleted_records import Lives
 from storage.rocketmq.dispatch import Dispatch, by_queue, dispatches_of
 from storage.rocketmq.format.message import takes_queue_offset
 from storage.rocketmq.lmq import lmq_dispatches
@@ -68,6 +69,7 @@ class StagedStretch:
     strings: int
     last: LastRecord | None
     left_out: int  # records of deleted topics
+    begun: Mapping[str, int]  # topics that turned out to be made again, see Lives
 
 
 class DispatchWalk(LogWalk):
@@ -112,13 +114,14 @@ def _stage(
         clean=picture.clean,
     )
     known_gaps = resume(walk, part)
+    lives = Lives(log, opened.queues, picture.deleted)
     last: LastRecord | None = None
     left_out = 0
     for stretch in walk.stretches():
         if isinstance(stretch, Padding):
             continue
         found = walk.dispatches(stretch, with_tags=picture.index_tags)
-        kept = picture.live(found)
+        kept = lives.without(found)
         left_out += len(found) - len(kept)
         staged.add(kept)
         if isinstance(staged, _Units):
@@ -137,6 +140,7 @@ def _stage(
         strings=strings,
         last=last,
         left_out=left_out,
+        begun=lives.begun,
     )
 
 

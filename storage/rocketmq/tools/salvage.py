@@ -69,9 +69,9 @@ class Salvage:
             inside.append(self._directory.path)
         now_ms = self._clock()
         with new_store(self._fs, target, sources=inside, now_ms=now_ms) as made:
-            source = self._source
-            meter = Meter(self._options.progress, WHAT, source.end - source.start)
-            survey = Survey(source, meter).run()
+            survey = self._survey()
+            while survey.lives.begun:  # topics were made again, of which the source knows now
+                survey = self._survey()
             moved_bytes = self._moved_bytes(survey)
             self.findings += survey.findings
             self._write(made, survey, moved_bytes)
@@ -81,6 +81,10 @@ class Salvage:
             )
             write_report(self._fs, made / SALVAGE_REPORT, report)
         return report
+
+    def _survey(self) -> Survey:
+        source = self._source
+        return Survey(source, Meter(self._options.progress, WHAT, source.end - source.start)).run()
 
     def _moved_bytes(self, survey: Survey) -> int:
         run = self._source.run
@@ -104,7 +108,7 @@ class Salvage:
         next_producer_id = 0
         if self._directory is not None:
             self._copy_config(self._directory, target)
-            self._copy_deleted(self._directory, target, moved_bytes)
+            self._copy_deleted(self._directory, target, survey.end, moved_bytes)
             next_producer_id = self._next_producer_id(self._directory)
             self._note_left_out(self._directory)
         facts = StoreFile(sizes=self._sizes, next_producer_id=next_producer_id)
@@ -121,6 +125,8 @@ class Salvage:
                 copy_range(self._fs, run.path(base), folder / names.file_name(base), start=0)
             for synced in (folder, folder.parent, folder.parent.parent):
                 self._fs.sync_dir(synced)
+        for topic in {topic for topic, _ in survey.queues}:  # else it might count as a deleted one
+            self._fs.make_dir(made / names.CONSUME_QUEUE / topic)
 
     def _make_lmqs(self, made: Path) -> None:
         """The folders of LMQ queues: the engine fills those that are there."""
@@ -165,11 +171,12 @@ class Salvage:
         return True
 
     def _copy_deleted(
-        self, source: StoreDirectory, target: StoreDirectory, moved_bytes: int
+        self, source: StoreDirectory, target: StoreDirectory, log_end: int, moved_bytes: int
     ) -> None:
         deleted = source.deleted_topics()
-        if deleted.topics or deleted.unfinished:
-            topics = {topic: end + moved_bytes for topic, end in deleted.topics.items()}
+        ends = {**deleted.topics, **self._source.deleted.found}
+        if ends or deleted.unfinished:
+            topics = {topic: min(end, log_end) + moved_bytes for topic, end in ends.items()}
             content = DeletedTopics(topics=topics, unfinished=deleted.unfinished)
             target.write_deleted_topics(content)
 

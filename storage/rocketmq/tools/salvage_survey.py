@@ -8,7 +8,7 @@ a bad place, and behind its last record where its units go on.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from storage.errors import Corrupt, DataError, Truncated
 from storage.model import Finding, Loss
 from storage.notes import Meter, Notes, Tallies
+from storage.rocketmq.deleted_records import DeletedRecords, Lives
 from storage.rocketmq.dispatch import Head, heads_of
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format.message import PADDING_SIZE, decode_message, peek, takes_queue_offset
@@ -34,8 +35,8 @@ QueueKey = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSource:
-    """A log to be salvaged, in physical offsets [start, end); `deleted`: below them a topic's records
-    are gone; `queues` are the units as they lie there, perhaps none.
+    """A log to be salvaged, in physical offsets [start, end); `deleted`: records that are gone with
+    their topic; `queues` are the units as they lie there, perhaps none.
     """
 
     run: FileRun
@@ -43,7 +44,7 @@ class LogSource:
     end: int
     queues: QueueTable
     clean: bool
-    deleted: Mapping[str, int] = field(default_factory=dict)
+    deleted: DeletedRecords = field(default_factory=DeletedRecords)
 
 
 class Bad(NamedTuple):
@@ -102,6 +103,7 @@ class Survey:
         self.end = source.start  # of what is good
         self._holes: list[_Hole] = []
         self._tallies = Tallies()
+        self.lives = Lives(source.run, source.queues, source.deleted)
         self._seen = 0  # bad places of the walk that were taken in
         self._walk = _Heads(
             source.run,
@@ -171,11 +173,11 @@ class Survey:
             return
         self.records += 1
         self.kept_bytes += size
-        if not takes_queue_offset(sys_flag) or at < self.source.deleted.get(topic, 0):
-            return
         if topic in self.source.queues.batch_topics:
             return
         key = topic, queue_id
+        if not takes_queue_offset(sys_flag) or self.lives.are_over(key, queue_offset, at):
+            return
         queue = self.queues.get(key)
         if queue is None:
             first = self._first_of(key, queue_offset)

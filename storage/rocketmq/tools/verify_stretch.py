@@ -18,7 +18,8 @@ from dataclasses import dataclass
 
 from storage.model import Finding
 from storage.notes import Meter, Notes, Tallies
-from storage.rocketmq.dispatch import dispatch_of
+from storage.rocketmq.deleted_records import Lives
+from storage.rocketmq.dispatch import Dispatch, dispatch_of
 from storage.rocketmq.lmq import of_message
 from storage.rocketmq.queues import Queue
 from storage.rocketmq.tools.blanks import is_blank
@@ -79,6 +80,7 @@ class _Stretch:
         self._walk = self._new_walk(meter)
         surroundings = picture.surroundings(opened.run, self._walk.damaged_between)
         self._queues = QueueChecks(opened.queues, self._tallies, surroundings, self._queue_state)
+        self._lives = Lives(opened.run, opened.queues, picture.deleted)
         self._records = RecordCheck(self._walk, self._tallies)
         self._place = self._index_place()
         self._index = IndexCheck(
@@ -152,14 +154,34 @@ class _Stretch:
         picture, at, message = self._picture, placed.physical_offset, placed.message
         if is_blank(message.topic, message.sys_flag):  # a bad place that is known, and made good
             self._walk.gaps.append((at, at + message.size))
-        deleted = at < picture.deleted.get(message.topic, 0)
+        deleted = picture.deleted.holds(message.topic, at)
         dispatch = dispatch_of(message, at, with_tags=picture.index_tags)
-        if dispatch.is_queued and not deleted and dispatch.topic not in picture.batch_topics:
-            self._queues.meet(dispatch)
+        if dispatch.is_queued and not deleted:
+            deleted = self._is_earlier(dispatch)
+            if not deleted and dispatch.topic not in picture.batch_topics:
+                self._queues.meet(dispatch)
         for in_lmq in picture.live(of_message(message, at, self._opened.queues)):
             self._queues.meet(in_lmq)
         if picture.index_paths is not None:
             self._index.meet(dispatch, deleted=deleted)
+
+    def _is_earlier(self, dispatch: Dispatch) -> bool:
+        """Whether a record is of an earlier topic of its name; told, if it is."""
+        topic, queue_id, offset, at, *_ = dispatch
+        if not self._lives.is_earlier((topic, queue_id), offset, at):
+            return False
+        self._tallies.add(
+            self._walk.finding(
+                "earlier-topic",
+                "info",
+                at,
+                "the record is of a deleted topic that was made again: its queue begins behind it",
+                topic=topic,
+                partition=queue_id,
+                offset=offset,
+            )
+        )
+        return True
 
     def _count(self, placed: Placed) -> None:
         file_bytes = self._picture.sizes.commit_log_bytes

@@ -209,3 +209,17 @@ def test_a_checkpoint_does_not_tell_of_an_append_that_a_start_cuts() -> None:
         assert 0 <= checkpoint.confirm_physical_offset < begin
         assert not put_sequenced(again, 7, 0, count=3).duplicate
     store.close()
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+def test_zeros_in_a_queue_are_no_unit_of_the_logs_first_record(
+    shop: Workshop, read_only: bool
+) -> None:
+    """The place that they would tell is 0, where the record of another queue lies: it lacks its unit all the same."""
+    stopped(shop)
+    remove_queue(shop.fs)
+    other = ROOT / "consumequeue" / OTHER.topic / str(OTHER.partition)
+    shop.overwrite(other / file_name(FILE_UNITS * 20), 20, bytes(20))
+    with shop.open(read_only=read_only) as store:
+        assert store.bounds(T0).start == 0
+        assert values(store) == VALUES

@@ -3,6 +3,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.*;
 import org.apache.rocketmq.client.consumer.*;
 import org.apache.rocketmq.client.exception.MQClientException;
+import org.apache.rocketmq.client.impl.factory.MQClientInstance;
 import org.apache.rocketmq.client.producer.*;
 import org.apache.rocketmq.common.message.*;
 
@@ -10,7 +11,8 @@ import org.apache.rocketmq.common.message.*;
  * A real client that does what it is told, one thing after the other, and prints JSON lines:
  * "pull TOPIC..." every message of every queue, after which the group "peer-talk" is at the ends,
  * "query TOPIC KEY BEGIN END" what the broker finds by key, "send TOPIC COUNT" new messages (tag "talk", key "talk-N"),
- * "committed TOPIC GROUP..." where each group stands in each queue, as the broker tells it.
+ * "committed TOPIC GROUP..." where each group stands in each queue, as the broker tells it,
+ * "delete TOPIC..." topics, as mqadmin's deleteTopic does in the broker.
  */
 public class Talk {
     final DefaultMQPullConsumer c = new DefaultMQPullConsumer("peer-talk");
@@ -83,13 +85,22 @@ public class Talk {
         }
     }
 
+    void delete(String topic) throws Exception {
+        MQClientInstance client = p.getDefaultMQProducerImpl().getMqClientFactory();
+        String name = route(topic).get(0).getBrokerName();
+        client.updateTopicRouteInfoFromNameServer(topic);
+        String broker = client.findBrokerAddressInPublish(name);
+        client.getMQClientAPIImpl().deleteTopicInBroker(broker, topic, 60_000);
+    }
+
     void act(List<String> a) throws Exception {
         switch (a.get(0)) {
             case "pull": for (String topic : a.subList(1, a.size())) pull(topic); break;
             case "query": query(a.get(1), a.get(2), Long.parseLong(a.get(3)), Long.parseLong(a.get(4))); break;
             case "send": send(a.get(1), Integer.parseInt(a.get(2))); break;
             case "committed": committed(a.get(1), a.subList(2, a.size())); break;
-            default: throw new IllegalArgumentException("pull | query | send | committed");
+            case "delete": for (String topic : a.subList(1, a.size())) delete(topic); break;
+            default: throw new IllegalArgumentException("pull | query | send | committed | delete");
         }
     }
 
