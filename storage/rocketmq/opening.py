@@ -119,10 +119,7 @@ def open_parts(opening: Opening) -> OpenedStore:
         segments_scanned=len([b for b in run.bases if b + run.file_bytes > plan.accepted_from]),
         bytes_scanned=plan.bytes_scanned,
         indexes_rebuilt=_rebuilt(plan),
-        findings=[
-            *_findings(index, builder, plan),
-            *batch_topics.findings(directory, queues.batch_topics),
-        ],
+        findings=_findings(opening, index, builder, plan),
         losses=plan.losses,
     )
     return OpenedStore(
@@ -270,8 +267,11 @@ def _take_in_sequences(plan: StorePlan) -> None:
             )
 
 
-def _findings(index: KeyIndex | None, builder: Builder, plan: StorePlan) -> list[Finding]:
+def _findings(
+    opening: Opening, index: KeyIndex | None, builder: Builder, plan: StorePlan
+) -> list[Finding]:
     found = list(plan.findings)
+    found += batch_topics.findings(opening.directory, opening.topics.batch_topics)
     if index is not None:
         found += index.findings
     for dispatch in builder.refused:

@@ -148,10 +148,6 @@ def a_folder(fs: FileSystem) -> None:
     fs.make_dir(QUEUES / "t")
 
 
-def a_folder_of_batches(fs: FileSystem) -> None:
-    fs.make_dir(ROOT / names.BATCH_QUEUE / "t" / "0")
-
-
 def an_entry_that_cannot_be_understood(fs: FileSystem) -> None:
     table = fs.read_bytes(TOPICS)
     put_file(fs, TOPICS, table.replace(b'"topicConfigTable":{', b'"topicConfigTable":{"t":5,'))
@@ -165,7 +161,6 @@ def an_entry_that_cannot_be_understood(fs: FileSystem) -> None:
         damaged_topics_file,
         all_queues_lost,
         a_folder,
-        a_folder_of_batches,
         an_entry_that_cannot_be_understood,
     ],
 )
@@ -178,6 +173,15 @@ def test_a_topic_that_may_be_there_is_made_again(
     more(shop.fs)
     with shop.open(read_only=read_only) as store:
         assert values(store) == values(store, T1) == values(store, STAY) == OLD
+    assert deleted(shop) == {}
+
+
+def test_a_topic_with_a_folder_of_batches_was_not_deleted(shop: Workshop) -> None:
+    filled(shop).close()
+    delete_as_the_broker(shop)
+    shop.fs.make_dir(ROOT / names.BATCH_QUEUE / "t" / "0")
+    with shop.open() as store:
+        assert "t" not in store.topics()
     assert deleted(shop) == {}
 
 
