@@ -92,7 +92,7 @@ def test_the_last_stable_offset_is_never_below_the_start(shop: Workshop) -> None
     assert store.bounds(T0) == (0, 0, 2)
     store.close()
     shop.put(ROOT / "log-start-offset-checkpoint", b"0\n1\nt 0 1\n")
-    with shop.open() as store:
-        assert store.bounds(T0) == (1, 1, 2)
-        assert not store.read(T0, 1, isolation=Isolation.READ_COMMITTED).records
-        assert [record.value for record in store.read(T0, 1).records] == [b"plain"]
+    with shop.open() as again:
+        assert again.bounds(T0) == (1, 1, 2)
+        assert not again.read(T0, 1, isolation=Isolation.READ_COMMITTED).records
+        assert [record.value for record in again.read(T0, 1).records] == [b"plain"]
