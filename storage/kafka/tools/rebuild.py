@@ -87,12 +87,13 @@ class _Rebuild:
                 self._take(result)
             if self._write and self._changed:
                 view.notes.add(self._kept_aside())
+            made_anew = set(self._changed)  # what was wrong with these files is told by that
             return RebuildReport(
                 what=INDEXES,
                 written=self._write,
                 files=self._files,
                 changed=self._changed,
-                findings=view.findings(),
+                findings=[found for found in view.findings() if found.path not in made_anew],
             )
         finally:
             view.close()
