@@ -115,7 +115,7 @@ def encode_partition_metadata(topic_id: str) -> bytes:
     UUID text.
     """
     try:
-        parse_uuid_text(topic_id, field="topic_id", kind=METADATA_KIND)
+        _check_topic_id(topic_id)
     except DataError as error:
         raise InvalidArgument(error.message, field="topic_id") from error
     return _METADATA_HEAD + topic_id.encode("ascii")
@@ -134,9 +134,13 @@ def decode_partition_metadata(data: bytes) -> str:
         raise _corrupt(METADATA_KIND, "its text", expected="version and topic_id", found=data[:80])
     _check_version(METADATA_KIND, int(match[1]))
     topic_id = match[2].decode("ascii")
+    _check_topic_id(topic_id)
+    return topic_id
+
+
+def _check_topic_id(topic_id: str) -> None:
     if topic_id != METADATA_TOPIC_ID:
         parse_uuid_text(topic_id, field="topic_id", kind=METADATA_KIND)
-    return topic_id
 
 
 def encode_clean_shutdown(broker_epoch: int) -> bytes:

@@ -223,6 +223,7 @@ def test_partition_metadata_has_43_bytes_and_a_newline_does_no_harm() -> None:
 def test_the_metadata_log_has_the_reserved_id() -> None:
     data = b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ"
     assert checkpoints.decode_partition_metadata(data) == checkpoints.METADATA_TOPIC_ID
+    assert checkpoints.encode_partition_metadata(checkpoints.METADATA_TOPIC_ID) == data
 
 
 @pytest.mark.parametrize(
