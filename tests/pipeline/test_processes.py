@@ -156,6 +156,7 @@ def test_the_tasks_of_a_cluster_are_told_where_they_are_known(
     assert given["PYTHONPATH"] == PROCESSES
 
 
+@pytest.mark.spark
 def test_two_threads_that_register_leave_nothing_behind() -> None:
     context = Context("local[2]")
     session: Any = SimpleNamespace(
