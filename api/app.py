@@ -65,7 +65,7 @@ class App:
             response = _refusal(request, error)
         except StorageError as error:
             response = _refusal(request, as_api_error(error))
-        except Exception:
+        except Exception:  # a mistake of ours: counted, then answered and logged by the connection
             self._count(request, route, 500, perf_counter() - begun)
             raise
         if not response.prepared:

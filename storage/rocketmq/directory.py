@@ -201,7 +201,7 @@ class StoreDirectory(RootFiles[StoreFile]):
         folders = self._folders_in(self.consume_queue)
         if not folders or not self._topics.is_understood:
             return None
-        batches = self._folders_in(self.path / names.BATCH_QUEUE)
+        batches = self._folders_in(self._batch_queue)
         return frozenset({*table.topics, *table.unreadable, *folders, *batches})
 
     def _folders_in(self, folder: Path) -> Sequence[str]:
@@ -218,11 +218,7 @@ class StoreDirectory(RootFiles[StoreFile]):
         return frozenset(table.batch_topics).union(self._folders_below(self._batch_queue))
 
     def _folders_below(self, root: Path) -> Mapping[str, Sequence[int]]:
-        found = {}
-        if self.fs.is_dir(root):
-            for topic in self.fs.list_dir(root):
-                if self.fs.is_dir(root / topic):
-                    found[topic] = self._queues_in(root / topic)
+        found = {topic: self._queues_in(root / topic) for topic in self._folders_in(root)}
         return {topic: ids for topic, ids in found.items() if ids}
 
     def _queues_in(self, folder: Path) -> Sequence[int]:
