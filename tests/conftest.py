@@ -43,9 +43,14 @@ hypothesis.settings.register_profile(
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--all-suites` is what `scripts/test --all` runs, `--soak` and `--figures` what `scripts/soak` adds."""
+    """`--all-suites` and `--only` are what `scripts/test --all` runs with, `--soak` and `--figures` what `scripts/soak`
+    adds.
+    """
     parser.addoption(
         "--all-suites", action="store_true", help="also run the tests marked slow, java or spark"
+    )
+    parser.addoption(
+        "--only", choices=("short", "long"), help="of all suites these: long are the marked ones"
     )
     parser.addoption(
         "--soak", type=float, metavar="SHARE", help="do this share of a soak where a test has one"
@@ -106,7 +111,9 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 class ModuleOnSpark(pytest.Module):
-    """A module of tests; one that imports Spark or Arrow is skipped aloud where they are missing, but not in CI."""
+    """A module of tests; one that imports Spark or Arrow is skipped aloud where they are missing, but not in CI where
+    it is wanted.
+    """
 
     def collect(self) -> Iterable[pytest.Item | pytest.Collector]:
         """The module's tests."""
@@ -114,7 +121,8 @@ class ModuleOnSpark(pytest.Module):
             return super().collect()
         except self.CollectError as error:
             missing = error.__cause__
-            if os.environ.get("CI") == "true" or not isinstance(missing, ModuleNotFoundError):
+            wanted = os.environ.get("CI") == "true" and self.config.getoption("--only") != "short"
+            if wanted or not isinstance(missing, ModuleNotFoundError):
                 raise
             if missing.name not in SPARK_MODULES:
                 raise
@@ -130,14 +138,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Leave slow, java and spark tests out of the quick run, visibly (pytest counts them as deselected). In the long
     one the modules that have such tests go first: the short ones fill the gaps at the end of a parallel run.
     """
-    if config.getoption("--all-suites"):
+    only = config.getoption("--only")
+    if config.getoption("--all-suites") and only is None:
         long_modules = {item.path for item in items if _is_long(item)}
         items.sort(key=lambda item: item.path not in long_modules)
         return
-    long = [item for item in items if _is_long(item)]
-    if long:
-        config.hook.pytest_deselected(items=long)
-        items[:] = [item for item in items if item not in set(long)]
+    left_out = [item for item in items if _is_long(item) == (only != "long")]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if _is_long(item) == (only == "long")]
 
 
 def _is_long(item: pytest.Item) -> bool:
