@@ -22,10 +22,13 @@ from api.route import Route
 from api.routes import ROUTES, Router
 from api.security import Guard
 from api.signature import REQUEST_ID, sign
+from logserver.budget import SMALL_BYTES
 from logserver.service import LogService
 from storage import StorageError
 
+log = logging.getLogger(__name__)
 access = logging.getLogger("api.access")
+
 
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
@@ -60,7 +63,10 @@ class App:
                 path=path,
                 answer_type=answer_type,
             )
-            response = await route.handler(call)
+            with call.hold:
+                response = await route.handler(call)
+                if not response.prepared and (response.content_length or 0) > SMALL_BYTES:
+                    await self._deliver(call, response)
         except ApiError as error:
             response = _refusal(request, error)
         except StorageError as error:
@@ -75,6 +81,14 @@ class App:
         if self._logs_access:
             _log_access(request, response, _pattern(route), elapsed_s)
         return response
+
+    async def _deliver(self, call: Call, response: web.StreamResponse) -> None:
+        """Send a large answer while its bytes are held; the connection sends the small ones."""
+        assert isinstance(response, web.Response)
+        try:
+            await call.deliver(response)
+        except ConnectionError as error:
+            log.debug("an answer was not delivered: %s", error)
 
     def _count(
         self, request: web.BaseRequest, route: Route | None, status: int, elapsed_s: float

@@ -41,9 +41,11 @@ _HOST: Final = re.compile(r"([A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?"
 
 
 class Call:
-    """A request that has found its route. `answer_type` is the media type agreed on."""
+    """A request that has found its route. `answer_type` is the media type agreed on; `hold` is of the answer's bytes,
+    which whoever made the call gives back.
+    """
 
-    __slots__ = ("_path", "answer_type", "book", "doc", "request", "service")
+    __slots__ = ("_path", "answer_type", "book", "doc", "hold", "request", "service")
 
     def __init__(
         self,
@@ -60,6 +62,7 @@ class Call:
         self.doc = doc
         self.book = book
         self.answer_type = answer_type
+        self.hold = service.answers.hold(0)
         self._path = path
 
     @property
@@ -171,21 +174,45 @@ class Call:
         return protocol.while_connected(after_eof_s=after_eof_s)
 
     async def deliver(self, response: web.Response) -> None:
-        """Send the answer; on return all of it has been handed to the connection. Raises
-        ConnectionError when the client has gone, or takes nothing for the setting body_timeout_ms.
+        """Send the answer; on return all of it has been handed to the connection. Raises Busy where too many bytes
+        wait for their clients, ConnectionError when the client has gone, or takes nothing for the setting
+        body_timeout_ms.
         """
+        self.hold.reach(response.content_length or 0)
         sign(self.request, response)
+        sending = asyncio.ensure_future(self._send(response))
         try:
-            async with asyncio.timeout(self.settings.body_timeout_ms / 1000):
-                await response.prepare(self.request)
-                await response.write_eof()
-        except TimeoutError:
-            if self.request.transport is not None:
-                self.request.transport.abort()
-            raise ConnectionError("the client does not take its answer") from None
+            await self._watch(sending)
+        finally:
+            sending.cancel()
+            response.body = None  # the library keeps the answer until the connection's next one
         transport = self.request.transport
         if transport is None or transport.is_closing():
             raise ConnectionError("the client has gone")
+
+    async def _send(self, response: web.Response) -> None:
+        transport = self.request.transport
+        if transport is not None:
+            transport.set_write_buffer_limits(0)  # sent is what has left this process
+        writer = await response.prepare(self.request)
+        if writer is not None:
+            writer.send_headers()  # by themselves: the library copies head and body together
+        await response.write_eof()
+        if transport is not None:
+            transport.set_write_buffer_limits()
+
+    async def _watch(self, sending: asyncio.Future[None]) -> None:
+        """Until the answer is sent. A slow client has the time that it needs; one that takes nothing is hung up on."""
+        waiting_bytes = -1
+        while not (await asyncio.wait((sending,), timeout=self.settings.body_timeout_ms / 1000))[0]:
+            transport = self.request.transport
+            if transport is None:
+                return
+            waited, waiting_bytes = waiting_bytes, transport.get_write_buffer_size()
+            if waiting_bytes == waited:
+                transport.abort()
+                raise ConnectionError("the client does not take its answer")
+        await sending
 
     async def json_body(self, kind: type[T], *, lax: bool = False) -> T | None:
         """A small JSON body without records as `kind`; None when there is no body. `lax`: numbers

@@ -6,18 +6,23 @@ Owns the count; must not know what the bytes are. Lives on the event loop.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, Final
 
 from logserver.errors import Busy
+
+SMALL_BYTES: Final = 64 << 10
+"""An answer that a connection's buffer takes whole: those of 1,000 connections are 64 MiB. They are not counted, so
+that clients which read nothing keep no others from small answers."""
 
 
 class Budget:
     """The bytes of requests in flight: held from the first byte of a body until its records are
-    written.
+    written. Or (`what`) of answers: from the read of their records until the client has taken them.
     """
 
-    def __init__(self, limit_bytes: int) -> None:
+    def __init__(self, limit_bytes: int, what: str = "requests") -> None:
         self.limit_bytes = limit_bytes
+        self.what = what
         self.held_bytes = 0
         self._waiting: list[asyncio.Future[None]] = []
 
@@ -64,13 +69,18 @@ class Hold:
         budget = self._budget
         if budget.held_bytes + size_bytes > budget.limit_bytes:
             raise Busy(
-                f"{budget.held_bytes} bytes of requests are in flight, the limit is "
+                f"{budget.held_bytes} bytes of {budget.what} are in flight, the limit is "
                 f"{budget.limit_bytes}: try again later",
                 in_flight_bytes=budget.held_bytes,
                 limit_bytes=budget.limit_bytes,
             )
         budget.held_bytes += size_bytes
         self.size_bytes += size_bytes
+
+    def reach(self, size_bytes: int) -> None:
+        """Hold at least that much, but nothing for a small answer. Raises Busy where the limit would be passed."""
+        if size_bytes > max(self.size_bytes, SMALL_BYTES):
+            self.grow(size_bytes - self.size_bytes)
 
     def keep_for(self, future: asyncio.Future[Any]) -> None:
         """The request is answered before it is written: give back when `future` is done."""

@@ -172,6 +172,7 @@ class Settings:
     max_connections: int = 1000
     max_waiting_fetches: int = 10_000
     max_in_flight_bytes: int = 64 << 20
+    max_answer_bytes: int = 256 << 20
     max_json_depth: int = 64
     max_idempotency_keys: int = 100_000
     max_scanned_records: int = 100_000
@@ -237,6 +238,10 @@ SETTINGS: Final[Mapping[str, tuple[Parser, str]]] = {
     "max_connections": (_integer(1, 100_000), "Most connections at once; others are turned away."),
     "max_waiting_fetches": (_integer(0, 100_000), "Most fetches that wait for records at once."),
     "max_in_flight_bytes": (_integer(1 << 10), "Most request bytes read or being written at once."),
+    "max_answer_bytes": (
+        _integer(1 << 20),
+        "Most bytes of answers that are being made or that clients have not taken yet.",
+    ),
     "max_json_depth": (_integer(4, 500), "Deepest nesting of a JSON body."),
     "max_idempotency_keys": (
         _integer(1, 10_000_000),
@@ -256,7 +261,7 @@ SETTINGS: Final[Mapping[str, tuple[Parser, str]]] = {
     "keep_alive_ms": (_integer(1000, HOUR_MS), "Longest wait for the next request's headers."),
     "body_timeout_ms": (
         _integer(100, HOUR_MS),
-        "Longest pause within a request's body; longest that a client leaves a stream unread.",
+        "Longest pause within a request's body; longest that a client takes nothing of its answer.",
     ),
     "heartbeat_ms": (_integer(10, HOUR_MS), "Longest silence of a stream that follows records."),
     "log_level": (

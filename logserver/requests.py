@@ -91,6 +91,7 @@ class Fetch(Struct, frozen=True, kw_only=True):
     timeout_ms: int = 0
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     tag: str | None = None
+    hold: Hold | None = None  # of the answer's bytes: reaches those of the page
 
 
 class Follow(Struct, frozen=True, kw_only=True):

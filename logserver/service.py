@@ -28,8 +28,9 @@ from logserver.health import Health, is_full
 from logserver.idempotency import Idempotency, open_idempotency
 from logserver.metrics import Metrics
 from logserver.partitioning import Partitioner, only_partition
+from logserver.polling import poll
 from logserver.reading import Look, SomePage, read_batch_page, read_page
-from logserver.requests import Fetch, Find, Follow, Produce, ProduceBatches, Start, StartAt
+from logserver.requests import Fetch, Find, Follow, Produce, ProduceBatches
 from logserver.upkeep import Upkeep
 from logserver.waiters import Waiters
 from logserver.writer import Acks, Part, Run, Writer, without_waiting
@@ -67,6 +68,7 @@ class LogService:
         self.settings = settings
         self.metrics = Metrics()
         self.budget = Budget(settings.max_in_flight_bytes)
+        self.answers = Budget(settings.max_answer_bytes, "answers")
         self.stopping = asyncio.Event()  # set once: streams end in order
         self._opener = opener
         self._clock = clock
@@ -76,6 +78,7 @@ class LogService:
         self._waiters = Waiters(settings.max_waiting_fetches)
         self._partitioner = Partitioner()
         self._threads = ThreadPoolExecutor(max_workers=READERS, thread_name_prefix="store")
+        self._reading = asyncio.Semaphore(2 * READERS)
         self._search_threads = ThreadPoolExecutor(SEARCHERS, thread_name_prefix="search")
         self._upkeep_thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="upkeep")
         self._topics: dict[str, TopicInfo] = {}
@@ -89,6 +92,7 @@ class LogService:
         gauge("waiting_fetches", "Fetches that wait for records.", lambda: self.waiting)
         gauge("queued_requests", "Requests that wait to be written.", lambda: self.queued)
         gauge("in_flight_bytes", "Bytes of requests in flight.", lambda: self.budget.held_bytes)
+        gauge("answer_bytes", "Bytes of answers on their way.", lambda: self.answers.held_bytes)
         self.metrics.watch_store(lambda: None if self._store is None else self._store.stats())
 
     # -- life
@@ -129,6 +133,7 @@ class LogService:
                 store=store,
                 settings=self.settings,
                 topics=lambda: self._topics,
+                note_topic=self._note_topic,
                 run=self._run,
                 waiters=self._waiters,
                 clock=self._clock,
@@ -171,11 +176,13 @@ class LogService:
             state = "recovering" if recovering else self._state
             return Health(state=state, progress=self._progress if recovering else None)
         stats = await self._run(store.stats)
+        no_space = self._writer is not None and self._writer.disk_full  # at the last append: still?
+        disk_full = no_space and is_full(self.settings.data)
         return Health(
             state=self._state,
             read_only=store.read_only,
             fenced=stats.fenced,
-            disk_full=self._disk_full(),
+            disk_full=disk_full,
         )
 
     @property
@@ -292,7 +299,7 @@ class LogService:
 
         Raises UnknownTopic, UnknownPartition, OffsetOutOfRange, Corrupt, Busy. May be cancelled.
         """
-        return await self._poll(request, read_page)
+        return await poll(request, partial(self._look, read_page), self._waiters)
 
     async def fetch_batches(self, request: Fetch) -> BatchPage:
         """Whole batches as stored, waiting for them as `request` says; `max_records` and `tag` do
@@ -300,7 +307,7 @@ class LogService:
 
         Raises what `fetch` raises, and NotOffered where the backend has no batches.
         """
-        return await self._poll(request, read_batch_page)
+        return await poll(request, partial(self._look, read_batch_page), self._waiters)
 
     def follow(self, request: Follow) -> AsyncGenerator[Page, None]:
         """Records as they come, page by page; a page without any at least every `heartbeat_ms`.
@@ -324,23 +331,15 @@ class LogService:
         """The record with this id, and where it is. Raises RecordNotFound."""
         return await self._run(self._open().find_by_id, record_id)
 
-    async def _poll(
-        self, request: Fetch, read: Callable[[LogStore, Fetch], Look[SomePage]]
-    ) -> SomePage:
-        """Read; while that is not enough and there is time, wait for a publish and read again."""
-        loop = asyncio.get_running_loop()
-        deadline_s = loop.time() + request.timeout_ms / 1000
-        while True:
-            partition = self.partition(*request.partition)
-            ticket = self._waiters.ticket(partition)
+    async def _look(
+        self, read: Callable[[LogStore, Fetch], Look[SomePage]], request: Fetch
+    ) -> Look[SomePage]:
+        self.partition(*request.partition)
+        async with self._reading:  # so few pages are on their way to the loop, and not counted yet
             look = await self._run(read, self._open(), request)
-            if look.more or look.size_bytes >= max(request.min_bytes, 1):
-                return look.page
-            left_s = deadline_s - loop.time()
-            if left_s <= 0 or not await self._waiters.changed(partition, ticket, left_s):
-                return look.page
-            begin = look.begin if look.size_bytes else look.page.next_offset
-            request = structs.replace(request, start=Start(StartAt.OFFSET, begin))
+            if request.hold is not None:
+                request.hold.reach(look.size_bytes)
+        return look
 
     # -- writing
 
@@ -392,9 +391,7 @@ class LogService:
         info = self._topics.get(request.topic) or await self._preview(
             store, request.topic, request.partition
         )
-        number = request.partition
-        if number is None:
-            number = only_partition(info)
+        number = only_partition(info) if request.partition is None else request.partition
         if request.topic not in self._topics:
             await self._run(store.preview_topic, request.topic, request.data)
             await self.create_topic(request.topic, None, None)
@@ -487,10 +484,6 @@ class LogService:
     def _note_dropped(self, answer: asyncio.Future[list[Run]]) -> None:
         if answer.cancelled() or answer.exception() is not None:
             self.metrics.dropped()
-
-    def _disk_full(self) -> bool:
-        """Whether the last append found no space and there still is none."""
-        return self._writer is not None and self._writer.disk_full and is_full(self.settings.data)
 
 
 def _ignore(answer: asyncio.Future[list[Run]]) -> None:

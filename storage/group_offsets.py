@@ -155,6 +155,7 @@ class OffsetKeeper(Protocol):
 class KeepsGroupOffsets(ABC):
     """The calls of SupportsGroupOffsets for a store that has an OffsetKeeper."""
 
+    offsets_topic: str | None = None
     _group_offsets: OffsetKeeper
 
     @abstractmethod

@@ -360,6 +360,9 @@ class SupportsGroupOffsets(Protocol):
     reaches it or not: who commits must ask for no more than what was published.
     """
 
+    offsets_topic: str | None
+    """The topic that they are records of, which the first commit makes; None: they lie in a file."""
+
     def groups(self) -> Sequence[str]:
         """The groups that have committed offsets, in order."""
 

@@ -95,6 +95,7 @@ class MemoryStore(LogStore):
         leader_epochs=False,
     )
     recovery = RecoveryReport(clean_shutdown=True)
+    offsets_topic: str | None = None
 
     def __init__(self, options: StoreOptions, *, clock: Clock, read_only: bool = False) -> None:
         self.read_only = read_only

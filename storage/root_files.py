@@ -7,6 +7,7 @@ atomically, where it would change something; must not know what else a backend k
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Generic, TypeVar
@@ -38,7 +39,9 @@ _Facts = TypeVar("_Facts", bound=StoreFacts)
 
 
 class RootFiles(Generic[_Facts]):
-    """The root of one store of `backend`. Not thread-safe: the store's lock guards it."""
+    """The root of one store of `backend`. Reading is for one thread, at the start. A file is encoded and written under
+    one lock: a checkpoint and a block of producer ids may be written at the same time, and both tell all facts.
+    """
 
     def __init__(self, fs: FileSystem, path: Path, backend: str, facts: type[_Facts]) -> None:
         self.fs = fs
@@ -47,6 +50,7 @@ class RootFiles(Generic[_Facts]):
         self._backend = backend
         self._facts = facts
         self._stored: dict[str, bytes] = {}
+        self._writing = threading.RLock()
 
     def store_file(self) -> _Facts | None:
         """Our own facts about the store; None when it is not ours (yet). Raises UnsupportedFormat
@@ -71,8 +75,9 @@ class RootFiles(Generic[_Facts]):
 
     def write_next_producer_id(self, content: _Facts, next_id: int) -> None:
         """Our own facts with another next producer id, and change `content` to it."""
-        content.next_producer_id = next_id
-        self.write_store_file(content)
+        with self._writing:
+            content.next_producer_id = next_id
+            self.write_store_file(content)
 
     def _read(self, name: str, decode: Callable[[bytes], _T]) -> _T | None:
         """What a file of the root says; None without it, or when it cannot be understood."""
@@ -99,13 +104,15 @@ class RootFiles(Generic[_Facts]):
 
     def _write(self, name: str, data: bytes) -> None:
         """The file with these bytes, durable on return; left out where it is known to have them."""
-        if self._stored.get(name) != data:
-            self._stored.pop(name, None)
-            atomic_write(self.fs, self.path / name, data)
-            self._stored[name] = data
+        with self._writing:
+            if self._stored.get(name) != data:
+                self._stored.pop(name, None)
+                atomic_write(self.fs, self.path / name, data)
+                self._stored[name] = data
 
     def _write_json(self, name: str, content: object) -> None:
-        self._write(name, json_text(content))
+        with self._writing:
+            self._write(name, json_text(content))
 
 
 def json_text(content: object) -> bytes:

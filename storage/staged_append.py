@@ -150,8 +150,10 @@ def append_staged(store: LogStore, form: StagedForm, write: StagedWrite) -> bool
     is there already, and nothing was written.
 
     Raises what `append` raises, with the store as it was; where the disk fails, or fills up although as
-    much space was held for it, the next writable start goes on with it.
+    much space was held for it, the next writable start goes on with it, or the next write to this store, which
+    raises DamagedStore where its files are gone.
     """
+    finish_staged(store, form, accept_loss=False)
     if write.unit is not None and _is_done(store, write.unit):
         return False
     _check(store, form, write)

@@ -81,5 +81,6 @@ def _parsed(call: Call) -> tuple[Fetch, Format]:
         timeout_ms=params[FETCH_TIMEOUT],
         isolation=params[ISOLATION],
         tag=params.get(TAG),
+        hold=call.hold,
     )
     return request, params.get(FORMAT) or accepted

@@ -9,7 +9,7 @@ from typing import ParamSpec, Protocol, TypeVar
 from logserver.config import Settings
 from logserver.groups.coordinator import Topics
 from logserver.waiters import Waiters
-from storage import Clock, LogStore
+from storage import Clock, LogStore, TopicInfo
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -30,6 +30,7 @@ class Log:
     store: LogStore
     settings: Settings
     topics: Topics
+    note_topic: Callable[[str, TopicInfo | None], None]  # a topic was made, or is gone
     run: Run
     waiters: Waiters
     clock: Clock

@@ -92,15 +92,23 @@ class Offsets:
                 answer.set_exception(error)
 
     async def _attempt(self, commits: Sequence[GroupCommit]) -> Exception | None:
-        durable = self._log.settings.flush == "sync"
+        durable = self._log.settings.flush != "os"  # in mode async too: one sync serves them all
         try:
             await self._log.run(self._store().commit_offsets, commits, durable=durable)
+            await self._note_their_topic()
         except StorageError as error:
             return error
         except Exception as error:  # a mistake of ours: those who wait must be told all the same
             log.exception("a commit of offsets broke")
             return error
         return None
+
+    async def _note_their_topic(self) -> None:
+        """The topic that the store made for offsets is a topic as any other."""
+        name = self._store().offsets_topic
+        if name is not None and name not in self._log.topics():
+            topics = await self._log.run(self._log.store.topics)
+            self._log.note_topic(name, topics.get(name))
 
     def _store(self) -> SupportsGroupOffsets:
         store = self._log.store

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from storage.errors import (
     InvalidArgument,
+    IoFailure,
     OffsetOutOfRange,
     RecordNotFound,
     UnknownPartition,
@@ -21,7 +22,8 @@ from storage.errors import (
 )
 from storage.kafka.partition import Partition
 from storage.kafka.reading import Limits
-from storage.model import FoundPage, Isolation, StoredRecord, TopicPartition, weight_bytes
+from storage.kafka.segment import Segment
+from storage.model import FoundPage, Isolation, Page, StoredRecord, TopicPartition, weight_bytes
 
 _RECORD_ID: Final = re.compile(r"([^:]+):([0-9]{1,10}):([0-9]{1,18})")
 _CURSOR: Final = re.compile(r"(-?)([0-9]{1,10}):([0-9]{1,19})")
@@ -118,9 +120,21 @@ def _walk(partition: Partition, first: int, offset: int | None) -> Iterator[Stor
     at = first if offset is None else max(offset, first)
     end = partition.bounds().end
     while at < end:
-        page = partition.read(at, PAGE, Isolation.READ_UNCOMMITTED)
+        page = _read(partition, at)
         yield from page.records
         at = page.next_offset
+
+
+def _read(partition: Partition, offset: int) -> Page:
+    """A page from `offset` on, or from the first record that is left: retention may delete beside a search."""
+    while True:
+        try:
+            return partition.read(offset, PAGE, Isolation.READ_UNCOMMITTED)
+        except OffsetOutOfRange:
+            start = partition.bounds().start
+            if start <= offset:
+                raise
+            offset = start
 
 
 def _walk_back(partition: Partition, first: int, offset: int | None) -> Iterator[StoredRecord]:
@@ -128,7 +142,7 @@ def _walk_back(partition: Partition, first: int, offset: int | None) -> Iterator
     end = partition.bounds().end
     stop = end if offset is None else min(offset + 1, end)
     span = BACKWARD_OFFSETS
-    while stop > first:
+    while stop > (first := max(first, partition.bounds().start)):
         low = max(first, stop - span)
         records, size_bytes = _last_records(partition, low, stop)
         if size_bytes > BACKWARD_BYTES:
@@ -147,7 +161,7 @@ def _last_records(partition: Partition, low: int, stop: int) -> tuple[deque[Stor
     records: deque[StoredRecord] = deque()
     size_bytes = 0
     while low < stop:
-        page = partition.read(low, PAGE, Isolation.READ_UNCOMMITTED)
+        page = _read(partition, low)
         for record in page.records:
             if record.offset >= stop:
                 break
@@ -165,12 +179,21 @@ def _first_offset(partition: Partition, search: Search) -> int | None:
     A lookup by time will not do: the broker's rule gives up at a segment that compaction emptied,
     though records behind it match.
     """
-    start = partition.bounds().start
-    if search.from_ms is None:
-        return start
-    for segment in partition.segments():
-        if segment.largest_timestamp_ms() >= search.from_ms:
-            return max(segment.offset_before_time(search.from_ms - 1), start)
+    while True:
+        start = partition.bounds().start
+        if search.from_ms is None:
+            return start
+        try:
+            return _offset_before(partition.segments(), search.from_ms, start)
+        except IoFailure:
+            if partition.bounds().start == start:  # else segments were deleted meanwhile
+                raise
+
+
+def _offset_before(segments: Sequence[Segment], from_ms: int, start: int) -> int | None:
+    for segment in segments:
+        if segment.largest_timestamp_ms() >= from_ms:
+            return max(segment.offset_before_time(from_ms - 1), start)
     return None
 
 

@@ -110,6 +110,7 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
     """An opened log directory. Made by `open_kafka`."""
 
     capabilities = CAPABILITIES
+    offsets_topic = names.GROUP_OFFSETS_TOPIC
 
     def __init__(
         self,

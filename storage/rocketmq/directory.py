@@ -145,7 +145,9 @@ class ProducerSnapshot(msgspec.Struct, kw_only=True):
 
 
 class StoreDirectory(RootFiles[StoreFile]):
-    """The root of one store. Not thread-safe: the store's lock guards it."""
+    """The root of one store. Its own files as RootFiles; topics.json is guarded by the store's lock, the offsets file
+    by that of GroupOffsets.
+    """
 
     def __init__(self, fs: FileSystem, path: Path) -> None:
         super().__init__(fs, path, BACKEND, StoreFile)

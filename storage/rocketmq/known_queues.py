@@ -11,6 +11,7 @@ Builder: a unit that a server has not written yet, or never will, is made from i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from storage.errors import IoFailure
@@ -25,8 +26,10 @@ COMPARED_BYTES: Final = (1 << 20) // UNIT_SIZE * UNIT_SIZE
 class KnownQueue(ConsumeQueue):
     """One queue. It is read, and appended to in memory."""
 
-    tail_start = 0
-    tail = b""
+    def __init__(self, files: HandleCache, directory: Path, file_bytes: int) -> None:
+        super().__init__(files, directory, file_bytes)
+        self.tail_start = 0
+        self.tail = bytearray()  # a follower adds to it again and again
 
     def take_over(self, units: ConsumeQueue, *, are_stored: bool) -> None:
         """Know what another reading of the queue found. `are_stored`: the files hold all of it."""
@@ -37,7 +40,7 @@ class KnownQueue(ConsumeQueue):
             return
         self.tail_start = units.first_offset
         chunks = units.run.chunks(units.run.start, units.end * UNIT_SIZE, COMPARED_BYTES)
-        self.tail = b"".join(data for _, data in chunks)
+        self.tail = bytearray().join(data for _, data in chunks)
         self.forget_stored()
 
     @property
@@ -55,7 +58,7 @@ class KnownQueue(ConsumeQueue):
         if self.is_empty and self.end != offset:
             in_file = self.run.file_bytes // UNIT_SIZE
             self.tail_start = offset - offset % in_file
-            self.tail = FILLER * (offset - self.tail_start)
+            self.tail = bytearray(FILLER * (offset - self.tail_start))
             self.start = self.end = offset
         self.tail += units
         self.end += len(units) // UNIT_SIZE
@@ -70,7 +73,7 @@ class KnownQueue(ConsumeQueue):
             stored = b"".join(data for _, data in self.run.chunks(begin, end, COMPARED_BYTES))
             offset = min(stop, self.tail_start)
         first = (offset - self.tail_start) * UNIT_SIZE
-        return stored + self.tail[first : (stop - self.tail_start) * UNIT_SIZE]
+        return stored + bytes(self.tail[first : (stop - self.tail_start) * UNIT_SIZE])
 
     def read(self, offset: int, count: int) -> Sequence[Unit]:
         """As ConsumeQueue.read."""
@@ -87,12 +90,12 @@ class KnownQueue(ConsumeQueue):
             self.run.load()
         done = 0
         while done < len(self.tail):
-            wanted = self.tail[done : done + COMPARED_BYTES]
+            wanted = bytes(self.tail[done : done + COMPARED_BYTES])
             same = _alike(wanted, self._stored(self.tail_start * UNIT_SIZE + done, len(wanted)))
             if not same:
                 break
             done += same
-        self.tail = self.tail[done:]
+        del self.tail[:done]
         self.tail_start += done // UNIT_SIZE
 
     def _stored(self, position: int, size_bytes: int) -> bytes:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -411,7 +412,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
 
     def find_by_id(self, record_id: str) -> tuple[TopicPartition, StoredRecord]:
         self._check_open()
-        return find_by_id(self, record_id)
+        return self._deletions.beside(partial(find_by_id, self, record_id))
 
     def deleted_below(self, topic: str) -> int:
         """The physical offset below which records of this topic are gone."""

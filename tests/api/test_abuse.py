@@ -208,10 +208,13 @@ async def test_header_floods(
 async def test_readers_that_never_read(
     started: Callable[..., Running], kind: str, figures: Callable[[str], None]
 ) -> None:
-    """Each asks for a page of a mebibyte again and again, and reads none of it."""
-    server = started()
+    """Each asks for a page of a mebibyte again and again, and reads none of it: what waits for them is bounded, and
+    they are hung up on.
+    """
+    answers = 32 * MIB
+    server = started("--max-answer-bytes", str(answers), "--body-timeout-ms", "1000")
     page = b"GET /topics/t/partitions/0/records?max_bytes=1000000 HTTP/1.1\r\nHost: a\r\n\r\n"
-    readers = 50
+    readers = 200
     async with abused(server) as attack:
         body = msgspec.json.encode(records(*["x" * 100_000] * 20))
         assert (
@@ -221,9 +224,10 @@ async def test_readers_that_never_read(
         )[0] == 200
         async with crowd(server, readers, page * 20):
             await attack.serve_others(100)
+            await attack.until_told("logserver_answer_bytes 0.0")
             figures(
                 f"abuse, {kind}: {readers} readers of 20 pages each that read nothing: "
-                f"{attack.told((readers * 4 + 64) * MIB)}"
+                f"{attack.told(answers + 96 * MIB)}"
             )
 
 

@@ -36,7 +36,7 @@ async def test_no_request_finds_a_fault(tmp_path: Path, backend: str, topics: st
 
 async def configuration(api: Api, topics: str) -> str:
     """The options, with the path parameters of what is there."""
-    message_id = await prepared(api)
+    message_id = await prepared(api, "/groups")
     common = CONFIG.read_text(encoding="utf-8")
     if topics == "any":
         return common
