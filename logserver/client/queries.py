@@ -28,7 +28,9 @@ class _TimeFound(Struct):
 
 
 class Wanted(TypedDict, total=False):
-    """What a query looks for: all that is given must hold. `limit` is that of a page."""
+    """What a query looks for: all that is given must hold. `limit` is that of a page; `cursor` is a fact of the error
+    at a damaged record (ServerRefused 50010), and goes on behind it.
+    """
 
     key: str | None
     unique_id: str | None
@@ -38,6 +40,7 @@ class Wanted(TypedDict, total=False):
     limit: int | None
     backward: bool
     scan: bool
+    cursor: str | None
 
 
 class QueryCalls:
@@ -78,6 +81,7 @@ class QueryCalls:
             "limit": wanted.get("limit"),
             "direction": "backward" if wanted.get("backward") else None,
             "scan": True if wanted.get("scan") else None,
+            "cursor": wanted.get("cursor"),
         }
         return await self.transport.json(
             MessagesFound, "GET", f"{topic_path(topic)}/messages", query=query, accept=BINARY_JSON

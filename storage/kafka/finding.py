@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from storage.errors import (
+    Corrupt,
     InvalidArgument,
     IoFailure,
     OffsetOutOfRange,
@@ -20,6 +21,7 @@ from storage.errors import (
     UnknownPartition,
     UnknownTopic,
 )
+from storage.kafka.log_file import INT64_MAX
 from storage.kafka.partition import Partition
 from storage.kafka.reading import Limits
 from storage.kafka.segment import Segment
@@ -58,6 +60,17 @@ class Search(NamedTuple):
         return record.key == self.key or any(k.encode() == self.key for k in record.lookup_keys)
 
 
+class _Step(NamedTuple):
+    """What the search meets: a record, or damage; `at` is the offset from which the search goes on here, and
+    `behind` that from which it goes on behind damage (None: nothing is left in the partition).
+    """
+
+    at: int
+    record: StoredRecord | None = None
+    damage: Corrupt | None = None
+    behind: int | None = None
+
+
 class Budget(NamedTuple):
     """Where a page ends: records in it, records looked at, bytes of what is in it."""
 
@@ -76,31 +89,53 @@ def find_records(
 ) -> FoundPage:
     """One page of matches over partitions in order (or exactly the other way), from the cursor on.
 
-    Raises InvalidArgument for a bad cursor and for limits below 1, with which no page would end.
+    Raises InvalidArgument for a bad cursor and for limits below 1, with which no page would end;
+    Corrupt at a damaged place, with the `cursor` behind it (None: nothing is left). A page that has
+    found something ends before it.
     """
     for field in ("limit", "max_scanned"):
         if getattr(budget, field) < 1:
             raise InvalidArgument(f"{field} must be at least 1", field=field)
     found: list[tuple[int, StoredRecord]] = []
     scanned = found_bytes = 0
-    for index, record in _candidates(partitions, search, cursor, backward=backward):
-        hit = search.matches(record)
-        if hit:
+    for index, (at, record, damage, behind) in _steps(
+        partitions, search, cursor, backward=backward
+    ):
+        hit = record is not None and search.matches(record)
+        if record is not None and hit:
             found_bytes += weight_bytes(record)
-        full = len(found) >= budget.limit or (found and found_bytes > budget.max_bytes)
+        full = len(found) >= budget.limit or (
+            found and (found_bytes > budget.max_bytes or damage is not None)
+        )
         if full or scanned >= budget.max_scanned:
-            sign = "-" if backward else ""
-            return _page(found, scanned, f"{sign}{index}:{record.offset}")
+            return _page(found, scanned, _cursor(index, at, backward=backward))
+        if damage is not None:
+            onward = _onward(index, behind, len(partitions), backward=backward)
+            raise Corrupt(damage.message, **{**damage.facts(), "cursor": onward}) from damage
         scanned += 1
-        if hit:
+        if record is not None and hit:
             found.append((partitions[index].partition.partition, record))
     return _page(found, scanned, None)
 
 
-def _candidates(
+def _cursor(index: int, offset: int, *, backward: bool) -> str:
+    return f"{'-' if backward else ''}{index}:{offset}"
+
+
+def _onward(index: int, behind: int | None, partitions: int, *, backward: bool) -> str | None:
+    """The cursor behind damage: in the same partition, or where the next one begins; None behind the last."""
+    if behind is not None:
+        return _cursor(index, behind, backward=backward)
+    index += -1 if backward else 1
+    if not 0 <= index < partitions:
+        return None
+    return _cursor(index, INT64_MAX if backward else 0, backward=backward)
+
+
+def _steps(
     partitions: Sequence[Partition], search: Search, cursor: str | None, *, backward: bool
-) -> Iterator[tuple[int, StoredRecord]]:
-    """Every record that may match, in the search's order, with its partition's index."""
+) -> Iterator[tuple[int, _Step]]:
+    """Every record that may match, in the search's order, with its partition's index, up to the first damage."""
     walk = _walk_back if backward else _walk
     indexes = range(len(partitions))[:: -1 if backward else 1]
     offset = None
@@ -110,19 +145,31 @@ def _candidates(
     for index in indexes:
         first_offset = _first_offset(partitions[index], search)
         if first_offset is not None:
-            for record in walk(partitions[index], first_offset, offset):
-                yield index, record
+            for step in walk(partitions[index], first_offset, offset):
+                yield index, step
         offset = None
 
 
-def _walk(partition: Partition, first: int, offset: int | None) -> Iterator[StoredRecord]:
+def _walk(partition: Partition, first: int, offset: int | None) -> Iterator[_Step]:
     """The records from `first`, or from `offset` behind it, to the end."""
     at = first if offset is None else max(offset, first)
     end = partition.bounds().end
     while at < end:
-        page = _read(partition, at)
-        yield from page.records
+        try:
+            page = _read(partition, at)
+        except Corrupt as damage:
+            behind = _good_behind(damage, at, end)
+            yield _Step(at, damage=damage, behind=behind if behind < end else None)
+            return
+        for record in page.records:
+            yield _Step(record.offset, record)
         at = page.next_offset
+
+
+def _good_behind(damage: Corrupt, at: int, stop: int) -> int:
+    """Where good records go on behind damage that was met at an offset, `stop` at most."""
+    offset = damage.facts().get("next_good_offset")
+    return min(max(offset, at + 1), stop) if isinstance(offset, int) else stop
 
 
 def _read(partition: Partition, offset: int) -> Page:
@@ -137,31 +184,59 @@ def _read(partition: Partition, offset: int) -> Page:
             offset = start
 
 
-def _walk_back(partition: Partition, first: int, offset: int | None) -> Iterator[StoredRecord]:
+def _walk_back(partition: Partition, first: int, offset: int | None) -> Iterator[_Step]:
     """The records from the end, or from `offset` before it, down to `first`."""
     end = partition.bounds().end
     stop = end if offset is None else min(offset + 1, end)
     span = BACKWARD_OFFSETS
     while stop > (first := max(first, partition.bounds().start)):
         low = max(first, stop - span)
-        records, size_bytes = _last_records(partition, low, stop)
-        if size_bytes > BACKWARD_BYTES:
-            low = records[0].offset
+        part = _last_records(partition, low, stop)
+        if part.damage is not None and part.damaged_from == low > first:
+            span *= 2  # it may begin before
+            continue
+        for record in reversed(part.records):
+            yield _Step(record.offset, record)
+        if part.size_bytes > BACKWARD_BYTES:
+            low = part.records[0].offset
             span = stop - low
-        elif size_bytes < BACKWARD_BYTES // 4 and len(records) < BACKWARD_OFFSETS:
+        elif part.damage is not None:
+            at, behind = part.begin - 1, part.damaged_from - 1
+            yield _Step(at, damage=part.damage, behind=behind if behind >= first else None)
+            return
+        elif part.size_bytes < BACKWARD_BYTES // 4 and len(part.records) < BACKWARD_OFFSETS:
             span *= 2
-        yield from reversed(records)
         stop = low
 
 
-def _last_records(partition: Partition, low: int, stop: int) -> tuple[deque[StoredRecord], int]:
-    """The records with low <= offset < stop, and their bytes; where these are more than
+class _Part(NamedTuple):
+    """The last records before a place, from `begin` on, and their bytes. `damage`: the offsets from `damaged_from` to
+    `begin` cannot be read.
+    """
+
+    records: Sequence[StoredRecord]
+    size_bytes: int
+    begin: int
+    damaged_from: int = -1
+    damage: Corrupt | None = None
+
+
+def _last_records(partition: Partition, low: int, stop: int) -> _Part:
+    """The records with low <= offset < stop, or those behind the last damage there; where they have more than
     BACKWARD_BYTES only the last of them, the first of which has passed it.
     """
     records: deque[StoredRecord] = deque()
     size_bytes = 0
+    begin, damaged_from, damage = low, -1, None
     while low < stop:
-        page = _read(partition, low)
+        try:
+            page = _read(partition, low)
+        except Corrupt as error:
+            records.clear()
+            size_bytes = 0
+            damaged_from, damage = low, error
+            begin = low = _good_behind(error, low, stop)
+            continue
         for record in page.records:
             if record.offset >= stop:
                 break
@@ -170,7 +245,7 @@ def _last_records(partition: Partition, low: int, stop: int) -> tuple[deque[Stor
             while size_bytes - weight_bytes(records[0]) > BACKWARD_BYTES:
                 size_bytes -= weight_bytes(records.popleft())
         low = page.next_offset
-    return records, size_bytes
+    return _Part(records, size_bytes, begin, damaged_from, damage)
 
 
 def _first_offset(partition: Partition, search: Search) -> int | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from logserver import LogServer
 from tests.cli.runner import Ended, run
 from tests.golden import stores
 
@@ -176,3 +177,14 @@ def test_find_looks_behind_damage(variant: str) -> None:
     assert [row["offset"] for row in found.rows] == sorted(last)
     place = FOUND[variant][0]
     assert found.code == (0 if place is None else 1)
+
+
+@pytest.mark.parametrize("variant", ["flip-active", "flip-middle-segment", "flip-length"])
+def test_a_server_s_records_are_found_behind_damage_too(variant: str) -> None:
+    """The damage is told with its file, as of the files themselves."""
+    with LogServer(root_of(variant), read_only=True) as server:
+        found = run("find", server.url, "--from", "0", "--limit", "5000")
+        there = {row["offset"] for row in run("dump", root_of(variant)).rows}
+        assert {row["offset"] for row in found.rows} == there
+        assert (found.code, found.err.count("[server-refused]")) == (1, 1)
+        assert "damaged" in found.err

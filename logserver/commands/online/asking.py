@@ -7,17 +7,21 @@ the commands, which look into files by the same ones.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from functools import partial
+from typing import Final, NamedTuple, TypeAlias
 
 import click
 
-from logserver.client import FetchedRecord, LogClient, ServerRefused
+from logserver.client import FetchedRecord, LogClient, MessagesFound, ServerRefused
 from logserver.commands.access import Access
+from logserver.commands.failures import DAMAGED, told
 from logserver.commands.online.options import client_of, run_with_client
 from logserver.commands.online.showing import row
 from logserver.commands.output import TABLE, Row, write_document, write_rows
 from storage import FindQuery
+
+Tell: TypeAlias = Callable[[ServerRefused], None]
 
 PAGE_RECORDS: Final = 500
 _NO_RECORD: Final = 40404
@@ -32,17 +36,27 @@ class Partitions(NamedTuple):
 
 
 def find(url: str, query: FindQuery, *, access: Access, output: str) -> None:
-    """Print the records of a server that a query means, page by page."""
+    """Print the records of a server that a query means, page by page; damage is told and passed over, and makes the
+    exit code 1.
+    """
     query.check()
     if query.raw:
         raise click.UsageError("--raw looks into files: give a PATH")
-    write_rows(_rows(client_of(url, access), query), output)
+    ctx = click.get_current_context()
+    codes: list[int] = []
+
+    def tell(damage: ServerRefused) -> None:
+        codes.append(told(damage, ctx))
+
+    write_rows(_rows(client_of(url, access), query, tell), output)
+    if codes:
+        ctx.exit(codes[0])
 
 
-def _rows(client: LogClient, query: FindQuery) -> Iterator[Sequence[Row]]:
+def _rows(client: LogClient, query: FindQuery, tell: Tell) -> Iterator[Sequence[Row]]:
     left = query.limit
     with asyncio.Runner() as runner:
-        pages = _pages(client, query)
+        pages = _pages(client, query, tell)
         try:
             while left > 0 and (page := runner.run(_next(pages))) is not None:
                 found = [record for record in page if _holds(record, query.grep)][:left]
@@ -59,14 +73,15 @@ async def _next(
 
 
 async def _pages(
-    client: LogClient, query: FindQuery
+    client: LogClient, query: FindQuery, tell: Tell
 ) -> AsyncGenerator[Sequence[FetchedRecord], None]:
     if query.record_id is not None:
         yield await _by_id(client, query.record_id)
         return
     limit = PAGE_RECORDS if query.grep is not None else min(query.limit, PAGE_RECORDS)
     for topic in [query.topic] if query.topic is not None else await client.topics():
-        async for page in client.find_pages(
+        ask = partial(
+            client.find_pages,
             topic,
             key=query.key,
             unique_id=query.unique_id,
@@ -74,8 +89,29 @@ async def _pages(
             from_ms=query.from_ms,
             to_ms=query.to_ms,
             limit=limit,
-        ):
+        )
+        async for page in _over_damage(ask, tell):
             yield page.records
+
+
+async def _over_damage(
+    ask: Callable[..., AsyncGenerator[MessagesFound, None]], tell: Tell
+) -> AsyncGenerator[MessagesFound, None]:
+    """The pages of a query, also behind damage, which is told."""
+    cursor: object = None
+    while True:
+        try:
+            async for page in ask(cursor=cursor):
+                yield page
+        except ServerRefused as error:
+            if error.error_code != DAMAGED:
+                raise
+            tell(error)
+            cursor = error.facts().get("cursor")
+            if cursor is None:
+                return
+        else:
+            return
 
 
 async def _by_id(client: LogClient, record_id: str) -> Sequence[FetchedRecord]:

@@ -1,12 +1,24 @@
-"""Finding in logs of the real Kafka: falling times, plateaus, gaps and emptied segments hide nothing."""
+"""Finding: in logs of the real Kafka falling times, plateaus, gaps and emptied segments hide nothing; and damage hides
+nothing but itself.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from storage import Record
+from storage.errors import Corrupt
 from storage.kafka import finding
+from storage.kafka.store import KafkaStore
+from storage.model import TopicPartition
 from tests.golden import stores
 from tests.golden.stores import GoldenPartition, by_id
+from tests.unit.kafka.workshop import Workshop
+
+PER_BATCH = 3
+BATCHES = 10
 
 
 @pytest.mark.parametrize("partition", stores.partitions(), ids=by_id)
@@ -42,3 +54,78 @@ def test_the_way_back(
         found = [record.offset for number, record in page.records if number == address.partition]
         assert found == [row["offset"] for row in reversed(rows)]
         assert page.complete
+
+
+def damaged_store(shop: Workshop, bad: dict[int, list[int]]) -> KafkaStore:
+    """Ten batches of three in each of three partitions; of some a bit of the CRC is flipped."""
+    store = shop.open_with_topic({"internal.segment.bytes": "1000"}, partitions=3)
+    for number in range(3):
+        for batch in range(BATCHES):
+            values = [b"%d.%d" % (number, PER_BATCH * batch + i) for i in range(PER_BATCH)]
+            records = [Record(value[-1:], value, timestamp_ms=batch) for value in values]
+            store.append(TopicPartition("t", number), records)
+    for number, batches in bad.items():
+        at = TopicPartition("t", number)
+        for batch in batches:
+            offset = PER_BATCH * batch
+            base = max(base for base in shop.bases(of=at) if base <= offset)
+            path = shop.path(base, of=at)
+            data = bytearray(shop.fs.read_bytes(path))
+            position = 0
+            while int.from_bytes(data[position : position + 8], "big") < offset:
+                position += 12 + int.from_bytes(data[position + 8 : position + 12], "big")
+            data[position + 17] ^= 1
+            shop.put(path, bytes(data))
+    return store
+
+
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize("limit", [1, 4, 100])
+@pytest.mark.parametrize("span", [1, 5, 1024])
+@pytest.mark.parametrize("asked", [{}, {"key": b"4"}, {"from_ms": 3}])
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {0: [4]},
+        {0: [0], 1: [9], 2: [0, 9]},
+        {1: [2, 3, 6]},
+        {0: [*range(BATCHES)], 2: [*range(3, BATCHES)]},
+    ],
+)
+def test_damage_is_told_once_and_passed_with_its_cursor(
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    bad: dict[int, list[int]],
+    asked: dict[str, Any],
+    span: int,
+    limit: int,
+    backward: bool,
+) -> None:
+    """What was found before it comes first; behind it the rest, in this partition and in the others."""
+    monkeypatch.setattr(finding, "BACKWARD_OFFSETS", span)
+    store = damaged_store(Workshop(), bad)
+    found: list[bytes | None] = []
+    told = 0
+    cursor: str | None = None
+    for _ in range(400):
+        try:
+            page = store.find("t", limit=limit, cursor=cursor, backward=backward, **asked)
+        except Corrupt as error:
+            told += 1
+            cursor = error.facts()["cursor"]  # type: ignore[assignment]
+        else:
+            found += [record.value for _, record in page.records]
+            cursor = page.cursor
+        if cursor is None:
+            break
+    expected = [
+        b"%d.%d" % (number, offset)
+        for number in range(3)
+        for offset in range(PER_BATCH * BATCHES)
+        if offset // PER_BATCH not in bad.get(number, ())
+        and (asked.get("key") is None or offset % 10 == 4)
+        and offset // PER_BATCH >= asked.get("from_ms", 0)
+    ]
+    assert found == (expected[::-1] if backward else expected)
+    assert 1 <= told <= sum(map(len, bad.values()))
+    store.close()
