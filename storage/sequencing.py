@@ -21,6 +21,9 @@ KEPT_BATCHES: Final = 5  # how many of a producer's last batches are recognised 
 SEQUENCES: Final = 2**31
 MADE_UP_IDS: Final = 1 << 62
 PRODUCER_ID_BLOCK: Final = 1000
+FIRST_BESIDE_BROKER: Final = 1 << 50
+"""Where ids begin in a directory that a Kafka may get: its controller gives out ids from 0, without a look at ours, and
+takes one that both gave out for one producer. A whole number of JSON (below 2^53), which no controller reaches."""
 PRODUCER_EXPIRATION_MS: Final = 86_400_000  # producer.id.expiration.ms
 
 

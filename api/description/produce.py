@@ -195,5 +195,5 @@ NEW_PRODUCER: Final = Doc(
     body_required=False,
     answers=(Answer(200, "An id that nobody else has.", plain(NewProducer)),),
     errors=(50701,),
-    examples=(Example(answer={"producer_id": 4000, "producer_epoch": 0}),),
+    examples=(Example(answer={"producer_id": 1125899906842624, "producer_epoch": 0}),),
 )

@@ -14,7 +14,7 @@ from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from storage.errors import CallerError, Corrupt, DataError, UnsupportedFormat
+from storage.errors import CallerError, Corrupt, DataError, IoFailure, UnsupportedFormat
 from storage.files import (
     STORE_FILE,
     UNFINISHED_STORE_FILE,
@@ -81,13 +81,17 @@ def _is_partition(fs: FileSystem, path: Path) -> bool:
 
 
 class StoreFile(StoreFacts, kw_only=True):
-    """The content of `.logserver.store.json`."""
+    """The content of `.logserver.store.json`. `highest_epoch`: the highest leader epoch given here, see OwnEpochs;
+    `broker_led`: a real broker has stopped here since.
+    """
 
     backend: str = BACKEND
+    highest_epoch: int = 0
+    broker_led: bool = False
 
 
 class LogDirectory(RootFiles[StoreFile]):
-    """The root of one store. Not thread-safe: the store's lock guards it."""
+    """The root of one store. Its own files as RootFiles; the others are guarded by the store's lock."""
 
     def __init__(self, fs: FileSystem, path: Path) -> None:
         super().__init__(fs, path, BACKEND, StoreFile)
@@ -115,6 +119,14 @@ class LogDirectory(RootFiles[StoreFile]):
     def is_clean(self) -> bool:
         """Whether the marker of a clean stop is there and can be read."""
         return self._read(names.CLEAN_SHUTDOWN, checkpoints.decode_clean_shutdown) is not None
+
+    def is_stopped_by_broker(self) -> bool:
+        """Whether the marker is a real broker's, which knows its own epoch."""
+        try:
+            data = self.fs.read_bytes(self.path / names.CLEAN_SHUTDOWN)
+            return checkpoints.decode_clean_shutdown(data) != checkpoints.NO_BROKER_EPOCH
+        except (DataError, IoFailure):
+            return False
 
     def offsets(self, name: str) -> Offsets:
         """One of the root's offset checkpoints; a damaged one counts as empty and is reported."""
@@ -205,6 +217,12 @@ class LogDirectory(RootFiles[StoreFile]):
         atomic_write(self.fs, path, properties.encode_properties(content))
         return cluster_id
 
+    def write_highest_epoch(self, content: StoreFile, epoch: int) -> None:
+        """Our own facts with a higher leader epoch given, and change `content` to it; durable on return."""
+        with self._writing:
+            content.highest_epoch = epoch
+            self.write_store_file(content)
+
     def write_topic_configs(self, configs: Mapping[str, Mapping[str, str]]) -> None:
         """Write the configs of all topics that have some, unless the file says so already."""
         self._write_json(TOPICS_FILE, {t: dict(c) for t, c in sorted(configs.items()) if c})
@@ -218,7 +236,7 @@ class LogDirectory(RootFiles[StoreFile]):
 
     def write_marker(self) -> None:
         """The marker of a clean stop: only after everything else is durable."""
-        data = checkpoints.encode_clean_shutdown(-1)
+        data = checkpoints.encode_clean_shutdown(checkpoints.NO_BROKER_EPOCH)
         atomic_write(self.fs, self.path / names.CLEAN_SHUTDOWN, data)
 
     def remove_deleted_dirs(self) -> None:

@@ -1,13 +1,49 @@
 """Which leader wrote from which offset on: the entries behind a partition's leader-epoch-
-checkpoint.
+checkpoint; and which epoch a writer of ours takes.
 
-Owns the rules by which entries come and go (LeaderEpochFileCache); must not do IO. Entries rise in
+Owns the rules by which entries come and go (LeaderEpochFileCache), and when ours rise; must not do IO. Entries rise in
 both epoch and start offset; the first one starts at the log start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import threading
+from collections.abc import Callable, Iterable, Sequence
+
+from storage.kafka.settings import INT32_MAX
+
+
+class OwnEpochs:
+    """The epochs that a store's own starts give: a partition's first append after a start raises its epoch.
+
+    Only as long as nobody else has raised one: where a broker leads, epochs are its controller's to give. One that we
+    made up would pass the broker's next, which drops the entry of ours, and whose consumers wait for ever behind a
+    record that bears it. There the newest epoch stays. `highest` is the highest that was given here; `note` makes a
+    higher one durable before it is given (None: the store is a broker's). Thread-safe.
+    """
+
+    def __init__(self, highest: int = 0, note: Callable[[int], None] | None = None) -> None:
+        self._highest = highest
+        self._note = note
+        self._lock = threading.Lock()
+
+    def meet(self, epoch: int | None) -> None:
+        """The newest epoch of a partition that is there at a start: was it given here?"""
+        if epoch is not None and epoch > self._highest:
+            self._note = None  # for as long as it is there, also at the next start
+
+    def next_after(self, latest: int | None) -> int:
+        """The epoch of the first append to a partition whose newest epoch is `latest`."""
+        if latest is None:
+            return 0
+        if self._note is None:
+            return latest
+        epoch = min(latest + 1, INT32_MAX)
+        with self._lock:
+            if epoch > self._highest:
+                self._note(epoch)
+                self._highest = epoch
+        return epoch
 
 
 class LeaderEpochs:

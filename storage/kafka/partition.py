@@ -39,14 +39,14 @@ from storage.files import Fence, FileSystem, HandleCache, atomic_write
 from storage.interface import Clock
 from storage.kafka import encoding, reading
 from storage.kafka.encoding import Encoded, Stamp
-from storage.kafka.epochs import LeaderEpochs
+from storage.kafka.epochs import LeaderEpochs, OwnEpochs
 from storage.kafka.format import checkpoints, names
 from storage.kafka.format.names import segment_name
 from storage.kafka.format.producer_snapshot import encode_snapshot
 from storage.kafka.plan import PartitionPlan
 from storage.kafka.retention import given_up, remove_files
 from storage.kafka.segment import AppendedBatch, Segment
-from storage.kafka.settings import INT32_MAX, TopicSettings
+from storage.kafka.settings import TopicSettings
 from storage.model import (
     AppendResult,
     BatchPage,
@@ -75,6 +75,7 @@ class Surroundings:
     fence: Fence
     read_only: bool
     producer_expiration_ms: int
+    epochs: OwnEpochs
 
 
 class Partition:
@@ -99,7 +100,9 @@ class Partition:
         self._next = self._published = self._flushed = self._guarded = plan.next_offset
         self._producers = plan.producers
         self._epochs = plan.epochs
-        self._epoch = plan.epochs.latest if created_now else None  # None: raised by the next append
+        self._epoch = plan.epochs.latest if created_now else None  # None: asked by the next append
+        if not created_now:
+            shared.epochs.meet(plan.epochs.latest)
         kept = (o for o in (*plan.snapshots, *plan.snapshot_offsets) if o <= plan.next_offset)
         self._last_snapshot = max(kept, default=0)
         self._appended = False
@@ -337,8 +340,7 @@ class Partition:
     def _stamp(self) -> Stamp:
         epoch = self._epoch
         if epoch is None:
-            latest = self._epochs.latest
-            epoch = 0 if latest is None else min(latest + 1, INT32_MAX)
+            epoch = self._shared.epochs.next_after(self._epochs.latest)
         return Stamp(self._next, epoch, self._shared.clock(), self.settings.log_append_time)
 
     def _append_stamped(self, encoded: Encoded, mark: Stamp, *, publish: bool) -> AppendResult:

@@ -14,7 +14,11 @@ from typing import Final
 from storage.config_text import one_of, unknown, unlike, whole_number
 from storage.errors import NotOffered
 from storage.kafka.format.compression import CODECS
-from storage.kafka.format.names import GROUP_OFFSETS_TOPIC
+from storage.kafka.format.names import (
+    GROUP_OFFSETS_TOPIC,
+    SHARE_STATE_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+)
 
 INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
@@ -103,6 +107,12 @@ class TopicSettings:
     retention_bytes: int | None
 
 
+_COORDINATOR_CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
+    TRANSACTION_STATE_TOPIC: {"cleanup.policy": COMPACT},
+    SHARE_STATE_TOPIC: {"retention.ms": "-1", "retention.bytes": "-1"},
+}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSettings:
     """What the store is run with; `topic_defaults` are topic configs given for the whole store."""
@@ -117,14 +127,16 @@ class StoreSettings:
     topic_defaults: Mapping[str, str]
 
     def broker_configs(self, topic: str) -> Mapping[str, str]:
-        """What the broker sets for a topic of its own: `__consumer_offsets` is never deleted from."""
-        if topic != GROUP_OFFSETS_TOPIC:
-            return {}
-        return {
-            "cleanup.policy": COMPACT,
-            "compression.type": "producer",
-            "segment.bytes": str(self.offsets_segment_bytes),
-        }
+        """What the broker sets for a topic of its own (GroupCoordinatorService, TransactionStateManager,
+        ShareCoordinatorService): from none of them is anything deleted by retention.
+        """
+        if topic == GROUP_OFFSETS_TOPIC:
+            return {
+                "cleanup.policy": COMPACT,
+                "compression.type": "producer",
+                "segment.bytes": str(self.offsets_segment_bytes),
+            }
+        return _COORDINATOR_CONFIGS.get(topic, {})
 
     def of_topic(self, topic: str, configs: Mapping[str, str]) -> TopicSettings:
         """What a topic with these configs of its own is run with."""

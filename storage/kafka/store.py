@@ -39,6 +39,7 @@ from storage.kafka.directory import (
     take_lock,
 )
 from storage.kafka.encoding import check_appendable
+from storage.kafka.epochs import OwnEpochs
 from storage.kafka.finding import Budget, Search, find_by_id, find_records
 from storage.kafka.format import names
 from storage.kafka.group_offsets import GroupOffsets
@@ -77,7 +78,7 @@ from storage.model import (
     TopicInfo,
     TopicPartition,
 )
-from storage.sequencing import ProducerIds
+from storage.sequencing import FIRST_BESIDE_BROKER, ProducerIds
 
 
 @dataclass(slots=True)
@@ -126,14 +127,6 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
         self._settings = settings
         self._lock = threading.Lock()
         self._directory = LogDirectory(fs, path)
-        self._shared = Surroundings(
-            fs=fs,
-            files=self._files,
-            clock=clock,
-            fence=self._fence,
-            read_only=self.read_only,
-            producer_expiration_ms=settings.producer_id_expiration_ms,
-        )
         try:
             self._open(Opening(options, settings, self.settings_of, clock, self.read_only))
         except BaseException:
@@ -146,6 +139,15 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
         self.cluster_id = directory.cluster_id()
         stored = directory.store_file()
         facts = stored or StoreFile(created=is_empty(self.fs, self.path))
+        self._shared = Surroundings(
+            fs=self.fs,
+            files=self._files,
+            clock=opening.clock,
+            fence=self._fence,
+            read_only=self.read_only,
+            producer_expiration_ms=self._settings.producer_id_expiration_ms,
+            epochs=self._own_epochs(facts),
+        )
         partitions, report = recover_partitions(directory, self._shared, opening)
         self._topics: dict[str, _Topic] = {}
         self._deleted: set[str] = set()  # topics deleted in this run: their checkpoint lines go
@@ -154,7 +156,8 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
         self._configs = {t: c for t, c in self._configs.items() if t in self._topics}
         self.recovery = replace(report, findings=[*directory.findings, *report.findings])
         self._producer_ids = ProducerIds(
-            facts.next_producer_id, partial(directory.write_next_producer_id, facts)
+            max(facts.next_producer_id, FIRST_BESIDE_BROKER),
+            partial(directory.write_next_producer_id, facts),
         )
         self._group_offsets: GroupOffsets = GroupOffsets(self, self._shared.clock)
         if self.read_only:
@@ -165,6 +168,15 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
             self.cluster_id = directory.write_identity(self._settings)
         if self.recovery.losses or not self.recovery.clean_shutdown:
             self.checkpoint()
+
+    def _own_epochs(self, facts: StoreFile) -> OwnEpochs:
+        if not facts.broker_led and self._directory.is_stopped_by_broker():
+            facts.broker_led = True
+            if facts.created and not self.read_only:
+                self._directory.write_store_file(facts)  # before the marker goes
+        if not facts.created or facts.broker_led:
+            return OwnEpochs()
+        return OwnEpochs(facts.highest_epoch, partial(self._directory.write_highest_epoch, facts))
 
     def _adopt(self, partition: Partition) -> None:
         name = partition.partition.topic

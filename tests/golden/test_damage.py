@@ -352,7 +352,7 @@ def test_appending_after_a_recovery_works(variant: str, mode: str) -> None:
     with open_variant(variant, "writable", OverlayFileSystem(fs)) as store:
         assert read_around(store)[0] == after
         assert store.read(ADDRESS, end).records[0].value == b"new"
-    assert epochs_of(variant, fs)[-1] == (epoch + 1, end)
+    assert epochs_of(variant, fs)[-1][0] == epoch, "the broker's newest stays"
 
 
 def epochs_of(variant: str, fs: OverlayFileSystem) -> Sequence[tuple[int, int]]:

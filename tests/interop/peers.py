@@ -110,6 +110,14 @@ def stop_broker(work: Path, *, kill: bool = False) -> None:
         raise _failure(done)
 
 
+def broker_tool(tool: str, address: str, *options: str) -> str:
+    """What one of Kafka's own tools tells of a running broker: produce, consume, topics, offsets or groups."""
+    done = _run("perf", tool, "--bootstrap-server", address, *options)
+    if done.returncode != 0:
+        raise _failure(done)
+    return done.stdout
+
+
 def connector_jars() -> list[Path]:
     """The jars of Spark's own Kafka connector, fetched where they are missing."""
     done = _run("setup", folder=SPARK)

@@ -13,6 +13,7 @@ from storage import LogStore, ProducerSequence, Record, TopicPartition, detect, 
 from storage.errors import OutOfOrderSequence
 from storage.kafka.format.checkpoints import decode_epochs, decode_offsets
 from tests.interop import peers, written
+from tests.interop.brokers import Broker
 from tests.interop.peers import KafkaAnswer
 from tests.process.server import BINARY, Client, Server
 
@@ -80,13 +81,13 @@ def test_a_library_store_goes_to_and_fro(tmp_path: Path) -> None:
             )
             assert store.topics()["orders"].configs == {"segment.ms": "86400000"}
             assert store.bounds(ORDERS).end == end
+            led = epochs(root)
             _append(store, first_sequence=5 * turn)
             mine = written.rows(store)
         assert (root / "meta.properties").read_bytes() == identity
         for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
             assert offsets(root, name)[ORDERS] == end + 5
-        assert [epoch for epoch, _ in epochs(root)] == sorted({e for e, _ in epochs(root)})
-        assert epochs(root)[-1][1] == end
+        assert epochs(root) == led, "where a broker has led, its newest epoch stays"
 
 
 def _append(store: LogStore, *, first_sequence: int) -> None:
@@ -104,6 +105,45 @@ def _append(store: LogStore, *, first_sequence: int) -> None:
             [Record(None, b"gap")],
             producer=ProducerSequence(77, 1, first_sequence + 9),
         )
+
+
+def test_a_broker_s_consumers_read_on_behind_us(tmp_path: Path) -> None:
+    """However often we have started in its directory: it leads by its own metadata, which counts its starts only."""
+    broker = Broker(tmp_path / "kafka")
+    try:
+        broker.start()
+        topic = ("--topic", "orders", "--partitions", "1")
+        peers.broker_tool("topics", broker.address, "--create", *topic)
+        _produce(broker, 10)
+        broker.end(kill=False)
+        for _ in range(5):
+            with open_store("kafka", broker.log) as store:
+                store.append(ORDERS, [Record(None, b"ours")])
+        broker.start()
+        assert _consumed(broker, 15) == 15, (
+            "and the group's offset bears the epoch of our last record"
+        )
+        _produce(broker, 10)
+        assert _consumed(broker, 10) == 10
+    finally:
+        broker.end(kill=True)
+
+
+def _consumed(broker: Broker, count: int) -> int:
+    """How many records of so many Kafka's own consumer gets, in a group that goes on from its offset."""
+    asked = ("--topic", "orders", "--group", "readers", "--num-records", str(count))
+    told = peers.broker_tool("consume", broker.address, *asked, "--timeout", "20000")
+    return int(told.splitlines()[-1].split(",")[4])
+
+
+def _produce(broker: Broker, count: int) -> None:
+    """Records of Kafka's own producer."""
+    peers.broker_tool(
+        "produce",
+        broker.address,
+        *("--topic", "orders", "--num-records", str(count), "--record-size", "10"),
+        *("--throughput", "-1"),
+    )
 
 
 # ---- over HTTP -------------------------------------------------------------------------------------------------------

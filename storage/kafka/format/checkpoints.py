@@ -143,6 +143,9 @@ def _check_topic_id(topic_id: str) -> None:
         parse_uuid_text(topic_id, field="topic_id", kind=METADATA_KIND)
 
 
+NO_BROKER_EPOCH: Final = -1
+
+
 def encode_clean_shutdown(broker_epoch: int) -> bytes:
     """The marker of a clean stop. `broker_epoch` -1: unknown. Raises InvalidArgument outside 64
     bits.

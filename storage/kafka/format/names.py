@@ -58,6 +58,8 @@ ROOT_FILES: Final = (
 
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 GROUP_OFFSETS_TOPIC: Final = "__consumer_offsets"
+TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
+SHARE_STATE_TOPIC: Final = "__share_group_state"
 
 MAX_NAME_LENGTH: Final = 255
 MAX_TOPIC_LENGTH: Final = 249

@@ -24,6 +24,7 @@ from storage.errors import (
 from storage.files import Fence, FileSystem, HandleCache, OverlayFileSystem, is_missing
 from storage.interface import Clock, StoreOptions
 from storage.kafka.directory import OFFSET_CHECKPOINTS, LogDirectory
+from storage.kafka.epochs import OwnEpochs
 from storage.kafka.format import names
 from storage.kafka.partition import Partition, Surroundings
 from storage.kafka.plan import PartitionPlan
@@ -94,6 +95,7 @@ class View:
             fence=Fence(root),
             read_only=True,
             producer_expiration_ms=settings.producer_id_expiration_ms,
+            epochs=OwnEpochs(),
         )
 
     # ---- partitions ----------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from storage import Isolation, LogStore, Record
+from storage import Isolation, LogStore, Record, TopicPartition
 from storage.errors import (
     FencedProducer,
     OffsetOutOfRange,
@@ -16,12 +16,14 @@ from storage.errors import (
     UnknownTopic,
 )
 from storage.files import OverlayFileSystem
+from storage.kafka.format.checkpoints import encode_clean_shutdown
 from storage.kafka.format.producer_snapshot import decode_snapshot
 from storage.kafka.reading import Limits
 from tests.beside import beside
 from tests.unit.files.guarded import Watched
 from tests.unit.kafka.batches import data_batch
 from tests.unit.kafka.workshop import (
+    ROOT,
     T0,
     Workshop,
     only_partition,
@@ -85,12 +87,52 @@ def test_the_epoch_is_on_disk_before_its_first_batch() -> None:
     put_value(store, b"1")
     steps = [step for step in watched.log if step[0] in ("write", "datasync", "rename", "sync_dir")]
     assert steps == [
+        ("write", ".logserver.store.json.tmp"),
+        ("datasync", ".logserver.store.json.tmp"),
+        ("rename", ".logserver.store.json"),
+        ("sync_dir", "store"),
         ("write", "leader-epoch-checkpoint.tmp"),
         ("datasync", "leader-epoch-checkpoint.tmp"),
         ("rename", "leader-epoch-checkpoint"),
         ("sync_dir", "t-0"),
         ("write", "00000000000000000000.log"),
     ]
+
+
+def sessions(shop: Workshop, count: int) -> list[int]:
+    """The epoch of each batch after so many more starts with an append."""
+    for _ in range(count):
+        with shop.open() as store:
+            put_value(store, b"ours")
+    found = shop.open(read_only=True)
+    (segment,) = only_partition(found).segments()
+    epochs = [b.header.leader_epoch for b in segment.batches(0, stop_offset=99)]
+    found.close()
+    return epochs
+
+
+def test_a_broker_s_epoch_is_not_raised(shop: Workshop) -> None:
+    """Its controller knows the newest, and leads with the next: one that we had made up would be in its way."""
+    shop.open_with_topic().close()
+    shop.fs.remove(ROOT / ".logserver.store.json")
+    assert sessions(shop, 3) == [0, 0, 0]
+
+
+def test_nor_is_ours_once_a_broker_has_led(shop: Workshop) -> None:
+    shop.open_with_topic().close()
+    assert sessions(shop, 3) == [1, 2, 3]
+    store = shop.open()
+    store.append_batches(T0, data_batch(3, epoch=5), keep_offsets=True)
+    store.close()
+    assert sessions(shop, 3) == [1, 2, 3, 5, 5, 5, 5]
+
+
+def test_nor_is_ours_once_a_broker_has_stopped_here(shop: Workshop) -> None:
+    """It may have led with no higher epoch than ours."""
+    shop.open_with_topic().close()
+    assert sessions(shop, 2) == [1, 2]
+    shop.put(ROOT / ".kafka_cleanshutdown", encode_clean_shutdown(7))
+    assert sessions(shop, 3) == [1, 2, 2, 2, 2]
 
 
 def test_kept_epochs_make_entries(shop: Workshop) -> None:
@@ -215,6 +257,17 @@ def test_silent_producers_are_forgotten_at_a_start(shop: Workshop) -> None:
 
 
 # ---- retention -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("topic", ["__transaction_state", "__share_group_state"])
+def test_what_coordinators_know_is_not_deleted(shop: Workshop, topic: str) -> None:
+    """The broker compacts the one and prunes the other itself, whatever retention the rest has."""
+    store = shop.open({**THREE, "retention.ms": "1000", "retention.bytes": "1"})
+    store.create_topic(topic, 1)
+    for _ in range(7):
+        put_value(store, b"state", TopicPartition(topic, 0))
+    assert store.enforce_retention(1 << 60).segments_deleted == 0
+    assert store.bounds(TopicPartition(topic, 0)) == (0, 7, 7)
 
 
 def six_segments(shop: Workshop, configs: dict[str, str]) -> LogStore:

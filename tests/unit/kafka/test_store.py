@@ -325,13 +325,18 @@ def test_producer_ids_are_never_given_twice(shop: Workshop) -> None:
         seen += [store.new_producer_id() for _ in range(3)]
         shop = shop.after_kill()
         store = shop.open()
-    put_sequenced(store, 5_000, 0)
-    seen.append(store.new_producer_id())
+    assert seen == sorted(set(seen))
+    assert seen[0] >= 1 << 50, "a controller gives out ids from 0, and does not know ours"
+
+
+def test_nor_is_one_that_a_client_has_taken(shop: Workshop) -> None:
+    store = shop.open_with_topic()
+    taken = (1 << 50) + 5_000
+    put_sequenced(store, taken, 0)
+    assert store.new_producer_id() > taken
     store.delete_topic("t")
     store.close()
-    seen.append(shop.open().new_producer_id())
-    assert seen == sorted(set(seen))
-    assert seen[-2] > 5_000
+    assert shop.open().new_producer_id() > taken
 
 
 # ---- few open files --------------------------------------------------------------------------------------------------
