@@ -167,7 +167,7 @@ class LogStore(ABC):
         self, partition: TopicPartition, timestamp_ms: int, *, bound: Bound = Bound.LOWER
     ) -> TimedOffset | None:
         """The first record at or after `timestamp_ms` by the backend's own rule; None when there is
-        none.
+        none. Raises UnknownTopic, UnknownPartition, Corrupt.
         """
 
     @abstractmethod
@@ -198,7 +198,8 @@ class LogStore(ABC):
         hands out a cursor, for a call with the same arguments: pages put together are the whole
         answer, each record once, and nothing is missed silently. `scan`: look at the records
         themselves even where an index could answer. Raises UnknownTopic, InvalidArgument (cursor,
-        limit, max_scanned), NotOffered (unique_id, where records have none).
+        limit, max_scanned), NotOffered (unique_id, where records have none); and Corrupt at a damaged
+        record, if the page is empty, with the fact `cursor` behind it (None: nothing is left).
         """
 
     @abstractmethod
@@ -207,7 +208,7 @@ class LogStore(ABC):
 
     @abstractmethod
     def find_by_id(self, record_id: str) -> tuple[TopicPartition, StoredRecord]:
-        """The record with this id. Raises RecordNotFound (also for text that is no id)."""
+        """The record with this id. Raises RecordNotFound (also for text that is no id), Corrupt."""
 
     @abstractmethod
     def flush(self, partitions: Iterable[TopicPartition] | None = None) -> None:
@@ -220,19 +221,21 @@ class LogStore(ABC):
 
     @abstractmethod
     def new_producer_id(self) -> int:
-        """A producer id above every id seen or handed out, also over restarts. Raises
-        StoreReadOnly.
+        """A producer id above every id seen or handed out, also over restarts and crashes. Raises
+        StoreReadOnly, StoreFenced, DiskFull.
         """
 
     @abstractmethod
     def checkpoint(self) -> None:
-        """Write down how far the logs are flushed, so that a start after a crash reads less.
-        Nothing else changes.
+        """Write down how far the logs are flushed, so that a start after a crash reads less; appends
+        go on meanwhile. Raises StoreReadOnly, StoreFenced, DiskFull.
         """
 
     @abstractmethod
     def enforce_retention(self, now_ms: int) -> RetentionReport:
-        """Delete what the topics' own retention settings say; does nothing where none is set."""
+        """Delete what the topics' own retention settings say; does nothing where none is set. Who
+        reads there meanwhile gets OffsetOutOfRange, a search goes on behind. Raises as `checkpoint`.
+        """
 
     @abstractmethod
     def stats(self) -> StoreStats:

@@ -6,7 +6,8 @@ reads get; must not know topics, checkpoints at the root, or other partitions.
 
 Two locks. `_append_lock` is held by the one writer, over its IO. `_state_lock` is held for moments
 and guards what readers look at: the segment map and the offsets `_start`, `_next`, `_published`,
-`_flushed`, `_guarded`. A reader takes it to choose a segment and never waits for an append's IO.
+`_flushed`, `_guarded`. A reader takes it to choose a segment and does not wait for an append's IO, but
+for the index entry of a transaction that was aborted: no reader may see the end of one without it.
 
     _start <= _published <= _next      what is served ends at _published
     _flushed <= _next                  below it everything is durable
