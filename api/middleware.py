@@ -120,6 +120,13 @@ class ApiProtocol(web.RequestHandler):
                 return
         await super().start()
 
+    def begin(self, request: web.BaseRequest) -> None:
+        """This one is served from now on. The library notes it in a task of the request's own, which before Python 3.12
+        begins after whatever the client did next: it would seem to have shut down its side with nothing asked for.
+        """
+        self.body = request.content
+        self._current_request = request
+
     def data_received(self, data: bytes) -> None:
         """Take what the client sends. The library listens no more to a connection that is to close, though a request
         may have its body on the way: that is read to its end, and nothing behind it is answered.
@@ -260,8 +267,10 @@ def _request(
     """The request of a message; what was too malformed to be one is answered as HTTP/1.1 too."""
     if message.method == _UNPARSED_METHOD:
         message = message._replace(version=HttpVersion11)
-    cast("ApiProtocol", protocol).body = payload
-    return web.BaseRequest(message, payload, protocol, writer, task, asyncio.get_running_loop())
+    loop = asyncio.get_running_loop()
+    request = web.BaseRequest(message, payload, protocol, writer, task, loop)
+    cast("ApiProtocol", protocol).begin(request)
+    return request
 
 
 def _first_line(message: str | None) -> str:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import socket
 import threading
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, suppress
@@ -18,6 +19,7 @@ import storage
 from logserver.errors import Busy
 from storage import LogStore, StorageError
 from tests.api.harness import JSON, PROBLEM, Api, opener, records, serving, settings
+from tests.api.running import Serve
 from tests.watched_store import WatchedStore
 
 SMALL = {"max_body_bytes": 2000, "max_in_flight_bytes": 4000, "max_header_bytes": 2000}
@@ -175,6 +177,22 @@ async def test_a_client_that_shut_its_side_down_is_answered(api: Api, request_by
         answer = await raw(api, request_bytes, half_close=True)
         assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
     await api.until_connected(1)
+
+
+def test_a_client_that_shuts_its_side_down_at_once_is_answered(
+    serve: Serve, tmp_path: Path
+) -> None:
+    """The end comes right behind the request, which only happens between two processes."""
+    server = serve("--data", tmp_path / "store")
+    host, port = server.told["url"].removeprefix("http://").split(":")
+    body = b'{"records":[{"value":1}]}'
+    head = f"POST /topics/t HTTP/1.1\r\nHost: a\r\nContent-Type: {JSON}\r\n"
+    request = head.encode() + b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+    for _ in range(20):
+        with socket.create_connection((host, int(port)), timeout=20) as client:
+            client.sendall(request)
+            client.shutdown(socket.SHUT_WR)
+            assert client.recv(100).startswith(b"HTTP/1.1 200 OK\r\n")
 
 
 async def test_half_a_request_of_a_client_that_shut_its_side_down_ends_the_connection(
