@@ -36,7 +36,6 @@ from storage import TopicPartition
 T = TypeVar("T")
 
 CACHED_HOSTS: Final = 1024
-AFTER_EOF_S: Final = 0.2
 _HOST: Final = re.compile(r"([A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
 
 
@@ -166,12 +165,20 @@ class Call:
         """The whole body within the limits; `hold` has grown by its size."""
         return await read_body(self.request, self.settings, hold)
 
-    def while_connected(self, *, after_eof_s: float = AFTER_EOF_S) -> AbstractContextManager[None]:
-        """Cancel what runs inside once the client has gone away. Only for what changes nothing. One that
-        has shut down its own side only is given what is there within `after_eof_s`.
+    def while_connected(self, *, both_ways: bool = False) -> AbstractContextManager[None]:
+        """Cancel what runs inside once the client has gone away; with `both_ways` also when it only sends no more. Only
+        for what changes nothing.
         """
-        protocol = cast("ApiProtocol", self.request.protocol)
-        return protocol.while_connected(after_eof_s=after_eof_s)
+        return self._connection.while_connected(both_ways=both_ways)
+
+    @property
+    def half_closed(self) -> asyncio.Future[None]:
+        """Done once the client sends no more: one that still listens is answered, but with what is there."""
+        return self._connection.half_closed
+
+    @property
+    def _connection(self) -> ApiProtocol:
+        return cast("ApiProtocol", self.request.protocol)
 
     async def deliver(self, response: web.Response) -> None:
         """Send the answer; on return all of it has been handed to the connection. Raises Busy where too many bytes

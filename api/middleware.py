@@ -91,16 +91,17 @@ class ApiServer(web.Server):
 class ApiProtocol(web.RequestHandler):
     """One connection."""
 
-    __slots__ = ("_abandonable", "_after_eof_s", "_api_server", "_half_closed", "body")
+    __slots__ = ("_abandonable", "_abandoned_at_eof", "_api_server", "body", "half_closed")
 
     def __init__(self, server: ApiServer, **options: Any) -> None:
         super().__init__(server, **options)
         self._api_server = server
         self._abandonable: asyncio.Task[Any] | None = None
-        self._after_eof_s = 0.0
-        self._half_closed = False
+        self._abandoned_at_eof = False
         self.body: StreamReader = EMPTY_PAYLOAD
         """Of the latest request: what it sends behind an early answer is read too."""
+        self.half_closed = asyncio.get_running_loop().create_future()
+        """Done once the client sends no more, though it may still listen: it is not to wait for anything."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take the connection, or turn it away in the shape of every other error."""
@@ -173,46 +174,34 @@ class ApiProtocol(web.RequestHandler):
         whole = bool(bodies) and all(body.is_eof() for body in bodies)
         if not whole or self.ssl_context is not None:
             return False
-        self._half_closed = True
-        self._abandon_soon()
-        self.close()
+        if not self.half_closed.done():  # behind a body the library reads up to it again
+            self.half_closed.set_result(None)
+            if self._abandoned_at_eof:
+                self._abandon()
+            self.close()
         return True
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """The client went away: what only it waits for ends."""
         super().connection_lost(exc)
-        if self._abandonable is not None:
-            self._abandonable.cancel()
+        self._abandon()
 
     @contextmanager
-    def while_connected(self, *, after_eof_s: float) -> Iterator[None]:
-        """Cancel what runs inside once the client has gone away. Only for what changes nothing. A client
-        that sends no more has most likely gone too: it is given what is there within `after_eof_s`.
+    def while_connected(self, *, both_ways: bool) -> Iterator[None]:
+        """Cancel what runs inside once the client has gone away; with `both_ways` also when it only sends no more,
+        which may mean the same. Only for what changes nothing.
         """
-        task = asyncio.current_task()
-        if task is not None and self.transport is None:
-            task.cancel()
-        self._abandonable, self._after_eof_s = task, after_eof_s
-        if self._half_closed:
-            self._abandon_soon()
+        self._abandonable, self._abandoned_at_eof = asyncio.current_task(), both_ways
+        if self.transport is None or (both_ways and self.half_closed.done()):
+            self._abandon()
         try:
             yield
         finally:
-            self._abandonable = None
+            self._abandonable, self._abandoned_at_eof = None, False
 
-    def _abandon_soon(self) -> None:
-        task = self._abandonable
-        if task is None:
-            return
-
-        def abandon() -> None:
-            if task is self._abandonable:
-                task.cancel()
-
-        if self._after_eof_s > 0:
-            asyncio.get_running_loop().call_later(self._after_eof_s, abandon)
-        else:
-            abandon()
+    def _abandon(self) -> None:
+        if self._abandonable is not None:
+            self._abandonable.cancel()
 
     def _turn_away(self, transport: asyncio.Transport) -> None:
         """Answer at once, and drop what the client sends for a while: closing on it would reset the

@@ -38,13 +38,15 @@ async def follow_pages(
         max_bytes=PAGE_BYTES,
         isolation=request.isolation,
         tag=request.tag,
+        until=request.until,
     )
     stop: int | None = None
     left = request.max_records
     quiet_since_s = now()
     while True:
         page = await fetch(ask)
-        if stop is None and not request.live:
+        is_live = request.live and (request.until is None or not request.until.done())
+        if stop is None and not is_live:
             stop = visible_end(page.bounds, request.isolation)
         page = _cut(page, stop=stop, left=left)
         if page.records:

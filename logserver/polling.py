@@ -30,7 +30,9 @@ async def poll(
         if found.more or found.size_bytes >= max(request.min_bytes, 1):
             return found.page
         left_s = deadline_s - now()
-        if left_s <= 0 or not await waiters.changed(request.partition, ticket, left_s):
+        if left_s <= 0 or (request.until is not None and request.until.done()):
+            return found.page
+        if not await waiters.changed(request.partition, ticket, left_s, or_done=request.until):
             return found.page
         begin = found.begin if found.size_bytes else found.page.next_offset
         request = structs.replace(request, start=Start(StartAt.OFFSET, begin))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import enum
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -80,7 +81,7 @@ class Start(NamedTuple):
 
 class Fetch(Struct, frozen=True, kw_only=True):
     """Records of one partition. With `timeout_ms` wait until there are `min_bytes` of keys and
-    values, at least one.
+    values, at least one, or `until` is done.
     """
 
     partition: TopicPartition
@@ -92,11 +93,13 @@ class Fetch(Struct, frozen=True, kw_only=True):
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     tag: str | None = None
     hold: Hold | None = None  # of the answer's bytes: reaches those of the page
+    until: asyncio.Future[None] | None = None
 
 
 class Follow(Struct, frozen=True, kw_only=True):
     """Records of one partition as they come: on and on, or with `live` False up to the end as it is
-    at the beginning. It also ends behind `max_records`, and when for `idle_ms` none has come.
+    at the beginning. It also ends behind `max_records`, when for `idle_ms` none has come, and at the end
+    as it is once `until` is done.
     """
 
     partition: TopicPartition
@@ -106,6 +109,7 @@ class Follow(Struct, frozen=True, kw_only=True):
     live: bool = True
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     tag: str | None = None
+    until: asyncio.Future[None] | None = None
 
 
 class Find(Struct, frozen=True, kw_only=True):

@@ -48,11 +48,18 @@ class Waiters:
         if waiting is not None:
             waiting.set_result(None)
 
-    async def changed(self, partition: TopicPartition, ticket: int, timeout_s: float) -> bool:
+    async def changed(
+        self,
+        partition: TopicPartition,
+        ticket: int,
+        timeout_s: float,
+        *,
+        or_done: asyncio.Future[None] | None = None,
+    ) -> bool:
         """Wait until something was published after `ticket` was taken; False: time is up, or the
-        server stops. Raises Busy where too many wait already.
+        server stops. `or_done` ends the wait as a publish does. Raises Busy where too many wait already.
         """
-        return await self.any_changed({partition: ticket}, timeout_s)
+        return await self.any_changed({partition: ticket}, timeout_s, or_done=or_done)
 
     async def any_changed(
         self,
@@ -61,7 +68,7 @@ class Waiters:
         *,
         or_done: asyncio.Future[None] | None = None,
     ) -> bool:
-        """The same for any of several partitions; `or_done` ends the wait as a publish does."""
+        """The same for any of several partitions."""
         if self._closed:
             return False
         if any(self.ticket(partition) != ticket for partition, ticket in tickets.items()):

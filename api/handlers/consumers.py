@@ -225,7 +225,7 @@ async def poll(call: Call) -> web.Response:
         wait_ms = params.get(CONSUMER_TIMEOUT)
         try:
             # A client that has closed its side may have closed both: nothing was delivered to it.
-            with call.while_connected(after_eof_s=0):
+            with call.while_connected(both_ways=True):
                 async with consumer.poll(
                     timeout_ms=consumer.config.timeout_ms if wait_ms is None else wait_ms,
                     max_bytes=params.get(CONSUMER_MAX_BYTES) or consumer.config.max_bytes,

@@ -82,5 +82,6 @@ def _parsed(call: Call) -> tuple[Fetch, Format]:
         isolation=params[ISOLATION],
         tag=params.get(TAG),
         hold=call.hold,
+        until=call.half_closed,
     )
     return request, params.get(FORMAT) or accepted

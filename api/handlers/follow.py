@@ -110,5 +110,6 @@ def _parsed(call: Call) -> tuple[Follow, Format]:
         live=params.get(FOLLOW) is not False,
         isolation=params[ISOLATION],
         tag=params.get(TAG),
+        until=call.half_closed,
     )
     return request, params.get(FORMAT) or Format.BINARY

@@ -353,6 +353,17 @@ async def test_a_client_that_goes_away_waits_no_more(api: Api) -> None:
     assert (await api.get(PATH)).json == []
 
 
+async def test_a_client_that_shuts_its_side_down_is_given_what_is_there(api: Api) -> None:
+    await api.create("t")
+    async with api.connection() as (reader, writer):
+        writer.write(f"GET {PATH}?timeout=200000 HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+        await api.until_waiting()
+        writer.write_eof()
+        answer = await asyncio.wait_for(reader.read(), 10)
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert answer.endswith(b"\r\n\r\n[]")
+
+
 async def test_only_so_many_may_wait(backend: str, tmp_path: Path) -> None:
     chosen = settings(tmp_path / "store", max_waiting_fetches=2)
     async with serving(chosen, opener(backend, chosen)) as api:

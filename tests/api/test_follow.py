@@ -338,6 +338,18 @@ async def test_a_server_that_stops_ends_its_streams_in_order(api: Api, accept: s
 # -- what it costs others
 
 
+async def test_a_client_that_shuts_its_side_down_is_given_what_is_there(api: Api) -> None:
+    await api.post("/topics/t", records(1))
+    async with api.connection() as (reader, writer):
+        writer.write(f"GET {PATH} HTTP/1.1\r\nHost: a\r\nAccept: {EVENTS}\r\n\r\n".encode())
+        await api.until_waiting()
+        writer.write_eof()
+        answer = await asyncio.wait_for(reader.read(), WAIT_S)
+    assert answer.count(b'data: {"topic"') == 1
+    assert b'event: end\ndata: {"next_offset":1}' in answer
+    assert answer.endswith(b"\r\n0\r\n\r\n")
+
+
 async def test_a_client_that_goes_away_frees_what_it_held(api: Api) -> None:
     await api.create("t")
     async with following_it(api) as stream:

@@ -165,10 +165,11 @@ async def test_a_body_that_pauses_is_given_up(tmp_path: Path) -> None:
     [
         b"GET /topics HTTP/1.1\r\nHost: a\r\n\r\n",
         b"GET /topics/t/partitions/0/records HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"GET /topics/t/partitions/0/records?timeout=20000 HTTP/1.1\r\nHost: a\r\n\r\n",
         POST.replace(b"Connection: close\r\n", b"")
         + b'Content-Length: 26\r\n\r\n{"records":[{"value":""}]}',
     ],
-    ids=["topics", "records", "produce"],
+    ids=["topics", "records", "long poll", "produce"],
 )
 async def test_a_client_that_shut_its_side_down_is_answered(api: Api, request_bytes: bytes) -> None:
     """As `nc -N` does: a record that was stored for it without an answer would be stored again."""
