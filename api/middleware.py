@@ -18,6 +18,7 @@ from typing import Any, Final, cast
 from aiohttp import EMPTY_PAYLOAD, HttpVersion11, StreamReader, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
+from aiohttp.http_exceptions import LineTooLong
 
 from api.errors import ApiError, error_response
 from api.handshake import Handshake, Handshakes
@@ -229,7 +230,9 @@ class ApiProtocol(web.RequestHandler):
     ) -> web.StreamResponse:
         """Malformed HTTP (400), or a mistake of ours (500): for the log, not for the client."""
         told = f"malformed HTTP request: {_first_line(message)}"
-        if status >= 500:
+        if isinstance(exc, LineTooLong):  # its own text is the line, as Python writes bytes
+            told = f"the request line or a header is over {self.max_line_size} bytes (max_header_bytes)"
+        elif status >= 500:
             told = "the server made a mistake: see its log"
         response = error_response(ApiError(status, told), accept=request.headers.get("Accept"))
         response.force_close()

@@ -127,6 +127,13 @@ async def test_malformed_http_is_told_in_the_same_shape(api: Api, request_bytes:
     assert (await api.get("/topics")).json == []
 
 
+@pytest.mark.parametrize("name", ["long line", "long header"])
+async def test_what_is_too_long_is_told_with_its_limit(api: Api, name: str) -> None:
+    answer = await raw(api, MALFORMED[name])
+    told = b"the request line or a header is over 2000 bytes (max_header_bytes)"
+    assert b'"message":"%b"' % told in answer
+
+
 POST = (
     b"POST /topics/t HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Type: application/json\r\n"
 )
