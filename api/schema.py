@@ -14,9 +14,9 @@ name that is not known is refused, so that a misspelt `value` does not become a 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Annotated, Any, Final, Generic, TypeAlias, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Final, Generic, Self, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Meta, Raw, Struct, field
@@ -42,6 +42,8 @@ Timestamp: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 _DEPTH_OF_VALUE: Final = 3
 # A body up to this size is decoded before its records are counted: empty ones take forty times as much.
 _COUNTED_BYTES: Final = 256 << 10
+PLACE: Final = "records[{}]"
+"""Where a record stands in a body, by its position."""
 _NULL: Final = Raw(b"null")
 _BRACKETS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
 _AT: Final = re.compile(r" - at `\$(.*)`$")
@@ -134,6 +136,32 @@ class Produced:
     positions: Sequence[int]
     partitions: Sequence[int | None] | None
     failed: Sequence[tuple[int, ApiError]] = ()
+
+    def for_partition(self, partition: int | None, place: str = "") -> Self:
+        """The same where all were sent to this partition: a record that names another one fails alone. `place` names
+        a record by its position.
+        """
+        if partition is None or self.partitions is None:
+            return self
+        errors = {}
+        for position, number in zip(self.positions, self.partitions, strict=True):
+            if number not in {None, partition}:
+                member = f"{place.format(position)}.partition".lstrip(".")
+                told = f"{member} is {number}, and the path says {partition}"
+                errors[position] = ApiError(PAYLOAD, told)
+        return self.refusing(errors)
+
+    def refusing(self, errors: Mapping[int, ApiError]) -> Self:
+        """The same with these errors in place of the records at those positions."""
+        kept = [index for index, at in enumerate(self.positions) if at not in errors]
+        numbers = self.partitions
+        return replace(
+            self,
+            records=[self.records[index] for index in kept],
+            positions=[self.positions[index] for index in kept],
+            partitions=None if numbers is None else [numbers[index] for index in kept],
+            failed=[*self.failed, *errors.items()],
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +258,7 @@ def _decode_one_by_one(body: bytes, how: _Kind, limits: Limits) -> Produced:
     """Every record by itself, to find those that are wrong."""
     raws = _RAW_DECODER.decode(body).records
     _check_count(len(raws), limits)
-    return _one_by_one(raws, how, limits, "records[{}]")
+    return _one_by_one(raws, how, limits, PLACE)
 
 
 def _one_by_one(

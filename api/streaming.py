@@ -18,7 +18,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import replace
 from typing import Final, Generic, Protocol, TypeVar, cast
 
 from aiohttp import web
@@ -26,7 +25,7 @@ from aiohttp.http import StreamWriter
 
 from api.body import BodyStream, meet_expectation
 from api.call import Call
-from api.errors import PAYLOAD, ApiError, as_api_error
+from api.errors import ApiError, as_api_error
 from api.produce_options import request_of
 from api.schema import Produced
 from api.splitting import Item, Splitter
@@ -119,16 +118,14 @@ class ProduceStream(Generic[D]):
 
     async def _take(self, items: Sequence[Item]) -> None:
         for group in _groups(items, self._group_bytes):
-            decoded = self._dialect.decode(group)
-            decoded = _refuse_other_partitions(decoded, self._call.partition_number)
+            decoded = self._dialect.decode(group).for_partition(self._call.partition_number)
             runs: Sequence[Run] = ()
             if decoded.records:
                 try:
                     runs = await self._store(decoded, _size_bytes(group))
                 except StorageError as error:
-                    decoded = _refuse(
-                        decoded, dict.fromkeys(decoded.positions, as_api_error(error))
-                    )
+                    refused = dict.fromkeys(decoded.positions, as_api_error(error))
+                    decoded = decoded.refusing(refused)
             await self._send(self._dialect.reports(decoded, runs))
 
     async def _store(self, decoded: D, size_bytes: int) -> Sequence[Run]:
@@ -178,28 +175,3 @@ def _groups(items: Sequence[Item], limit_bytes: int) -> Iterator[Sequence[Item]]
 
 def _size_bytes(group: Sequence[Item]) -> int:
     return sum(len(item) for item in group if isinstance(item, bytes))
-
-
-def _refuse_other_partitions(decoded: D, path_partition: int | None) -> D:
-    """Records that were sent to a partition cannot name another one."""
-    if path_partition is None or decoded.partitions is None:
-        return decoded
-    errors = {
-        position: ApiError(PAYLOAD, f"partition is {number}, and the path says {path_partition}")
-        for position, number in zip(decoded.positions, decoded.partitions, strict=True)
-        if number not in {None, path_partition}
-    }
-    return _refuse(decoded, errors)
-
-
-def _refuse(decoded: D, errors: dict[int, ApiError]) -> D:
-    """The same with these errors in place of the records at those positions."""
-    kept = [index for index, at in enumerate(decoded.positions) if at not in errors]
-    numbers = decoded.partitions
-    return replace(
-        decoded,
-        records=[decoded.records[index] for index in kept],
-        positions=[decoded.positions[index] for index in kept],
-        partitions=None if numbers is None else [numbers[index] for index in kept],
-        failed=[*decoded.failed, *errors.items()],
-    )

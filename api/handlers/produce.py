@@ -28,7 +28,7 @@ from api.negotiation import (
 from api.octets import record_of
 from api.produce_options import read_options, record_ids, refuse_key, request_of, with_key
 from api.rendering import BatchOffsetRow, OffsetRow, ProduceAnswer, RecordNames, offset_rows
-from api.schema import Limits, Produced, decode_produce
+from api.schema import PLACE, Limits, Produced, decode_produce
 from logserver.budget import Hold
 from logserver.requests import ProduceBatches, ProduceOptions
 from logserver.writer import Acks, Run
@@ -71,7 +71,7 @@ async def _produce_records(call: Call, hold: Hold, body_format: Format) -> web.R
     settings = call.settings
     limits = Limits(settings.max_records_per_request, settings.max_json_depth)
     decoded = decode_produce(body, body_format, limits)
-    _check_partitions(decoded, call.partition_number)
+    decoded = decoded.for_partition(call.partition_number, PLACE)
     options = with_key(options, call, body, body_format.value)
     return await _store(call, decoded, options, hold=hold, size_bytes=len(body))
 
@@ -132,18 +132,6 @@ async def _produce_batches(call: Call, hold: Hold) -> web.Response:
         for run, last in zip(runs, last_offsets, strict=True)
     ]
     return call.json(ProduceAnswer(rows))
-
-
-def _check_partitions(decoded: Produced, path_partition: int | None) -> None:
-    """Records posted to a partition cannot name another one."""
-    if path_partition is None or decoded.partitions is None:
-        return
-    for position, number in zip(decoded.positions, decoded.partitions, strict=True):
-        if number not in {None, path_partition}:
-            raise ApiError(
-                PAYLOAD,
-                f"records[{position}].partition is {number}, and the path says {path_partition}",
-            )
 
 
 def _answer(

@@ -210,9 +210,24 @@ async def test_the_paths_partition_holds_for_all(api: Api) -> None:
     body = {"records": [{"key": "a", "value": 1}, {"value": 2, "partition": 2}]}
     answer = await api.post("/topics/t/partitions/2", body)
     assert [row["partition"] for row in answer.json["offsets"]] == [2, 2]
-    other = await api.post("/topics/t/partitions/1", body)
-    assert other.code == 42201
-    assert await api.values("t", 1) == []
+
+
+async def test_a_record_that_names_another_partition_than_the_path_fails_alone(api: Api) -> None:
+    await api.create("t", 3)
+    body = {"records": [{"value": 1, "partition": 2}, {"value": 2}]}
+    answer = await api.post("/topics/t/partitions/1", body)
+    assert answer.status == 200
+    failed, stored = answer.json["offsets"]
+    assert (failed["offset"], failed["error_code"]) == (None, 42201)
+    assert failed["error"] == "records[0].partition is 2, and the path says 1"
+    assert without_ids([stored]) == [{"partition": 1, "offset": 0} | OK]
+    assert await api.values("t", 1) == [2]
+    for query in ("", "?acks=0"):
+        alone = {"records": body["records"][: 2 if query else 1]}
+        refused = await api.post(f"/topics/t/partitions/1{query}", alone)
+        assert refused.code == 42201
+        assert "partition is 2" in refused.json["message"]
+    assert await api.values("t", 1) == [2]
 
 
 async def test_an_unknown_topic_is_created_by_its_first_record(api: Api) -> None:
