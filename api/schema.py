@@ -46,6 +46,7 @@ PLACE: Final = "records[{}]"
 """Where a record stands in a body, by its position."""
 _NULL: Final = Raw(b"null")
 _BRACKETS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
+_HALF_PAIR: Final = re.compile(rb"(\\u[dD][89abAB][0-9a-fA-F]{2})[^\\].{0,4}\Z", re.DOTALL)
 _AT: Final = re.compile(r" - at `\$(.*)`$")
 _BASE64_HINT: Final = (
     "application/json means base64: send Content-Type application/vnd.kafka.json.v2+json for JSON "
@@ -185,7 +186,7 @@ def decode_produce(body: bytes, kind: Format, limits: Limits) -> Produced:
     except msgspec.ValidationError as error:
         raise ApiError(PAYLOAD, _told(error, "")) from None
     except msgspec.DecodeError as error:
-        raise ApiError(MALFORMED, f"the body is no JSON: {error}") from None
+        raise ApiError(MALFORMED, f"the body is no JSON: {_why(error, body)}") from None
     except RecursionError:
         raise ApiError(
             PAYLOAD, f"the body is nested deeper than {limits.max_depth} levels"
@@ -295,7 +296,7 @@ def _decode_one(
     except msgspec.ValidationError as error:
         raise _validation_error(error, where) from None
     except msgspec.DecodeError as error:
-        raise ApiError(MALFORMED, f"the record is no JSON: {error}") from None
+        raise ApiError(MALFORMED, f"the record is no JSON: {_why(error, raw)}") from None
     except RecursionError:
         raise ApiError(
             PAYLOAD, f"the record is nested deeper than {limits.max_depth} levels"
@@ -415,6 +416,13 @@ def _check_utf8(body: bytes) -> None:
         raise ApiError(
             MALFORMED, f"the JSON is not UTF-8 at byte {error.start}: it must be"
         ) from None
+
+
+def _why(error: msgspec.DecodeError, text: bytes | Raw) -> str:
+    """What the decoder says; but where the text ends soon behind a half pair it takes it for one that was cut off."""
+    told = str(error)
+    half = _HALF_PAIR.search(bytes(text)) if "truncated" in told else None
+    return told if half is None else f"{half[1].decode()} is half of a surrogate pair"
 
 
 def _check_count(count: int, limits: Limits) -> None:
