@@ -255,8 +255,8 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """Bytes taken out of a log. Offsets [first_offset, next_offset) are gone; None where they
-    cannot be known.
+    """Bytes taken out of a log, or out of a queue whose units led behind the log. Offsets
+    [first_offset, next_offset) are gone; None where they cannot be known.
     """
 
     topic: str

@@ -9,6 +9,7 @@ from itertools import pairwise
 
 from storage.model import Finding, Loss
 from storage.rocketmq.file_run import FileRun
+from storage.rocketmq.format.queue_unit import UNIT_SIZE
 from storage.rocketmq.plan import Damage, StorePlan
 from storage.rocketmq.queues import Queue
 
@@ -38,30 +39,43 @@ def add_findings(plan: StorePlan, *, clean: bool, torn: bool, cutting: bool) -> 
 def _loss(
     plan: StorePlan, reason: str, *, queue: Queue | None = None, first_offset: int = -1
 ) -> Loss:
-    """What the readers of a queue lose; without one, bytes that are in no queue."""
-    base = plan.run.base_of(plan.log_end)
-    path = plan.run.directory if base is None else plan.run.path(base)
+    """What the readers of a queue lose; without one, bytes that are in no queue. Where nothing is cut
+    off the log, it is the queue's units that are.
+    """
+    run, position, end = plan.run, plan.log_end, plan.data_end
+    if queue is not None and end <= position:
+        run, position, end = (
+            queue.units.run,
+            first_offset * UNIT_SIZE,
+            queue.units.end * UNIT_SIZE,
+        )
+    path, in_file = _place(run, position)
     return Loss(
         topic="" if queue is None else queue.partition.topic,
         partition=-1 if queue is None else queue.partition.partition,
-        path=str(path),
-        position=plan.log_end - (base or 0),
-        size_bytes=max(plan.data_end - plan.log_end, 0),
+        path=path,
+        position=in_file,
+        size_bytes=end - position,
         first_offset=first_offset,
         next_offset=None if queue is None else queue.units.end,
         reason=reason,
     )
 
 
+def _place(run: FileRun, position: int) -> tuple[str, int]:
+    """(path of the file, position in it)."""
+    base = run.base_of(position)
+    return str(run.directory if base is None else run.path(base)), position - (base or 0)
+
+
 def damage_finding(run: FileRun, damage: Damage) -> Finding:
     """A bad place with good records behind it."""
-    base = run.base_of(damage.position)
-    path = run.directory if base is None else run.path(base)
+    path, position = _place(run, damage.position)
     return Finding(
         code="damaged-record",
         severity="error",
-        path=str(path),
-        position=damage.position - (base or 0),
+        path=path,
+        position=position,
         expected="a record",
         found=damage.reason,
         message=f"no good record at physical offset {damage.position}, and a good one behind it at "
@@ -115,13 +129,13 @@ def _gap_findings(run: FileRun) -> list[Finding]:
 
 
 def _tail_finding(plan: StorePlan, *, clean: bool) -> Finding:
-    loss = plan.losses[0]
+    path, position = _place(plan.run, plan.log_end)
     lost = clean and bool(plan.queue_ends)
     return Finding(
         code="log-ends-early" if lost else "torn-tail",
         severity="error" if lost else "warning",
-        path=loss.path,
-        position=loss.position,
+        path=path,
+        position=position,
         message=f"the log ends at physical offset {plan.log_end}; "
         f"{len(plan.queue_ends)} queues have units that point behind it",
     )

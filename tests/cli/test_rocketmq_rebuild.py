@@ -9,8 +9,16 @@ from typing import Any
 
 import pytest
 
-from storage import Record, StoreOptions, TopicPartition, open_inspector, open_store
+from storage import (
+    Record,
+    StoreOptions,
+    SupportsParts,
+    TopicPartition,
+    open_inspector,
+    open_store,
+)
 from storage.files import RealFileSystem
+from storage.parts import one_by_one
 from storage.rocketmq.directory import take_lock
 from tests.cli.runner import fine, run, settings_options
 from tests.contract.harness import ManualClock
@@ -183,6 +191,72 @@ def test_a_queue_without_records_keeps_its_place(tmp_path: Path) -> None:
         assert store.bounds(quiet) == (3, 3, 3)
         assert store.append(quiet, [Record(b"k", b"v")]).base_offset == 3
         assert store.bounds(busy).end == 8
+
+
+def one_queue_off(golden: GoldenStore, tmp_path: Path) -> tuple[Path, Path]:
+    """A copy of a store, and in it the file of a queue of which the log has no record."""
+    root = stores.copy_store(golden, tmp_path / "store")
+    folder = root / "consumequeue/zz/0"
+    folder.mkdir(parents=True)
+    return root, folder / f"{0:020}"
+
+
+def test_a_queue_that_only_seems_to_be_one_goes(tmp_path: Path) -> None:
+    """As by a start: no record of the log is in it, and nothing in it leads to one that was deleted."""
+    golden = stores.golden("small")
+    options = settings_options(golden.settings)
+    root, path = one_queue_off(golden, tmp_path)
+    units = b"\xff" * 20 + struct.pack(">qiq", 1 << 40, 100, 0)
+    path.write_bytes(units.ljust(int(golden.settings["mappedFileSizeConsumeQueue"]), b"\0"))
+    codes = {row["code"] for row in run("verify", root, *options).rows}
+    assert codes == {"bad-unit", "unit-beyond-log"}
+    before = picture(root)
+    assert rebuild(golden, root, "consumequeue")["changed"] == [str(path)]
+    assert picture(root) == before
+    report = rebuild(golden, root, "consumequeue", "--write")
+    assert report["changed"] == [str(path)]
+    assert not path.exists()
+    assert (Path(report["findings"][0]["path"]) / "consumequeue/zz/0" / path.name).exists()
+    assert fine("verify", root, *options).rows == []
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["alone", "in parts"])
+def test_a_queue_keeps_what_may_lead_to_deleted_records(shared: bool, tmp_path: Path) -> None:
+    """The next offset stands behind the last such unit; what cannot be before it becomes a filler."""
+    golden = stores.golden("deleted-head")
+    options = settings_options(golden.settings)
+    root, path = one_queue_off(golden, tmp_path)
+    deleted = [struct.pack(">qiq", 100 * n, 100, 0) for n in range(5)]
+    bad = struct.pack(">qiq", -1, 100, 0)
+    elsewhere = next(iter(golden.expected()))["physicalOffset"]
+    other = struct.pack(">qiq", elsewhere, 100, 0)
+    units = [*deleted[:2], bad, deleted[3], deleted[4], other, bad]
+    length = int(golden.settings["mappedFileSizeConsumeQueue"])
+    path.write_bytes(b"".join(units).ljust(length, b"\0"))
+    if shared:
+        rebuild_in_parts(golden, root)
+    else:
+        assert str(path) in rebuild(golden, root, "consumequeue", "--write")["changed"]
+    made = [*deleted[:2], FILLER, *deleted[3:]]
+    assert path.read_bytes() == b"".join(made).ljust(length, b"\0")
+    assert fine("verify", root, *options).rows == []
+
+
+def rebuild_in_parts(golden: GoldenStore, root: Path) -> None:
+    inspector = open_inspector(root, StoreOptions(settings=golden.settings))
+    assert isinstance(inspector, SupportsParts)
+    inspector.rebuild_in_parts("consumequeue", one_by_one, write=True)
+    inspector.close()
+
+
+def test_without_a_log_the_queues_stay(tmp_path: Path) -> None:
+    """Perhaps its disk is not there: what a start refuses to cut is not cut here."""
+    golden = stores.golden("small")
+    root = stores.copy_store(golden, tmp_path / "store")
+    shutil.rmtree(root / "commitlog")
+    before = derived(root)
+    assert rebuild(golden, root, "consumequeue", "--write")["changed"] == []
+    assert derived(root) == before
 
 
 def test_damage_of_the_log_is_told_and_passed_over(tmp_path: Path) -> None:

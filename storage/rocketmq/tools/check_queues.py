@@ -8,7 +8,7 @@ no record was met for are judged at last, when the whole log is known.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from storage.errors import Corrupt
@@ -89,6 +89,15 @@ class QueueChecks:
         return {key: check.unmatched for key, check in self._checks.items() if check.unmatched}
 
 
+def damaged_in(gaps: Sequence[Range]) -> Callable[[int, int], bool]:
+    """`Surroundings.damaged_between`, where these are the bad places of the log."""
+
+    def damaged_between(start: int, end: int) -> bool:
+        return any(begin < end and start < stop for begin, stop in gaps)
+
+    return damaged_between
+
+
 def at_first(queue: Queue) -> QueueState:
     """How far a queue has come where the log begins."""
     return QueueState(queue.units.first_offset)
@@ -117,6 +126,12 @@ def judge_units(
 ) -> None:
     """Judge the units of [first, stop) that no record was met for, when the whole log is known."""
     QueueCheck(queue, tallies, surroundings, at_first(queue)).judge(unmatched, log_end)
+
+
+def wrong_units(queue: Queue, surroundings: Surroundings) -> set[int]:
+    """The offsets of units that cannot be, in a queue of which the whole log has no record."""
+    check = QueueCheck(queue, Tallies(), surroundings, at_first(queue))
+    return {offset for offset, _ in check.wrong((queue.units.first_offset, queue.units.end))}
 
 
 class QueueCheck:
@@ -229,24 +244,29 @@ class QueueCheck:
 
     def judge(self, unmatched: Range, log_end: int) -> None:
         """Judge units that no record was met for, in the whole log."""
+        for offset, unit in self.wrong(unmatched):
+            at = unit.physical_offset
+            if not unit.is_valid:
+                code, severity, what = "bad-unit", "error", "no unit: its place or size cannot be"
+            elif at >= log_end:
+                code = "unit-beyond-log"
+                severity = "error" if self._rebuilt_from is None else "warning"
+                what = f"the unit leads behind the end of the log at {log_end}"
+            else:
+                code, severity = "unit-points-nowhere", "error"
+                what = "no record of this queue begins where the unit leads"
+            self._report(code, severity, offset, what, found=f"{unit.size} bytes at {at}")
+
+    def wrong(self, unmatched: Range) -> Iterator[tuple[int, Unit]]:
+        """Units that no record was met for, in the whole log, and that no lost record explains."""
         for offset in range(*unmatched):
             unit = self._unit(offset)
-            if unit is not None and not unit.is_filler:
-                self._judge(offset, unit, log_end)
-
-    def _judge(self, offset: int, unit: Unit, log_end: int) -> None:
-        at = unit.physical_offset
-        if unit.is_valid and (at < self._log_start or self._damaged_between(at, at + 1)):
-            return
-        if not unit.is_valid:
-            code, severity, what = "bad-unit", "error", "no unit: its place or size cannot be"
-        elif at >= log_end:
-            code, severity = "unit-beyond-log", "error" if self._rebuilt_from is None else "warning"
-            what = f"the unit leads behind the end of the log at {log_end}"
-        else:
-            code, severity = "unit-points-nowhere", "error"
-            what = "no record of this queue begins where the unit leads"
-        self._report(code, severity, offset, what, found=f"{unit.size} bytes at {at}")
+            if unit is None or unit.is_filler:
+                continue
+            at = unit.physical_offset
+            lost = at < self._log_start or self._damaged_between(at, at + 1)
+            if not (unit.is_valid and lost):
+                yield offset, unit
 
     def _unit(self, offset: int) -> Unit | None:
         """The unit at an offset; None where none can be."""

@@ -78,10 +78,12 @@ class SharedRebuild(Rebuild):
         meter = Meter(self._progress, f"rebuilding {self._what}", log.limit - log.start)
         picture, index = picture_of(self._raw), self._what == INDEX
         work = partial(stage_stretch, picture, self._staged_dir, index=index)
-        for result in in_order(log, self._run, work, Reached()):
+        reached = Reached()
+        for result in in_order(log, self._run, work, reached):
             self._take(result)
             if result.last is not None:
                 meter.reach(result.last.physical_offset - log.start)
+        self._gaps = reached.gaps
 
     def _take(self, result: StagedStretch) -> None:
         self._notes.add(*result.notes)
@@ -123,8 +125,8 @@ class SharedRebuild(Rebuild):
         if together:
             yield QueuePart(together)
 
-    def _is_kept(self, queue: Queue) -> bool:
-        return (queue.partition.topic, queue.partition.partition) not in self._filled
+    def _is_in_log(self, queue: Queue) -> bool:
+        return (queue.partition.topic, queue.partition.partition) in self._filled
 
     # ---- the index -----------------------------------------------------------------------------
 

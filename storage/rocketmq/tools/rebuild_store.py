@@ -12,23 +12,25 @@ ends well. The log is never written. Without `write` all is built in memory, a p
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 from storage.files import FileSystem, HandleCache, OverlayFileSystem, copy_range
 from storage.interface import Progress
-from storage.model import Finding, RebuildReport
+from storage.model import Finding, RebuildReport, TopicPartition
 from storage.notes import Meter, Notes
+from storage.rocketmq.consume_queue import NOWHERE
 from storage.rocketmq.deleted_records import Lives
 from storage.rocketmq.dispatch import Dispatch
 from storage.rocketmq.dispatcher import Builder
 from storage.rocketmq.format import names
 from storage.rocketmq.format.checkpoint import Checkpoint
-from storage.rocketmq.format.queue_unit import UNIT_SIZE
+from storage.rocketmq.format.queue_unit import FILLER, UNIT, UNIT_SIZE
 from storage.rocketmq.key_index import KeyIndex
 from storage.rocketmq.lmq import lmq_dispatches
 from storage.rocketmq.queues import Queue, QueueTable
+from storage.rocketmq.tools.check_queues import Range, Surroundings, damaged_in, wrong_units
 from storage.rocketmq.tools.comparing import is_same
 from storage.rocketmq.tools.log_walk import Padding
 from storage.rocketmq.tools.raw import RawStore
@@ -84,6 +86,8 @@ class Rebuild:
         self._last: Dispatch | None = None
         self._left_out = 0  # records of deleted topics
         self._begun: set[str] = set()  # topics that turned out to be made again, see Lives
+        self._gaps: list[Range] = []  # bad places of the log
+        self._mended: set[TopicPartition] = set()  # queues in which not every unit can be
         self._index_end_ms = 0  # store time of the last record that is indexed
 
     def run(self) -> RebuildReport | None:
@@ -95,6 +99,7 @@ class Rebuild:
             self._build()
             if self._begun:
                 return None
+            self._mend_kept()
             self._note_old()
             changed = [str(path) for path, same in self._compared.items() if not same]
             if changed:
@@ -155,6 +160,7 @@ class Rebuild:
             self._left_out += len(stretch.records) - len(kept)
             in_lmqs = lmq_dispatches(stretch, raw.queues)
             yield kept, self._builder.live(in_lmqs)
+        self._gaps = walk.gaps
 
     def _refused(self, dispatch: Dispatch) -> Finding:
         return Finding(
@@ -167,6 +173,35 @@ class Rebuild:
             offset=dispatch.queue_offset,
             message="the record's queue offset lies far behind its queue's end",
         )
+
+    def _mend_kept(self) -> None:
+        """Make queues anew of which the log has no record, though their units lead into it, or nowhere:
+        up to the last that may be, so that they go on at the offset after it, and the others a filler.
+        """
+        log = self._raw.run
+        if self._what == INDEX or not log.bases:  # perhaps the log's disk is not there
+            return
+        surroundings = Surroundings(log.start, None, damaged_in(self._gaps))
+        for queue in filter(self._is_kept, self._raw.queues):
+            wrong = wrong_units(queue, surroundings) if queue.units.run.is_whole else None
+            if wrong:
+                self._mend(queue, wrong)
+
+    def _mend(self, queue: Queue, wrong: Collection[int]) -> None:
+        units, made = queue.units, self._queues.add(*queue.partition)
+        first, end = units.first_offset, units.end
+        while end - 1 in wrong:
+            end -= 1
+        good = (
+            FILLER if offset in wrong else UNIT.pack(*units.unit(offset))
+            for offset in range(first, end)
+        )
+        made.units.append(b"".join(good), first, NOWHERE)
+        made.units.sync()
+        self._mended.add(queue.partition)
+        self._compare_queue(made, finished=True)
+        if not self._write:
+            made.units.run.remove(made.units.run.bases)
 
     # ---- comparing -----------------------------------------------------------------------------
 
@@ -235,8 +270,11 @@ class Rebuild:
         """Whether the log has no record of a queue (any more): then its files alone tell where it
         goes on, and stay as they are.
         """
+        return queue.partition not in self._mended and not self._is_in_log(queue)
+
+    def _is_in_log(self, queue: Queue) -> bool:
         made = self._queues.get(*queue.partition)
-        return made is None or made.units.is_empty
+        return made is not None and not made.units.is_empty
 
     # ---- putting in place ----------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ from storage.rocketmq.deleted_records import Lives
 from storage.rocketmq.dispatch import Dispatch, by_queue, dispatches_of
 from storage.rocketmq.format.message import takes_queue_offset
 from storage.rocketmq.lmq import lmq_dispatches
+from storage.rocketmq.tools.blanks import is_blank
 from storage.rocketmq.tools.check_queues import Key
 from storage.rocketmq.tools.log_walk import LogWalk, Padding
 from storage.rocketmq.tools.picture import Opened, Picture
@@ -79,9 +80,11 @@ class DispatchWalk(LogWalk):
         """Those of the records of a stretch."""
         found = dispatches_of(stretch.data, stretch.records, stretch.start, with_tags=with_tags)
         self.last_store_timestamp_ms = found[-1].store_timestamp_ms
-        for topic, queue_id, queue_offset, *_, sys_flag, _ in found:
+        for topic, queue_id, queue_offset, at, size, *_, sys_flag, _ in found:
             if takes_queue_offset(sys_flag):
                 self.next_offsets[topic, queue_id] = queue_offset + 1
+            elif is_blank(topic, sys_flag):  # a bad place that is known, and made good
+                self.gaps.append((at, at + size))
         return found
 
 

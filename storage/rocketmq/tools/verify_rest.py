@@ -14,7 +14,7 @@ from storage.notes import Tallies
 from storage.parts import FileCount
 from storage.rocketmq.tools.check_index import END, IndexCheck, IndexPlace
 from storage.rocketmq.tools.check_index_file import check_index_file
-from storage.rocketmq.tools.check_queues import Key, Range, judge_units
+from storage.rocketmq.tools.check_queues import Key, Range, damaged_in, judge_units
 from storage.rocketmq.tools.picture import Picture
 
 UNITS_A_PART: Final = 1 << 20
@@ -56,12 +56,8 @@ def rest_parts(
 
 def check_rest(picture: Picture, part: RestPart) -> Tallies:
     """Judge what no record was met for."""
-
-    def damaged_between(start: int, end: int) -> bool:
-        return any(begin < end and start < stop for begin, stop in part.gaps)
-
     with picture.opened() as opened:
-        surroundings = picture.surroundings(opened.run, damaged_between)
+        surroundings = picture.surroundings(opened.run, damaged_in(part.gaps))
         index = IndexCheck(
             opened.index_files,
             opened.files,

@@ -243,3 +243,15 @@ def test_a_queue_that_ends_too_early_is_told(shop: Workshop) -> None:
         facts = caught.value.facts()
         assert (facts["offset"], facts["next_good_offset"]) == (3, 5)
         assert facts["path"] == str(ROOT / queue_file(T0, 3))
+
+
+def test_a_start_tells_of_the_queue_that_it_cuts(shop: Workshop) -> None:
+    """The log loses nothing: a unit leads behind its end."""
+    filled(shop).close()
+    last = COUNT // QUEUES - 1
+    overwrite(shop, T0, last, UNIT.pack(1 << 40, SIZE, 0))
+    with shop.open() as store:
+        (loss,) = store.recovery.losses
+        assert (loss.topic, loss.partition, loss.first_offset) == (*T0, last)
+        assert loss.path == str(ROOT / queue_file(T0, last))
+        assert (loss.position, loss.size_bytes) == (last % IN_FILE * UNIT_SIZE, UNIT_SIZE)
