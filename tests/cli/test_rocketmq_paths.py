@@ -166,6 +166,22 @@ def test_a_damaged_file_of_the_log(tmp_path: Path) -> None:
     assert (finding["code"], finding["position"]) == ("damaged-record", at)
 
 
+@pytest.mark.parametrize(
+    "command", [("dump",), ("dump", "--what", "commitlog"), ("inspect",), ("find", "--key", "k")]
+)
+def test_what_follows_the_last_record_of_a_file_is_told(
+    command: tuple[str, ...], tmp_path: Path
+) -> None:
+    path = tmp_path / "commitlog" / f"{0:020}"
+    path.parent.mkdir()
+    path.write_bytes(b"\x5a" * 900)
+    ended = run(command[0], path, *command[1:])
+    assert ended.code == 1
+    assert "torn-tail" in ended.err + ended.out.decode()
+    (finding,) = run("verify", path).rows
+    assert (finding["code"], finding["position"]) == ("torn-tail", 0)
+
+
 @pytest.mark.parametrize("alone", [False, True])
 def test_a_file_of_a_queue(*, alone: bool, tmp_path: Path) -> None:
     path = BASIC.root / "consumequeue" / QUEUE[0] / str(QUEUE[1]) / f"{1000:020}"

@@ -48,16 +48,25 @@ from storage.rocketmq.tools.dump import (
     INDEX_FILE,
     RECORDS,
 )
-from storage.rocketmq.tools.log_walk import LogWalk
+from storage.rocketmq.tools.log_walk import LogWalk, Padding
 from storage.rocketmq.tools.place import Alone
 from storage.rocketmq.tools.record_check import RecordCheck, note_tail
 from storage.rocketmq.tools.rows import Row, message_row
 from storage.rocketmq.tools.salvage import Salvage
 from storage.rocketmq.tools.salvage_survey import LogSource
 from storage.rocketmq.tools.view import UNITS_AT_ONCE
+from storage.rocketmq.walking import Stretch
 
 _NOWHERE: Final = TopicPartition("", 0)
 _EVERYWHERE: Final = 1 << 62
+
+
+class _FileWalk(LogWalk):
+    """A walk that tells at its end what follows the last good record: no start will do it."""
+
+    def stretches(self) -> Iterator[Stretch | Padding]:
+        yield from super().stretches()
+        note_tail(self, self.notes)
 
 
 class FileInspector:
@@ -103,7 +112,7 @@ class FileInspector:
         start, end = self._span
         no_queues = QueueTable(self._files, self._place.path, UNIT_SIZE)
         meter = Meter(progress, what, end - start)
-        return LogWalk(self._run, no_queues, self._notes, start=start, end=end, meter=meter)
+        return _FileWalk(self._run, no_queues, self._notes, start=start, end=end, meter=meter)
 
     @cached_property
     def _units(self) -> tuple[ConsumeQueue, int, int]:
@@ -297,7 +306,6 @@ class FileInspector:
             check = RecordCheck(walk, tallies)
             for placed in walk.records():
                 check.meet(placed)
-            note_tail(walk, self._notes)
         elif kind == CONSUME_QUEUE:
             self._check_units(tallies)
         elif kind == INDEX_FILE:
