@@ -52,7 +52,13 @@ quickly.
 DEFAULT_MAX_RECORDS = 500
 DEFAULT_MAX_BYTES = 1 << 20
 DEFAULT_FOUND_BYTES = 16 << 20
-_CRITERIA = ("key", "record_id", "unique_id", "tag", "grep")
+_CRITERIA = {
+    "key": "key",
+    "record_id": "id",
+    "unique_id": "unique-id",
+    "tag": "tag",
+    "grep": "grep",
+}
 
 
 def no_progress(what: str, done: int, total: int) -> None:
@@ -485,13 +491,16 @@ class FindQuery:
     raw: bool = False
 
     def check(self) -> None:
-        """Raise InvalidArgument for two criteria, none at all, or a limit below 1."""
-        given = [name for name in _CRITERIA if getattr(self, name) is not None]
+        """Raise InvalidArgument for two criteria, none at all, times in reverse, or a limit below 1."""
+        given = [word for name, word in _CRITERIA.items() if getattr(self, name) is not None]
         if len(given) > 1:
             raise InvalidArgument(f"{' and '.join(given)} exclude each other", field=given[1])
         if not given and self.from_ms is None and self.to_ms is None:
             raise InvalidArgument(
-                f"nothing to look for: give one of {', '.join(_CRITERIA)}, or a time", field="key"
+                f"nothing to look for: give one of {', '.join(_CRITERIA.values())}, or a time",
+                field="key",
             )
+        if self.from_ms is not None and self.to_ms is not None and self.from_ms > self.to_ms:
+            raise InvalidArgument(f"from {self.from_ms} is after to {self.to_ms}", field="from")
         if self.limit < 1:
             raise InvalidArgument(f"limit must be at least 1, not {self.limit}", field="limit")

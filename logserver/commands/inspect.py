@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -24,6 +25,7 @@ Row = Mapping[str, Any]
 
 MAX_PARTITIONS: Final = 30
 MAX_FINDINGS: Final = 10
+_ENDLESS: Final = 1 << 16  # columns: a table that is wider than the terminal is not cut
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NOT_FACTS: Final = frozenset({"topics", "findings", "recovery", "identity", "metadataLogs"})
 _COLORS: Final = {"error": "red", "warning": "yellow", "info": "dim"}
@@ -52,7 +54,7 @@ def command(path: Path, *, settings: Mapping[str, str], output: str) -> None:
 def _show(summary: Row) -> None:
     from rich.console import Console
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False, soft_wrap=True, width=_ENDLESS)
     console.print(f"{summary['backend']} {summary['kind']}", style="bold", end="  ")
     console.print(summary["path"], markup=False)
     for name, value in _facts(summary):
@@ -70,6 +72,8 @@ def _facts(summary: Row) -> Iterator[tuple[str, str]]:
             continue
         if name == "sizeBytes":
             yield "size", size_text(value)
+        elif name == "adopted":
+            yield "owner", "logserver: made or taken over" if value else "a real broker"
         elif name == "maxTimestamp":
             yield name, time_text(value)
         elif isinstance(value, Mapping):
@@ -103,21 +107,25 @@ def _show_partitions(console: Console, topics: Sequence[Row]) -> None:
     filled = rows
     if len(rows) > MAX_PARTITIONS:
         filled = [(topic, row) for topic, row in rows if row["latest"] > 0]
-    console.print(_partitions(filled[:MAX_PARTITIONS]))
+    table = _partitions(filled[:MAX_PARTITIONS])
+    if console.is_terminal and console.measure(table).maximum > get_terminal_size().columns:
+        table = _partitions(filled[:MAX_PARTITIONS], first_time=False)
+    console.print(table)
     if len(filled) > MAX_PARTITIONS:
         console.print(f"... {len(filled) - MAX_PARTITIONS} more: --output json has all")
     if len(filled) < len(rows):
         console.print(f"{len(rows) - len(filled)} empty ones are left out: --output json has all")
 
 
-def _partitions(rows: Sequence[tuple[Row, Row]]) -> Table:
+def _partitions(rows: Sequence[tuple[Row, Row]], *, first_time: bool = True) -> Table:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for name in ("partition", "first", "next", "size"):
         table.add_column(name, justify="left" if name == "partition" else "right", no_wrap=True)
-    table.add_column("first time (UTC)", no_wrap=True)
-    table.add_column("largest time", no_wrap=True)
+    if first_time:
+        table.add_column("first time (UTC)", no_wrap=True)
+    table.add_column("largest time (UTC)", no_wrap=True)
     for topic, row in rows:
         latest = row["maxTimestamp"]
         table.add_row(
@@ -125,7 +133,7 @@ def _partitions(rows: Sequence[tuple[Row, Row]]) -> Table:
             str(row["earliest"]),
             str(row["latest"]),
             size_text(row["sizeBytes"]),
-            time_text(row["firstTimestamp"]),
+            *([time_text(row["firstTimestamp"])] if first_time else ()),
             time_text(None if latest is None else latest["timestamp"]),
         )
     return table

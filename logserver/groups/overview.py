@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Final
 
 from logserver.errors import ConsumerState, UnknownGroup
 from logserver.groups.config import check_group_name
@@ -19,6 +20,8 @@ from logserver.metrics import Metrics
 from logserver.requests import Start, StartAt
 from storage import CommittedOffset, LogStore, OffsetBounds, TopicPartition
 from storage.errors import UnknownPartition, UnknownTopic
+
+MEMBERS_NAMED: Final = 3  # in an error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,9 +144,11 @@ class Groups:
     def _check_empty(self, group: str) -> None:
         members = [member.name for member in self._coordinator.members(group)]
         if members:
+            left_out = len(members) - MEMBERS_NAMED
+            more = f" and {left_out} more" if left_out > 0 else ""
             raise ConsumerState(
-                f"group {group!r} has {len(members)} members ({', '.join(members)[:80]}): delete "
-                "them first",
+                f"group {group!r} has {len(members)} members "
+                f"({', '.join(members[:MEMBERS_NAMED])}{more}): delete them first",
                 group=group,
                 members=len(members),
             )

@@ -125,6 +125,16 @@ async def test_a_group_with_members_is_neither_reset_nor_deleted(api: Api) -> No
     assert (await api.call("DELETE", "/groups/g")).code == 40405
 
 
+async def test_members_are_named_whole_in_a_refusal(api: Api) -> None:
+    """A name is needed to delete the member; how many are not named is said."""
+    await api.create("t")
+    names = [letter * 60 for letter in "abcde"]
+    for name in names:
+        await (await consumer(api, name=name)).subscribe("t")
+    message = (await api.call("DELETE", "/groups/g")).json["message"]
+    assert f"5 members ({', '.join(names[:3])} and 2 more)" in message
+
+
 async def test_deleting_a_topic_forgets_its_offsets(api: Api) -> None:
     await api.create("t")
     await produce(api, "t", 1)

@@ -89,8 +89,20 @@ def test_records_as_json(server: LogServer, topic: str) -> None:
     first, second = consume(topic)
     assert (first["key"], first["value"], second["value"]) == ("k", '{"n":1}', "hi")
     assert "l" in first["keys"]
-    ended = CliRunner().invoke(group(), ["produce", "-t", topic, "--json"], input=b"nonsense\n")
-    assert (ended.exit_code, "is no record" in ended.output) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("line", "what"), [(b"nonsense", "malformed"), (b"[]", "object"), (b"{}", "it has no value")]
+)
+def test_a_line_that_is_no_record_is_named(
+    server: LogServer, topic: str, line: bytes, what: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "records"
+    path.write_bytes(b'{"value": 1}\n\n' + line + b"\n")
+    ended = run("produce", "-t", topic, "--json", path)
+    assert ended.code == 2
+    assert f"{path}: line 3 is no record: " in ended.err
+    assert what in ended.err
 
 
 def test_a_partition(server: LogServer, topic: str) -> None:

@@ -75,6 +75,10 @@ def test_many_empty_queues_are_left_out_of_the_screen() -> None:
     lines = ended.out.decode().splitlines()
     assert not any(line.startswith("BenchmarkTest") for line in lines)
     assert any("empty ones are left out" in line for line in lines)
+    assert "…" not in ended.out.decode(), "whatever the width of the terminal"
+    header = next(line for line in lines if line.startswith("partition"))
+    assert header.split()[:4] == ["partition", "first", "next", "size"]
+    assert "  owner           a real broker" in lines
 
 
 @pytest.mark.parametrize("topic_only", [True, False])

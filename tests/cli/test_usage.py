@@ -53,6 +53,11 @@ def test_every_option_says_what_it_is_for(name: str) -> None:
     assert silent == []
 
 
+def test_tail_knows_no_groups() -> None:
+    assert b"-G" not in run("tail", "--help").out
+    assert b"-G: may be repeated" in run("consume", "--help").out
+
+
 def test_help_lists_the_commands_without_importing_them() -> None:
     ended = run("--help")
     assert ended.code == 0

@@ -24,9 +24,11 @@ TAIL_RECORDS: Final = 10
 POLL_MS: Final = 1000
 
 
-def _options(start: str, names: Mapping[str, str]) -> Callable[[Command], Command]:
+def _options(
+    start: str, names: Mapping[str, str], topic: str = "Topic."
+) -> Callable[[Command], Command]:
     """The options of both commands; `start` is where a reading starts unless told, `names` are the words
-    for it.
+    for it, `topic` is the help of -t.
     """
     options: list[Callable[[Command], Command]] = [
         click.option(
@@ -36,7 +38,7 @@ def _options(start: str, names: Mapping[str, str]) -> Callable[[Command], Comman
             metavar="TOPIC",
             required=True,
             multiple=True,
-            help="Topic (with -G: may be repeated).",
+            help=topic,
         ),
         partition_option,
         start_option(
@@ -68,7 +70,7 @@ def _options(start: str, names: Mapping[str, str]) -> Callable[[Command], Comman
 
 
 @click.command("consume")
-@_options("beginning", READING_NAMES)
+@_options("beginning", READING_NAMES, "Topic (with -G: may be repeated).")
 @click.option("-G", "--group", metavar="GROUP", help="Read as a member of this group, and commit.")
 @online
 async def command(client: LogClient, *, group: str | None, **options: Any) -> None:
@@ -105,7 +107,7 @@ async def _consume(
     if start == STORED:
         raise click.UsageError("-o stored needs a group: give -G")
     if len(topics) > 1:
-        raise click.UsageError("several topics need a group: give -G")
+        raise click.UsageError("several topics need a group: consume -G")
     printer = Printer(_shown(**shape), count)
     pages = client.pages(topics[0], partition, start, follow=not at_end, tag=tag)
     async with while_somebody_reads(), aclosing(pages):

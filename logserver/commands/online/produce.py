@@ -111,15 +111,34 @@ async def command(
     """
     to_record = _from_json if is_json else _from_line(**shape)
     with ExitStack() as opened:
-        sources: list[IO[bytes]] = [
-            opened.enter_context(path.open("rb", buffering=0)) for path in files
+        sources: list[tuple[str, IO[bytes]]] = [
+            (f"{path}: ", opened.enter_context(path.open("rb", buffering=0))) for path in files
         ]
-        for source in sources or [_stdin()]:
+        for place, source in sources or [("", _stdin())]:
+            before = 0
             async for lines in _runs(source, delimiter):
-                records = [to_record(line) for line in lines]
-                await client.produce_many(
-                    topic, records, partition=partition, acks=acks, compression=compression
-                )
+                records = list(_records(lines, to_record, f"{place}line", before))
+                before += len(lines)
+                if records:
+                    await client.produce_many(
+                        topic, records, partition=partition, acks=acks, compression=compression
+                    )
+
+
+def _records(
+    lines: Sequence[bytes], to_record: ToRecord, place: str, before: int
+) -> Iterator[Record]:
+    """Those of the lines that are not empty. Raises InvalidArgument, which names `place` and the line's
+    number: `before` are those before them.
+    """
+    for number, line in enumerate(lines, before + 1):
+        try:
+            if line:
+                yield to_record(line)
+        except ValueError as error:
+            raise InvalidArgument(
+                f"{place} {number} is no record: {error}", field="record"
+            ) from None
 
 
 def _stdin() -> IO[bytes]:
@@ -129,14 +148,15 @@ def _stdin() -> IO[bytes]:
 
 
 async def _runs(source: IO[bytes], delimiter: bytes) -> AsyncGenerator[list[bytes], None]:
-    """Lines without their delimiter, as many at once as a read gives, within what a request takes.
+    """Lines without their delimiter, empty ones too, as many at once as a read gives, within what a
+    request takes.
 
     Raises InvalidArgument for one over MAX_LINE_BYTES: the input may have no end.
     """
     rest = b""
     while data := await _read(source):
         *lines, rest = (rest + data).split(delimiter)
-        for run in _requests([line for line in lines if line]):
+        for run in _requests(lines):
             yield run
         if len(rest) > MAX_LINE_BYTES:
             raise InvalidArgument(
@@ -196,12 +216,10 @@ def _from_line(
 
 
 def _from_json(line: bytes) -> Record:
-    try:
-        given = msgspec.json.decode(line, type=_JsonRecord)
-    except msgspec.DecodeError as error:
-        raise InvalidArgument(f"{line[:80]!r} is no record: {error}", field="record") from None
+    """Raises ValueError."""
+    given = msgspec.json.decode(line, type=_JsonRecord)
     if given.value is msgspec.UNSET and given.value_b64 is None:
-        raise InvalidArgument(f"{line[:80]!r} is no record: it has no value", field="record")
+        raise ValueError("it has no value")
     # Kafka's stores keep tag and lookup keys in these headers, and show both.
     names = {one.key for one in given.headers}
     return Record(
