@@ -23,7 +23,7 @@ from logserver.commands.output import TABLE, end_with, output_option, write_rows
 from storage import FindQuery
 
 
-@click.command("find")
+@click.command("find", epilog="Example: logserver find data --topic orders --key ann")
 @place_argument
 @topic_option
 @click.option("--key", metavar="K", help="The record's key, or one of its lookup keys.")

@@ -25,7 +25,7 @@ Row = Mapping[str, Any]
 
 MAX_PARTITIONS: Final = 30
 MAX_FINDINGS: Final = 10
-_ENDLESS: Final = 1 << 16  # columns: a table that is wider than the terminal is not cut
+_ENDLESS: Final = 1 << 16  # columns, also of a dumb terminal: a table that is wider is not cut
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NOT_FACTS: Final = frozenset({"topics", "findings", "recovery", "identity", "metadataLogs"})
 _COLORS: Final = {"error": "red", "warning": "yellow", "info": "dim"}
@@ -54,7 +54,7 @@ def command(path: Path, *, settings: Mapping[str, str], output: str) -> None:
 def _show(summary: Row) -> None:
     from rich.console import Console
 
-    console = Console(highlight=False, soft_wrap=True, width=_ENDLESS)
+    console = Console(highlight=False, soft_wrap=True, width=_ENDLESS, height=_ENDLESS)
     console.print(f"{summary['backend']} {summary['kind']}", style="bold", end="  ")
     console.print(summary["path"], markup=False)
     for name, value in _facts(summary):

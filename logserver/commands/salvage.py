@@ -26,7 +26,7 @@ from logserver.commands.output import (
 from storage import Loss, LossReport
 
 
-@click.command("salvage")
+@click.command("salvage", epilog="Example: logserver salvage data --to rescued")
 @path_argument
 @click.option(
     "--to",

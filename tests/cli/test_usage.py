@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,14 @@ def test_every_option_says_what_it_is_for(name: str) -> None:
 def test_tail_knows_no_groups() -> None:
     assert b"-G" not in run("tail", "--help").out
     assert b"-G: may be repeated" in run("consume", "--help").out
+
+
+@pytest.mark.parametrize("name", ["consume", "find", "salvage"])
+def test_the_example_of_a_help_is_understood(name: str) -> None:
+    example = run(name, "--help").out.decode().splitlines()[-1].strip()
+    assert example.startswith(f"Example: logserver {name} ")
+    command = resolve(COMMANDS[name].target)
+    assert command.make_context(name, shlex.split(example)[3:]).params
 
 
 def test_help_lists_the_commands_without_importing_them() -> None:

@@ -69,7 +69,7 @@ def _options(
     return add
 
 
-@click.command("consume")
+@click.command("consume", epilog=r"Example: logserver consume -t orders -e -f '%o %k: %s\n'")
 @_options("beginning", READING_NAMES, "Topic (with -G: may be repeated).")
 @click.option("-G", "--group", metavar="GROUP", help="Read as a member of this group, and commit.")
 @online
