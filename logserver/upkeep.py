@@ -44,7 +44,7 @@ class Upkeep:
         self._clock = clock
         self._executor = executor
         self._tasks: list[asyncio.Task[None]] = []
-        self._told: dict[str, str] = {}  # of the passes that fail: what was said of each
+        self._told: dict[str, str] = {}  # of the passes that fail: the code of what was said
 
     def start(self) -> None:
         """Begin the schedule; a read-only store needs none."""
@@ -111,9 +111,9 @@ class Upkeep:
             await asyncio.wait((running,))
             raise
         except StorageError as error:
-            if self._told.get(name) != error.message:
+            if self._told.get(name) != error.code:
                 log.error("upkeep: %s", error)  # noqa: TRY400  # no trace: the message is complete
-            self._told[name] = error.message
+            self._told[name] = error.code  # the message may name another file each time
         except Exception:  # a mistake of ours: the next pass may still be good
             log.exception("upkeep: the %s pass broke", name)
         else:

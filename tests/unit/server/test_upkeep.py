@@ -116,6 +116,10 @@ async def test_a_pass_that_fails_is_told_once_and_the_schedule_goes_on(
         assert caplog.text.count("the store is fenced") == 1
         store.fail_flush = DiskFull("the disk is full", path="/data")
         await until(lambda: "the disk is full" in caplog.text)
+        store.fail_flush = DiskFull("no space for another file", path="/data/other")
+        tried = store.flush_attempts
+        await until(lambda: store.flush_attempts >= tried + 3)
+        assert "another file" not in caplog.text
         store.fail_flush = None
         await until(lambda: store.flushes)
         store.fail_flush = DiskFull("the disk is full", path="/data")
