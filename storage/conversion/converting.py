@@ -19,8 +19,8 @@ import msgspec
 from storage.columns import OffsetRange
 from storage.conversion import kafka_logs, rocketmq_log, rule
 from storage.conversion.order import Order
-from storage.conversion.parts import QueuedMessage
 from storage.conversion.selection import Selection
+from storage.conversion.shapes import QueuedMessage
 from storage.conversion.sources import NOT_ENDED, KafkaSource, RocketMQSource, Source
 from storage.conversion.tally import Fates, Tally
 from storage.conversion.topic_names import topic_name

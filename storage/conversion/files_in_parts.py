@@ -25,8 +25,8 @@ from typing import Final, NamedTuple
 from storage.columns import Split
 from storage.conversion import rule
 from storage.conversion.column_records import records_of
-from storage.conversion.parts import KafkaRecord, Problem, QueuedMessage
 from storage.conversion.rocketmq_log import LogWriter, check_size, size_of
+from storage.conversion.shapes import KafkaRecord, Problem, QueuedMessage
 from storage.conversion.tally import Fates
 from storage.errors import UnrepresentableRecord
 from storage.files import FileSystem, RealFileSystem

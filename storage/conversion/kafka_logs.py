@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from storage.conversion.parts import KafkaRecord
+from storage.conversion.shapes import KafkaRecord
 from storage.files import File, FileSystem, write_durably
 from storage.interface import Clock, StoreOptions
 from storage.kafka.directory import LogDirectory, StoreFile, new_uuid

@@ -19,8 +19,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from storage.conversion import parts
-from storage.conversion.parts import KafkaRecord, QueuedMessage, host_as_text, host_from_text
+from storage.conversion import shapes
+from storage.conversion.shapes import KafkaRecord, QueuedMessage, host_as_text, host_from_text
 from storage.errors import DataError, InvalidArgument, UnrepresentableRecord
 from storage.model import Header, RawMessage
 from storage.rocketmq.format.body import compress_again, decompress
@@ -40,14 +40,14 @@ from storage.rocketmq.reading import MAX_BODY_BYTES
 
 _PACKING: Final = COMPRESSED | COMPRESSION_TYPE_MASK
 _LIMITS: Final = {
-    parts.BORN_TIME: 63,
-    parts.STORE_TIME: 63,
-    parts.FLAG: 31,
-    parts.SYS_FLAG: 31,
-    parts.RECONSUME_TIMES: 31,
-    parts.PREPARED_OFFSET: 63,
+    shapes.BORN_TIME: 63,
+    shapes.STORE_TIME: 63,
+    shapes.FLAG: 31,
+    shapes.SYS_FLAG: 31,
+    shapes.RECONSUME_TIMES: 31,
+    shapes.PREPARED_OFFSET: 63,
 }
-_MARKS: Final = frozenset({*_LIMITS, parts.BORN_HOST, parts.STORE_HOST})
+_MARKS: Final = frozenset({*_LIMITS, shapes.BORN_HOST, shapes.STORE_HOST})
 
 
 def wrap(queued: QueuedMessage) -> KafkaRecord:
@@ -58,10 +58,10 @@ def wrap(queued: QueuedMessage) -> KafkaRecord:
     headers: list[Header] = [
         (name, None if name == SHARDING_KEY else value.encode())
         for name, value in properties.items()
-        if not parts.is_ours(name)
+        if not shapes.is_ours(name)
     ]
     if _properties_of(headers, key) != message.properties:
-        headers.append((parts.PROPERTIES, message.properties))
+        headers.append((shapes.PROPERTIES, message.properties))
     headers += _marks(queued)
     return KafkaRecord(
         queued.offset,
@@ -74,18 +74,18 @@ def wrap(queued: QueuedMessage) -> KafkaRecord:
 
 def _marks(queued: QueuedMessage) -> Iterator[Header]:
     message = queued.message
-    yield parts.STORE_TIME, b"%d" % queued.store_timestamp_ms
-    yield parts.BORN_TIME, b"%d" % message.born_timestamp_ms
+    yield shapes.STORE_TIME, b"%d" % queued.store_timestamp_ms
+    yield shapes.BORN_TIME, b"%d" % message.born_timestamp_ms
     for name, number in (
-        (parts.FLAG, message.flag),
-        (parts.SYS_FLAG, message.sys_flag & ~HOSTS_V6),
-        (parts.RECONSUME_TIMES, message.reconsume_times),
-        (parts.PREPARED_OFFSET, message.prepared_transaction_offset),
+        (shapes.FLAG, message.flag),
+        (shapes.SYS_FLAG, message.sys_flag & ~HOSTS_V6),
+        (shapes.RECONSUME_TIMES, message.reconsume_times),
+        (shapes.PREPARED_OFFSET, message.prepared_transaction_offset),
     ):
         if number:
             yield name, b"%d" % number
-    yield parts.BORN_HOST, host_as_text(message.born_host).encode()
-    yield parts.STORE_HOST, host_as_text(queued.store_host).encode()
+    yield shapes.BORN_HOST, host_as_text(message.born_host).encode()
+    yield shapes.STORE_HOST, host_as_text(queued.store_host).encode()
 
 
 def _properties_of(headers: list[Header], key: str | None) -> bytes | None:
@@ -102,7 +102,7 @@ def _properties_of(headers: list[Header], key: str | None) -> bytes | None:
 
 def unwrap(record: KafkaRecord) -> QueuedMessage | None:
     """The message that `wrap` made this record of; None for any other record."""
-    if record.value is None or not any(name == parts.STORE_TIME for name, _ in record.headers):
+    if record.value is None or not any(name == shapes.STORE_TIME for name, _ in record.headers):
         return None
     try:
         queued = _unwrapped(record, record.value)
@@ -114,30 +114,30 @@ def unwrap(record: KafkaRecord) -> QueuedMessage | None:
 
 def _unwrapped(record: KafkaRecord, value: bytes) -> QueuedMessage | None:
     """Raises ValueError, KeyError."""
-    marks = {name: text or b"" for name, text in record.headers if parts.is_ours(name)}
-    own = [header for header in record.headers if not parts.is_ours(header[0])]
+    marks = {name: text or b"" for name, text in record.headers if shapes.is_ours(name)}
+    own = [header for header in record.headers if not shapes.is_ours(header[0])]
     key = None if record.key is None else record.key.decode()
-    properties = marks.pop(parts.PROPERTIES, None)
+    properties = marks.pop(shapes.PROPERTIES, None)
     if properties is None:
         properties = _properties_of(own, key)
     if properties is None or len(properties) > MAX_PROPERTIES_BYTES or not marks.keys() <= _MARKS:
         return None
     numbers = _numbers(marks)
-    sys_flag = numbers[parts.SYS_FLAG]
+    sys_flag = numbers[shapes.SYS_FLAG]
     if not takes_queue_offset(sys_flag) or sys_flag & HOSTS_V6:
         return None
     message = RawMessage(
         body=compress_again(value, sys_flag) if sys_flag & _PACKING else value,
         properties=properties,
-        flag=numbers[parts.FLAG],
+        flag=numbers[shapes.FLAG],
         sys_flag=sys_flag,
-        born_timestamp_ms=numbers[parts.BORN_TIME],
-        born_host=host_from_text(marks[parts.BORN_HOST].decode()),
-        reconsume_times=numbers[parts.RECONSUME_TIMES],
-        prepared_transaction_offset=numbers[parts.PREPARED_OFFSET],
+        born_timestamp_ms=numbers[shapes.BORN_TIME],
+        born_host=host_from_text(marks[shapes.BORN_HOST].decode()),
+        reconsume_times=numbers[shapes.RECONSUME_TIMES],
+        prepared_transaction_offset=numbers[shapes.PREPARED_OFFSET],
     )
-    store_host = host_from_text(marks[parts.STORE_HOST].decode())
-    return QueuedMessage(message, record.offset, numbers[parts.STORE_TIME], store_host)
+    store_host = host_from_text(marks[shapes.STORE_HOST].decode())
+    return QueuedMessage(message, record.offset, numbers[shapes.STORE_TIME], store_host)
 
 
 def _numbers(marks: Mapping[str, bytes]) -> dict[str, int]:

@@ -25,8 +25,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from storage.conversion import parts
-from storage.conversion.parts import (
+from storage.conversion import shapes
+from storage.conversion.shapes import (
     KafkaRecord,
     Problem,
     QueuedMessage,
@@ -57,11 +57,11 @@ class _Encoding:
 
     def __init__(self, record: KafkaRecord) -> None:
         self.problems: list[Problem] = []
-        self.properties = {parts.OFFSET: str(record.offset)}
+        self.properties = {shapes.OFFSET: str(record.offset)}
         if record.log_append_time:
-            self.properties[parts.TIME_TYPE] = parts.APPEND_TIME
+            self.properties[shapes.TIME_TYPE] = shapes.APPEND_TIME
         if record.value is None:
-            self._encode("value", "is null", parts.NULL_VALUE, "1")
+            self._encode("value", "is null", shapes.NULL_VALUE, "1")
         self._key = self._take_key(record.key)
         for place, (name, value) in enumerate(record.headers):
             self._take_header(place, name, value)
@@ -78,7 +78,7 @@ class _Encoding:
             return None
         text, problem = _as_text(key)
         if problem:
-            self._encode("key", problem, parts.KEY, "=" + base64_text(key))
+            self._encode("key", problem, shapes.KEY, "=" + base64_text(key))
             return None
         self.properties[SHARDING_KEY] = text
         return None if KEY_SEPARATOR in text else text
@@ -89,7 +89,7 @@ class _Encoding:
         if problem:
             encoded = f"{base64_text(name.encode('utf-8', 'surrogatepass'))}."
             encoded += "-" if value is None else base64_text(value)
-            self._encode("headers", problem, f"{parts.HEADER}{place}", encoded)
+            self._encode("headers", problem, f"{shapes.HEADER}{place}", encoded)
         elif name == KEYS:
             self._take_keys(text)
         else:
@@ -101,12 +101,12 @@ class _Encoding:
             found = f"{self._key}{KEY_SEPARATOR}{keys}"
         self.properties[KEYS] = found
         if found != keys or keys == self.properties.get(SHARDING_KEY):
-            self.properties[parts.KEYS_HEADER] = keys
+            self.properties[shapes.KEYS_HEADER] = keys
 
     def _name_problem(self, name: str) -> str:
         if not name:
             return "a name is empty"
-        if name in _RESERVED or name.startswith(parts.PROPERTY_PREFIX):
+        if name in _RESERVED or name.startswith(shapes.PROPERTY_PREFIX):
             return "a name is reserved"
         if name in self.properties:
             return "a name comes twice"
@@ -152,7 +152,7 @@ def encode(record: KafkaRecord, store_timestamp_ms: int) -> tuple[QueuedMessage,
         body=record.value or b"",
         properties=properties,
         born_timestamp_ms=record.timestamp_ms,
-        born_host=parts.HOST,
+        born_host=shapes.HOST,
     )
     return QueuedMessage(message, record.offset, store_timestamp_ms), encoding.problems
 
@@ -160,7 +160,7 @@ def encode(record: KafkaRecord, store_timestamp_ms: int) -> tuple[QueuedMessage,
 def decode(queued: QueuedMessage) -> KafkaRecord | None:
     """The record that `encode` made this message of; None for any other message."""
     properties = decode_properties(queued.message.properties)
-    if parts.OFFSET not in properties:
+    if shapes.OFFSET not in properties:
         return None
     try:
         record = _decoded(queued, properties)
@@ -173,18 +173,18 @@ def decode(queued: QueuedMessage) -> KafkaRecord | None:
 def _decoded(queued: QueuedMessage, properties: dict[str, str]) -> KafkaRecord:
     """Raises ValueError."""
     key: bytes | None = None
-    if parts.KEY in properties:
-        key = from_base64(properties[parts.KEY][1:])
+    if shapes.KEY in properties:
+        key = from_base64(properties[shapes.KEY][1:])
     elif SHARDING_KEY in properties:
         key = properties[SHARDING_KEY].encode()
-    value = None if parts.NULL_VALUE in properties else queued.message.body
+    value = None if shapes.NULL_VALUE in properties else queued.message.body
     return KafkaRecord(
-        int(properties[parts.OFFSET]),
+        int(properties[shapes.OFFSET]),
         queued.message.born_timestamp_ms,
         key,
         value,
         _headers(properties),
-        parts.TIME_TYPE in properties,
+        shapes.TIME_TYPE in properties,
     )
 
 
@@ -192,13 +192,13 @@ def _headers(properties: dict[str, str]) -> list[Header]:
     """Raises ValueError."""
     headers: list[Header] = []
     for name, text in properties.items():
-        if name.startswith(parts.HEADER):
+        if name.startswith(shapes.HEADER):
             headers.append(_header(text))
         elif name == KEYS:
-            keys = properties.get(parts.KEYS_HEADER)
+            keys = properties.get(shapes.KEYS_HEADER)
             if keys is not None or text != properties.get(SHARDING_KEY):
                 headers.append((KEYS, (text if keys is None else keys).encode()))
-        elif name != SHARDING_KEY and not name.startswith(parts.PROPERTY_PREFIX):
+        elif name != SHARDING_KEY and not name.startswith(shapes.PROPERTY_PREFIX):
             headers.append((name, text.encode()))
     return headers
 

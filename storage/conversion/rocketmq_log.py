@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from storage.conversion.parts import QueuedMessage
+from storage.conversion.shapes import QueuedMessage
 from storage.errors import UnrepresentableRecord
 from storage.files import FileSystem, HandleCache
 from storage.interface import Clock, StoreOptions

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from storage.conversion import message_in_record, record_in_message
-from storage.conversion.parts import KafkaRecord, Problem, QueuedMessage
+from storage.conversion.shapes import KafkaRecord, Problem, QueuedMessage
 from storage.errors import UnrepresentableRecord
 
 

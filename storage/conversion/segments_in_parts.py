@@ -22,7 +22,7 @@ from storage.columns import OFFSET, RECORD, Named, OffsetRange, ReadSplit, Slice
 from storage.conversion import rule
 from storage.conversion.kafka_logs import SegmentWriter, settings_for
 from storage.conversion.order import Order
-from storage.conversion.parts import QueuedMessage
+from storage.conversion.shapes import QueuedMessage
 from storage.conversion.sources import queued
 from storage.conversion.tally import Fates
 from storage.errors import Corrupt, NotOffered

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
-from storage.conversion.parts import KafkaRecord, QueuedMessage
+from storage.conversion.shapes import KafkaRecord, QueuedMessage
 from storage.conversion.tally import Fates
 from storage.errors import Corrupt
 from storage.files import FileSystem

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from storage import RawMessage, StoreOptions, TopicPartition, open_splitter, open_store
-from storage.conversion.parts import HOST
+from storage.conversion.shapes import HOST
 from storage.errors import Corrupt
 from storage.parts import SupportsParts, one_by_one
 from storage.rocketmq.format.message import MAGIC_V1, decode_message
