@@ -145,3 +145,13 @@ def test_every_partition_folder_parses(topic: str, partition: int) -> None:
 
 def test_longest_partition_folder_fits_a_file_system() -> None:
     assert len(names.partition_dir_name("x" * names.MAX_TOPIC_LENGTH, 99_999)) == 255
+
+
+@pytest.mark.parametrize("topic", ["t", "a" * 249])
+def test_a_folder_being_deleted_keeps_its_partition_in_its_name(topic: str) -> None:
+    """Else the broker would not know it for one, and would not start."""
+    name = names.deleted_dir_name(topic, 17, "0f" * 16)
+    assert name.endswith(f"-17.{'0f' * 16}-delete")
+    assert len(name) <= 255
+    assert names.is_deleted_dir(name)
+    assert names.parse_partition_dir(name) is None

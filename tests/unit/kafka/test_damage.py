@@ -9,7 +9,9 @@ import pytest
 
 from storage.errors import DamagedStore
 from storage.files import OverlayFileSystem
+from storage.kafka.format import names
 from storage.kafka.format.batch import encode_batch, scan_headers
+from storage.kafka.store import KafkaStore
 from storage.model import TopicPartition
 from tests.unit.kafka.workshop import ROOT, T0, Workshop, put_value, read_around, values
 
@@ -306,3 +308,66 @@ def test_a_preallocated_log_torn_in_its_last_batch(shop: Workshop) -> None:
         assert values(again) == [b"first", b"second"]
         assert [(f.code, f.position) for f in again.recovery.findings] == [("torn-tail", 147)]
         assert len(found.cut_dirs()) == 1
+
+
+def test_zeros_below_the_recovery_point_are_damage(shop: Workshop) -> None:
+    """What lies there had reached the disk: a zero sector is a record's own, not a lost write."""
+    store = shop.open_with_topic()
+    put_value(store, bytes(4096))
+    put_value(store, b"after")
+    store.flush()
+    store.checkpoint()
+    found = shop.after_kill()
+    found.overwrite(70, bytes([found.bytes_of(0)[70] ^ 1]))
+    with pytest.raises(DamagedStore):
+        found.open()
+
+
+# ---- empty logs ------------------------------------------------------------------------------------------------------
+
+
+def four_records(shop: Workshop) -> KafkaStore:
+    store = shop.open_with_topic()
+    for value in (b"a", b"b", b"c", b"d"):
+        put_value(store, value)
+    return store
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_log_emptied_behind_our_back_is_told(shop: Workshop, clean: bool) -> None:
+    """Nothing in the log is damaged, but the recovery point says that there was more."""
+    four_records(shop).close()
+    shop.truncate(0)
+    if not clean:
+        shop.fs.remove(ROOT / names.CLEAN_SHUTDOWN)
+    with shop.open() as again:
+        found = [(finding.code, finding.severity) for finding in again.recovery.findings]
+        assert ("checkpoint-ahead", "error") in found
+    assert shop.open().recovery.findings == []
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_stray_empty_log_hides_nothing(shop: Workshop, clean: bool) -> None:
+    """It lies inside the range of the segment before it."""
+    four_records(shop).close()
+    shop.put(shop.path(2), b"")
+    if not clean:
+        shop.fs.remove(ROOT / names.CLEAN_SHUTDOWN)
+    again = shop.open()
+    assert values(again) == [b"a", b"b", b"c", b"d"]
+    assert put_value(again, b"e").base_offset == 4
+    assert shop.bases() == [0]
+
+
+def test_a_stray_empty_log_goes_with_a_cut(shop: Workshop) -> None:
+    """Else it would be the end of the log at the next start, and offsets would be skipped."""
+    four_records(shop).flush()
+    found = shop.after_kill()
+    data = found.bytes_of(0)
+    at = len(data) // 2 - 1  # the end of the second
+    found.overwrite(at, bytes([data[at] ^ 1]))
+    found.put(found.path(3), b"")
+    with found.open(accept_loss=True) as cut:
+        assert cut.bounds(T0).end == 1
+    assert found.open().bounds(T0).end == 1
+    assert found.bases() == [0]

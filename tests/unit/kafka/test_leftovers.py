@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from storage.kafka.format.names import segment_name
@@ -157,3 +159,35 @@ def test_the_cluster_metadata_is_never_touched(four: Workshop) -> None:
         assert store.stats().details["metadata_dirs"] == ["__cluster_metadata-0"]
     assert {name: four.fs.read_bytes(folder / name) for name in four.fs.list_dir(folder)} == files
     assert list(four.offsets("recovery-point-offset-checkpoint")) == [T0]
+
+
+@pytest.mark.parametrize("swap", [b"", b"torn"], ids=["empty", "torn"])
+def test_a_swap_that_is_not_whole_replaces_nothing(four: Workshop, swap: bytes) -> None:
+    """The segment that it should have replaced is there and good."""
+    four.put(four.path(0, ".log.swap"), swap)
+    assert values(four.open(SETTINGS)) == WRITTEN
+
+
+def test_a_torn_swap_alone_is_recovered(shop: Workshop) -> None:
+    """Nothing else has its records: what is good in it stays, the rest is cut and kept aside."""
+    store = shop.open_with_topic()
+    put_value(store, b"kept")
+    store.flush()
+    found = shop.after_kill()
+    found.put(found.path(0, ".log.swap"), found.bytes_of(0) + b"torn")
+    found.fs.remove(found.path(0))
+    again = found.open()
+    assert values(again) == [b"kept"]
+    (loss,) = again.recovery.losses
+    assert loss.kept_at is not None
+    assert found.fs.read_bytes(Path(loss.kept_at)) == b"torn"
+
+
+def test_only_the_brokers_own_names_are_cleared_away(four: Workshop) -> None:
+    """A folder that merely ends in -delete is somebody's."""
+    own, other = ROOT / f"t-1.{'0' * 32}-delete", ROOT / "please-do-not-delete"
+    for folder in (own, other):
+        four.fs.make_dir(folder)
+        four.put(folder / "file", b"x")
+    four.open(SETTINGS).close()
+    assert (four.fs.exists(own), four.fs.exists(other)) == (False, True)

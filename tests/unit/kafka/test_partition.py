@@ -243,6 +243,18 @@ def test_a_snapshot_in_the_middle_goes_when_it_is_not_the_last(shop: Workshop) -
     assert shop.bases(".snapshot") == [2]
 
 
+def test_a_snapshot_above_the_end_does_not_keep_a_new_one_away(shop: Workshop) -> None:
+    """A clean stop leaves the producers' state beside the log's end."""
+    store = shop.open_with_topic()
+    put_sequenced(store, 7, 0)
+    store.close()
+    shop.put(shop.path(900, ".snapshot"), shop.bytes_of(1, ".snapshot"))
+    with shop.open() as again:
+        put_sequenced(again, 7, 1)
+    assert 2 in shop.bases(".snapshot")
+    assert shop.open().recovery.findings == []
+
+
 def test_silent_producers_are_forgotten_at_a_start(shop: Workshop) -> None:
     settings = {"producer.id.expiration.ms": "1000"}
     with shop.open_with_topic(settings) as store:

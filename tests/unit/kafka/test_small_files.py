@@ -126,3 +126,22 @@ def test_a_bad_marker_is_no_marker() -> None:
     shop.put(ROOT / names.CLEAN_SHUTDOWN, b"{")
     with shop.open(SETTINGS) as store:
         assert not store.recovery.clean_shutdown
+
+
+def test_bad_stored_configs_are_left_out_and_told() -> None:
+    """The file may have been edited; a start must not break over it."""
+    shop = STORES["stopped"].after_kill()
+    text = b'{"t": {"segment.bytes": "abc", "index.interval.bytes": "100"}}'
+    shop.put(ROOT / TOPICS_FILE, text)
+    with shop.open(SETTINGS) as store:
+        assert store.topics()["t"].configs == {"index.interval.bytes": "100"}
+        (finding,) = store.recovery.findings
+        assert (finding.code, finding.severity) == ("bad-root-file", "warning")
+
+
+def test_another_version_of_our_own_file_is_refused() -> None:
+    """What a later version wrote may mean something else."""
+    shop = STORES["stopped"].after_kill()
+    shop.put(ROOT / STORE_FILE, b'{"backend": "kafka", "version": 9}')
+    with pytest.raises(UnsupportedFormat):
+        shop.open(SETTINGS)
