@@ -197,14 +197,30 @@ class StoreDirectory(RootFiles[StoreFile]):
 
     def living_topics(self, table: TopicTable) -> frozenset[str] | None:
         """The topics of `table` (which was read last) and those that have a folder: any other was deleted, if the
-        last stop was clean. None where that cannot be said: topics.json is missing or damaged, or all of consumequeue
-        is lost.
+        last stop was clean. None where that cannot be said: topics.json is missing or damaged, all of consumequeue
+        is lost, or topics may be in a database.
         """
         folders = self._folders_in(self.consume_queue)
-        if not folders or not self._topics.is_understood:
+        if not folders or not self._topics.is_understood or self.databases():
             return None
         batches = self._folders_in(self._batch_queue)
         return frozenset({*table.topics, *table.unreadable, *folders, *batches})
+
+    def databases(self) -> Sequence[Path]:
+        """The folders that are RocksDB databases, where others have queues or config files."""
+        configs = (self.config / name for name in self._folders_in(self.config))
+        folders = (self.consume_queue, self.path / names.ROCKSDB_QUEUE, *configs)
+        return [folder for folder in folders if self._is_database(folder)]
+
+    def queues_in_database(self) -> bool:
+        """Whether units are in a database; one may be there beside files of queues that are whole."""
+        if self._is_database(self.consume_queue):
+            return True
+        return self._is_database(self.path / names.ROCKSDB_QUEUE) and not self.queue_folders()
+
+    def _is_database(self, folder: Path) -> bool:
+        current = folder / names.ROCKSDB_CURRENT
+        return self.fs.exists(current) and not self.fs.is_dir(current)  # a topic may bear that name
 
     def _folders_in(self, folder: Path) -> Sequence[str]:
         if not self.fs.is_dir(folder):

@@ -17,7 +17,7 @@ from storage.files import HandleCache
 from storage.interface import Clock, StoreOptions
 from storage.kept import keep_losses
 from storage.model import Finding, Loss, RecoveryReport
-from storage.rocketmq import batch_topics
+from storage.rocketmq import batch_topics, rocksdb
 from storage.rocketmq.commit_log import CommitLog
 from storage.rocketmq.directory import ProducerSnapshot, StoreDirectory, StoreFile
 from storage.rocketmq.dispatch import dispatch_of
@@ -271,6 +271,7 @@ def _findings(
     opening: Opening, index: KeyIndex | None, builder: Builder, plan: StorePlan
 ) -> list[Finding]:
     found = list(plan.findings)
+    found += rocksdb.findings(opening.directory)
     found += batch_topics.findings(opening.directory, opening.topics.batch_topics)
     if index is not None:
         found += index.findings

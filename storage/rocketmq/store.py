@@ -46,6 +46,7 @@ from storage.model import (
     TopicInfo,
     TopicPartition,
 )
+from storage.rocketmq import rocksdb
 from storage.rocketmq.appending import Appender, Stamp
 from storage.rocketmq.checkpoints import Checkpointer
 from storage.rocketmq.directory import (
@@ -81,10 +82,12 @@ def open_rocketmq(
     path: Path, options: StoreOptions, *, fs: FileSystem, clock: Clock, read_only: bool
 ) -> RocketMQStore:
     """Open the store at `path`; a missing or empty one is made, unless `read_only`. See
-    storage.open_store.
+    storage.open_store. Raises also UnsupportedFormat for one with a RocksDB database, unless `read_only`.
     """
     settings = parse_store_settings(options.settings)
     refuse_other_format(fs, path)
+    if not read_only:
+        rocksdb.refuse(StoreDirectory(fs, path))
 
     def opened(view: FileSystem, lock: FileLock | None) -> RocketMQStore:
         return RocketMQStore(view, path, options, settings, clock=clock, lock=lock)

@@ -22,8 +22,9 @@ from storage import (
     TopicPartition,
 )
 from storage import open_store as open_any
-from storage.errors import StoreLocked
+from storage.errors import StoreLocked, UnsupportedFormat
 from storage.rocketmq.format.config_json import decode_config, encode_config
+from tests.cli.runner import fine
 from tests.interop import rocketmq_peers as peers
 from tests.interop import rocketmq_written as written
 from tests.interop.rocketmq_peers import RocketAnswer
@@ -192,6 +193,24 @@ def test_a_topic_with_batch_queues_gets_none_of_ours(broker: Broker) -> None:
     assert answer.messages
     peers.stop_broker(broker.work)
     assert not (broker.store / "consumequeue/orders").exists()
+
+
+def test_a_broker_with_rocksdb_keeps_its_store_to_itself(broker: Broker) -> None:
+    """It leaves the files of queues as they were, and goes on in databases; the log tells the records."""
+    written.write(broker.store)
+    broker.start(storeType="defaultRocksDB")
+    peers.talk(broker.port, ("send", "orders", str(SENT)))
+    peers.stop_broker(broker.work)
+    before = {path: path.stat().st_mtime_ns for path in broker.store.rglob("*")}
+    with pytest.raises(UnsupportedFormat, match="consumequeue is a RocksDB database"):
+        open_ours(broker.store)
+    with open_ours(broker.store, read_only=True) as store:
+        numbers = store.topics()["orders"].partitions
+        orders = [r.value or b"" for n in numbers for r in store.scan(TopicPartition("orders", n))]
+        assert {b"talk %d" % n for n in range(SENT)} < set(orders)
+    found = fine("verify", broker.store, *set_options()).rows
+    assert [row["code"] for row in found] == ["rocksdb-store"]
+    assert {path: path.stat().st_mtime_ns for path in broker.store.rglob("*")} == before
 
 
 def test_topics_that_the_broker_deleted_stay_away(broker: Broker) -> None:

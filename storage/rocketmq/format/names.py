@@ -43,12 +43,16 @@ DELETED_FILE: Final = ".logserver.deleted.json"
 
 QUEUE_EXTENSION: Final = "consumequeue_ext"
 BATCH_QUEUE: Final = "batchconsumequeue"
+ROCKSDB_QUEUE: Final = "consumequeue_rocksdb"
+ROCKSDB_CURRENT: Final = "CURRENT"
+"""The file by which RocksDB, and the broker, know a folder that is a database."""
 OTHER_FOLDERS: Final = (
     "rocksdbstore",
     "compaction",
     "timerlog",
     QUEUE_EXTENSION,
     BATCH_QUEUE,
+    ROCKSDB_QUEUE,
 )
 OTHER_FILES: Final = ("timerwheel",)
 ROOT_NAMES: Final = frozenset(

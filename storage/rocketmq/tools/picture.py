@@ -60,6 +60,7 @@ class Picture:
     queue_directory: Path
     queues: Sequence[QueueFiles]
     batch_topics: frozenset[str]
+    queues_in_database: bool
     index_directory: Path
     index_paths: Sequence[Path] | None
     sizes: Sizes
@@ -119,6 +120,7 @@ def picture_of(raw: RawStore) -> Picture:
         queue_directory=raw.directory.consume_queue,
         queues=queues,
         batch_topics=raw.queues.batch_topics,
+        queues_in_database=raw.directory.queues_in_database(),
         index_directory=raw.directory.index,
         index_paths=None if index is None else [file.path for file in index.index_files],
         sizes=raw.sizes,

@@ -52,13 +52,17 @@ class RawStore:
         self.index = self._load_index(clock)
 
     def _load_queues(self, unfinished: Sequence[str]) -> QueueTable:
-        """Every queue with a folder, but for topics with batch queues, up to the last byte that is not zero."""
+        """Every queue with a folder, but for topics with batch queues, up to the last byte that is not zero; none
+        where a database has the units, beside which files are what a broker left long ago.
+        """
         queue_bytes = self.sizes.consume_queue_bytes
         apart = StoreDirectory(self.fs, self.root)  # its findings are told by who checks the file
         batch_topics = apart.batch_topics(apart.topics(read_only=True))
         queues = QueueTable(
             self.files, self.directory.consume_queue, queue_bytes, batch_topics=batch_topics
         )
+        if self.directory.queues_in_database():
+            return queues
         for topic, ids in self.directory.queue_folders().items():
             for queue_id in () if topic in batch_topics.union(unfinished) else ids:
                 units = queues.units_of(topic, queue_id)

@@ -12,7 +12,7 @@ from storage.errors import InvalidArgument, NotOffered
 from storage.interface import Progress
 from storage.model import RebuildReport
 from storage.parts import RunParts
-from storage.rocketmq.directory import take_lock
+from storage.rocketmq.directory import StoreDirectory, take_lock
 from storage.rocketmq.format import names
 from storage.rocketmq.tools.raw import RawStore
 from storage.rocketmq.tools.rebuild_parts import SharedRebuild
@@ -26,7 +26,7 @@ def rebuild(
     view: View, what: str, *, write: bool, progress: Progress, run: RunParts | None = None
 ) -> RebuildReport:
     """See SupportsInspect.rebuild; with `run` SupportsParts. Raises StoreLocked; InvalidArgument for a
-    part of a store; NotOffered for queues with an extension.
+    part of a store; NotOffered for queues with an extension, or in a database.
     """
     if what not in KINDS:
         raise InvalidArgument(
@@ -40,6 +40,8 @@ def rebuild(
         raise NotOffered(
             f"rebuild: {names.QUEUE_EXTENSION} holds what the log does not tell", feature="rebuild"
         )
+    if what == QUEUES and StoreDirectory(view.base, view.root).queues_in_database():
+        raise NotOffered("rebuild: the broker keeps its queues in RocksDB", feature="rebuild")
     if not write:
         return _run(view, what, write=False, progress=progress, run=run)
     lock = take_lock(view.base, view.root)

@@ -24,7 +24,7 @@ from storage.kept import SALVAGE_REPORT, lost_bytes, write_report
 from storage.model import Finding, KeptRange, LossReport, TopicPartition
 from storage.new_store import new_store
 from storage.notes import Meter
-from storage.rocketmq import batch_topics
+from storage.rocketmq import batch_topics, rocksdb
 from storage.rocketmq.directory import DeletedTopics, StoreDirectory, StoreFile
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format import names
@@ -191,6 +191,7 @@ class Salvage:
     def _note_left_out(self, source: StoreDirectory) -> None:
         """What is not the log's, or leads into it by its own rules."""
         self.findings += source.findings
+        self.findings += rocksdb.findings(source)
         self.findings += batch_topics.findings(source, self._source.queues.batch_topics)
         for name in self._fs.list_dir(source.path):
             if name in _LEFT_OUT or (

@@ -17,7 +17,7 @@ from storage.interface import Progress, no_progress
 from storage.model import Finding
 from storage.notes import Meter, Notes, Tallies
 from storage.parts import Counted, FileCount, RunParts, not_counted, one_by_one
-from storage.rocketmq import batch_topics
+from storage.rocketmq import batch_topics, rocksdb
 from storage.rocketmq.tools import verify_files
 from storage.rocketmq.tools.check_index import without_tags
 from storage.rocketmq.tools.check_queues import Key, QueueState, Range, at_first
@@ -44,6 +44,7 @@ def check_store(
     notes.add(*raw.findings)
     notes.add(*verify_files.check_names(raw))
     notes.add(*verify_files.check_small_files(raw))
+    notes.add(*rocksdb.findings(raw.directory))
     notes.add(*batch_topics.findings(raw.directory, raw.queues.batch_topics))
     if not raw.clean:
         notes.add(_unclean(raw))

@@ -33,7 +33,8 @@ def check_names(raw: RawStore) -> Iterator[Finding]:
             yield _unknown(root / name, "no name that a store has")
     yield from _check_run(fs, raw.run)
     folder = raw.directory.consume_queue
-    for topic in fs.list_dir(folder) if fs.is_dir(folder) else ():
+    is_looked_at = fs.is_dir(folder) and not raw.directory.queues_in_database()
+    for topic in fs.list_dir(folder) if is_looked_at else ():
         if not fs.is_dir(folder / topic):
             yield _unknown(folder / topic, "no topic's folder")
             continue

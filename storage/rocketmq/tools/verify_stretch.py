@@ -158,7 +158,8 @@ class _Stretch:
         dispatch = dispatch_of(message, at, with_tags=picture.index_tags)
         if dispatch.is_queued and not deleted:
             deleted = self._is_earlier(dispatch)
-            if not deleted and dispatch.topic not in picture.batch_topics:
+            elsewhere = picture.queues_in_database or dispatch.topic in picture.batch_topics
+            if not deleted and not elsewhere:
                 self._queues.meet(dispatch)
         for in_lmq in picture.live(of_message(message, at, self._opened.queues)):
             self._queues.meet(in_lmq)
