@@ -368,7 +368,9 @@ def dispatch_call(rng: random.Random) -> Call:
     if rng.random() < 0.3:
         level = rng.choice(("", "0", "1", "18", "19", "-3", "+2", "x", "9" * 12))
         topic = rng.choice(("t", names.SCHEDULE_TOPIC))
-        return queue_unit.code_of, (topic, {"DELAY": level, "TAGS": "a"}, in_range(rng, 42)), {}
+        delays = rng.choice((None, (7000,), (7000, 1 << 40, 0)))
+        given = topic, {"DELAY": level, "TAGS": "a"}, in_range(rng, 42), delays
+        return queue_unit.code_of, given, {}
     if rng.random() < 0.3:
         one = message.decode_message(data)
         return dispatch.dispatch_of, (one, start), {"with_tags": rng.random() < 0.5}

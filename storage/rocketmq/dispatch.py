@@ -182,14 +182,20 @@ def new_dispatches(
     return made, offset
 
 
-def dispatch_of(message: Message, physical_offset: int, *, with_tags: bool) -> Dispatch:
-    """The dispatch of a stored record that lies at `physical_offset`."""
+def dispatch_of(
+    message: Message,
+    physical_offset: int,
+    *,
+    with_tags: bool,
+    delays_ms: Sequence[int] | None = None,
+) -> Dispatch:
+    """The dispatch of a stored record that lies at `physical_offset`; `delays_ms` as for `code_of`."""
     topic, properties = message.topic, decode_properties(message.properties)
     time_ms, sys_flag = message.store_timestamp_ms, message.sys_flag
     # fmt: off
     return new_dispatch(Dispatch, (
         topic, message.queue_id, message.queue_offset, physical_offset, message.size,
-        code_of(topic, properties, time_ms), time_ms, sys_flag,
+        code_of(topic, properties, time_ms, delays_ms), time_ms, sys_flag,
         keys_of(topic, properties, sys_flag, with_tags=with_tags),
     ))
     # fmt: on
@@ -228,9 +234,14 @@ def heads_of(data: bytes, records: Sequence[tuple[int, int]], start: int) -> lis
 
 
 def dispatches_of(
-    data: bytes, records: Sequence[tuple[int, int]], start: int, *, with_tags: bool
+    data: bytes,
+    records: Sequence[tuple[int, int]],
+    start: int,
+    *,
+    with_tags: bool,
+    delays_ms: Sequence[int] | None = None,
 ) -> list[Dispatch]:
-    """The dispatches of records, given as to `heads_of`."""
+    """The dispatches of records, given as to `heads_of`; `delays_ms` as for `code_of`."""
     found: list[Dispatch] = []
     for (physical_offset, size), head in zip(records, heads_of(data, records, start), strict=True):
         topic, queue_id, queue_offset, sys_flag, time_ms, begin = head
@@ -238,7 +249,7 @@ def dispatches_of(
         # fmt: off
         found.append(new_dispatch(Dispatch, (
             topic, queue_id, queue_offset, physical_offset, size,
-            code_of(topic, properties, time_ms), time_ms, sys_flag,
+            code_of(topic, properties, time_ms, delays_ms), time_ms, sys_flag,
             keys_of(topic, properties, sys_flag, with_tags=with_tags),
         )))
         # fmt: on

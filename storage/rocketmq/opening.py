@@ -235,6 +235,7 @@ def _repair(opening: Opening, plan: StorePlan, builder: Builder) -> None:
         builder,
         index_from,
         with_tags=opening.settings.index_tags,
+        delays_ms=opening.settings.delays_ms,
         progress=opening.options.progress,
     )
     for queue in plan.queues:

@@ -111,6 +111,7 @@ def build_missing(
     index_from: int | None,
     *,
     with_tags: bool,
+    delays_ms: Sequence[int] | None,
     progress: Progress,
 ) -> None:
     """Dispatch again what queues or index lack."""
@@ -126,7 +127,13 @@ def build_missing(
             if isinstance(stretch, Stop):
                 following = stretch.position
                 break
-            batch = dispatches_of(stretch.data, stretch.records, stretch.start, with_tags=with_tags)
+            batch = dispatches_of(
+                stretch.data,
+                stretch.records,
+                stretch.start,
+                with_tags=with_tags,
+                delays_ms=delays_ms,
+            )
             live = builder.live(batch)
             in_lmqs = builder.live(lmq_dispatches(stretch, plan.queues))
             builder.build_queues(_from(live, queues_from))

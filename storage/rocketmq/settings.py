@@ -36,12 +36,14 @@ _NUMBERS: Final[dict[str, tuple[int, int]]] = {  # lowest, highest
     "fileReservedTime": (1, 1_000_000),
     "diskMaxUsedSpaceRatio": (10, 95),
 }
+_DELAY: Final = re.compile(r"(\d{1,10})([smhd])", re.ASCII)
+_UNITS_MS: Final = {"s": 1000, "m": 60_000, "h": HOUR_MS, "d": 24 * HOUR_MS}
 _SWITCHES: Final = {"indexTags": "true", "messageIndexEnable": "true"}
 _BOOLEANS: Final = ("false", "true")
 _DEFAULT_STORE_HOST: Final = "127.0.0.1:10911"
 _DEFAULT_MAX_MESSAGE_BYTES: Final = 4 << 20
 _DEFAULT_TOPIC_QUEUES: Final = 8
-STORE_SETTINGS: Final = (*_NUMBERS, *_SWITCHES, "storeHost", "deleteWhen")
+STORE_SETTINGS: Final = (*_NUMBERS, *_SWITCHES, "storeHost", "deleteWhen", "messageDelayLevel")
 
 _TOPIC_NUMBERS: Final[dict[str, tuple[int, int]]] = {
     "perm": (0, 7),
@@ -95,6 +97,7 @@ class StoreSettings:
     file_reserved_ms: int | None
     disk_max_used_percent: int | None
     delete_hours: frozenset[int]
+    delays_ms: tuple[int, ...] | None
 
 
 def parse_store_settings(settings: Mapping[str, str]) -> StoreSettings:
@@ -124,6 +127,7 @@ def parse_store_settings(settings: Mapping[str, str]) -> StoreSettings:
         file_reserved_ms=None if reserved_hours is None else reserved_hours * HOUR_MS,
         disk_max_used_percent=numbers["diskMaxUsedSpaceRatio"],
         delete_hours=_delete_hours(settings),
+        delays_ms=_delays_ms(settings.get("messageDelayLevel")),
     )
 
 
@@ -151,6 +155,22 @@ def _delete_hours(settings: Mapping[str, str]) -> frozenset[int]:
             value=value,
         )
     return frozenset(int(hour) for hour in hours)
+
+
+def _delays_ms(value: str | None) -> tuple[int, ...] | None:
+    """`1s 5m 2h 1d`: how long records of each level wait, as ScheduleMessageService.parseDelayLevel."""
+    if value is None:
+        return None
+    delays = [_DELAY.fullmatch(part) for part in value.split(" ")]
+    known = [int(delay[1]) * _UNITS_MS[delay[2]] for delay in delays if delay is not None]
+    if len(known) < len(delays):
+        raise InvalidConfig(
+            "setting messageDelayLevel must be numbers with s, m, h or d behind each and a space between them, "
+            f"such as '1s 5m 2h', not {value!r}",
+            name="messageDelayLevel",
+            value=value,
+        )
+    return tuple(known)
 
 
 def _host(name: str, value: str) -> bytes:

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -46,7 +47,7 @@ DELAYS_MS: Final = tuple(
         *(hours * 3600 for hours in (1, 2)),
     )
 )
-"""How long a record of each delay level waits, from level 1 on."""
+"""How long a record of each delay level waits, from level 1 on, unless a broker has levels of its own."""
 MAX_DELAY_LEVEL: Final = len(DELAYS_MS)
 
 _LEVEL = re.compile(r"[+-]?[0-9]{1,10}")
@@ -105,23 +106,30 @@ def tags_code(tags: str | None) -> int:
     return java_hash(tags) if tags else 0
 
 
-def delay_code(level: int, store_timestamp_ms: int) -> int:
+def delay_code(level: int, store_timestamp_ms: int, delays_ms: Sequence[int] | None = None) -> int:
     """When a delayed record is due, which SCHEDULE_TOPIC_XXXX keeps in place of the tag's hash.
 
-    A level above the highest counts as that. Raises InvalidArgument below 1.
+    A level above the highest counts as that; `delays_ms`: of each level, None for RocketMQ's own.
+    Raises InvalidArgument below 1.
     """
     if level < 1:
         raise InvalidArgument(f"delay level {level} is below 1", field="level")
-    return store_timestamp_ms + DELAYS_MS[min(level, MAX_DELAY_LEVEL) - 1]
+    waits = delays_ms or DELAYS_MS
+    return store_timestamp_ms + waits[min(level, len(waits)) - 1]
 
 
-def code_of(topic: str, properties: dict[str, str], store_timestamp_ms: int) -> int:
+def code_of(
+    topic: str,
+    properties: dict[str, str],
+    store_timestamp_ms: int,
+    delays_ms: Sequence[int] | None = None,
+) -> int:
     """The tags code of a record with these properties: of its tag, or in the schedule topic the
-    time it is due.
+    time it is due, by these levels (see `delay_code`).
     """
     if topic == SCHEDULE_TOPIC:
         level = properties.get("DELAY", "")
         if _LEVEL.fullmatch(level) and int(level) > 0:
-            return delay_code(int(level), store_timestamp_ms)
+            return delay_code(int(level), store_timestamp_ms, delays_ms)
     tags = properties.get("TAGS")
     return tags_code(tags) if tags else 0

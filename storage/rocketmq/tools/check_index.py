@@ -102,7 +102,7 @@ class IndexCheck:
         self._index_files = index_files
         self._files = files
         self._directory = directory
-        self._log_start, self._rebuilt_from, self._damaged_between, _ = surroundings
+        self._log_start, self._rebuilt_from, self._damaged_between, *_ = surroundings
         self._before = place.last  # physical offset of the entry in front of the current one
         self._entries = self._in_order(place)
         self._current = next(self._entries, None)

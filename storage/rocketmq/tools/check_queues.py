@@ -17,6 +17,7 @@ from storage.notes import Tallies
 from storage.rocketmq.dispatch import Dispatch
 from storage.rocketmq.format.queue_unit import UNIT_SIZE, Unit
 from storage.rocketmq.queues import Queue, QueueTable
+from storage.rocketmq.tools import due_times
 
 UNITS_AT_ONCE: Final = 1024
 EXTENSION: Final = -(1 << 31)
@@ -26,13 +27,15 @@ EXTENSION: Final = -(1 << 31)
 class Surroundings(NamedTuple):
     """What is known of the log. `rebuilt_from`: after a crash, the physical offset from which on a
     start makes what is missing; None after a clean stop. `damaged_between`: whether a bad place was
-    met in [start, end). `extended`: tags codes may be places in consumequeue_ext.
+    met in [start, end). `extended`: tags codes may be places in consumequeue_ext. `levels_given`: what
+    delayed records wait is known, and not only likely.
     """
 
     log_start: int
     rebuilt_from: int | None
     damaged_between: Callable[[int, int], bool]
     extended: bool = False
+    levels_given: bool = False
 
 
 class QueueState(NamedTuple):
@@ -143,7 +146,8 @@ class QueueCheck:
         self._partition = queue.partition
         self._units = queue.units
         self._tallies = tallies
-        self._log_start, self._rebuilt_from, self._damaged_between, self._extended = surroundings
+        self._log_start, self._rebuilt_from, self._damaged_between, *_ = surroundings
+        self._extended, self._levels_given = surroundings.extended, surroundings.levels_given
         self._next, self._following, self._last_at = state
         self.unmatched: list[Range] = []  # [first, stop) of units no record was met for
         self._block: Sequence[Unit] = ()
@@ -229,11 +233,15 @@ class QueueCheck:
         elif unit.tags_code != dispatch.tags_code and not (
             self._extended and unit.tags_code < EXTENSION
         ):
+            code, severity = "wrong-tags-code", "warning"
+            what = "the unit tells another tag: consumers that ask for one may not get the record"
+            if not self._levels_given and due_times.is_believed(unit, dispatch):
+                code, severity, what = due_times.CODE, "info", due_times.WHAT
             self._report(
-                "wrong-tags-code",
-                "warning",
+                code,
+                severity,
                 dispatch.queue_offset,
-                "the unit tells another tag: consumers that ask for one may not get the record",
+                what,
                 expected=f"{dispatch.tags_code}",
                 found=f"{unit.tags_code}",
             )

@@ -67,6 +67,7 @@ class Picture:
     clean: bool
     deleted: DeletedRecords
     index_tags: bool
+    delays_ms: Sequence[int] | None
     extended: bool
     rebuilt_from: int | None
 
@@ -74,7 +75,13 @@ class Picture:
         self, run: FileRun, damaged_between: Callable[[int, int], bool]
     ) -> Surroundings:
         """What is known of the log, for those who judge queues and index."""
-        return Surroundings(run.start, self.rebuilt_from, damaged_between, extended=self.extended)
+        return Surroundings(
+            run.start,
+            self.rebuilt_from,
+            damaged_between,
+            extended=self.extended,
+            levels_given=self.delays_ms is not None,
+        )
 
     def live(self, dispatches: Sequence[Dispatch]) -> Sequence[Dispatch]:
         """Those of records that were not deleted with their topic."""
@@ -127,6 +134,7 @@ def picture_of(raw: RawStore) -> Picture:
         clean=raw.clean,
         deleted=raw.deleted,
         index_tags=raw.settings.index_tags,
+        delays_ms=raw.settings.delays_ms,
         extended=raw.fs.exists(raw.root / names.QUEUE_EXTENSION),
         rebuilt_from=None if raw.clean else raw.checkpoint.logics_physical_offset,
     )

@@ -32,6 +32,7 @@ from storage.rocketmq.lmq import lmq_dispatches
 from storage.rocketmq.queues import Queue, QueueTable
 from storage.rocketmq.tools.check_queues import Range, Surroundings, damaged_in, wrong_units
 from storage.rocketmq.tools.comparing import is_same
+from storage.rocketmq.tools.due_times import as_told
 from storage.rocketmq.tools.log_walk import Padding
 from storage.rocketmq.tools.raw import RawStore
 from storage.rocketmq.tools.rebuild_stretch import DispatchWalk
@@ -150,12 +151,15 @@ class Rebuild:
         walk = DispatchWalk(
             raw.run, raw.queues, self._notes, end=raw.run.limit, meter=meter, clean=raw.clean
         )
-        with_tags = raw.settings.index_tags
+        with_tags, delays_ms = raw.settings.index_tags, raw.settings.delays_ms
         lives = Lives(raw.run, raw.queues, raw.deleted)
         for stretch in walk.stretches():
             if isinstance(stretch, Padding):
                 continue
-            kept = lives.without(walk.dispatches(stretch, with_tags=with_tags))
+            found = walk.dispatches(stretch, with_tags=with_tags, delays_ms=delays_ms)
+            kept = lives.without(found)
+            if self._what == QUEUES and delays_ms is None:
+                kept = as_told(kept, raw.queues, self._notes)
             self._begun |= lives.begun.keys()
             self._left_out += len(stretch.records) - len(kept)
             in_lmqs = lmq_dispatches(stretch, raw.queues)

@@ -27,6 +27,7 @@ from storage.rocketmq.format.message import takes_queue_offset
 from storage.rocketmq.lmq import lmq_dispatches
 from storage.rocketmq.tools.blanks import is_blank
 from storage.rocketmq.tools.check_queues import Key
+from storage.rocketmq.tools.due_times import as_told
 from storage.rocketmq.tools.log_walk import LogWalk, Padding
 from storage.rocketmq.tools.picture import Opened, Picture
 from storage.rocketmq.tools.stretches import Reached, StretchPart, reached_by, resume
@@ -76,9 +77,17 @@ class StagedStretch:
 class DispatchWalk(LogWalk):
     """The walk over the log, with its records as dispatches."""
 
-    def dispatches(self, stretch: Stretch, *, with_tags: bool) -> Sequence[Dispatch]:
+    def dispatches(
+        self, stretch: Stretch, *, with_tags: bool, delays_ms: Sequence[int] | None
+    ) -> Sequence[Dispatch]:
         """Those of the records of a stretch."""
-        found = dispatches_of(stretch.data, stretch.records, stretch.start, with_tags=with_tags)
+        found = dispatches_of(
+            stretch.data,
+            stretch.records,
+            stretch.start,
+            with_tags=with_tags,
+            delays_ms=delays_ms,
+        )
         self.last_store_timestamp_ms = found[-1].store_timestamp_ms
         for topic, queue_id, queue_offset, at, size, *_, sys_flag, _ in found:
             if takes_queue_offset(sys_flag):
@@ -123,12 +132,16 @@ def _stage(
     for stretch in walk.stretches():
         if isinstance(stretch, Padding):
             continue
-        found = walk.dispatches(stretch, with_tags=picture.index_tags)
+        found = walk.dispatches(stretch, with_tags=picture.index_tags, delays_ms=picture.delays_ms)
         kept = lives.without(found)
         left_out += len(found) - len(kept)
-        staged.add(kept)
         if isinstance(staged, _Units):
+            if picture.delays_ms is None:
+                kept = as_told(kept, opened.queues, notes)
+            staged.add(kept)
             staged.add(picture.live(lmq_dispatches(stretch, opened.queues)))
+        else:
+            staged.add(kept)
         if kept:
             latest = kept[-1]
             last = LastRecord(latest.physical_offset, latest.store_timestamp_ms, len(latest.keys))

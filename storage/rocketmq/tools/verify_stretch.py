@@ -155,7 +155,9 @@ class _Stretch:
         if is_blank(message.topic, message.sys_flag):  # a bad place that is known, and made good
             self._walk.gaps.append((at, at + message.size))
         deleted = picture.deleted.holds(message.topic, at)
-        dispatch = dispatch_of(message, at, with_tags=picture.index_tags)
+        dispatch = dispatch_of(
+            message, at, with_tags=picture.index_tags, delays_ms=picture.delays_ms
+        )
         if dispatch.is_queued and not deleted:
             deleted = self._is_earlier(dispatch)
             elsewhere = picture.queues_in_database or dispatch.topic in picture.batch_topics

@@ -144,6 +144,18 @@ def test_a_level_above_the_highest_is_the_highest() -> None:
             delay_code(level, 0)
 
 
+def test_a_broker_may_have_levels_of_its_own() -> None:
+    assert [delay_code(level, 5, (100, 20, 7)) for level in (1, 2, 3, 4, 18)] == [
+        105,
+        25,
+        12,
+        12,
+        12,
+    ]
+    assert code_of("SCHEDULE_TOPIC_XXXX", {"DELAY": "2"}, 5, (100, 20)) == 25
+    assert code_of("orders", {"DELAY": "2"}, 5, (100, 20)) == 0
+
+
 @pytest.mark.parametrize(
     ("topic", "properties", "code"),
     [

@@ -26,6 +26,7 @@ def test_the_defaults_are_rocketmqs_but_for_deletion() -> None:
     assert (found.index_tags, found.index_enabled) == (True, True)
     assert (found.file_reserved_ms, found.disk_max_used_percent) == (None, None)
     assert found.delete_hours == frozenset()
+    assert found.delays_ms is None
 
 
 def test_every_setting_is_taken() -> None:
@@ -43,6 +44,7 @@ def test_every_setting_is_taken() -> None:
             "fileReservedTime": "72",
             "diskMaxUsedSpaceRatio": "75",
             "deleteWhen": "04;23",
+            "messageDelayLevel": "0s 100s 2m 3h 1d",
         }
     )
     assert (found.commit_log_bytes, found.consume_queue_bytes) == (32768, 1000)
@@ -52,6 +54,7 @@ def test_every_setting_is_taken() -> None:
     assert (found.index_tags, found.index_enabled) == (False, False)
     assert (found.file_reserved_ms, found.disk_max_used_percent) == (72 * HOUR_MS, 75)
     assert found.delete_hours == {4, 23}
+    assert found.delays_ms == (0, 100_000, 120_000, 3 * HOUR_MS, 24 * HOUR_MS)
 
 
 @pytest.mark.parametrize(
@@ -100,6 +103,16 @@ def test_limits_of_numbers(name: str, lowest: int, highest: int) -> None:
         ("storePathRootDir", "/data"),
         ("segment.bytes", "1000000"),
         ("deleteWhen", "04"),
+        ("messageDelayLevel", ""),
+        ("messageDelayLevel", "1s  5s"),
+        ("messageDelayLevel", "1s 5s "),
+        ("messageDelayLevel", "1s,5s"),
+        ("messageDelayLevel", "1S"),
+        ("messageDelayLevel", "1w"),
+        ("messageDelayLevel", "-1s"),
+        ("messageDelayLevel", "s"),
+        ("messageDelayLevel", "5"),
+        ("messageDelayLevel", "٣s"),
     ],
 )
 def test_refused(name: str, value: str) -> None:

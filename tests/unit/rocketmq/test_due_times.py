@@ -1,0 +1,140 @@
+"""When delayed records are due: by the levels that are given, and else by the units that are there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import closing
+
+import pytest
+
+from storage import TopicPartition, open_inspector
+from storage.interface import StoreOptions
+from storage.model import Finding, RebuildReport
+from storage.parts import SupportsParts, one_by_one
+from storage.rocketmq.format.names import SCHEDULE_TOPIC, file_name
+from storage.rocketmq.format.queue_unit import UNIT, UNIT_SIZE
+from tests.unit.rocketmq.foreign_log import Message, write_log
+from tests.unit.rocketmq.workshop import ROOT, SMALL, Workshop
+
+SECOND_MS, MINUTE_MS, HOUR_MS = 1000, 60_000, 3_600_000
+THEIRS = {"messageDelayLevel": "2m 1s 100s 2h"}
+OTHERS = {"messageDelayLevel": "7s 7s 7s 7s"}
+WAITS_MS = [
+    2 * MINUTE_MS,
+    SECOND_MS,
+    100 * SECOND_MS,
+    2 * HOUR_MS,
+]  # by level, some more, some less than usual
+USUAL_MS = [SECOND_MS, 5 * SECOND_MS, 10 * SECOND_MS, 30 * SECOND_MS]
+LEVELS = range(4)
+
+
+@pytest.fixture
+def theirs(shop: Workshop) -> Workshop:
+    """What a broker with its own levels left: two records of each level, and as many of t."""
+    messages = [
+        Message(topic, n, b"v%d%d" % (level, n), queue_id=level, DELAY=f"{level + 1}")
+        for n in range(2)
+        for level in LEVELS
+        for topic in (SCHEDULE_TOPIC, "t")
+    ]
+    write_log(shop, messages)
+    shop.open(THEIRS).close()
+    return shop
+
+
+def queue_file(level: int) -> str:
+    return str(ROOT / "consumequeue" / SCHEDULE_TOPIC / str(level) / file_name(0))
+
+
+def waits_ms(shop: Workshop, settings: Mapping[str, str] | None = None) -> list[list[int]]:
+    """How long each record of a level waits, by level."""
+    store = shop.open(settings, read_only=True)
+    with store:
+        return [
+            [
+                queue.units.unit(record.offset).tags_code - (record.store_timestamp_ms or 0)
+                for record in store.scan(queue.partition)
+            ]
+            for queue in (store.queue(TopicPartition(SCHEDULE_TOPIC, n)) for n in LEVELS)
+        ]
+
+
+def twice(waits: list[int]) -> list[list[int]]:
+    return [[wait, wait] for wait in waits]
+
+
+def verify(shop: Workshop, settings: Mapping[str, str] | None = None) -> list[Finding]:
+    options = StoreOptions(settings={**SMALL, **(settings or {})})
+    with closing(open_inspector(ROOT, options, fs=shop.fs, clock=shop.clock)) as tools:
+        return list(tools.verify())
+
+
+def rebuild(
+    shop: Workshop, settings: Mapping[str, str] | None = None, *, shared: bool = False
+) -> RebuildReport:
+    options = StoreOptions(settings={**SMALL, **(settings or {})})
+    with closing(open_inspector(ROOT, options, fs=shop.fs, clock=shop.clock)) as tools:
+        if shared:
+            assert isinstance(tools, SupportsParts)
+            return tools.rebuild_in_parts("consumequeue", one_by_one, write=True)
+        return tools.rebuild("consumequeue", write=True)
+
+
+def test_a_start_makes_units_by_the_levels_that_are_given(theirs: Workshop) -> None:
+    assert waits_ms(theirs) == twice(WAITS_MS)
+    theirs.fs.remove_tree(ROOT / "consumequeue")
+    assert waits_ms(theirs, THEIRS) == twice(WAITS_MS)
+    assert waits_ms(theirs) == twice(USUAL_MS)
+
+
+def test_a_start_keeps_units_whatever_levels_there_are(theirs: Workshop) -> None:
+    """Also after a crash; only those that are missing are made."""
+    theirs.open(OTHERS).close()
+    crashed = theirs.after_kill()
+    crashed.overwrite(ROOT / queue_file(0), UNIT_SIZE, bytes(UNIT_SIZE))
+    crashed.fs.remove(ROOT / "checkpoint")
+    crashed.open(OTHERS)
+    assert waits_ms(crashed.after_kill()) == [[2 * MINUTE_MS, 7000], *twice(WAITS_MS)[1:]]
+
+
+def test_verify_hints_at_other_levels(theirs: Workshop) -> None:
+    found = verify(theirs)
+    assert [(f.code, f.severity, f.path) for f in found] == [
+        ("other-delay-level", "info", queue_file(level)) for level in LEVELS
+    ]
+    assert "messageDelayLevel" in found[0].message
+    assert verify(theirs, THEIRS) == []
+
+
+def test_levels_that_are_given_are_the_measure(theirs: Workshop) -> None:
+    assert {f.code for f in verify(theirs, OTHERS)} == {"wrong-tags-code"}
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["alone", "in parts"])
+def test_rebuild_keeps_the_times_and_says_so_once(theirs: Workshop, shared: bool) -> None:
+    theirs.overwrite(ROOT / "consumequeue/t/0" / file_name(0), 12, b"\x01")
+    report = rebuild(theirs, shared=shared)
+    assert report.changed == [str(ROOT / "consumequeue/t/0" / file_name(0))]
+    hints = [f.path for f in report.findings if f.code == "other-delay-level"]
+    assert hints == [str(ROOT / "consumequeue" / SCHEDULE_TOPIC)]
+    assert waits_ms(theirs) == twice(WAITS_MS)
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["alone", "in parts"])
+def test_rebuild_goes_by_the_levels_that_are_given(theirs: Workshop, shared: bool) -> None:
+    assert rebuild(theirs, THEIRS, shared=shared).changed == []
+    report = rebuild(theirs, OTHERS, shared=shared)
+    assert report.changed == [queue_file(level) for level in LEVELS]
+    assert waits_ms(theirs) == [[7000, 7000]] * len(LEVELS)
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["alone", "in parts"])
+def test_a_time_before_the_record_was_stored_is_not_believed(
+    theirs: Workshop, shared: bool
+) -> None:
+    theirs.overwrite(ROOT / queue_file(0), UNIT.size - 8, bytes(8))
+    told = [(f.code, f.path) for f in verify(theirs) if f.severity != "info"]
+    assert told == [("wrong-tags-code", queue_file(0))]
+    assert rebuild(theirs, shared=shared).changed == [queue_file(0)]
+    assert waits_ms(theirs)[0] == [SECOND_MS, 2 * MINUTE_MS]
