@@ -112,7 +112,7 @@ def record_runs(view: View, addresses: Sequence[TopicPartition]) -> Runs:
     """What readers of these queues see, queue by queue."""
     queues = map(view.store.queue, addresses)
     return in_runs(
-        (queued_row(message, unit, offset), message.size)
+        (queued_row(message, unit, offset, delays_ms=view.delays_ms), message.size)
         for queue in queues
         for offset, unit, message in view.messages(queue)
     )

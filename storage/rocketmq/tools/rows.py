@@ -7,7 +7,7 @@ case; what is missing is None); must not touch a file. Bytes stay bytes.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from storage.errors import DataError
@@ -18,7 +18,7 @@ from storage.rocketmq.format.index_file import IndexEntry, IndexHeader
 from storage.rocketmq.format.message import COMPRESSED, Message
 from storage.rocketmq.format.message_id import host_text, offset_id
 from storage.rocketmq.format.properties import KEYS, TAGS, decode_properties
-from storage.rocketmq.format.queue_unit import Unit, tags_code
+from storage.rocketmq.format.queue_unit import Unit, code_of
 from storage.rocketmq.reading import MAX_BODY_BYTES
 
 Row: TypeAlias = dict[str, Any]
@@ -27,8 +27,10 @@ UINT32: Final = 0xFFFFFFFF
 INT32_MIN: Final = -1 << 31
 
 
-def message_row(message: Message, unit: Unit | None = None) -> Row:
-    """One record; `unit` is that of its queue, None for one that is in none."""
+def message_row(
+    message: Message, unit: Unit | None = None, *, delays_ms: Sequence[int] | None = None
+) -> Row:
+    """One record; `unit` is that of its queue, None for one that is in none; `delays_ms` as for `code_of`."""
     properties = decode_properties(message.properties)
     return {
         "kind": "message",
@@ -44,7 +46,7 @@ def message_row(message: Message, unit: Unit | None = None) -> Row:
         "flag": message.flag,
         "tags": properties.get(TAGS),
         "keys": properties.get(KEYS),
-        "tagsCode": None if unit is None else _tags_code(unit, properties),
+        "tagsCode": None if unit is None else _tags_code(unit, message, properties, delays_ms),
         "properties": properties,
         "bodyLength": len(message.body),
         "body": message.body,
@@ -58,9 +60,15 @@ def message_row(message: Message, unit: Unit | None = None) -> Row:
     }
 
 
-def _tags_code(unit: Unit, properties: Mapping[str, str]) -> int:
-    """The unit's; with consumequeue_ext that is an address below 32 bits, and the code lies there."""
-    return unit.tags_code if unit.tags_code >= INT32_MIN else tags_code(properties.get(TAGS))
+def _tags_code(
+    unit: Unit, message: Message, properties: dict[str, str], delays_ms: Sequence[int] | None
+) -> int:
+    """The unit's; with consumequeue_ext that is an address below 32 bits, and what lies there follows from
+    the record.
+    """
+    if unit.tags_code >= INT32_MIN:
+        return unit.tags_code
+    return code_of(message.topic, properties, message.store_timestamp_ms, delays_ms)
 
 
 def _plain(message: Message) -> Row:
@@ -74,9 +82,11 @@ def _plain(message: Message) -> Row:
     return {"plainLength": len(plain), "plainSha256": hashlib.sha256(plain).hexdigest()}
 
 
-def queued_row(message: Message, unit: Unit, offset: int) -> Row:
+def queued_row(
+    message: Message, unit: Unit, offset: int, *, delays_ms: Sequence[int] | None
+) -> Row:
     """The record that a unit leads to. Where it tells another place, the unit's stands beside it."""
-    row = message_row(message, unit)
+    row = message_row(message, unit, delays_ms=delays_ms)
     if (message.queue_offset, message.physical_offset) != (offset, unit.physical_offset):
         row |= {"cqOffset": offset, "cqPhysicalOffset": unit.physical_offset}
     return row

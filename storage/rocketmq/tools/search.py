@@ -128,7 +128,7 @@ def _row(view: View, at: int, message: Message) -> Row:
     offset = None if queue is None else offset_of(queue, message, at)
     if queue is None or offset is None:
         return message_row(message)
-    return queued_row(message, queue.units.unit(offset), offset)
+    return queued_row(message, queue.units.unit(offset), offset, delays_ms=view.delays_ms)
 
 
 # ---- by the index --------------------------------------------------------------------------------

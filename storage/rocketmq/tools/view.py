@@ -22,6 +22,7 @@ from storage.rocketmq.format.message import Message
 from storage.rocketmq.format.queue_unit import Unit
 from storage.rocketmq.queues import Queue
 from storage.rocketmq.reading import check_address, unreadable
+from storage.rocketmq.settings import parse_store_settings
 from storage.rocketmq.store import RocketMQStore, open_rocketmq
 from storage.rocketmq.tools.log_walk import LogWalk
 
@@ -67,6 +68,11 @@ class View:
         """The folder of what is looked at."""
         parts = [part for part in (self.topic, self.queue_id) if part is not None]
         return self.root.joinpath(*(names.CONSUME_QUEUE, *map(str, parts)) if parts else ())
+
+    @cached_property
+    def delays_ms(self) -> Sequence[int] | None:
+        """How long delayed records wait, if that was given. Raises InvalidConfig."""
+        return parse_store_settings(self.options.settings).delays_ms
 
     @cached_property
     def store(self) -> RocketMQStore:

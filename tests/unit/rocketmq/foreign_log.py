@@ -50,9 +50,11 @@ def write_topics(shop: Workshop, topics: Mapping[str, Mapping[str, Any]]) -> Non
 
 
 @contextmanager
-def inspector(shop: Workshop) -> Iterator[SupportsInspect]:
+def inspector(
+    shop: Workshop, settings: Mapping[str, str] | None = None
+) -> Iterator[SupportsInspect]:
     """The tools over the store."""
-    options = StoreOptions(settings=SMALL)
+    options = StoreOptions(settings={**SMALL, **(settings or {})})
     with closing(open_inspector(ROOT, options, fs=shop.fs, clock=shop.clock)) as found:
         yield found
 

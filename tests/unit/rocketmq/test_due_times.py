@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
-from contextlib import closing
+from typing import Any
 
 import pytest
 
-from storage import TopicPartition, open_inspector
-from storage.interface import StoreOptions
+from storage import TopicPartition
+from storage.interface import FindQuery
 from storage.model import Finding, RebuildReport
 from storage.parts import SupportsParts, one_by_one
 from storage.rocketmq.format.names import SCHEDULE_TOPIC, file_name
 from storage.rocketmq.format.queue_unit import UNIT, UNIT_SIZE
-from tests.unit.rocketmq.foreign_log import Message, write_log
-from tests.unit.rocketmq.workshop import ROOT, SMALL, Workshop
+from tests.unit.rocketmq.foreign_log import Message, inspector, write_log
+from tests.unit.rocketmq.workshop import ROOT, Workshop
 
 SECOND_MS, MINUTE_MS, HOUR_MS = 1000, 60_000, 3_600_000
 THEIRS = {"messageDelayLevel": "2m 1s 100s 2h"}
@@ -60,25 +61,40 @@ def waits_ms(shop: Workshop, settings: Mapping[str, str] | None = None) -> list[
         ]
 
 
+def wait_of(row: Mapping[str, Any]) -> int:
+    return int(row["tagsCode"] - row["storeTimestamp"])
+
+
 def twice(waits: list[int]) -> list[list[int]]:
     return [[wait, wait] for wait in waits]
 
 
 def verify(shop: Workshop, settings: Mapping[str, str] | None = None) -> list[Finding]:
-    options = StoreOptions(settings={**SMALL, **(settings or {})})
-    with closing(open_inspector(ROOT, options, fs=shop.fs, clock=shop.clock)) as tools:
+    with inspector(shop, settings) as tools:
         return list(tools.verify())
 
 
 def rebuild(
     shop: Workshop, settings: Mapping[str, str] | None = None, *, shared: bool = False
 ) -> RebuildReport:
-    options = StoreOptions(settings={**SMALL, **(settings or {})})
-    with closing(open_inspector(ROOT, options, fs=shop.fs, clock=shop.clock)) as tools:
+    with inspector(shop, settings) as tools:
         if shared:
             assert isinstance(tools, SupportsParts)
             return tools.rebuild_in_parts("consumequeue", one_by_one, write=True)
         return tools.rebuild("consumequeue", write=True)
+
+
+@pytest.mark.parametrize(("settings", "wait_ms"), [(None, SECOND_MS), (THEIRS, 2 * MINUTE_MS)])
+def test_a_row_tells_the_time_where_the_unit_leads_to_an_extension(
+    theirs: Workshop, settings: Mapping[str, str] | None, wait_ms: int
+) -> None:
+    """With enableConsumeQueueExt the unit has an address in place of the time."""
+    theirs.overwrite(ROOT / queue_file(0), UNIT.size - 8, struct.pack(">q", -(2**63) + 64))
+    with inspector(theirs, settings) as tools:
+        dumped = [row for rows in tools.dump("records", topic=SCHEDULE_TOPIC) for row in rows]
+        found = list(tools.find(FindQuery(topic=SCHEDULE_TOPIC, key="v00")))
+    assert [wait_of(row) for row in (dumped[0], found[0])] == [wait_ms, wait_ms]
+    assert wait_of(dumped[1]) == 2 * MINUTE_MS
 
 
 def test_a_start_makes_units_by_the_levels_that_are_given(theirs: Workshop) -> None:
