@@ -9,7 +9,6 @@ from storage.columns import Chunk, Named, OffsetRange, Slices, Split, Splitter
 from storage.errors import StorageError
 from storage.interface import (
     Clock,
-    FindQuery,
     LogStore,
     Progress,
     StoreOptions,
@@ -30,6 +29,7 @@ from storage.model import (
     ConversionReport,
     ConvertedTopic,
     Finding,
+    FindQuery,
     FoundPage,
     GroupCommit,
     Header,

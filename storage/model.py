@@ -11,9 +11,11 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
+
+from storage.errors import InvalidArgument
 
 Header: TypeAlias = tuple[str, bytes | None]
 
@@ -419,3 +421,43 @@ class ConversionReport:
     moved: Sequence[ConversionNote] = ()
     hidden: Sequence[ConversionNote] = ()
     findings: Sequence[Finding] = ()
+
+
+_CRITERIA: Final = {  # the name of each for a person: a command's option
+    "key": "key",
+    "record_id": "id",
+    "unique_id": "unique-id",
+    "tag": "tag",
+    "grep": "grep",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindQuery:
+    """What `find` looks for: exactly one of key, record_id, unique_id, tag or grep, and bounds."""
+
+    topic: str | None = None
+    key: str | None = None
+    record_id: str | None = None
+    unique_id: str | None = None
+    tag: str | None = None
+    grep: str | None = None
+    from_ms: int | None = None
+    to_ms: int | None = None
+    limit: int = 32
+    raw: bool = False
+
+    def check(self) -> None:
+        """Raise InvalidArgument for two criteria, none at all, times in reverse, or a limit below 1."""
+        given = [word for name, word in _CRITERIA.items() if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise InvalidArgument(f"{' and '.join(given)} exclude each other", field=given[1])
+        if not given and self.from_ms is None and self.to_ms is None:
+            raise InvalidArgument(
+                f"nothing to look for: give one of {', '.join(_CRITERIA.values())}, or a time",
+                field="key",
+            )
+        if self.from_ms is not None and self.to_ms is not None and self.from_ms > self.to_ms:
+            raise InvalidArgument(f"from {self.from_ms} is after to {self.to_ms}", field="from")
+        if self.limit < 1:
+            raise InvalidArgument(f"limit must be at least 1, not {self.limit}", field="limit")

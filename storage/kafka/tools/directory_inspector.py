@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from storage.errors import InvalidArgument
-from storage.interface import FindQuery, Progress, no_progress
+from storage.interface import Progress, no_progress
 from storage.kafka.tools import search, summary, verify
 from storage.kafka.tools.dump import CHECKPOINTS, KINDS, check_kind, partition_rows, root_rows
 from storage.kafka.tools.offsets import OFFSETS, offset_runs
@@ -20,6 +20,7 @@ from storage.kafka.tools.view import View
 from storage.model import (
     Bound,
     Finding,
+    FindQuery,
     Isolation,
     LossReport,
     OffsetBounds,

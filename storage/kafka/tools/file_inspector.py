@@ -12,7 +12,7 @@ from pathlib import Path
 
 from storage.errors import InvalidArgument
 from storage.files import FileSystem, HandleCache
-from storage.interface import Clock, FindQuery, Progress, StoreOptions, no_progress
+from storage.interface import Clock, Progress, StoreOptions, no_progress
 from storage.kafka.format import names
 from storage.kafka.log_file import INT64_MAX
 from storage.kafka.tools import dump, search, summary
@@ -31,6 +31,7 @@ from storage.kafka.tools.salvage import UNNAMED, salvage
 from storage.kafka.tools.view import View
 from storage.model import (
     Finding,
+    FindQuery,
     Isolation,
     LossReport,
     OffsetBounds,

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from storage.errors import Corrupt, InvalidArgument, NotOffered, UnknownPartition, UnknownTopic
-from storage.interface import FindQuery
 from storage.kafka.finding import Search
 from storage.kafka.format.batch import HEADER_SIZE
 from storage.kafka.log_file import Batch
@@ -19,7 +18,7 @@ from storage.kafka.segment import Segment
 from storage.kafka.tools.logs import Log, LogReader, undecodable
 from storage.kafka.tools.rows import Row, stored_row
 from storage.kafka.tools.view import View
-from storage.model import StoredRecord, TopicPartition
+from storage.model import FindQuery, StoredRecord, TopicPartition
 
 
 class Wanted(NamedTuple):

@@ -16,9 +16,10 @@ from typing import Final
 
 from storage.errors import InvalidArgument, InvalidConfig
 from storage.files import FileSystem, HandleCache
-from storage.interface import Clock, FindQuery, Progress, StoreOptions, no_progress
+from storage.interface import Clock, Progress, StoreOptions, no_progress
 from storage.model import (
     Finding,
+    FindQuery,
     Isolation,
     LossReport,
     OffsetBounds,

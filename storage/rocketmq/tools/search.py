@@ -14,7 +14,7 @@ from itertools import chain, islice
 from typing import NamedTuple
 
 from storage.errors import Corrupt, DataError, InvalidArgument
-from storage.interface import FindQuery
+from storage.model import FindQuery
 from storage.rocketmq.finding import Search, message_at, offset_of
 from storage.rocketmq.format.body import decompress
 from storage.rocketmq.format.index_file import TAG_TYPE, index_string

@@ -11,10 +11,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from storage.errors import InvalidArgument
-from storage.interface import FindQuery, Progress, no_progress
+from storage.interface import Progress, no_progress
 from storage.model import (
     Bound,
     Finding,
+    FindQuery,
     Isolation,
     LossReport,
     OffsetBounds,

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from storage import TopicPartition
-from storage.interface import FindQuery
-from storage.model import Finding, RebuildReport
+from storage.model import Finding, FindQuery, RebuildReport
 from storage.parts import SupportsParts, one_by_one
 from storage.rocketmq.format.names import SCHEDULE_TOPIC, file_name
 from storage.rocketmq.format.queue_unit import UNIT, UNIT_SIZE
