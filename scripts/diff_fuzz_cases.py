@@ -401,6 +401,8 @@ def properties_call(rng: random.Random) -> Call:
         (properties.decode_properties, (mutated(rng, record[-60:]),), {}),
         (properties.check_crc_property, (mutated(rng, record + crc),), {}),
         (properties.has_crc_property, (mutated(rng, record + crc),), {}),
+        (properties.with_crc_place, (rng.choice((raw, raw + crc)),), {}),
+        (properties.closed_record, (mutated(rng, record + crc),), {}),
         (message.peek, (record, rng.randrange(-1, len(record) + 2)), {}),
         (message.encode_padding, (number(rng),), {}),
         (message.magic_for, (rng.choice(texts) * rng.choice((1, 63, 64, 127, 128, 20_000)),), {}),

@@ -32,6 +32,7 @@ from storage.rocketmq.format.message import (
     message_size,
 )
 from storage.rocketmq.format.message_encoding import Placement, encode_messages
+from storage.rocketmq.format.properties import closed_record, has_crc_property
 from storage.rocketmq.settings import Sizes, parse_store_settings
 from storage.rocketmq.sizes import resolve_sizes
 from storage.rocketmq.store import open_rocketmq
@@ -103,6 +104,8 @@ class LogWriter:
                 queued.store_host,
             ),
         )
+        if has_crc_property(data):
+            data = closed_record(data)  # the CRC that the message brought was of another place
         self._put(data)
 
     def _put(self, data: bytes) -> None:

@@ -27,6 +27,7 @@ from storage.rocketmq.format.message import (
     message_size,
 )
 from storage.rocketmq.format.message_encoding import Placement, encode_messages
+from storage.rocketmq.format.properties import closed_record
 from storage.rocketmq.queues import Queue
 from storage.rocketmq.reading import locator_of
 from storage.rocketmq.settings import StoreSettings
@@ -61,7 +62,10 @@ def _form_of(topic: str) -> _Form:
 
 
 class Appender:
-    """Appends to all queues of a store. `lock` orders appends, deletions and the end of the log."""
+    """Appends to all queues of a store. `lock` orders appends, deletions and the end of the log.
+
+    `with_crc`: the properties of what is appended leave place for the CRC over the record.
+    """
 
     def __init__(
         self,
@@ -70,6 +74,8 @@ class Appender:
         fence: Fence,
         settings: StoreSettings,
         clock: Clock,
+        *,
+        with_crc: bool,
     ) -> None:
         self.lock = threading.RLock()
         self._log = log
@@ -79,6 +85,7 @@ class Appender:
         self._store_host = settings.store_host
         self._batch_bytes = min(settings.max_message_bytes + RECORD_EXTRA_BYTES, log.largest_record)
         self._with_tags = settings.index_tags
+        self._with_crc = with_crc
 
     def append(
         self,
@@ -186,6 +193,8 @@ class Appender:
     ) -> tuple[bytes, int]:
         """(the bytes of a run of records, the queue offset behind it); their dispatches are added."""
         records = encode_messages([message for message, _ in encoded], place)
+        if self._with_crc:
+            records = [closed_record(record) for record in records]
         made, following = new_dispatches(topic, encoded, records, place, with_tags=self._with_tags)
         dispatches += made
         return b"".join(records), following

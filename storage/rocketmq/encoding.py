@@ -27,6 +27,7 @@ from storage.rocketmq.format.properties import (
     WAIT,
     decode_properties,
     encode_properties,
+    with_crc_place,
 )
 from storage.rocketmq.settings import StoreSettings
 
@@ -51,9 +52,12 @@ _new_message: Final = tuple.__new__
 
 
 class Encoder:
-    """Makes messages of records. Thread-safe."""
+    """Makes messages of records. Thread-safe. `with_crc`: their properties leave place for the CRC over the record,
+    which has to be filled in.
+    """
 
-    def __init__(self, settings: StoreSettings, clock: Clock) -> None:
+    def __init__(self, settings: StoreSettings, clock: Clock, *, with_crc: bool = False) -> None:
+        self._with_crc = with_crc
         self._max_message_bytes = settings.max_message_bytes
         self._default_host = settings.store_host
         self._clock = clock
@@ -94,6 +98,8 @@ class Encoder:
             body, sys_flag = (value, 0) if compression is None else compress(value, compression)
             host = born_hosts[index] if born_hosts else default_host
             text = _encode_properties(properties, index)
+            if self._with_crc:
+                text = _with_crc_place(text, index)
             # fmt: off
             message: RawMessage = _new_message(RawMessage, (
                 body, text, 0, sys_flag, born_ms, host, 0, 0
@@ -113,19 +119,24 @@ class Encoder:
         )
 
     def take_raw(self, messages: Sequence[RawMessage], store_host: bytes) -> Sequence[Encoded]:
-        """Messages as they are, checked. Raises RecordTooLarge, UnrepresentableRecord or
-        InvalidArgument for what no record can hold.
+        """Messages as they are, but for the CRC over the record; checked. Raises RecordTooLarge,
+        UnrepresentableRecord or InvalidArgument for what no record can hold.
         """
         for index, message in enumerate(messages):
             if len(message.body) > self._max_message_bytes:
                 raise self._too_large(len(message.body), index)
-            _check_properties_size(message.properties, index)
+            check_properties_size(message.properties, index)
             for host in (message.born_host, store_host):
                 if len(host) not in HOST_SIZES:
                     raise InvalidArgument(
                         f"message {index}: a host of {len(host)} bytes: it takes 8 or 20",
                         field="born_host",
                     )
+        if self._with_crc:
+            messages = [
+                message._replace(properties=_with_crc_place(message.properties, index))
+                for index, message in enumerate(messages)
+            ]
         return [(message, decode_properties(message.properties)) for message in messages]
 
 
@@ -194,7 +205,7 @@ def _encode_properties(properties: dict[str, str], index: int) -> bytes:
         raise UnrepresentableRecord(
             f"record {index}: {field}: {error.message}", field=field, index=index
         ) from None
-    _check_properties_size(data, index)
+    check_properties_size(data, index)
     return data
 
 
@@ -208,7 +219,14 @@ def _culprit(properties: dict[str, str]) -> str:
     return "properties"
 
 
-def _check_properties_size(data: bytes, index: int) -> None:
+def _with_crc_place(properties: bytes, index: int) -> bytes:
+    properties = with_crc_place(properties)
+    check_properties_size(properties, index)
+    return properties
+
+
+def check_properties_size(data: bytes, index: int) -> None:
+    """Raise UnrepresentableRecord for properties that no record can hold."""
     if len(data) > MAX_PROPERTIES_BYTES:
         raise UnrepresentableRecord(
             f"record {index}: properties take {len(data)} bytes, the limit is "

@@ -25,6 +25,7 @@ from storage.rocketmq.dispatcher import Builder
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format import names
 from storage.rocketmq.format.checkpoint import Checkpoint
+from storage.rocketmq.format.properties import has_crc_property
 from storage.rocketmq.key_index import KeyIndex
 from storage.rocketmq.plan import StorePlan
 from storage.rocketmq.queues import QueueTable
@@ -59,7 +60,9 @@ class Opening:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedStore:
-    """The parts of a store that has recovered. `index` is None where it is switched off."""
+    """The parts of a store that has recovered. `index` is None where it is switched off; `with_crc`: records are to
+    end in a CRC over them.
+    """
 
     log: CommitLog
     queues: QueueTable
@@ -67,6 +70,7 @@ class OpenedStore:
     builder: Builder
     checkpoint: Checkpoint  # as it was found, with what recovery confirmed
     report: RecoveryReport
+    with_crc: bool
 
 
 def open_parts(opening: Opening) -> OpenedStore:
@@ -110,8 +114,7 @@ def open_parts(opening: Opening) -> OpenedStore:
     if plan.last_record is not None:
         position, message = plan.last_record
         builder.last = dispatch_of(message, position, with_tags=opening.settings.index_tags)
-    _restore_producers(queues, snapshot)
-    _take_in_sequences(plan)
+    _restore_producers(plan, snapshot)
     report = RecoveryReport(
         clean_shutdown=clean,
         elapsed_ms=opening.clock() - started_ms,
@@ -129,7 +132,17 @@ def open_parts(opening: Opening) -> OpenedStore:
         builder=builder,
         checkpoint=_confirmed(checkpoint, plan),
         report=report,
+        with_crc=_goes_on_with_crc(opening.settings, plan),
     )
+
+
+def _goes_on_with_crc(settings: StoreSettings, plan: StorePlan) -> bool:
+    """What is not set is as in the newest record: a broker that asks for the CRC in every record ends its log before
+    the first without.
+    """
+    if settings.append_crc is not None:
+        return settings.append_crc
+    return plan.last_record is not None and has_crc_property(plan.last_record[1].properties)
 
 
 def _rebuilt(plan: StorePlan) -> int:
@@ -246,11 +259,13 @@ def _repair(opening: Opening, plan: StorePlan, builder: Builder) -> None:
         queue.next_offset = queue.published = queue.units.end
 
 
-def _restore_producers(queues: QueueTable, snapshot: ProducerSnapshot | None) -> None:
+def _restore_producers(plan: StorePlan, snapshot: ProducerSnapshot | None) -> None:
+    """As the snapshot tells, and then the log behind it."""
     for partition, states in () if snapshot is None else snapshot.by_queue().items():
-        queue = queues.get(*partition)
+        queue = plan.queues.get(*partition)
         if queue is not None:
             queue.producers = Producers(states)
+    _take_in_sequences(plan)
 
 
 def _take_in_sequences(plan: StorePlan) -> None:

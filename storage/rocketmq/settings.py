@@ -39,11 +39,19 @@ _NUMBERS: Final[dict[str, tuple[int, int]]] = {  # lowest, highest
 _DELAY: Final = re.compile(r"(\d{1,10})([smhd])", re.ASCII)
 _UNITS_MS: Final = {"s": 1000, "m": 60_000, "h": HOUR_MS, "d": 24 * HOUR_MS}
 _SWITCHES: Final = {"indexTags": "true", "messageIndexEnable": "true"}
+_APPEND_CRC: Final = "enabledAppendPropCRC"
 _BOOLEANS: Final = ("false", "true")
 _DEFAULT_STORE_HOST: Final = "127.0.0.1:10911"
 _DEFAULT_MAX_MESSAGE_BYTES: Final = 4 << 20
 _DEFAULT_TOPIC_QUEUES: Final = 8
-STORE_SETTINGS: Final = (*_NUMBERS, *_SWITCHES, "storeHost", "deleteWhen", "messageDelayLevel")
+STORE_SETTINGS: Final = (
+    *_NUMBERS,
+    *_SWITCHES,
+    _APPEND_CRC,
+    "storeHost",
+    "deleteWhen",
+    "messageDelayLevel",
+)
 
 _TOPIC_NUMBERS: Final[dict[str, tuple[int, int]]] = {
     "perm": (0, 7),
@@ -94,6 +102,7 @@ class StoreSettings:
     store_host: bytes
     index_tags: bool
     index_enabled: bool
+    append_crc: bool | None
     file_reserved_ms: int | None
     disk_max_used_percent: int | None
     delete_hours: frozenset[int]
@@ -113,6 +122,9 @@ def parse_store_settings(settings: Mapping[str, str]) -> StoreSettings:
         name: one_of(name, settings.get(name, default), _BOOLEANS) == "true"
         for name, default in _SWITCHES.items()
     }
+    append_crc = settings.get(_APPEND_CRC)
+    if append_crc is not None:
+        one_of(_APPEND_CRC, append_crc, _BOOLEANS)
     reserved_hours = numbers["fileReservedTime"]
     return StoreSettings(
         commit_log_bytes=numbers["mappedFileSizeCommitLog"],
@@ -124,6 +136,7 @@ def parse_store_settings(settings: Mapping[str, str]) -> StoreSettings:
         store_host=_host("storeHost", settings.get("storeHost", _DEFAULT_STORE_HOST)),
         index_tags=switches["indexTags"],
         index_enabled=switches["messageIndexEnable"],
+        append_crc=None if append_crc is None else append_crc == "true",
         file_reserved_ms=None if reserved_hours is None else reserved_hours * HOUR_MS,
         disk_max_used_percent=numbers["diskMaxUsedSpaceRatio"],
         delete_hours=_delete_hours(settings),

@@ -15,8 +15,8 @@ import msgspec
 
 from storage.interface import Clock, LogStore
 from storage.model import RawMessage, Record, TopicPartition
-from storage.rocketmq.encoding import Encoder
-from storage.rocketmq.format.properties import UNIQ_KEY, decode_properties
+from storage.rocketmq.encoding import Encoder, check_properties_size
+from storage.rocketmq.format.properties import UNIQ_KEY, decode_properties, with_crc_place
 from storage.rocketmq.settings import parse_store_settings
 from storage.rocketmq.store import RocketMQStore
 from storage.staged_append import TopicShape
@@ -74,10 +74,12 @@ class MessageEncoder:
     def encode(
         self, records: Sequence[Record], shape: TopicShape, *, compression: str | None
     ) -> Sequence[tuple[int, bytes]]:
-        """(messages, run) of each."""
+        """(messages, run) of each. Every message leaves room for the CRC over the record, which a store may add."""
         messages = [
             message for message, _ in self._encoder.encode(records, compression=compression)
         ]
+        for index, message in enumerate(messages):
+            check_properties_size(with_crc_place(message.properties), index)
         limit_bytes = min(RUN_BYTES, shape.limit_bytes)
         return [(len(run), _ENCODE(run)) for run in _runs(messages, limit_bytes)]
 

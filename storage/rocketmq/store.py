@@ -175,14 +175,19 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         self.index = parts.index
         self._dispatcher = Dispatcher(parts.builder, position=parts.log.end, fence=self._fence)
         self._appender = Appender(
-            parts.log, self._dispatcher, self._fence, self._settings, self._clock
+            parts.log,
+            self._dispatcher,
+            self._fence,
+            self._settings,
+            self._clock,
+            with_crc=parts.with_crc,
         )
         self._lock = self._appender.lock
         self._deletions = Deletions(self._lock)
         self._checkpointer = Checkpointer(
             self._directory, parts, self._dispatcher, self._lock, facts
         )
-        self._encoder = Encoder(self._settings, self._clock)
+        self._encoder = Encoder(self._settings, self._clock, with_crc=parts.with_crc)
 
     # ---- topics ----
 

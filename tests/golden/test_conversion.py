@@ -8,7 +8,15 @@ from typing import Any
 
 import pytest
 
-from storage import ConversionReport, StoreOptions, convert_store, open_inspector, open_store
+from storage import (
+    ConversionReport,
+    Record,
+    StoreOptions,
+    TopicPartition,
+    convert_store,
+    open_inspector,
+    open_store,
+)
 from storage.conversion.converting import REPORT
 from tests.golden import rocketmq_stores, stores
 from tests.golden.rocketmq_stores import GoldenStore
@@ -149,6 +157,22 @@ def test_rocketmq_there_and_back(golden: GoldenStore, tmp_path: Path) -> None:
     if golden.name not in {"bodies", "broker"}:  # where a client packed bodies, by another lz4
         assert found == wanted
     assert all(len(topic) >= TOO_LONG or not topic.isascii() for topic in left)
+
+
+def test_a_crc_over_a_message_is_of_its_new_place(tmp_path: Path) -> None:
+    source, there, back = tmp_path / "source", tmp_path / "there", tmp_path / "back"
+    given = options({**SMALL_FILES, "enabledAppendPropCRC": "true"})
+    with open_store("rocketmq", source, given) as store:
+        for topic in ("other", "t"):
+            store.create_topic(topic, 1)
+            store.append(TopicPartition(topic, 0), [Record(None, b"value")])
+    convert_store(source, there, to="kafka", topics=["t"])
+    convert_store(there, back, to="rocketmq", target_options=options(SMALL_FILES))
+    inspector = open_inspector(back, options(SMALL_FILES))
+    (row,) = (row for run in inspector.dump("records") for row in run)
+    assert (row["physicalOffset"], "__CRC32#" in str(row["properties"])) == (0, True)
+    assert list(inspector.verify()) == []
+    inspector.close()
 
 
 @pytest.mark.parametrize("golden", rocketmq_stores.all_stores(), ids=rocketmq_stores.by_id)

@@ -57,14 +57,16 @@ def run_rocketmq_opens(
     return _sorted(_lines("rocketmq-opens", directory, *_options(sizes), *options))
 
 
-def run_rocketmq_opens_each(parent: Path, sizes: Mapping[str, str]) -> dict[str, RocketAnswer]:
+def run_rocketmq_opens_each(
+    parent: Path, sizes: Mapping[str, str], *options: str | Path
+) -> dict[str, RocketAnswer]:
     """Let the real store open a copy of every folder in `parent`, in one JVM; what it read, by the folder's name.
 
-    A store that it refuses is told by a row in `odd`.
+    `options`: those for sizes and settings. A store that it refuses is told by a row in `odd`.
     """
     rows: dict[str, list[Row]] = {}
     name = ""
-    for line in _lines("rocketmq-opens", parent, *_options(sizes), "--each"):
+    for line in _lines("rocketmq-opens", parent, *_options(sizes), *options, "--each"):
         if line["kind"] == "dir":
             name = line["name"]
             rows[name] = []

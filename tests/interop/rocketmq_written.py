@@ -63,11 +63,11 @@ def options() -> StoreOptions:
     return StoreOptions(settings={**SIZES, "storeHost": "192.168.7.9:10911"})
 
 
-def write(root: Path) -> None:
-    """Make the store at `root`, in three runs."""
+def write(root: Path, given: StoreOptions | None = None) -> None:
+    """Make the store at `root`, or write on in one that is there, in three runs."""
     for run in range(3):
         clock = ManualClock(BEGIN_MS + 3_600_000 * run)
-        with open_any("rocketmq", root, options(), clock=clock) as store:
+        with open_any("rocketmq", root, given or options(), clock=clock) as store:
             if run == 0:
                 for topic, queues in TOPICS.items():
                     store.create_topic(topic, queues)

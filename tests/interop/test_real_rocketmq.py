@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from storage import Bound, FindQuery, LogStore, Record, TopicPartition, open_inspector
+from storage import Bound, FindQuery, LogStore, Record, StoreOptions, TopicPartition, open_inspector
 from storage import open_store as open_any
 from tests.cli.runner import fine, run, settings_options
+from tests.golden.rocketmq_stores import GoldenStore
 from tests.golden.trees import picture
 from tests.interop import rocketmq_peers as peers
 from tests.interop import rocketmq_written as written
@@ -183,6 +184,27 @@ def test_a_store_goes_to_and_fro(root: Path, tmp_path: Path) -> None:
     answer = ask(here, tmp_path / "asked-last")
     check_same(here, answer)
     assert [row["keys"] for row in answer.messages["orders", 0]].count("k ours") == 4
+
+
+def test_a_log_whose_records_end_in_a_crc_goes_on_so(tmp_path: Path) -> None:
+    """To a broker that wants a CRC in every record, the log ends before the first without."""
+    peers.write_golden(tmp_path / "theirs", profile="propcrc", seed=1014)
+    theirs = GoldenStore(tmp_path / "theirs")
+    ours, killed = tmp_path / "each" / "ours", tmp_path / "each" / "killed"
+    shutil.copytree(theirs.root, ours)
+    written.write(ours, StoreOptions(settings=theirs.settings))
+    shutil.copytree(ours, killed)
+    (killed / "abort").write_text("1")
+    params = tmp_path / "params.json"
+    params.write_text(json.dumps({**theirs.json("params.json"), "forceVerifyPropCRC": True}))
+    answers = peers.run_rocketmq_opens_each(tmp_path / "each", {}, "--params", params)
+    mine = written.rows(ours, theirs.settings)
+    assert len(mine["many-at-once", 0]) == 3 * 273
+    for answer in answers.values():
+        assert answer.odd == []
+        assert answer.messages == mine
+    verified = run("verify", ours, *settings_options(theirs.settings)).rows
+    assert [row for row in verified if row["severity"] == "error"] == []
 
 
 STRANGE = {

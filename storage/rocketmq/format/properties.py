@@ -112,7 +112,9 @@ RESERVED: Final = frozenset(
 
 CRC_PROPERTY_SIZE: Final = 20
 CRC_DIGITS: Final = 10
+_SEPARATOR: Final = PROPERTY_SEPARATOR.encode()
 _CRC_HEAD: Final = f"{CRC32}{NAME_VALUE_SEPARATOR}".encode()
+_CRC_PLACE: Final = _CRC_HEAD + b"0" * CRC_DIGITS + _SEPARATOR
 _ENCODED_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _REPLACEMENT: Final = "\ufffd".encode()
 
@@ -176,17 +178,32 @@ def _unrepresentable(name: str, value: str) -> UnrepresentableRecord:
     return UnrepresentableRecord(what, field="properties")
 
 
+def with_crc_place(properties: bytes) -> bytes:
+    """Properties that end in the CRC property, instead of one that they end in already: `closed_record` fills it in."""
+    if has_crc_property(properties):
+        properties = properties[:-CRC_PROPERTY_SIZE]
+    if properties and not properties.endswith(_SEPARATOR):
+        properties += _SEPARATOR
+    return properties + _CRC_PLACE
+
+
+def closed_record(record: bytes) -> bytes:
+    """A whole record with the CRC property that it must end in, instead of the one that it ends in."""
+    rest = record[:-CRC_PROPERTY_SIZE]
+    return rest + encode_crc_property(rest)
+
+
 def encode_crc_property(record: bytes) -> bytes:
     """The property that closes a record: `record` is all before it, with the lengths of the whole."""
     digits = f"{crc32(record) & 0x7FFFFFFF:0{CRC_DIGITS}d}"[::-1]
-    return _CRC_HEAD + digits.encode() + PROPERTY_SEPARATOR.encode()
+    return _CRC_HEAD + digits.encode() + _SEPARATOR
 
 
 def has_crc_property(record: bytes) -> bool:
-    """Whether a whole record ends in the CRC property."""
+    """Whether a whole record, or the properties of one, end in the CRC property."""
     return record[-CRC_PROPERTY_SIZE:].startswith(_CRC_HEAD)
 
 
 def check_crc_property(record: bytes) -> bool:
     """Whether the CRC property that a whole record ends in is right."""
-    return record.endswith(encode_crc_property(record[:-CRC_PROPERTY_SIZE]))
+    return record == closed_record(record)

@@ -21,9 +21,8 @@ from storage.rocketmq.format.message import (
     encode_padding,
 )
 from storage.rocketmq.format.properties import (
-    CRC_PROPERTY_SIZE,
     check_crc_property,
-    encode_crc_property,
+    closed_record,
     has_crc_property,
 )
 from storage.rocketmq.tools.blanks import fill
@@ -99,8 +98,7 @@ def _moved(data: bytes, physical_offset: int, moved_bytes: int) -> bytes:
         (prepared,) = _OFFSET.unpack_from(record, position)
         _OFFSET.pack_into(record, position, prepared + moved_bytes)
     if closed:
-        body = bytes(record[:-CRC_PROPERTY_SIZE])
-        return body + encode_crc_property(body)
+        return closed_record(bytes(record))
     return bytes(record)
 
 

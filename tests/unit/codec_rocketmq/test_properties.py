@@ -17,10 +17,12 @@ from storage.rocketmq.format.properties import (
     SHARDING_KEY,
     TRANSACTION_ID,
     check_crc_property,
+    closed_record,
     decode_properties,
     encode_crc_property,
     encode_properties,
     has_crc_property,
+    with_crc_place,
 )
 from tests.unit.codec_rocketmq.cases import CASES, Case
 
@@ -170,3 +172,18 @@ def test_the_crc_property_guards_every_bit(case: Case) -> None:
         damaged = bytearray(data)
         damaged[bit // 8] ^= 1 << bit % 8
         assert not check_crc_property(bytes(damaged))
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_record_is_closed_by_its_crc(case: Case) -> None:
+    right = with_crc_property(case.data)
+    assert closed_record(right) == right
+    assert closed_record(right[:-CRC_PROPERTY_SIZE] + bytes(CRC_PROPERTY_SIZE)) == right
+
+
+@pytest.mark.parametrize("given", [b"", b"a\x01b\x02", b"a\x01b"])
+def test_the_place_of_the_crc_is_behind_whole_properties(given: bytes) -> None:
+    whole = given + b"\x02" if given and not given.endswith(b"\x02") else given
+    placed = with_crc_place(given)
+    assert placed == whole + b"__CRC32#\x010000000000\x02"
+    assert with_crc_place(placed) == with_crc_place(whole + encode_crc_property(b"old")) == placed
