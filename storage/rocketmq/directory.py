@@ -1,5 +1,5 @@
 """The files at the root of a RocketMQ store: abort, lock, checkpoint, config/topics.json and
-consumerOffset.json, and our own plain files beside them.
+consumerOffset.json (or lmqConsumerOffset.json), and our own plain files beside them.
 
 Owns reading and writing them, each atomically; must not know the log, the queues or the index. What
 the reference has no file for lies in `.logserver.store.json` (that we own the store, the file sizes,
@@ -146,10 +146,10 @@ class ProducerSnapshot(msgspec.Struct, kw_only=True):
 
 class StoreDirectory(RootFiles[StoreFile]):
     """The root of one store. Its own files as RootFiles; topics.json is guarded by the store's lock, the offsets file
-    by that of GroupOffsets.
+    by that of GroupOffsets. `enable_lmq`: whether offsets are in lmqConsumerOffset.json; None: the files tell.
     """
 
-    def __init__(self, fs: FileSystem, path: Path) -> None:
+    def __init__(self, fs: FileSystem, path: Path, *, enable_lmq: bool | None = None) -> None:
         super().__init__(fs, path, BACKEND, StoreFile)
         self.commit_log = path / names.COMMIT_LOG
         self.consume_queue = path / names.CONSUME_QUEUE
@@ -167,11 +167,21 @@ class StoreDirectory(RootFiles[StoreFile]):
         self._offsets = ConfigFile(
             fs,
             path,
-            names.OFFSETS,
+            self._offsets_name(enable_lmq),
             StoredOffsets.decode,
             damaged=DAMAGED_OFFSETS_FILE,
             report=self._report_offsets,
         )
+
+    def _offsets_name(self, enable_lmq: bool | None) -> str:
+        """The one of the two files that the broker reads (BrokerController: LmqConsumerOffsetManager). A broker that
+        was switched to light message queues leaves the other one behind.
+        """
+        if enable_lmq is None:
+            lmq = self.config / names.LMQ_OFFSETS
+            backup = lmq.with_name(lmq.name + names.BACKUP)
+            enable_lmq = self.fs.exists(lmq) or self.fs.exists(backup)
+        return names.LMQ_OFFSETS if enable_lmq else names.OFFSETS
 
     # ---- reading: what cannot be understood counts as missing and is reported ----
 
@@ -271,7 +281,7 @@ class StoreDirectory(RootFiles[StoreFile]):
         self._report_config("bad-topics-file", path, message)
 
     def offsets(self) -> StoredOffsets:
-        """config/consumerOffset.json, or its `.bak`; when neither can be understood, no offsets."""
+        """The offsets file of config/, or its `.bak`; when neither can be understood, no offsets."""
         try:
             return self._offsets.read() or StoredOffsets()
         except Corrupt as error:
@@ -328,5 +338,5 @@ class StoreDirectory(RootFiles[StoreFile]):
         self._topics.write(table.encode())
 
     def write_offsets(self, offsets: StoredOffsets) -> None:
-        """config/consumerOffset.json, and its former content as `.bak`."""
+        """The offsets file of config/, and its former content as `.bak`."""
         self._offsets.write(offsets.encode())

@@ -1,4 +1,5 @@
-"""Committed offsets of consumer groups, kept as the broker does: in config/consumerOffset.json.
+"""Committed offsets of consumer groups, kept as the broker does: in config/consumerOffset.json, or the
+file that it has instead of that one with enableLmq.
 
 Owns the order of a commit's steps; must not know the file's text. The whole file is written for
 each call, so a call that commits for many groups costs one write. Of an offset the file has the

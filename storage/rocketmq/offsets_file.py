@@ -1,4 +1,4 @@
-"""The content of config/consumerOffset.json: how far each group has come in each queue.
+"""The content of config/consumerOffset.json, or lmqConsumerOffset.json: how far each group has come in each queue.
 
 Owns that content as a value: a change gives a new one, so that one that could not be written leaves
 the old one standing; must not touch a file. What is not known here (other keys, entries of another
@@ -8,6 +8,7 @@ shape) is kept as it is. As ConsumerOffsetManager:
     groupTopicMap     group -> its topics                 made from offsetTable, for who reads the file
     offsetTable       "TOPIC@GROUP" -> queue id -> offset queue ids bare or quoted
     pullOffsetTable   the same, of pull consumers         left alone
+    lmqOffsetTable    "TOPIC@%LMQ%GROUP" -> offset        left alone; in lmqConsumerOffset.json only
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ SEPARATOR: Final = "@"
 
 
 class StoredOffsets:
-    """What consumerOffset.json says. Never changed: `changed` gives a new one."""
+    """What the offsets file says. Never changed: `changed` gives a new one."""
 
     def __init__(self, content: Mapping[int | str, Any] | None = None) -> None:
         self._content = content or {}

@@ -39,7 +39,7 @@ _NUMBERS: Final[dict[str, tuple[int, int]]] = {  # lowest, highest
 _DELAY: Final = re.compile(r"(\d{1,10})([smhd])", re.ASCII)
 _UNITS_MS: Final = {"s": 1000, "m": 60_000, "h": HOUR_MS, "d": 24 * HOUR_MS}
 _SWITCHES: Final = {"indexTags": "true", "messageIndexEnable": "true"}
-_APPEND_CRC: Final = "enabledAppendPropCRC"
+_TOLD_BY_FILES: Final = ("enabledAppendPropCRC", "enableLmq")  # switches, where they are not set
 _BOOLEANS: Final = ("false", "true")
 _DEFAULT_STORE_HOST: Final = "127.0.0.1:10911"
 _DEFAULT_MAX_MESSAGE_BYTES: Final = 4 << 20
@@ -47,7 +47,7 @@ _DEFAULT_TOPIC_QUEUES: Final = 8
 STORE_SETTINGS: Final = (
     *_NUMBERS,
     *_SWITCHES,
-    _APPEND_CRC,
+    *_TOLD_BY_FILES,
     "storeHost",
     "deleteWhen",
     "messageDelayLevel",
@@ -103,6 +103,7 @@ class StoreSettings:
     index_tags: bool
     index_enabled: bool
     append_crc: bool | None
+    enable_lmq: bool | None
     file_reserved_ms: int | None
     disk_max_used_percent: int | None
     delete_hours: frozenset[int]
@@ -122,9 +123,10 @@ def parse_store_settings(settings: Mapping[str, str]) -> StoreSettings:
         name: one_of(name, settings.get(name, default), _BOOLEANS) == "true"
         for name, default in _SWITCHES.items()
     }
-    append_crc = settings.get(_APPEND_CRC)
-    if append_crc is not None:
-        one_of(_APPEND_CRC, append_crc, _BOOLEANS)
+    told = {
+        name: one_of(name, settings[name], _BOOLEANS) == "true" if name in settings else None
+        for name in _TOLD_BY_FILES
+    }
     reserved_hours = numbers["fileReservedTime"]
     return StoreSettings(
         commit_log_bytes=numbers["mappedFileSizeCommitLog"],
@@ -136,7 +138,8 @@ def parse_store_settings(settings: Mapping[str, str]) -> StoreSettings:
         store_host=_host("storeHost", settings.get("storeHost", _DEFAULT_STORE_HOST)),
         index_tags=switches["indexTags"],
         index_enabled=switches["messageIndexEnable"],
-        append_crc=None if append_crc is None else append_crc == "true",
+        append_crc=told["enabledAppendPropCRC"],
+        enable_lmq=told["enableLmq"],
         file_reserved_ms=None if reserved_hours is None else reserved_hours * HOUR_MS,
         disk_max_used_percent=numbers["diskMaxUsedSpaceRatio"],
         delete_hours=_delete_hours(settings),

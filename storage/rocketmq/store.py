@@ -115,7 +115,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         super().__init__(fs, path, options, lock=lock)
         self._settings = settings
         self._clock = clock
-        self._directory = StoreDirectory(fs, path)
+        self._directory = StoreDirectory(fs, path, enable_lmq=settings.enable_lmq)
         try:
             self._open(options)
         except BaseException:

@@ -18,6 +18,7 @@ from storage import (
     GroupCommit,
     LogStore,
     Record,
+    StoreOptions,
     SupportsGroupOffsets,
     TopicPartition,
 )
@@ -154,16 +155,21 @@ def the_broker_goes_on_and_is_killed(broker: Broker) -> None:
     assert last.messages == written.rows(broker.store)
 
 
-def test_groups_go_on_where_they_stood(broker: Broker) -> None:
-    """The real broker tells a client the offsets that we committed; we tell those that the client committed there."""
+@pytest.mark.parametrize("setting", [{}, {"enableLmq": "true"}], ids=["plain", "light-queues"])
+def test_groups_go_on_where_they_stood(broker: Broker, setting: dict[str, str]) -> None:
+    """The real broker tells a client the offsets that we committed; we tell those that the client committed there.
+
+    With light queues it has another file for them, which we then find.
+    """
     written.write(broker.store)
     places = [TopicPartition("orders", number) for number in range(3)]
     ours = {"g1": {places[0]: 4, places[1]: 0, places[2]: 2}, "ours_%-|2": {places[1]: 3}}
-    with open_ours(broker.store) as store:
+    given = StoreOptions(settings={**written.options().settings, **setting})
+    with open_any("rocketmq", broker.store, given) as store:
         commit(store, {"g1": {places[0]: 1, places[1]: 0}, "deleted": {places[0]: 1}})
         commit(store, {"g1": {places[0]: 4, places[2]: 2}, "ours_%-|2": {places[1]: 3}})
         offsets_of(store).delete_offsets("deleted")
-    broker.start()
+    broker.start(**setting)
     answer = peers.talk(broker.port, ("committed", "orders", *ours), ("pull", "orders"))
     found = {(row["group"], row["queueId"]): row["offset"] for row in answer.committed}
     for group, offsets in ours.items():

@@ -31,7 +31,7 @@ LOCK_CONTENT: Final = b"lock"
 
 TOPICS: Final = "topics.json"
 OFFSETS: Final = "consumerOffset.json"
-CONSUMER_OFFSETS: Final = "consumerOffset.json"
+LMQ_OFFSETS: Final = "lmqConsumerOffset.json"
 DELAY_OFFSETS: Final = "delayOffset.json"
 SUBSCRIPTION_GROUPS: Final = "subscriptionGroup.json"
 BACKUP: Final = ".bak"

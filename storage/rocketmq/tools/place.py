@@ -39,7 +39,8 @@ PARTS: Final = {
 
 _CONFIG_FILES: Final = frozenset(
     {
-        *(names.TOPICS, names.CONSUMER_OFFSETS, names.DELAY_OFFSETS, names.SUBSCRIPTION_GROUPS),
+        *(names.TOPICS, names.OFFSETS, names.LMQ_OFFSETS),
+        *(names.DELAY_OFFSETS, names.SUBSCRIPTION_GROUPS),
         *("consumerFilter.json", "consumerOrderInfo.json"),
     }
 )

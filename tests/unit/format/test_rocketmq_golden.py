@@ -126,7 +126,7 @@ def test_config_files(path: Any) -> None:
 def test_what_is_in_the_config_files() -> None:
     config = {path.name: decode_config(path.read_bytes()) for path in CONFIG_FILES}
     assert len(config) == 12
-    offsets = config[names.CONSUMER_OFFSETS]["offsetTable"]
+    offsets = config[names.OFFSETS]["offsetTable"]
     assert offsets["order-live@order-group"] == {0: 29, 1: 30, 2: 28}
     assert config[names.DELAY_OFFSETS]["offsetTable"] == {1: 1, 2: 1, 3: 17, 18: 0}
     topics = config[names.TOPICS]["topicConfigTable"]

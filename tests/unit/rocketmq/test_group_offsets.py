@@ -1,4 +1,4 @@
-"""Committed offsets in config/consumerOffset.json: a real broker's, ours, damage, and what a write costs."""
+"""Committed offsets in a file of config/: a real broker's, ours, damage, and what a write costs."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ from tests.unit.rocketmq.workshop import ROOT, T0, Workshop, put_file, put_value
 
 OFFSETS = ROOT / "config" / "consumerOffset.json"
 BACKUP = ROOT / "config" / "consumerOffset.json.bak"
+LMQ_OFFSETS = ROOT / "config" / "lmqConsumerOffset.json"
+OLD = b'{"offsetTable":{"t@old":{0:1}}}'
 BROKER = stores.golden("broker")
 LIVE = [TopicPartition("order-live", number) for number in range(3)]
 # What is none of ours: other tables, keys of another shape, a queue that is no number.
@@ -114,6 +116,32 @@ def test_what_is_not_known_is_kept() -> None:
     table = before["offsetTable"] | {"t@g": {0: 4, 1: 5}, "t@new": {0: 8}}
     assert after["offsetTable"] == table
     assert after["groupTopicMap"] == {"g": ["t"], "new": ["t"]}
+
+
+@pytest.mark.parametrize("name", [LMQ_OFFSETS.name, LMQ_OFFSETS.name + ".bak"])
+def test_those_of_a_broker_with_light_queues_are_in_another_file(name: str) -> None:
+    """It reads that one alone, so what it read before it had them counts no more."""
+    light = STRANGE.replace(b"resetOffsetTable", b"lmqOffsetTable")
+    shop = with_files(**{OFFSETS.name: OLD, name: light})
+    with shop.open() as store:
+        assert told(store) == UNDERSTOOD
+        commit(store, 8)
+    assert shop.fs.read_bytes(OFFSETS) == OLD
+    after = decode_config(shop.fs.read_bytes(LMQ_OFFSETS))
+    assert after["lmqOffsetTable"] == {"t@g": {0: 3}}
+    assert after["offsetTable"]["t@g"] == {0: 8, 1: 5}
+    with shop.open({"enableLmq": "false"}) as store:
+        assert told(store) == {"old": {T0: 1}}
+
+
+def test_the_setting_says_which_file_it_is() -> None:
+    shop = with_files(**{OFFSETS.name: OLD})
+    with shop.open({"enableLmq": "true"}) as store:
+        assert told(store) == {}
+        commit(store, 2)
+    assert shop.fs.read_bytes(OFFSETS) == OLD
+    with shop.open() as store:
+        assert told(store) == {"g": {T0: 2}}
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"offsetTable":3}', STRANGE[:-9]])

@@ -23,7 +23,8 @@ def test_the_defaults_are_rocketmqs_but_for_deletion() -> None:
     assert (found.index_slots, found.index_entries) == (None, None)
     assert (found.max_message_bytes, found.default_topic_queues) == (4 << 20, 8)
     assert found.store_host == bytes([127, 0, 0, 1]) + (10911).to_bytes(4, "big")
-    assert (found.index_tags, found.index_enabled, found.append_crc) == (True, True, None)
+    assert (found.index_tags, found.index_enabled) == (True, True)
+    assert (found.append_crc, found.enable_lmq) == (None, None)
     assert (found.file_reserved_ms, found.disk_max_used_percent) == (None, None)
     assert found.delete_hours == frozenset()
     assert found.delays_ms is None
@@ -42,6 +43,7 @@ def test_every_setting_is_taken() -> None:
             "indexTags": "false",
             "messageIndexEnable": "false",
             "enabledAppendPropCRC": "true",
+            "enableLmq": "false",
             "fileReservedTime": "72",
             "diskMaxUsedSpaceRatio": "75",
             "deleteWhen": "04;23",
@@ -52,7 +54,8 @@ def test_every_setting_is_taken() -> None:
     assert (found.index_slots, found.index_entries) == (100, 300)
     assert (found.max_message_bytes, found.default_topic_queues) == (70000, 3)
     assert found.store_host == bytes.fromhex("20010db800000000000000000000000700000009")
-    assert (found.index_tags, found.index_enabled, found.append_crc) == (False, False, True)
+    assert (found.index_tags, found.index_enabled) == (False, False)
+    assert (found.append_crc, found.enable_lmq) == (True, False)
     assert (found.file_reserved_ms, found.disk_max_used_percent) == (72 * HOUR_MS, 75)
     assert found.delete_hours == {4, 23}
     assert found.delays_ms == (0, 100_000, 120_000, 3 * HOUR_MS, 24 * HOUR_MS)
