@@ -1,7 +1,7 @@
-"""Whether a produce request to an unknown topic may make it: only under a name for clients, and if
-something of it can be stored.
+"""Whether clients may write to a topic, and whether a produce request to an unknown one may make it: only
+under a name for clients, and if something of it can be stored.
 
-Owns these questions; must not create or append anything. Without the second a request that is
+Owns these questions; must not create or append anything. Without the last a request that is
 refused whole would leave an empty topic behind.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from logserver.writer import Part, Run
-from storage import LogStore, StorageError
+from storage import LogStore, StorageError, TopicInfo
 from storage.errors import CallerError, InvalidTopic
 
 # Kafka's Topic.INTERNAL_TOPICS, and the log of its controllers.
@@ -26,6 +26,14 @@ def check_new_name(topic: str) -> None:
     """
     if topic in INTERNAL_TOPICS:
         raise InvalidTopic(f"topic name {topic!r} is for a broker's own use", topic=topic)
+
+
+def check_open(info: TopicInfo) -> None:
+    """Raise InvalidTopic for a topic of a broker's own state: it refuses clients there, and reads what it finds as its
+    own.
+    """
+    if info.closed or info.name in INTERNAL_TOPICS:
+        raise InvalidTopic(f"only a broker itself writes to topic {info.name!r}", topic=info.name)
 
 
 def refusals(

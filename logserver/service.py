@@ -17,7 +17,7 @@ from typing import Final, ParamSpec, TypeAlias, TypeVar
 
 from msgspec import structs
 
-from logserver.auto_create import check_new_name, refusals
+from logserver.auto_create import check_new_name, check_open, refusals
 from logserver.budget import Budget, Hold
 from logserver.config import Settings
 from logserver.errors import NotReady, TimedOut
@@ -353,9 +353,7 @@ class LogService:
         TimedOut.
         """
         store = self._writable()
-        info = self._topics.get(request.topic) or await self._preview(
-            store, request.topic, request.partition
-        )
+        info = await self._target(store, request.topic, request.partition)
         parts, failed = self._partitioner.parts(info, request)
         if request.topic not in self._topics:
             whole = request.producer is not None or request.key is not None
@@ -379,7 +377,7 @@ class LogService:
         raises for the topic and, with `partition`, UnknownPartition.
         """
         store = self._writable()
-        info = self._topics.get(topic) or await self._preview(store, topic, partition)
+        info = await self._target(store, topic, partition)
         if partition is not None and partition not in info.partitions:
             raise UnknownPartition(topic, partition, len(info.partitions))
 
@@ -388,9 +386,7 @@ class LogService:
         `produce` does.
         """
         store = self._writable()
-        info = self._topics.get(request.topic) or await self._preview(
-            store, request.topic, request.partition
-        )
+        info = await self._target(store, request.topic, request.partition)
         number = only_partition(info) if request.partition is None else request.partition
         if request.topic not in self._topics:
             await self._run(store.preview_topic, request.topic, request.data)
@@ -427,6 +423,12 @@ class LogService:
                     timeout_ms=request.timeout_ms,
                 )
         return await answer
+
+    async def _target(self, store: LogStore, topic: str, partition: int | None) -> TopicInfo:
+        """The topic that records go to, perhaps yet to be made. Raises what `produce` raises for it."""
+        info = self._topics.get(topic) or await self._preview(store, topic, partition)
+        check_open(info)
+        return info
 
     async def _preview(self, store: LogStore, topic: str, partition: int | None) -> TopicInfo:
         """The topic that a produce request to an unknown one would make."""

@@ -224,7 +224,7 @@ class Capabilities:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicInfo:
     """A topic: its partitions (their numbers, ascending) and the configs that differ from the
-    store's defaults.
+    store's defaults. `closed`: the real server lets no client write to it.
     """
 
     name: str
@@ -232,6 +232,7 @@ class TopicInfo:
     configs: Mapping[str, str] = field(default_factory=dict)
     topic_id: str | None = None
     internal: bool = False
+    closed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

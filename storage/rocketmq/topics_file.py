@@ -21,7 +21,7 @@ from storage.rocketmq.format.config_json import (
     lay_out_member,
     lay_out_object,
 )
-from storage.rocketmq.format.names import is_system_topic
+from storage.rocketmq.format.names import is_closed_topic, is_system_topic
 from storage.rocketmq.settings import (
     BATCH_QUEUES,
     QUEUE_TYPE,
@@ -119,6 +119,7 @@ class TopicTable:
             partitions=range(count + len(more)) if all_there else (*range(count), *more),
             configs={} if entry is None else _configs(entry),
             internal=is_system_topic(topic),
+            closed=is_closed_topic(topic),
         )
 
     def created(

@@ -14,6 +14,13 @@ from urllib.parse import quote
 
 import pytest
 
+from storage import (
+    RawMessage,
+    StoreOptions,
+    SupportsRawMessages,
+    TopicPartition,
+    open_store,
+)
 from storage.rocketmq.format.body import decompress
 from storage.rocketmq.format.message import COMPRESSED
 from tests.api.harness import BINARY, JSON, Api, b64, opener, records, serving, settings
@@ -148,6 +155,40 @@ async def test_the_brokers_own_topics_are_not_made(api: Api, name: str) -> None:
     assert (await api.call("PUT", f"/topics/{name}")).code == 42203
     assert (await api.post(f"/topics/{name}", records(1))).code == 42203
     assert (await api.get("/topics")).json == []
+
+
+@pytest.mark.parametrize(
+    ("name", "closed"),
+    [
+        ("SCHEDULE_TOPIC_XXXX", True),
+        ("RMQ_SYS_TRANS_HALF_TOPIC", True),
+        ("OFFSET_MOVED_EVENT", True),
+        ("rmq_sys_wheel_timer", True),
+        ("RMQ_SYS_TRACE_TOPIC", False),
+        ("%RETRY%group", False),
+    ],
+)
+async def test_what_the_broker_keeps_in_topics_is_its_own(
+    tmp_path: Path, name: str, closed: bool
+) -> None:
+    """Its topics are read, but nothing is produced to those where it lets no client write."""
+    chosen = settings(tmp_path / "store", set={"defaultTopicQueueNums": "1"})
+    with open_store("rocketmq", tmp_path / "store", StoreOptions(settings=chosen.set)) as store:
+        assert isinstance(store, SupportsRawMessages)
+        message = RawMessage(body=b"the broker's", properties=b"", born_host=bytes(8))
+        store.append_messages(TopicPartition(name, 0), [message])
+    path = f"/topics/{quote(name, safe='')}"
+    stream = "application/x-ndjson"
+    async with serving(chosen, opener("rocketmq", chosen)) as api:
+        answers = [
+            await api.post(path, records(1)),
+            await api.post(f"{path}/partitions/0", records(1)),
+            await api.post(path, b'{"value":"YQ=="}\n', content_type=stream),
+        ]
+        assert [answer.status for answer in answers] == [422 if closed else 200] * 3
+        assert not closed or {answer.code for answer in answers} == {42203}
+        rows = (await api.get(f"{path}/partitions/0/records")).json
+        assert len(rows) == (1 if closed else 4)
 
 
 async def test_names_that_kafka_has_not(api: Api) -> None:

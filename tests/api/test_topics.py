@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.api.harness import BATCH, V2, Api, records
+from storage import open_store
+from tests.api.harness import BATCH, V2, Api, opener, records, serving, settings
 
 # A topic config of each backend that is a number, and another that is not the default.
 CONFIG = {
@@ -168,6 +171,18 @@ async def test_a_name_of_the_brokers_own_is_refused(api: Api, name: str) -> None
     batches = await api.post(f"/topics/{name}", bytes(100), content_type=BATCH)
     assert batches.code == 42203
     assert (await api.get("/topics")).json == []
+
+
+async def test_nothing_is_produced_to_a_topic_of_the_brokers_own(tmp_path: Path) -> None:
+    """Groups' offsets stand there: what a client writes between them is refused, as by the real broker."""
+    chosen = settings(tmp_path / "store")
+    with open_store("kafka", tmp_path / "store") as store:
+        store.create_topic("__consumer_offsets", 1)
+    async with serving(chosen, opener("kafka", chosen)) as api:
+        assert (await api.get("/topics/__consumer_offsets")).status == 200
+        assert (await api.post("/topics/__consumer_offsets", records(1))).code == 42203
+        batch = await api.post("/topics/__consumer_offsets", bytes(100), content_type=BATCH)
+        assert batch.code == 42203
 
 
 async def test_the_longest_name_is_taken(api: Api) -> None:

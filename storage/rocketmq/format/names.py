@@ -67,14 +67,11 @@ SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_TOPIC: Final = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 DEFAULT_TOPIC: Final = "TBW102"
-SYSTEM_TOPICS: Final = frozenset(
+_CLOSED_TOPICS: Final = frozenset(
     {
         SCHEDULE_TOPIC,
         HALF_TOPIC,
         OP_TOPIC,
-        DEFAULT_TOPIC,
-        "BenchmarkTest",
-        "RMQ_SYS_TRACE_TOPIC",
         "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC",
         "RMQ_SYS_ROCKSDB_TRANS_OP_HALF_TOPIC",
         "TRANS_CHECK_MAX_TIME_TOPIC",
@@ -82,6 +79,7 @@ SYSTEM_TOPICS: Final = frozenset(
         "OFFSET_MOVED_EVENT",
     }
 )
+SYSTEM_TOPICS: Final = _CLOSED_TOPICS | {DEFAULT_TOPIC, "BenchmarkTest", "RMQ_SYS_TRACE_TOPIC"}
 SYSTEM_PREFIX: Final = "rmq_sys_"
 RETRY_PREFIX: Final = "%RETRY%"
 DEAD_LETTER_PREFIX: Final = "%DLQ%"
@@ -141,6 +139,13 @@ def parse_index_name(name: str) -> int | None:
 def is_system_topic(name: str) -> bool:
     """Whether the broker keeps this topic for itself."""
     return name in SYSTEM_TOPICS or name.startswith(SYSTEM_PREFIX)
+
+
+def is_closed_topic(name: str) -> bool:
+    """Whether the broker lets no client write to this topic (TopicValidator.isNotAllowedSendTopic), or would stumble
+    over what a client wrote: the state of its timers and the like.
+    """
+    return name in _CLOSED_TOPICS or name.startswith(SYSTEM_PREFIX)
 
 
 def validate_new_topic(name: str) -> None:

@@ -14,6 +14,7 @@ from storage.rocketmq.format.names import (
     SYSTEM_TOPICS,
     file_name,
     index_name,
+    is_closed_topic,
     is_system_topic,
     parse_file_name,
     parse_index_name,
@@ -164,4 +165,8 @@ def test_system_topics() -> None:
     assert all(map(is_system_topic, SYSTEM_TOPICS))
     assert is_system_topic("rmq_sys_wheel_timer")
     assert not is_system_topic("RMQ_SYS_")
+    assert {topic for topic in SYSTEM_TOPICS if not is_closed_topic(topic)} == {
+        *("TBW102", "BenchmarkTest", "RMQ_SYS_TRACE_TOPIC")
+    }
+    assert is_closed_topic("rmq_sys_wheel_timer")
     assert not is_system_topic("%RETRY%group")
