@@ -21,6 +21,7 @@ from storage.rocketmq.format.message import (
     encode_padding,
 )
 from storage.rocketmq.format.message_encoding import Placement, encode_messages
+from storage.rocketmq.format.properties import CRC_PROPERTY_SIZE, closed_record, with_crc_place
 
 TOPIC: Final = "-"
 SMALLEST: Final = FIXED_SIZE_V4 + len(TOPIC)
@@ -35,29 +36,33 @@ def is_blank(topic: str, sys_flag: int) -> bool:
     return topic == TOPIC and sys_flag == TRANSACTION_ROLLBACK
 
 
-def fill(start: int, end: int, *, file_end: int, time_ms: int) -> Iterator[tuple[int, bytes]]:
+def fill(
+    start: int, end: int, *, file_end: int, time_ms: int, with_crc: bool
+) -> Iterator[tuple[int, bytes]]:
     """(physical offset, bytes) that make [start, end) of one file readable: as long as a record at
-    least, or up to the file's end and as long as a padding.
+    least, or up to the file's end and as long as a padding. `with_crc`: what has room for it ends in a CRC over it.
     """
+    smallest = SMALLEST + (CRC_PROPERTY_SIZE if with_crc else 0)
     if end == file_end:
-        if end - start >= SMALLEST + PADDING_SIZE:
-            yield start, _blank(start, SMALLEST, time_ms)
-            start += SMALLEST
+        if end - start >= smallest + PADDING_SIZE:
+            yield start, _blank(start, smallest, time_ms, with_crc=with_crc)
+            start += smallest
         if end - start >= PADDING_SIZE:
             yield start, encode_padding(end - start)
         return
     while start < end:
         left = end - start
-        size = left if left < LARGEST + SMALLEST else LARGEST
-        yield start, _blank(start, size, time_ms)
+        size = left if left < LARGEST + smallest else LARGEST
+        yield start, _blank(start, size, time_ms, with_crc=with_crc and size >= smallest)
         start += size
 
 
-def _blank(physical_offset: int, size: int, time_ms: int) -> bytes:
-    body = _TEXT[: size - SMALLEST].ljust(size - SMALLEST, b"\0")
+def _blank(physical_offset: int, size: int, time_ms: int, *, with_crc: bool) -> bytes:
+    properties = with_crc_place(b"") if with_crc else b""
+    body_size = size - SMALLEST - len(properties)
     message = RawMessage(
-        body=body,
-        properties=b"",
+        body=_TEXT[:body_size].ljust(body_size, b"\0"),
+        properties=properties,
         flag=0,
         sys_flag=TRANSACTION_ROLLBACK,
         born_timestamp_ms=time_ms,
@@ -66,4 +71,5 @@ def _blank(physical_offset: int, size: int, time_ms: int) -> bytes:
         prepared_transaction_offset=0,
     )
     place = Placement(TOPIC.encode(), MAGIC_V1, 0, 0, physical_offset, time_ms, _HOST)
-    return encode_messages([message], place)[0]
+    record = encode_messages([message], place)[0]
+    return closed_record(record) if with_crc else record

@@ -37,9 +37,11 @@ _PREPARED_BEFORE_BODY: Final = 12
 def write_log(survey: Survey, target: FileRun, *, moved_bytes: int) -> Sequence[Finding]:
     """Write what the survey found good to `target`, `moved_bytes` further on; durable on return.
 
-    Gives findings for records that told another place than they had: they now tell their own.
+    Gives findings for records that told another place than they had: they now tell their own. Blanks end in a CRC
+    over them if the newest record does.
     """
     run = survey.source.run
+    with_crc = False
     mended: list[Finding] = []
     for start, end in survey.kept:
         for step in walk_log(run, start, end, check_crc=False):
@@ -47,10 +49,11 @@ def write_log(survey: Survey, target: FileRun, *, moved_bytes: int) -> Sequence[
                 data, wrong = _records(step, moved_bytes)
                 mended += [_mended(run, at, told) for at, told in wrong]
                 _write(target, step.start + moved_bytes, data)
+                with_crc = has_crc_property(data)
     for at, size in survey.paddings:
         _write(target, at + moved_bytes, encode_padding(size))
     for bad in survey.bad:
-        for at, data in _filling(bad, run.file_bytes, moved_bytes):
+        for at, data in _filling(bad, run.file_bytes, moved_bytes, with_crc=with_crc):
             _write(target, at, data)
     if target.bases:
         target.sync(target.start, target.limit)
@@ -102,13 +105,15 @@ def _moved(data: bytes, physical_offset: int, moved_bytes: int) -> bytes:
     return bytes(record)
 
 
-def _filling(bad: Bad, file_bytes: int, moved_bytes: int) -> Iterator[tuple[int, bytes]]:
+def _filling(
+    bad: Bad, file_bytes: int, moved_bytes: int, *, with_crc: bool
+) -> Iterator[tuple[int, bytes]]:
     """(physical offset, bytes) of what stands for a bad place so much further on, file by file."""
     begin, end = bad.start + moved_bytes, bad.end + moved_bytes
     while begin < end:
         file_end = begin - begin % file_bytes + file_bytes
         stop = min(file_end, end)
-        yield from fill(begin, stop, file_end=file_end, time_ms=bad.time_ms)
+        yield from fill(begin, stop, file_end=file_end, time_ms=bad.time_ms, with_crc=with_crc)
         begin = stop
 
 

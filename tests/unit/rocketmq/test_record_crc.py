@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from storage import LogStore, Record
+from storage import LogStore, Record, StoreOptions, open_store
 from storage.errors import UnrepresentableRecord
 from storage.model import RawMessage
+from storage.rocketmq.format.message import BODY_POSITION
 from storage.rocketmq.format.properties import (
     CRC_PROPERTY_SIZE,
     MAX_PROPERTIES_BYTES,
@@ -17,7 +18,19 @@ from storage.rocketmq.format.properties import (
 from storage.rocketmq.staging import RocketMQStaging
 from storage.rocketmq.store import RocketMQStore
 from storage.rocketmq.walking import Stop, walk_log
-from tests.unit.rocketmq.workshop import T0, Workshop, keyed, put_sequenced, put_value, values
+from tests.golden.salvaging import salvage
+from tests.unit.rocketmq.workshop import (
+    LOG_BYTES,
+    ROOT,
+    SMALL,
+    T0,
+    Workshop,
+    keyed,
+    place_of,
+    put_sequenced,
+    put_value,
+    values,
+)
 
 WITH_CRC = {"enabledAppendPropCRC": "true"}
 WITHOUT = {"enabledAppendPropCRC": "false"}
@@ -96,6 +109,20 @@ def test_it_takes_its_part_of_the_properties(shop: Workshop) -> None:
         with pytest.raises(UnrepresentableRecord):
             store.preview_topic("new", [Record(None, b"", [("long", b"x" * most)])])
         assert closed(store) == [True]
+
+
+def test_what_stands_where_a_salvage_left_something_behind_has_it_too(shop: Workshop) -> None:
+    with shop.open_with_topic(WITH_CRC) as store:
+        places = [place_of(put_value(store, b"%d" % n * 40)) for n in range(9)]
+    for place in (places[1], places[5]):  # within a file, and the last one of another
+        base = place - place % LOG_BYTES
+        shop.overwrite(shop.log_path(base), place - base + BODY_POSITION, b"x")
+    target = ROOT.parent / "new"
+    salvage(ROOT, target, SMALL, fs=shop.fs, clock=shop.clock)
+    options = StoreOptions(settings=SMALL)
+    with open_store("rocketmq", target, options, fs=shop.fs, read_only=True) as store:
+        assert len(values(store)) == 7
+        assert closed(store) == [True] * 9
 
 
 def test_what_is_staged_leaves_room_for_it(shop: Workshop) -> None:
