@@ -80,6 +80,13 @@ class Partitioner:
         return info.partitions[turn % len(info.partitions)]
 
 
+def address(info: TopicInfo, number: int) -> TopicPartition:
+    """The address of a partition that a topic has. Raises UnknownPartition."""
+    if number not in info.partitions:
+        raise UnknownPartition(info.name, number, len(info.partitions))
+    return TopicPartition(info.name, number)
+
+
 def only_partition(info: TopicInfo) -> int:
     """The partition of a topic that has one. Raises InvalidArgument."""
     if len(info.partitions) != 1:

@@ -1,9 +1,9 @@
 """The asynchronous face of one store: produce, fetch with wait, topics, offsets, health, start and
 stop.
 
-Owns the server's rules (who creates topics, which partition, what is refused until it is offered)
-and the way between the event loop and the blocking store. Must not know HTTP or a backend. All
-methods are called on one event loop.
+Owns the server's life, the topics as it knows them, and the way between the event loop and the
+blocking store; what becomes of a produce request is `producing`'s business. Must not know HTTP or a
+backend. All methods are called on one event loop.
 """
 
 from __future__ import annotations
@@ -17,23 +17,24 @@ from typing import Final, ParamSpec, TypeAlias, TypeVar
 
 from msgspec import structs
 
-from logserver.auto_create import check_new_name, check_open, refusals
+from logserver.auto_create import check_new_name
 from logserver.budget import Budget, Hold
 from logserver.config import Settings
-from logserver.errors import NotReady, TimedOut
+from logserver.errors import NotReady
 from logserver.following import follow_pages
 from logserver.groups.log import Log
 from logserver.groups.overview import Groups
 from logserver.health import Health, is_full
 from logserver.idempotency import Idempotency, open_idempotency
 from logserver.metrics import Metrics
-from logserver.partitioning import Partitioner, only_partition
+from logserver.partitioning import address
 from logserver.polling import poll
+from logserver.producing import Producing
 from logserver.reading import Look, SomePage, read_batch_page, read_page
 from logserver.requests import Fetch, Find, Follow, Produce, ProduceBatches
 from logserver.upkeep import Upkeep
 from logserver.waiters import Waiters
-from logserver.writer import Acks, Part, Run, Writer, without_waiting
+from logserver.writer import Run, Writer
 from storage import (
     BatchPage,
     Clock,
@@ -49,7 +50,7 @@ from storage import (
     TopicPartition,
     wall_clock_ms,
 )
-from storage.errors import StoreReadOnly, UnknownPartition, UnknownTopic
+from storage.errors import StoreReadOnly, UnknownTopic
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +77,6 @@ class LogService:
         # Written by the opening thread, read by the loop: one tuple, replaced as a whole.
         self._progress: tuple[str, int, int] | None = None
         self._waiters = Waiters(settings.max_waiting_fetches)
-        self._partitioner = Partitioner()
         self._threads = ThreadPoolExecutor(max_workers=READERS, thread_name_prefix="store")
         self._reading = asyncio.Semaphore(2 * READERS)
         self._search_threads = ThreadPoolExecutor(SEARCHERS, thread_name_prefix="search")
@@ -86,6 +86,7 @@ class LogService:
         self._store: LogStore | None = None
         self._writer: Writer | None = None
         self._keyed: Idempotency | None = None
+        self._producing: Producing | None = None
         self._upkeep: Upkeep | None = None
         self._groups: Groups | None = None
         gauge = self.metrics.gauge
@@ -118,6 +119,16 @@ class LogService:
             submit = self._writer.submit
             self._keyed = await open_idempotency(
                 store, self.settings, submit=submit, run=self._run, clock=self._clock
+            )
+            self._producing = Producing(
+                store=store,
+                settings=self.settings,
+                metrics=self.metrics,
+                writer=self._writer,
+                keyed=lambda: self._keyed,
+                topics=lambda: self._topics,
+                create_topic=self.create_topic,
+                run=self._run,
             )
         self._upkeep = Upkeep(
             store,
@@ -236,10 +247,7 @@ class LogService:
 
     def partition(self, topic: str, number: int) -> TopicPartition:
         """The address of a partition that exists. Raises UnknownTopic, UnknownPartition."""
-        info = self.topic(topic)
-        if number not in info.partitions:
-            raise UnknownPartition(topic, number, len(info.partitions))
-        return TopicPartition(topic, number)
+        return address(self.topic(topic), number)
 
     async def create_topic(
         self, topic: str, partitions: int | None, configs: Mapping[str, str] | None
@@ -276,7 +284,8 @@ class LogService:
         async with self._topic_changes:
             await self._run(store.delete_topic, topic)
             self._note_topic(topic, None)
-            self._partitioner.forget(topic)
+            if self._producing is not None:
+                self._producing.partitioner.forget(topic)
             for number in info.partitions:
                 self._waiters.forget(TopicPartition(topic, number))
             if self._keyed is not None:
@@ -344,101 +353,20 @@ class LogService:
     # -- writing
 
     async def produce(self, request: Produce) -> list[Run]:
-        """Append records; on return they are as durable as `acks` says. With acks=0 nothing is told
-        of them.
-
-        A record that fails alone is a run with an error; what speaks for the whole request is
-        raised: UnknownTopic, InvalidTopic, OutOfOrderSequence, FencedProducer, RecordTooLarge (of a
-        sequenced request, or of one with a key), KeyReused, StoreReadOnly, StoreFenced, DiskFull,
-        TimedOut.
-        """
-        store = self._writable()
-        info = await self._target(store, request.topic, request.partition)
-        parts, failed = self._partitioner.parts(info, request)
-        if request.topic not in self._topics:
-            whole = request.producer is not None or request.key is not None
-            refused = await self._run(refusals, store, request.topic, parts, whole=whole)
-            if refused is not None:
-                return failed + refused
-            await self.create_topic(request.topic, None, None)
-        if not parts:
-            return failed
-        relaxed = store.capabilities.messages and without_waiting(request.records)
-        if relaxed and request.acks is Acks.ALL:
-            request = structs.replace(request, acks=Acks.WRITTEN)
-        runs = await self._append(parts, request)
-        if request.acks is not Acks.NONE:
-            stored = sum(len(run.positions) for run in runs if run.error is None)
-            self.metrics.produced(records=stored, size_bytes=request.size_bytes)
-        return failed + runs
+        """Append records; see `Producing.produce`. Raises what it does, NotReady, StoreReadOnly."""
+        return await self._ways_in().produce(request)
 
     async def check_target(self, topic: str, partition: int | None) -> None:
-        """Whether records can be sent there, known before the first one comes. Raises what `produce`
-        raises for the topic and, with `partition`, UnknownPartition.
-        """
-        store = self._writable()
-        info = await self._target(store, topic, partition)
-        if partition is not None and partition not in info.partitions:
-            raise UnknownPartition(topic, partition, len(info.partitions))
+        """Whether records can be sent there; see `Producing.check_target`."""
+        await self._ways_in().check_target(topic, partition)
 
     async def produce_batches(self, request: ProduceBatches) -> list[Run]:
-        """Append a client's whole batches: all or nothing. Raises InvalidBatch, NotOffered and what
-        `produce` does.
-        """
-        store = self._writable()
-        info = await self._target(store, request.topic, request.partition)
-        number = only_partition(info) if request.partition is None else request.partition
-        if request.topic not in self._topics:
-            await self._run(store.preview_topic, request.topic, request.data)
-            await self.create_topic(request.topic, None, None)
-        part = Part(self.partition(request.topic, number), request.data, ())
-        runs = await self._append([part], request)
-        stored = sum(len(run.positions) for run in runs)
-        self.metrics.produced(records=stored, size_bytes=len(request.data))
-        return runs
+        """Append a client's whole batches; see `Producing.produce_batches`."""
+        return await self._ways_in().produce_batches(request)
 
     async def new_producer_id(self) -> int:
         """An id above every one seen or handed out."""
         return await self._run(self._writable().new_producer_id)
-
-    async def _append(self, parts: Sequence[Part], request: Produce | ProduceBatches) -> list[Run]:
-        if self._writer is None or self._keyed is None:
-            raise self._not_ready()
-        if isinstance(request, Produce) and request.key is not None:
-            answer = self._keyed.append(request.key, parts, request.acks)
-        else:
-            answer = self._writer.submit(parts, request.acks)
-        if request.acks is Acks.NONE:
-            request.hold.keep_for(answer)
-            answer.add_done_callback(self._note_dropped)
-            return []
-        if request.timeout_ms is not None:
-            await asyncio.wait((answer,), timeout=request.timeout_ms / 1000)
-            if not answer.done():
-                request.hold.keep_for(answer)
-                answer.add_done_callback(_ignore)
-                raise TimedOut(
-                    f"the write was not confirmed within timeout={request.timeout_ms} ms: "
-                    "it may still be stored",
-                    timeout_ms=request.timeout_ms,
-                )
-        return await answer
-
-    async def _target(self, store: LogStore, topic: str, partition: int | None) -> TopicInfo:
-        """The topic that records go to, perhaps yet to be made. Raises what `produce` raises for it."""
-        info = self._topics.get(topic) or await self._preview(store, topic, partition)
-        check_open(info)
-        return info
-
-    async def _preview(self, store: LogStore, topic: str, partition: int | None) -> TopicInfo:
-        """The topic that a produce request to an unknown one would make."""
-        if not self.settings.auto_create_topics:
-            raise UnknownTopic(topic)
-        check_new_name(topic)
-        info = await self._run(store.preview_topic, topic)
-        if partition is not None and partition not in info.partitions:
-            raise UnknownTopic(topic)
-        return info
 
     # -- inside
 
@@ -459,6 +387,12 @@ class LogService:
                 f"{self.settings.data} is served read-only", path=str(self.settings.data)
             )
         return store
+
+    def _ways_in(self) -> Producing:
+        self._writable()
+        if self._producing is None:
+            raise self._not_ready()
+        return self._producing
 
     def _not_ready(self) -> NotReady:
         if self._state == "starting" and self._progress is not None:
@@ -482,13 +416,3 @@ class LogService:
         if self._state == "stopping":
             raise NotReady("stopped while recovering", state="stopping")
         self._progress = (what, done, total)
-
-    def _note_dropped(self, answer: asyncio.Future[list[Run]]) -> None:
-        if answer.cancelled() or answer.exception() is not None:
-            self.metrics.dropped()
-
-
-def _ignore(answer: asyncio.Future[list[Run]]) -> None:
-    """Nobody waits any more; look at the error so that it does not count as forgotten."""
-    if not answer.cancelled():
-        answer.exception()

@@ -1,0 +1,155 @@
+"""The way of records in: to which partitions they go, what is refused before anything is stored, and
+when the answer is given.
+
+Owns the rules of a produce request, and the topic that one makes; must not know HTTP or a backend. How
+requests share appends is the writer's business. All methods are called on one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from msgspec import structs
+
+from logserver.auto_create import check_new_name, check_open, refusals
+from logserver.config import Settings
+from logserver.errors import NotReady, TimedOut
+from logserver.groups.log import Run as InThread
+from logserver.idempotency import Idempotency
+from logserver.metrics import Metrics
+from logserver.partitioning import Partitioner, address, only_partition
+from logserver.requests import Produce, ProduceBatches
+from logserver.writer import Acks, Part, Run, Writer, without_waiting
+from storage import LogStore, TopicInfo
+from storage.errors import UnknownTopic
+
+
+class CreateTopic(Protocol):
+    """`LogService.create_topic`."""
+
+    async def __call__(
+        self, topic: str, partitions: int | None, configs: Mapping[str, str] | None
+    ) -> tuple[TopicInfo, bool]:
+        """Create a topic, or find it in that shape."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Producing:
+    """Produce requests to one open, writable store. `keyed` gives None once the server is stopping;
+    `run` makes a blocking call in a thread.
+    """
+
+    store: LogStore
+    settings: Settings
+    metrics: Metrics
+    writer: Writer
+    keyed: Callable[[], Idempotency | None]
+    topics: Callable[[], Mapping[str, TopicInfo]]
+    create_topic: CreateTopic
+    run: InThread
+    partitioner: Partitioner = field(default_factory=Partitioner)
+
+    async def produce(self, request: Produce) -> list[Run]:
+        """Append records; on return they are as durable as `acks` says. With acks=0 nothing is told
+        of them.
+
+        A record that fails alone is a run with an error; what speaks for the whole request is
+        raised: UnknownTopic, InvalidTopic, OutOfOrderSequence, FencedProducer, RecordTooLarge (of a
+        sequenced request, or of one with a key), KeyReused, StoreReadOnly, StoreFenced, DiskFull,
+        TimedOut.
+        """
+        info = await self._target(request.topic, request.partition)
+        parts, failed = self.partitioner.parts(info, request)
+        if request.topic not in self.topics():
+            whole = request.producer is not None or request.key is not None
+            refused = await self.run(refusals, self.store, request.topic, parts, whole=whole)
+            if refused is not None:
+                return failed + refused
+            await self.create_topic(request.topic, None, None)
+        if not parts:
+            return failed
+        relaxed = self.store.capabilities.messages and without_waiting(request.records)
+        if relaxed and request.acks is Acks.ALL:
+            request = structs.replace(request, acks=Acks.WRITTEN)
+        runs = await self._append(parts, request)
+        if request.acks is not Acks.NONE:
+            stored = sum(len(run.positions) for run in runs if run.error is None)
+            self.metrics.produced(records=stored, size_bytes=request.size_bytes)
+        return failed + runs
+
+    async def check_target(self, topic: str, partition: int | None) -> None:
+        """Whether records can be sent there, known before the first one comes. Raises what `produce`
+        raises for the topic and, with `partition`, UnknownPartition.
+        """
+        info = await self._target(topic, partition)
+        if partition is not None:
+            address(info, partition)
+
+    async def produce_batches(self, request: ProduceBatches) -> list[Run]:
+        """Append a client's whole batches: all or nothing. Raises InvalidBatch, NotOffered and what
+        `produce` does.
+        """
+        info = await self._target(request.topic, request.partition)
+        number = only_partition(info) if request.partition is None else request.partition
+        part = Part(address(info, number), request.data, ())
+        if request.topic not in self.topics():
+            await self.run(self.store.preview_topic, request.topic, request.data)
+            await self.create_topic(request.topic, None, None)
+        runs = await self._append([part], request)
+        stored = sum(len(run.positions) for run in runs)
+        self.metrics.produced(records=stored, size_bytes=len(request.data))
+        return runs
+
+    async def _append(self, parts: Sequence[Part], request: Produce | ProduceBatches) -> list[Run]:
+        keyed = self.keyed()
+        if keyed is None:
+            raise NotReady("the server is stopping", state="stopping")
+        if isinstance(request, Produce) and request.key is not None:
+            answer = keyed.append(request.key, parts, request.acks)
+        else:
+            answer = self.writer.submit(parts, request.acks)
+        if request.acks is Acks.NONE:
+            request.hold.keep_for(answer)
+            answer.add_done_callback(self._note_dropped)
+            return []
+        if request.timeout_ms is not None:
+            await asyncio.wait((answer,), timeout=request.timeout_ms / 1000)
+            if not answer.done():
+                request.hold.keep_for(answer)
+                answer.add_done_callback(_ignore)
+                raise TimedOut(
+                    f"the write was not confirmed within timeout={request.timeout_ms} ms: "
+                    "it may still be stored",
+                    timeout_ms=request.timeout_ms,
+                )
+        return await answer
+
+    async def _target(self, topic: str, partition: int | None) -> TopicInfo:
+        """The topic that records go to, perhaps yet to be made. Raises what `produce` raises for it."""
+        info = self.topics().get(topic) or await self._preview(topic, partition)
+        check_open(info)
+        return info
+
+    async def _preview(self, topic: str, partition: int | None) -> TopicInfo:
+        """The topic that a produce request to an unknown one would make."""
+        if not self.settings.auto_create_topics:
+            raise UnknownTopic(topic)
+        check_new_name(topic)
+        info = await self.run(self.store.preview_topic, topic)
+        if partition is not None and partition not in info.partitions:
+            raise UnknownTopic(topic)
+        return info
+
+    def _note_dropped(self, answer: asyncio.Future[list[Run]]) -> None:
+        if answer.cancelled() or answer.exception() is not None:
+            self.metrics.dropped()
+
+
+def _ignore(answer: asyncio.Future[list[Run]]) -> None:
+    """Nobody waits any more; look at the error so that it does not count as forgotten."""
+    if not answer.cancelled():
+        answer.exception()
