@@ -120,16 +120,20 @@ class ProduceStream(Generic[D]):
         for group in _groups(items, self._group_bytes):
             decoded = self._dialect.decode(group).for_partition(self._call.partition_number)
             runs: Sequence[Run] = ()
-            if decoded.records:
-                try:
+            try:
+                runs = await self._store(decoded, _size_bytes(group))
+                if runs and self._options.acks is Acks.NONE:  # refused, so nothing is stored yet
+                    decoded = decoded.refusing(_errors(decoded, runs))
                     runs = await self._store(decoded, _size_bytes(group))
-                except StorageError as error:
-                    refused = dict.fromkeys(decoded.positions, as_api_error(error))
-                    decoded = decoded.refusing(refused)
+            except StorageError as error:
+                refused = dict.fromkeys(decoded.positions, as_api_error(error))
+                decoded = decoded.refusing(refused)
             await self._send(self._dialect.reports(decoded, runs))
 
     async def _store(self, decoded: D, size_bytes: int) -> Sequence[Run]:
         call = self._call
+        if not decoded.records:
+            return ()
         with await self._hold(size_bytes) as hold:
             request = request_of(call, decoded, self._options, hold=hold, size_bytes=size_bytes)
             return await call.service.produce(request)
@@ -175,3 +179,13 @@ def _groups(items: Sequence[Item], limit_bytes: int) -> Iterator[Sequence[Item]]
 
 def _size_bytes(group: Sequence[Item]) -> int:
     return sum(len(item) for item in group if isinstance(item, bytes))
+
+
+def _errors(decoded: Produced, runs: Sequence[Run]) -> dict[int, ApiError]:
+    """What is wrong with records, by their position in the group."""
+    return {
+        decoded.positions[index]: as_api_error(run.error)
+        for run in runs
+        if run.error is not None
+        for index in run.positions
+    }

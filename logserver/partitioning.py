@@ -27,7 +27,8 @@ class Partitioner:
     def parts(self, info: TopicInfo, request: Produce) -> tuple[list[Part], list[Run]]:
         """The records by partition, in order, and those that name a partition which is not there.
 
-        Raises InvalidArgument for a sequenced request that does not lead to one partition.
+        Raises InvalidArgument for a sequenced request that does not lead to one partition, and
+        UnknownPartition where the request as a whole names one that is not there.
         """
         if request.partitions is None:
             number = request.partition
@@ -103,7 +104,7 @@ def _part(info: TopicInfo, number: int, positions: Sequence[int], request: Produ
     if len(positions) != len(records):
         records = [records[position] for position in positions]
     return Part(
-        TopicPartition(info.name, number),
+        address(info, number),
         records,
         positions,
         request.compression,

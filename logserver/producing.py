@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from msgspec import structs
 
-from logserver.auto_create import check_new_name, check_open, refusals
+from logserver.auto_create import check_new_name, check_open
 from logserver.config import Settings
 from logserver.errors import NotReady, TimedOut
 from logserver.groups.log import Run as InThread
@@ -23,8 +23,11 @@ from logserver.metrics import Metrics
 from logserver.partitioning import Partitioner, address, only_partition
 from logserver.requests import Produce, ProduceBatches
 from logserver.writer import Acks, Part, Run, Writer, without_waiting
-from storage import LogStore, TopicInfo
-from storage.errors import UnknownTopic
+from storage import LogStore, ProducerSequence, TopicInfo
+from storage.errors import RecordTooLarge, UnknownTopic, UnrepresentableRecord
+
+# Stands for the marks that the parts of a request with a key get when they are appended.
+_ANY_MARK: Final = ProducerSequence(0, 0, 0)
 
 
 class CreateTopic(Protocol):
@@ -55,7 +58,7 @@ class Producing:
 
     async def produce(self, request: Produce) -> list[Run]:
         """Append records; on return they are as durable as `acks` says. With acks=0 nothing is told
-        of them.
+        of them, but for those that the store refuses: where there are runs, nothing is stored.
 
         A record that fails alone is a run with an error; what speaks for the whole request is
         raised: UnknownTopic, InvalidTopic, OutOfOrderSequence, FencedProducer, RecordTooLarge (of a
@@ -64,11 +67,13 @@ class Producing:
         """
         info = await self._target(request.topic, request.partition)
         parts, failed = self.partitioner.parts(info, request)
-        if request.topic not in self.topics():
+        is_new, unanswered = request.topic not in self.topics(), request.acks is Acks.NONE
+        if is_new or unanswered:
             whole = request.producer is not None or request.key is not None
-            refused = await self.run(refusals, self.store, request.topic, parts, whole=whole)
-            if refused is not None:
-                return failed + refused
+            refused = failed + await self.run(_refusals, self.store, parts, whole=whole)
+            if len(refused) == len(request.records) or (refused and unanswered):
+                return refused
+        if is_new:
             await self.create_topic(request.topic, None, None)
         if not parts:
             return failed
@@ -96,8 +101,10 @@ class Producing:
         info = await self._target(request.topic, request.partition)
         number = only_partition(info) if request.partition is None else request.partition
         part = Part(address(info, number), request.data, ())
-        if request.topic not in self.topics():
+        is_new = request.topic not in self.topics()
+        if is_new or request.acks is Acks.NONE:
             await self.run(self.store.preview_topic, request.topic, request.data)
+        if is_new:
             await self.create_topic(request.topic, None, None)
         runs = await self._append([part], request)
         stored = sum(len(run.positions) for run in runs)
@@ -145,8 +152,44 @@ class Producing:
         return info
 
     def _note_dropped(self, answer: asyncio.Future[list[Run]]) -> None:
-        if answer.cancelled() or answer.exception() is not None:
+        if (
+            answer.cancelled()
+            or answer.exception() is not None
+            or any(run.error is not None for run in answer.result())
+        ):
             self.metrics.dropped()
+
+
+def _refusals(store: LogStore, parts: Sequence[Part], *, whole: bool) -> list[Run]:
+    """The records that the store would refuse, each as a run with its error. Blocking.
+
+    Asked before a topic is made for a request, for one that is refused whole would leave it behind empty,
+    and before an answer that does not wait for the append. `whole`: a part is all or nothing (the
+    request has a sequence or a key), and its error is raised; what does not speak of one record is always.
+    """
+    return [run for part in parts for run in _refused(store, part, range(len(part.records)), whole)]
+
+
+def _refused(store: LogStore, part: Part, span: range, whole: bool) -> list[Run]:
+    producer = part.producer or (_ANY_MARK if whole else None)
+    try:
+        store.preview_topic(
+            part.partition.topic,
+            part.records[span.start : span.stop],
+            compression=part.compression,
+            producer=producer,
+        )
+    except (RecordTooLarge, UnrepresentableRecord) as error:
+        if whole:
+            raise
+        if len(span) == 1:
+            return [Run(part.partition.partition, (part.positions[span.start],), -1, error)]
+        middle = len(span) // 2
+        return [
+            *_refused(store, part, span[:middle], whole),
+            *_refused(store, part, span[middle:], whole),
+        ]
+    return []
 
 
 def _ignore(answer: asyncio.Future[list[Run]]) -> None:

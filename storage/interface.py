@@ -94,13 +94,19 @@ class LogStore(ABC):
         """
 
     @abstractmethod
-    def preview_topic(self, topic: str, records: Sequence[Record] | bytes = ()) -> TopicInfo:
-        """The topic that `create_topic` would make with the store's defaults, without making it; an
-        existing one is returned as it is.
+    def preview_topic(
+        self,
+        topic: str,
+        records: Sequence[Record] | bytes = (),
+        *,
+        compression: str | None = None,
+        producer: ProducerSequence | None = None,
+    ) -> TopicInfo:
+        """The topic that `create_topic` would make with the store's defaults, or the existing one: to
+        check records before a topic is made for them, or before an answer that does not wait for them.
 
-        Callers that create topics on the way of an append use it to check first that the records can be
-        stored, so that a refused request leaves no empty topic. Raises InvalidTopic, and for `records` (or
-        whole client batches) what appending them there would raise.
+        Raises InvalidTopic, and for `records` (or whole client batches) what appending them there would
+        raise, but OutOfOrderSequence and FencedProducer.
         """
 
     @abstractmethod

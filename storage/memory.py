@@ -28,6 +28,14 @@ from storage.interface import (
     LogStore,
     StoreOptions,
 )
+from storage.memory_rules import (
+    INT64_MAX,
+    INT64_MIN,
+    check_new_name,
+    check_records,
+    checked_configs,
+    record_bytes,
+)
 from storage.model import (
     AppendResult,
     Bound,
@@ -52,18 +60,8 @@ from storage.model import (
 from storage.sequencing import Producers
 
 DEFAULT_MAX_MESSAGE_BYTES = 1_048_588
-INT64_MIN, INT64_MAX = -(1 << 63), (1 << 63) - 1
-_TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _RECORD_ID = re.compile(r"(.+):(\d{1,10}):(\d{1,19})", re.DOTALL)
 _CURSOR = re.compile(r"(-?)(\d{1,10}):(\d{1,19})")
-_CODECS = frozenset({"none", "gzip", "snappy", "lz4", "zstd"})
-_CONFIGS = {
-    r"(index\.interval|max\.message|retention|segment|segment\.index)\.bytes": r"-?\d{1,18}",
-    r"(retention|segment)\.ms": r"-?\d{1,18}",
-    r"cleanup\.policy": "delete",
-    r"compression\.type": "producer|uncompressed|gzip|snappy|lz4|zstd",
-    r"message\.timestamp\.type": "CreateTime|LogAppendTime",
-}
 
 
 @dataclass(slots=True)
@@ -117,31 +115,39 @@ class MemoryStore(LogStore):
         self, topic: str, partitions: int | None = None, configs: Mapping[str, str] | None = None
     ) -> TopicInfo:
         with self._opened(write=True):
-            wanted = _checked_configs(configs or {})
+            wanted = checked_configs(configs or {})
             count = self._default_partitions if partitions is None else partitions
             if count < 1:
                 raise errors.InvalidArgument(f"partitions cannot be {count}", field="partitions")
             if topic in self._topics:
                 return self._same_topic(topic, partitions, configs)
-            self._check_new_name(topic)
+            check_new_name(topic, self._topics)
             self._topics[topic] = TopicInfo(name=topic, partitions=range(count), configs=wanted)
             self._logs |= {TopicPartition(topic, number): _Log() for number in range(count)}
             return self._topics[topic]
 
-    def preview_topic(self, topic: str, records: Sequence[Record] | bytes = ()) -> TopicInfo:
+    def preview_topic(
+        self,
+        topic: str,
+        records: Sequence[Record] | bytes = (),
+        *,
+        compression: str | None = None,
+        producer: ProducerSequence | None = None,
+    ) -> TopicInfo:
         with self._opened(write=True):
-            if topic in self._topics:
-                return self._topics[topic]
-            self._check_new_name(topic)
+            info = self._topics.get(topic)
+            if info is None:
+                check_new_name(topic, self._topics)
+                info = TopicInfo(name=topic, partitions=range(self._default_partitions))
             if isinstance(records, bytes):
                 raise errors.NotOffered("this backend takes no batches", feature="batches")
-            self._check({}, records, None, None)
-            return TopicInfo(name=topic, partitions=range(self._default_partitions))
+            self._check(info.configs, records, compression, producer)
+            return info
 
     def alter_topic(self, topic: str, configs: Mapping[str, str | None]) -> TopicInfo:
         with self._opened(write=True):
             info = self._topic(topic)
-            given = _checked_configs(configs)
+            given = checked_configs(configs)
             kept = {name: value for name, value in info.configs.items() if name not in configs}
             self._topics[topic] = replace(info, configs=kept | given)
             return self._topics[topic]
@@ -210,7 +216,7 @@ class MemoryStore(LogStore):
             page: list[StoredRecord] = []
             size_bytes = 0
             for record in islice(log.records, offset, log.published):
-                size_bytes += _size_bytes(record)
+                size_bytes += record_bytes(record)
                 if page and (len(page) >= max_records or size_bytes > max_bytes):
                     break
                 page.append(record)
@@ -352,7 +358,7 @@ class MemoryStore(LogStore):
 
     def stats(self) -> StoreStats:
         with self._opened():
-            sizes = (_size_bytes(record) for log in self._logs.values() for record in log.records)
+            sizes = (record_bytes(record) for log in self._logs.values() for record in log.records)
             return StoreStats(
                 topics=len(self._topics),
                 partitions=len(self._logs),
@@ -391,15 +397,6 @@ class MemoryStore(LogStore):
             raise errors.TopicExists(f"topic {topic!r} exists in another shape", topic=topic)
         return info
 
-    def _check_new_name(self, topic: str) -> None:
-        """Kafka's rules: few characters, and no two names that differ in . and _ only."""
-        alike = topic.replace(".", "_")
-        collides = any(name.replace(".", "_") == alike for name in self._topics)
-        if not _TOPIC_NAME.fullmatch(topic) or topic in {".", ".."} or collides:
-            raise errors.InvalidTopic(
-                f"topic name {topic[:80]!r} is not 1 to 249 of A-Z a-z 0-9 . _ -", topic=topic
-            )
-
     def _log(self, partition: TopicPartition) -> _Log:
         info = self._topic(partition.topic)
         if partition.partition not in info.partitions:
@@ -413,31 +410,9 @@ class MemoryStore(LogStore):
         compression: str | None,
         producer: ProducerSequence | None,
     ) -> None:
-        """Refuse before anything is stored. With a producer the append must fit as a whole."""
-        if compression is not None and compression not in _CODECS:
-            raise errors.InvalidArgument(f"no codec is named {compression!r}", field="compression")
         limit_bytes = int(configs.get("max.message.bytes", self._limit_bytes))
-        size_bytes = 0
-        for index, record in enumerate(records):
-            _check_representable(record, index)
-            size_bytes = _size_bytes(record) + (size_bytes if producer is not None else 0)
-            if size_bytes > limit_bytes:
-                raise errors.RecordTooLarge(
-                    f"record {index} makes {size_bytes} bytes, the limit is {limit_bytes}",
-                    size_bytes=size_bytes,
-                    limit_bytes=limit_bytes,
-                    index=index,
-                )
-
-
-def _check_representable(record: Record, index: int) -> None:
-    field = problem = ""
-    if record.timestamp_ms is not None and not INT64_MIN <= record.timestamp_ms <= INT64_MAX:
-        field, problem = "timestamp", "timestamp does not fit in 64 bits"
-    elif record.properties:
-        field, problem = "properties", "this backend keeps no properties: use headers"
-    if field:
-        raise errors.UnrepresentableRecord(f"record {index}: {problem}", field=field, index=index)
+        as_one = producer is not None
+        check_records(records, compression=compression, limit_bytes=limit_bytes, as_one=as_one)
 
 
 def open_memory(
@@ -467,22 +442,6 @@ def _stored(record: Record, offset: int, now_ms: int, append_time_ms: int | None
         lookup_keys=tuple(record.lookup_keys),
         locator=offset,
     )
-
-
-def _size_bytes(record: Record | StoredRecord) -> int:
-    headers = sum(len(name.encode()) + len(value or b"") for name, value in record.headers)
-    return len(record.key or b"") + len(record.value or b"") + headers
-
-
-def _checked_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
-    """The values that are given, each checked; of a None (a reset) only the name is."""
-    for name, value in configs.items():
-        values = next((_CONFIGS[known] for known in _CONFIGS if re.fullmatch(known, name)), None)
-        if values is None or not (value is None or re.fullmatch(values, value)):
-            raise errors.InvalidConfig(
-                f"topic config {name!r} cannot be {value!r}", name=name, value=value
-            )
-    return {name: value for name, value in configs.items() if value is not None}
 
 
 def _has_key(record: StoredRecord, key: bytes | None) -> bool:

@@ -100,7 +100,7 @@ async def _store(
     request = request_of(call, decoded, options, hold=hold, size_bytes=size_bytes)
     record_names = record_ids(call.service.store, call.topic)
     runs = await call.service.produce(request)
-    if options.acks is Acks.NONE:
+    if options.acks is Acks.NONE and not runs:
         return call.json(ProduceAnswer[OffsetRow](None), status=202)
     return _answer(call, decoded, runs, record_names)
 

@@ -356,7 +356,14 @@ def as_one(known: Sequence[AppendResult | None]) -> AppendResult | None:
     return AppendResult(first, last, -1, range(first, last + 1), duplicate=True)
 
 
-def check_appendable(records: Sequence[Record] | bytes, settings: TopicSettings) -> None:
+def check_appendable(
+    records: Sequence[Record] | bytes,
+    settings: TopicSettings,
+    *,
+    compression: str | None,
+    producer: ProducerSequence | None,
+    now_ms: int,
+) -> None:
     """Raise what appending these records, or a client's whole batches, would raise."""
     if isinstance(records, bytes):
         batches = check_batches(
@@ -371,8 +378,8 @@ def check_appendable(records: Sequence[Record] | bytes, settings: TopicSettings)
     elif records:
         encode_records(
             records,
-            Stamp(0, 0, 0, settings.log_append_time),
-            compression=settings.compression,
-            producer=None,
+            Stamp(0, 0, now_ms, settings.log_append_time),
+            compression=compression or settings.compression,
+            producer=producer,
             limit_bytes=settings.max_message_bytes,
         )

@@ -249,15 +249,28 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
         self._topics[topic] = _Topic({p.partition.partition: p for p in made}, configs, topic_id)
         return self._info(topic, self._topics[topic])
 
-    def preview_topic(self, topic: str, records: Sequence[Record] | bytes = ()) -> TopicInfo:
+    def preview_topic(
+        self,
+        topic: str,
+        records: Sequence[Record] | bytes = (),
+        *,
+        compression: str | None = None,
+        producer: ProducerSequence | None = None,
+    ) -> TopicInfo:
         self._check_writable()
         with self._lock:
             known = self._topics.get(topic)
-            if known is not None:
-                return self._info(topic, known)
-            check_new_name(topic, self._topics)
-        check_appendable(records, self._settings.of_topic(topic, {}))
-        return TopicInfo(name=topic, partitions=range(self._settings.num_partitions))
+            if known is None:
+                check_new_name(topic, self._topics)
+                info = TopicInfo(name=topic, partitions=range(self._settings.num_partitions))
+            else:
+                info = self._info(topic, known)
+            settings = self.settings_of(topic)
+        now_ms = self._shared.clock()
+        check_appendable(
+            records, settings, compression=compression, producer=producer, now_ms=now_ms
+        )
+        return info
 
     def alter_topic(self, topic: str, configs: Mapping[str, str | None]) -> TopicInfo:
         self._check_writable()

@@ -166,6 +166,10 @@ class Appender:
             [locator + dispatch.physical_offset for dispatch in dispatches],
         )
 
+    def check_sizes(self, topic: str, encoded: Sequence[Encoded]) -> None:
+        """Raise RecordTooLarge where an append of these would; no lock is needed."""
+        self._sizes(_form_of(topic), encoded, Stamp(0, self._store_host))
+
     def _sizes(self, form: _Form, encoded: Sequence[Encoded], stamp: Stamp) -> Sequence[int]:
         """The sizes of the records. Raises RecordTooLarge."""
         smallest = form.size_bytes + len(stamp.store_host) - 2 * HOST_SIZE_V4

@@ -237,18 +237,27 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         self._topics[info.name] = info
         return info
 
-    def preview_topic(self, topic: str, records: Sequence[Record] | bytes = ()) -> TopicInfo:
+    def preview_topic(
+        self,
+        topic: str,
+        records: Sequence[Record] | bytes = (),
+        *,
+        compression: str | None = None,
+        producer: ProducerSequence | None = None,
+    ) -> TopicInfo:
         self._check_writable()
-        known = self._topics.get(topic)
-        if known is not None:
-            return known
-        self._topic_files.check_offered(topic)
-        count = self._settings.default_topic_queues
-        check_new_topic(topic, count, {})
+        info = self._topics.get(topic)
+        if info is None:
+            self._topic_files.check_offered(topic)
+            count = self._settings.default_topic_queues
+            check_new_topic(topic, count, {})
+            info = TopicInfo(name=topic, partitions=range(count))
         if isinstance(records, bytes):
             raise NotOffered("the RocketMQ backend takes no record batches", feature="batches")
-        self._encoder.encode(records)
-        return TopicInfo(name=topic, partitions=range(count))
+        if records:
+            encoded = self._encoder.encode(records, compression=compression, producer=producer)
+            self._appender.check_sizes(topic, encoded)
+        return info
 
     def alter_topic(self, topic: str, configs: Mapping[str, str | None]) -> TopicInfo:
         self._check_writable()

@@ -199,9 +199,16 @@ async def test_a_record_that_the_store_refuses_fails_alone(api: Api) -> None:
 async def test_acks_0_checks_and_does_not_wait(api: Api) -> None:
     answer = await post(api, TEXT + "&acks=0", lines({"value": "a"}, {"value": 1}))
     assert answer.status == 202
-    found = rows(answer)
-    assert codes(found) == [None, 42201]
+    assert codes(found := rows(answer)) == [None, 42201]
     assert found[0] == {"partition": None, "offset": None, "error_code": None, "error": None}
+
+
+async def test_acks_0_refuses_alone_what_the_store_refuses(api: Api) -> None:
+    bad = {"value": "x" * 5_000_000}, {"partition": 6}
+    answer = await post(api, TEXT + "&acks=0", lines({"value": "a"}, *bad, {"value": "c"}))
+    assert codes(rows(answer)) == [None, 41302, 40402, None]
+    await api.until_free()
+    assert [row["value"] for row in await fetched(api)] == [b64(b"a"), b64(b"c")]
 
 
 # -- what speaks of the whole request is told before the stream begins

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from tests.api.harness import BINARY, Api, b64, fetched, records, without_ids
+from storage import AppendResult
+from storage.errors import UnrepresentableRecord
+from tests.api.harness import BATCH, BINARY, Api, b64, fetched, records, without_ids
 
 OK = {"error_code": None, "error": None}
 BODY_TAIL = {"key_schema_id": None, "value_schema_id": None}
@@ -90,6 +94,82 @@ async def test_acks_0_is_accepted_after_validation(api: Api) -> None:
     bad = await api.post("/topics/t?acks=0", records(b64(b"a"), "***"), content_type=BINARY)
     assert bad.code == 42202
     assert len(await fetched(api)) == 1
+
+
+GOOD = {"value": 1}
+REFUSED: dict[str, tuple[str, dict[str, object], int]] = {
+    "too large": ("t", records("A" * TOO_LARGE_BYTES), 41302),
+    "no such partition": ("t/partitions/7", records(1), 40402),
+    "one too large": ("t", records(1, "A" * TOO_LARGE_BYTES, 2), 41302),
+    "one to no such partition": ("t", {"records": [GOOD, {**GOOD, "partition": 6}]}, 40402),
+    "one that cannot be kept": (
+        "t",
+        {"records": [GOOD, {**GOOD, "properties": {"A": "b"}}]},
+        42206,
+    ),
+}
+
+
+@pytest.mark.parametrize(("path", "body", "code"), REFUSED.values(), ids=REFUSED.keys())
+async def test_acks_0_is_refused_whole_for_what_cannot_be_stored(
+    api: Api, path: str, body: dict[str, object], code: int
+) -> None:
+    await api.create("t")
+    assert (await api.post(f"/topics/{path}?acks=0", body)).code == code
+    await api.post("/topics/t", records("behind it"))
+    assert await api.values("t") == ["behind it"]
+    assert await unacknowledged_failures(api) == 0
+
+
+async def test_acks_0_takes_batches_only_where_they_can_be_stored(api: Api) -> None:
+    await api.create("t")
+    answer = await api.post("/topics/t?acks=0", b"junk", content_type=BATCH)
+    batches = api.service.store.capabilities.batch_bytes
+    assert answer.code == (42208 if batches else 42207)
+    absent = await api.post("/topics/t/partitions/7?acks=0", b"junk", content_type=BATCH)
+    assert absent.code == 40402
+
+
+@pytest.mark.parametrize(("topic", "acks"), [("t", "0"), ("new", "0"), ("new", "all")])
+async def test_what_is_checked_before_is_as_large_as_what_is_stored(
+    api: Api, topic: str, acks: str
+) -> None:
+    """The limit of a batch holds for what the request's codec makes of it."""
+    if not api.service.store.capabilities.batch_bytes:
+        pytest.skip("the limit is that of a value")
+    await api.create("t")
+    fits = "A" * 2_000_000
+    answer = await api.post(f"/topics/{topic}?acks={acks}&compression=gzip", records(fits))
+    assert answer.status in {200, 202}, answer.body
+    await api.until_free()
+    path = f"/topics/{topic}/partitions/0/offsets"
+    assert (await api.get(path)).json["end_offset"] == 1
+
+
+async def test_what_fails_behind_acks_0_is_counted(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once a request: as a whole, or some of its records alone."""
+    await api.create("t")
+    gap = f"producer_id={await producer(api)}&producer_epoch=0&sequence"
+    await api.post(f"/topics/t?{gap}=0", records(1))
+    assert (await api.post(f"/topics/t?acks=0&{gap}=5", records(2))).status == 202
+
+    def refuse(*args: object, **options: object) -> AppendResult:
+        raise UnrepresentableRecord("changed meanwhile", field="value", index=0)
+
+    monkeypatch.setattr(api.service.store, "append", refuse)
+    assert (await api.post("/topics/t?acks=0", records(3, 4))).status == 202
+    await api.until_free()
+    assert await unacknowledged_failures(api) == 2
+
+
+async def unacknowledged_failures(api: Api) -> int:
+    found = re.search(
+        rb"^logserver_unacknowledged_failures_total (\d+)", (await api.get("/metrics")).body, re.M
+    )
+    assert found is not None
+    return int(found[1])
 
 
 @pytest.mark.parametrize("acks", ["1", "all", "-1"])

@@ -256,6 +256,25 @@ def test_sequenced_append_must_fit_as_one(store_factory: StoreFactory) -> None:
     assert store.append(partition, texts("next"), producer=mark)[:2] == (1, 1)
 
 
+@pytest.mark.parametrize("producer", [None, ProducerSequence(1, 0, 0)])
+def test_a_preview_refuses_what_the_append_would(
+    store_factory: StoreFactory, producer: ProducerSequence | None
+) -> None:
+    """By the limits of a topic that is there, with a producer as one unit; and it stores nothing."""
+    store, partition = store_factory.open_limited(1000)
+    too_large, no_time = Record(b"k", bytes(5000)), Record(b"k", b"v", (), 1 << 63)
+    for record in (too_large, no_time):
+        records = [Record(b"k", b"fits"), record]
+        with pytest.raises((RecordTooLarge, UnrepresentableRecord)) as previewed:
+            store.preview_topic(partition.topic, records, producer=producer)
+        with pytest.raises((RecordTooLarge, UnrepresentableRecord)) as appended:
+            store.append(partition, records, producer=producer)
+        assert previewed.value.facts() == appended.value.facts()
+    fits = texts("x" * 400) * (1 if producer is not None else 60)
+    assert store.preview_topic(partition.topic, fits, producer=producer).name == partition.topic
+    assert store.bounds(partition).end == 0
+
+
 def test_default_limit(store: LogStore, partition: TopicPartition, flavour: Flavour) -> None:
     """Unless set, a value up to the backend's own limit fits, and none beyond it."""
     fits, too_large = flavour.default_limit
