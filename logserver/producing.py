@@ -8,8 +8,9 @@ requests share appends is the writer's business. All methods are called on one e
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, Protocol
 
 from msgspec import structs
@@ -24,7 +25,7 @@ from logserver.partitioning import Partitioner, address, only_partition
 from logserver.requests import Produce, ProduceBatches
 from logserver.writer import Acks, Part, Run, Writer, without_waiting
 from storage import LogStore, ProducerSequence, TopicInfo
-from storage.errors import RecordTooLarge, UnknownTopic, UnrepresentableRecord
+from storage.errors import RecordTooLarge, UnknownPartition, UnknownTopic, UnrepresentableRecord
 
 # Stands for the marks that the parts of a request with a key get when they are appended.
 _ANY_MARK: Final = ProducerSequence(0, 0, 0)
@@ -43,7 +44,7 @@ class CreateTopic(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Producing:
     """Produce requests to one open, writable store. `keyed` gives None once the server is stopping;
-    `run` makes a blocking call in a thread.
+    `topic_changes` is held while a topic is made or deleted; `run` makes a blocking call in a thread.
     """
 
     store: LogStore
@@ -52,6 +53,7 @@ class Producing:
     writer: Writer
     keyed: Callable[[], Idempotency | None]
     topics: Callable[[], Mapping[str, TopicInfo]]
+    topic_changes: asyncio.Lock
     create_topic: CreateTopic
     run: InThread
     partitioner: Partitioner = field(default_factory=Partitioner)
@@ -65,6 +67,9 @@ class Producing:
         sequenced request, or of one with a key), KeyReused, StoreReadOnly, StoreFenced, DiskFull,
         TimedOut.
         """
+        return await self._once_more(partial(self._produce, request))
+
+    async def _produce(self, request: Produce) -> list[Run]:
         info = await self._target(request.topic, request.partition)
         parts, failed = self.partitioner.parts(info, request)
         is_new, unanswered = request.topic not in self.topics(), request.acks is Acks.NONE
@@ -98,6 +103,9 @@ class Producing:
         """Append a client's whole batches: all or nothing. Raises InvalidBatch, NotOffered and what
         `produce` does.
         """
+        return await self._once_more(partial(self._produce_batches, request))
+
+    async def _produce_batches(self, request: ProduceBatches) -> list[Run]:
         info = await self._target(request.topic, request.partition)
         number = only_partition(info) if request.partition is None else request.partition
         part = Part(address(info, number), request.data, ())
@@ -110,6 +118,21 @@ class Producing:
         stored = sum(len(run.positions) for run in runs)
         self.metrics.produced(records=stored, size_bytes=len(request.data))
         return runs
+
+    async def _once_more(self, attempt: Callable[[], Awaitable[list[Run]]]) -> list[Run]:
+        """What an attempt gives, or a second one where the topic was deleted under the first: it
+        finds, or makes, the topic of that name anew.
+
+        Nothing is stored twice: what the first had stored went with the topic, and after the error the
+        writer stores no more of it.
+        """
+        try:
+            return await attempt()
+        except UnknownTopic:
+            pass
+        async with self.topic_changes:  # the store deletes a topic before the server forgets it
+            pass
+        return await attempt()
 
     async def _append(self, parts: Sequence[Part], request: Produce | ProduceBatches) -> list[Run]:
         keyed = self.keyed()
@@ -133,7 +156,13 @@ class Producing:
                     "it may still be stored",
                     timeout_ms=request.timeout_ms,
                 )
-        return await answer
+        try:
+            return await answer
+        except UnknownPartition as error:
+            if len(parts) > 1:  # the others may be stored
+                raise
+            # It was there: the topic was deleted, and made anew with fewer.
+            raise UnknownTopic(request.topic) from error
 
     async def _target(self, topic: str, partition: int | None) -> TopicInfo:
         """The topic that records go to, perhaps yet to be made. Raises what `produce` raises for it."""

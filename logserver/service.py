@@ -127,6 +127,7 @@ class LogService:
                 writer=self._writer,
                 keyed=lambda: self._keyed,
                 topics=lambda: self._topics,
+                topic_changes=self._topic_changes,
                 create_topic=self.create_topic,
                 run=self._run,
             )

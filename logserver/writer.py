@@ -222,6 +222,8 @@ class Lane:
 
     def _append_shared(self, group: Group, shared: Sequence[tuple[Request, Part]]) -> bool:
         """Small parts for one partition in one append; False when they must be tried one by one."""
+        if any(request.error is not None for request, _ in shared):
+            return False  # of a request that has failed nothing more is stored
         first = shared[0][1]
         records = [record for _, part in shared for record in part.records]
         try:

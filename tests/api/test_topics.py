@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from storage import open_store
+from storage import AppendResult, open_store
 from tests.api.harness import BATCH, V2, Api, opener, records, serving, settings
 
 # A topic config of each backend that is a number, and another that is not the default.
@@ -105,6 +108,43 @@ async def test_an_unknown_config_is_refused(api: Api) -> None:
     assert answer.code == 42205
     assert answer.json["name"] == "no.such"
     assert (await api.get("/topics")).json == []
+
+
+@pytest.mark.parametrize("partitions", [None, 1])
+@pytest.mark.parametrize("kind", ["records", "with a key", "batches"])
+async def test_a_topic_deleted_under_a_request_is_made_anew(
+    api: Api, monkeypatch: pytest.MonkeyPatch, kind: str, partitions: int | None
+) -> None:
+    """By the request itself, or with other partitions before it is stored: it is stored once, there."""
+    if kind == "batches" and not api.service.store.capabilities.batch_bytes:
+        pytest.skip("the backend has no record batches")
+    await api.create("t", 4)
+    await api.post("/topics/source", records(1))
+    batch = (await api.get("/topics/source/partitions/0/records", accept=BATCH)).body
+    name = "append_batches" if kind == "batches" else "append"
+    append, reached, go_on = getattr(api.service.store, name), threading.Event(), threading.Event()
+
+    def held_up(*args: Any, **options: Any) -> AppendResult:
+        reached.set()
+        assert go_on.wait(30)
+        result: AppendResult = append(*args, **options)
+        return result
+
+    monkeypatch.setattr(api.service.store, name, held_up)
+    if kind == "batches":
+        sent = api.post("/topics/t/partitions/0", batch, content_type=BATCH)
+    else:
+        body = {"records": [{"key": "f", "value": 1}]}  # this key leads to the last of four
+        headers = {"Idempotency-Key": "k"} if kind == "with a key" else {}
+        sent = api.call("POST", "/topics/t?format=json", json=body, headers=headers)
+    answer = asyncio.create_task(sent)
+    await asyncio.to_thread(reached.wait, 30)
+    assert (await api.call("DELETE", "/topics/t")).status == 204
+    if partitions is not None:
+        await api.create("t", partitions)
+    go_on.set()
+    assert (await answer).status == 200
+    assert await api.values("t") == [1]
 
 
 async def test_a_deleted_topic_is_gone(api: Api) -> None:

@@ -257,6 +257,16 @@ def writer(store: WatchedStore, *, sync: bool = True) -> Writer:
     return Writer(store, sync=sync, metrics=Metrics(), published=lambda partition: None)
 
 
+async def test_a_request_that_has_failed_shares_no_append(store: WatchedStore) -> None:
+    """Who tries again after an unknown topic may rely on it that nothing more was stored."""
+    first, other = request(part("a"), part("b", partition=T1)), request(part("c", partition=T1))
+    gone = UnknownTopic("t")
+    store.fail_append = lambda partition, records: gone if partition == T0 else None
+    committed(store, first, other)
+    assert first.error is gone
+    assert (other.error, stored(store, T1)) == (None, ["c"])
+
+
 async def test_a_mistake_in_one_group_does_not_stop_the_lane(
     store: WatchedStore, caplog: pytest.LogCaptureFixture
 ) -> None:
