@@ -424,10 +424,10 @@ class ConversionReport:
     findings: Sequence[Finding] = ()
 
 
-_CRITERIA: Final = {  # the name of each for a person: a command's option
+_SOUGHT: Final = {
     "key": "key",
     "record_id": "id",
-    "unique_id": "unique-id",
+    "unique_id": "unique id",
     "tag": "tag",
     "grep": "grep",
 }
@@ -450,12 +450,12 @@ class FindQuery:
 
     def check(self) -> None:
         """Raise InvalidArgument for two criteria, none at all, times in reverse, or a limit below 1."""
-        given = [word for name, word in _CRITERIA.items() if getattr(self, name) is not None]
+        given = [word for name, word in _SOUGHT.items() if getattr(self, name) is not None]
         if len(given) > 1:
             raise InvalidArgument(f"{' and '.join(given)} exclude each other", field=given[1])
         if not given and self.from_ms is None and self.to_ms is None:
             raise InvalidArgument(
-                f"nothing to look for: give one of {', '.join(_CRITERIA.values())}, or a time",
+                f"nothing to look for: give one of {', '.join(_SOUGHT.values())}, or a time",
                 field="key",
             )
         if self.from_ms is not None and self.to_ms is not None and self.from_ms > self.to_ms:

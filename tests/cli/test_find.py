@@ -137,13 +137,13 @@ def test_by_tag_and_lookup_key(tmp_path: Path, compression: str) -> None:
 
 
 MISUSE: dict[str, tuple[list[str], str]] = {
-    "nothing": ([], "nothing to look for: give one of key, id, unique-id, tag, grep, or a time"),
+    "nothing": ([], "nothing to look for: give one of key, id, unique id, tag, grep, or a time"),
     "two things": (["--key", "a", "--tag", "b"], "key and tag exclude each other"),
     "an id that is none": (["--id", "keyed-0-1"], "is not TOPIC:PARTITION:OFFSET"),
     "an id with a word": (["--id", "keyed:0:x"], "is not TOPIC:PARTITION:OFFSET"),
     "unique id": (["--unique-id", "AC11"], "[not-offered]"),
     "raw": (["--key", "a", "--raw"], "[not-offered]"),
-    "two ids": (["--id", "a", "--unique-id", "b"], "id and unique-id exclude each other"),
+    "two ids": (["--id", "a", "--unique-id", "b"], "id and unique id exclude each other"),
     "times in reverse": (["--from", "2030-01-01", "--to", "2020-01-01"], "is after to"),
     "no limit": (["--key", "a", "--limit", "0"], "limit must be at least 1"),
     "a time that is none": (["--from", "yesterday"], "neither milliseconds nor ISO 8601"),
