@@ -361,16 +361,14 @@ def parts_call(rng: random.Random) -> Call:
 
 def dispatch_call(rng: random.Random) -> Call:
     """Real records, as their queues and the index need them."""
-    run = [rng.choice(messages()) for _ in range(rng.randrange(1, 6))]
-    data = b"".join(run)
+    data = b"".join(rng.choice(messages()) for _ in range(rng.randrange(1, 6)))
     start = rng.randrange(1 << 40)
     records, _, _ = walking.walk(data, 0, len(data), start)
     if rng.random() < 0.3:
-        level = rng.choice(("", "0", "1", "18", "19", "-3", "+2", "x", "9" * 12))
-        topic = rng.choice(("t", names.SCHEDULE_TOPIC))
+        told = {"DELAY": rng.choice(("", "0", "18", "19", "-3", "x", "9" * 12)), "TAGS": "a"}
         delays = rng.choice((None, (7000,), (7000, 1 << 40, 0)))
-        given = topic, {"DELAY": level, "TAGS": "a"}, in_range(rng, 42), delays
-        return queue_unit.code_of, given, {}
+        topic = rng.choice(("t", names.SCHEDULE_TOPIC))
+        return queue_unit.code_of, (topic, told, in_range(rng, 42), delays), {}
     if rng.random() < 0.3:
         one = message.decode_message(data)
         return dispatch.dispatch_of, (one, start), {"with_tags": rng.random() < 0.5}

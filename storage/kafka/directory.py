@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Container, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +27,7 @@ from storage.files import (
     remove_if_present,
     stored_backend,
 )
+from storage.kafka.epochs import OwnEpochs
 from storage.kafka.format import checkpoints, names, properties
 from storage.kafka.settings import StoreSettings, check_topic_config
 from storage.model import Finding, TopicPartition
@@ -217,11 +219,20 @@ class LogDirectory(RootFiles[StoreFile]):
         atomic_write(self.fs, path, properties.encode_properties(content))
         return cluster_id
 
-    def write_highest_epoch(self, content: StoreFile, epoch: int) -> None:
-        """Our own facts with a higher leader epoch given, and change `content` to it; durable on return."""
+    def own_epochs(self, facts: StoreFile, *, read_only: bool) -> OwnEpochs:
+        """What gives leader epochs here. That a broker has stopped is noted before its marker goes."""
+        if not facts.broker_led and self.is_stopped_by_broker():
+            facts.broker_led = True
+            if facts.created and not read_only:
+                self.write_store_file(facts)
+        if not facts.created or facts.broker_led:
+            return OwnEpochs()
+        return OwnEpochs(facts.highest_epoch, partial(self._write_highest_epoch, facts))
+
+    def _write_highest_epoch(self, facts: StoreFile, epoch: int) -> None:
         with self._writing:
-            content.highest_epoch = epoch
-            self.write_store_file(content)
+            facts.highest_epoch = epoch
+            self.write_store_file(facts)
 
     def write_topic_configs(self, configs: Mapping[str, Mapping[str, str]]) -> None:
         """Write the configs of all topics that have some, unless the file says so already."""

@@ -39,7 +39,6 @@ from storage.kafka.directory import (
     take_lock,
 )
 from storage.kafka.encoding import check_appendable
-from storage.kafka.epochs import OwnEpochs
 from storage.kafka.finding import Budget, Search, find_by_id, find_records
 from storage.kafka.format import names
 from storage.kafka.group_offsets import GroupOffsets
@@ -146,7 +145,7 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
             fence=self._fence,
             read_only=self.read_only,
             producer_expiration_ms=self._settings.producer_id_expiration_ms,
-            epochs=self._own_epochs(facts),
+            epochs=directory.own_epochs(facts, read_only=self.read_only),
         )
         partitions, report = recover_partitions(directory, self._shared, opening)
         self._topics: dict[str, _Topic] = {}
@@ -168,15 +167,6 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
             self.cluster_id = directory.write_identity(self._settings)
         if self.recovery.losses or not self.recovery.clean_shutdown:
             self.checkpoint()
-
-    def _own_epochs(self, facts: StoreFile) -> OwnEpochs:
-        if not facts.broker_led and self._directory.is_stopped_by_broker():
-            facts.broker_led = True
-            if facts.created and not self.read_only:
-                self._directory.write_store_file(facts)  # before the marker goes
-        if not facts.created or facts.broker_led:
-            return OwnEpochs()
-        return OwnEpochs(facts.highest_epoch, partial(self._directory.write_highest_epoch, facts))
 
     def _adopt(self, partition: Partition) -> None:
         name = partition.partition.topic

@@ -17,7 +17,6 @@ from storage.errors import InvalidArgument, IoFailure, RecordTooLarge, StorageEr
 from storage.files import Fence
 from storage.interface import Clock
 from storage.model import AppendResult, ProducerSequence
-from storage.rocketmq.commit_log import CommitLog
 from storage.rocketmq.dispatch import Dispatch, new_dispatches
 from storage.rocketmq.dispatcher import Dispatcher
 from storage.rocketmq.encoding import Encoded, runs
@@ -28,6 +27,7 @@ from storage.rocketmq.format.message import (
 )
 from storage.rocketmq.format.message_encoding import Placement, encode_messages
 from storage.rocketmq.format.properties import closed_record
+from storage.rocketmq.opening import OpenedStore
 from storage.rocketmq.queues import Queue
 from storage.rocketmq.reading import locator_of
 from storage.rocketmq.settings import StoreSettings
@@ -62,30 +62,25 @@ def _form_of(topic: str) -> _Form:
 
 
 class Appender:
-    """Appends to all queues of a store. `lock` orders appends, deletions and the end of the log.
-
-    `with_crc`: the properties of what is appended leave place for the CRC over the record.
-    """
+    """Appends to all queues of a store. `lock` orders appends, deletions and the end of the log."""
 
     def __init__(
         self,
-        log: CommitLog,
+        parts: OpenedStore,
         dispatcher: Dispatcher,
         fence: Fence,
         settings: StoreSettings,
         clock: Clock,
-        *,
-        with_crc: bool,
     ) -> None:
         self.lock = threading.RLock()
-        self._log = log
+        self._log = log = parts.log
         self._dispatcher = dispatcher
         self._fence = fence
         self._clock = clock
         self._store_host = settings.store_host
         self._batch_bytes = min(settings.max_message_bytes + RECORD_EXTRA_BYTES, log.largest_record)
         self._with_tags = settings.index_tags
-        self._with_crc = with_crc
+        self._with_crc = parts.with_crc  # the properties leave place for the CRC over the record
 
     def append(
         self,

@@ -174,14 +174,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         self.queues = parts.queues
         self.index = parts.index
         self._dispatcher = Dispatcher(parts.builder, position=parts.log.end, fence=self._fence)
-        self._appender = Appender(
-            parts.log,
-            self._dispatcher,
-            self._fence,
-            self._settings,
-            self._clock,
-            with_crc=parts.with_crc,
-        )
+        self._appender = Appender(parts, self._dispatcher, self._fence, self._settings, self._clock)
         self._lock = self._appender.lock
         self._deletions = Deletions(self._lock)
         self._checkpointer = Checkpointer(
@@ -249,9 +242,8 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         info = self._topics.get(topic)
         if info is None:
             self._topic_files.check_offered(topic)
-            count = self._settings.default_topic_queues
-            check_new_topic(topic, count, {})
-            info = TopicInfo(name=topic, partitions=range(count))
+            info = TopicInfo(name=topic, partitions=range(self._settings.default_topic_queues))
+            check_new_topic(topic, len(info.partitions), {})
         if isinstance(records, bytes):
             raise NotOffered("the RocketMQ backend takes no record batches", feature="batches")
         if records:
