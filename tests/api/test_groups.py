@@ -36,6 +36,23 @@ async def refused(api: Api, body: object, name: str = "g") -> int:
     return (await api.call("PUT", f"/groups/{name}/offsets", json=body)).code
 
 
+async def test_the_topic_of_the_offsets_is_there_from_the_first_commit_on(api: Api) -> None:
+    """Where offsets are records it is listed, told and read as any other, without a restart."""
+    await api.create("t")
+    await produce(api, "t", 1)
+    me = await consumer(api, auto_commit_enable=False)
+    await me.post("offsets", {"offsets": [{"topic": "t", "partition": 0, "offset": 0}]})
+    name = getattr(api.service.store, "offsets_topic", None)
+    assert (await api.get("/topics")).json == sorted({"t", name or "t"})
+    if name is not None:
+        numbers = [
+            row["partition"] for row in (await api.get(f"/topics/{name}")).json["partitions"]
+        ]
+        path = f"/topics/{name}/partitions"
+        pages = [(await api.get(f"{path}/{number}/records")).json for number in numbers]
+        assert sum(map(len, pages)) == 1
+
+
 async def test_a_group_tells_its_members_and_its_lag(api: Api) -> None:
     await api.create("t", partitions=2)
     await produce(api, "t", 1, 2, 3)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import count
+from pathlib import Path
 
 import pytest
 
@@ -156,6 +158,32 @@ def test_a_full_disk_leaves_the_store_as_it_was(staging: Staging) -> None:
     after = dict(disk.files())
     assert after.keys() == before.keys()
     assert str(PATH / NOTE) not in after
+
+
+def test_the_next_write_finishes_one_that_a_full_disk_interrupted(staging: Staging) -> None:
+    """The store stays open, and the second write, of another writer, is decided only behind the first."""
+    fs = FaultyFileSystem(OverlayFileSystem())
+    staging.prepare(fs)
+    form = staged_form(staging.backend.name, staging.clock)
+    another = Unit("another", 0)
+    first, second = staging.stage(fs, "first"), staging.stage(fs, "second", another)
+    writes = count(1)
+
+    def full_at_the_third(operation: str, path: Path) -> None:
+        is_log = path.suffix == ".log" or path.parent.name == "commitlog"
+        if operation == "write" and is_log and next(writes) == 3:
+            disk_full(operation, path)
+
+    with staging.open(fs) as store:
+        fs.fault = full_at_the_third
+        with pytest.raises(DiskFull):
+            append_staged(store, form, first)
+        assert last_unit(store, UNIT.writer) is None
+        assert append_staged(store, form, second)
+        assert (last_unit(store, UNIT.writer), last_unit(store, another.writer)) == (0, 0)
+    for attempt, other in (ALL, ALL[::-1]):
+        rows = [value for value in staging.rows(fs) if not value.startswith(other.encode())]
+        assert problem(rows, attempts=[attempt], whole=True) is None
 
 
 def test_files_that_are_gone(staging: Staging) -> None:

@@ -4,18 +4,21 @@ nothing but itself.
 
 from __future__ import annotations
 
+from itertools import count
 from typing import Any
 
 import pytest
 
-from storage import Record
+from storage import Isolation, Page, Record
 from storage.errors import Corrupt
 from storage.kafka import finding
+from storage.kafka.partition import Partition
+from storage.kafka.reading import Limits
 from storage.kafka.store import KafkaStore
 from storage.model import TopicPartition
 from tests.golden import stores
 from tests.golden.stores import GoldenPartition, by_id
-from tests.unit.kafka.workshop import Workshop
+from tests.unit.kafka.workshop import T0, Workshop, put_value
 
 PER_BATCH = 3
 BATCHES = 10
@@ -34,6 +37,34 @@ def test_every_record_in_a_range_of_time(partition: GoldenPartition) -> None:
             ]
             assert found == [row["offset"] for row in rows if row["timestamp"] >= low]
             assert page.complete
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_a_search_goes_on_where_retention_deletes_beside_it(
+    shop: Workshop, monkeypatch: pytest.MonkeyPatch, backward: bool
+) -> None:
+    """Between its first page and the next: with the first record that is left, or down to it."""
+    monkeypatch.setattr(finding, "PAGE", Limits(max_records=2, max_bytes=1 << 20))
+    monkeypatch.setattr(finding, "BACKWARD_OFFSETS", 4)
+    store = shop.open({"internal.segment.bytes": "300"})
+    store.create_topic("t", 1, {"retention.bytes": "600"})
+    for number in range(20):
+        put_value(store, b"value %02d" % number)
+    store.flush()
+    read, pages = Partition.read, count()
+
+    def then_retention(self: Partition, offset: int, limits: Limits, isolation: Isolation) -> Page:
+        page = read(self, offset, limits, isolation)
+        if next(pages) == 0:
+            assert store.enforce_retention(shop.clock.now_ms).segments_deleted > 2
+        return page
+
+    monkeypatch.setattr(Partition, "read", then_retention)
+    page = store.find("t", limit=100, backward=backward)
+    left = list(range(store.bounds(T0).start, 20))
+    found = [record.offset for _, record in page.records]
+    assert page.complete
+    assert found == (left[::-1] if backward else [0, 1, *left])
 
 
 @pytest.mark.slow

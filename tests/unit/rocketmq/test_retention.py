@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
 from storage import LogStore, StoreOptions, open_inspector
 from storage.errors import DiskFull, OffsetOutOfRange, RecordNotFound
-from storage.files import OverlayFileSystem
+from storage.files import File, OverlayFileSystem
 from storage.rocketmq.store import RocketMQStore
 from tests.beside import beside
 from tests.contract.harness import ManualClock
@@ -175,6 +176,29 @@ def test_ids_of_deleted_records_are_unknown(shop: Workshop) -> None:
     assert place_of(first) == 0
     with pytest.raises(RecordNotFound):
         store.find_by_id(store.record_id(T0, first.locators[0]))
+
+
+def test_an_id_whose_record_is_deleted_beside_the_lookup_is_unknown(
+    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes between the look into the table of files and the one into the file."""
+    store = fill(shop, AN_HOUR)
+    number = store.record_id(T0, store.read(T0, 0).records[0].locator)
+    store.close()
+    store = shop.open(AN_HOUR)  # no file is held open yet
+    open_file = shop.fs.open
+    deleted: list[Path] = []
+
+    def deleting(path: Path, **options: bool) -> File:
+        if path == shop.log_path(0) and not deleted:
+            deleted.append(path)
+            assert store.enforce_retention(shop.clock.now_ms).segments_deleted
+        return open_file(path, **options)
+
+    monkeypatch.setattr(shop.fs, "open", deleting)
+    with pytest.raises(RecordNotFound):
+        store.find_by_id(number)
+    assert deleted
 
 
 def test_a_queue_that_lost_all_its_records(shop: Workshop) -> None:

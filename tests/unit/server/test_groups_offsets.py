@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,8 +13,10 @@ import pytest
 import storage
 from logserver.groups.log import Log
 from logserver.groups.offsets import Offsets
-from storage import CommittedOffset, LogStore, TopicPartition
+from storage import CommittedOffset, LogStore, Record, TopicPartition
 from storage.errors import UnknownTopic
+from tests.faults.power import Power
+from tests.unit.rocketmq.workshop import by_hand
 
 T0 = TopicPartition("t", 0)
 
@@ -40,9 +43,15 @@ def store(tmp_path: Any) -> LogStore:
     return opened
 
 
-def offsets_of(store: LogStore, run: Slow) -> Offsets:
+def offsets_of(store: LogStore, run: Slow, flush: str = "sync") -> Offsets:
     """With nothing else of a server."""
-    parts = SimpleNamespace(store=store, run=run, settings=SimpleNamespace(flush="sync"))
+    parts = SimpleNamespace(
+        store=store,
+        run=run,
+        settings=SimpleNamespace(flush=flush),
+        topics=store.topics,
+        note_topic=lambda name, info: None,
+    )
     return Offsets(cast("Log", parts))
 
 
@@ -56,6 +65,32 @@ async def test_commits_that_come_meanwhile_share_a_call(store: LogStore) -> None
     await asyncio.gather(*answers)
     assert run.commits == 2
     assert len(await offsets.groups()) == 51
+
+
+@pytest.mark.parametrize(
+    ("backend", "flush", "survives"),
+    [
+        ("kafka", "sync", True),
+        ("kafka", "async", True),
+        ("kafka", "os", False),
+        ("rocketmq", "async", True),
+    ],
+)
+async def test_what_a_commit_means_after_a_power_loss(
+    backend: str, flush: str, survives: bool
+) -> None:
+    """In mode async records may be lost, and a commit is on disk all the same: no upkeep syncs it later."""
+    power, path, run = Power(), Path("/store"), Slow()
+    run.gate.set()
+    with by_hand():
+        store = storage.open_store(backend, path, fs=power)
+        store.create_topic("t", 1)
+        store.append(T0, [Record(None, b"v")] * 2)
+        await offsets_of(store, run).commit("g", {T0: CommittedOffset(1)})
+        await offsets_of(store, run, flush).commit("g", {T0: CommittedOffset(2)})
+        found = storage.open_store(backend, path, fs=power.cut())
+        assert isinstance(found, storage.SupportsGroupOffsets)
+        assert found.committed("g")[T0].offset == (2 if survives else 1)
 
 
 async def test_the_later_commit_counts_and_is_seen_by_who_asks_after_it(store: LogStore) -> None:

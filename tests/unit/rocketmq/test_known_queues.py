@@ -1,0 +1,20 @@
+"""The units of a queue that is followed: those that no file holds yet are kept in memory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from storage.files import HandleCache, OverlayFileSystem
+from storage.rocketmq.known_queues import KnownQueue
+from tests.unit.rocketmq.workshop import UNIT
+
+
+def test_units_are_added_in_place() -> None:
+    """What a follower adds costs what is new: nothing that is known already is copied."""
+    queue = KnownQueue(HandleCache(OverlayFileSystem()), Path("/q"), 100 * UNIT)
+    tail = queue.tail
+    for step in range(1, 4):
+        queue.append(bytes([step]) * UNIT, queue.end, step)
+        queue.forget_stored()
+        assert queue.tail is tail
+    assert queue.raw(1, 9) == bytes([2]) * UNIT + bytes([3]) * UNIT
