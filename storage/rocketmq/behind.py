@@ -14,7 +14,13 @@ from typing import Final, NamedTuple
 
 from storage.errors import DataError
 from storage.rocketmq.file_run import FileRun
-from storage.rocketmq.format.message import FIXED_SIZE_V4, Message, decode_message
+from storage.rocketmq.format.message import (
+    FIXED_SIZE_V4,
+    PADDING_SIZE,
+    Message,
+    decode_message,
+    encode_padding,
+)
 from storage.rocketmq.queues import QueueTable
 from storage.rocketmq.walking import Stretch
 
@@ -22,6 +28,7 @@ SECTOR_BYTES: Final = 512
 SIZE_BYTES: Final = 4
 WINDOW_BYTES: Final = 1 << 20
 _MAGIC: Final = re.compile(rb"\xda\xa3\x20[\xa7\xab]")
+_PADDING_MAGIC: Final = re.compile(rb"\xcb\xd4\x31\x94")
 _MAGIC_POSITION: Final = 4
 _ZERO_SECTOR: Final = bytes(SECTOR_BYTES)
 
@@ -130,19 +137,48 @@ def _candidates(run: FileRun, position: int, stop: int) -> Iterator[int]:
 
 
 def has_zeroed_sector(run: FileRun, start: int, end: int) -> bool:
-    """Whether an aligned sector within [start, end) is all zeros: a write that was lost. Of the
-    sector in which `start` lies the rest counts, unless it is so short that a size's zeros fill it.
-    The record at `end`, whose size begins with zeros, may itself begin in the last one.
+    """Whether a sector of a file, aligned in it, within [start, end) is all zeros: a write that was lost. Of the
+    sector in which `start` lies the rest counts, unless it is so short that a size's zeros fill it; so does the last
+    one of a file that ends within it. The record at `end`, whose size begins with zeros, may itself begin in a zeroed
+    one. A file's padding is zeros and tells nothing.
     """
-    begin = start + -start % SECTOR_BYTES
-    rest_bytes = 0 if run.base_of(start) is None else min(begin, end) - start
-    if rest_bytes >= SIZE_BYTES and not run.read(start, rest_bytes).strip(b"\0"):
-        return True
     limit = end + SIZE_BYTES - 1
-    while begin + SECTOR_BYTES <= limit:
-        if run.base_of(begin) is None:
+    base = run.base_of(start)
+    while base is not None and base < limit:
+        begin = max(start, base)
+        padding = _padding_at(run, begin, base + run.file_bytes)
+        stop = min(limit, base + run.file_bytes if padding is None else padding)
+        rest_bytes = min(-(begin - base) % SECTOR_BYTES, end - begin)
+        if rest_bytes >= SIZE_BYTES and not run.read(begin, rest_bytes).strip(b"\0"):
+            return True
+        if _has_zeros(run, begin + -(begin - base) % SECTOR_BYTES, stop):
+            return True
+        base = run.base_of(base + run.file_bytes)
+    return False
+
+
+def _padding_at(run: FileRun, begin: int, end: int) -> int | None:
+    """Where the padding of the file that ends at `end` begins, at `begin` or behind it; None where there is none."""
+    for at in range(begin, end, WINDOW_BYTES):
+        data = run.read(at, WINDOW_BYTES + PADDING_SIZE)
+        for match in _PADDING_MAGIC.finditer(data, _MAGIC_POSITION):
+            position = at + match.start() - _MAGIC_POSITION
+            if run.read(position, PADDING_SIZE) == encode_padding(end - position):
+                return position
+    return None
+
+
+def _has_zeros(run: FileRun, begin: int, stop: int) -> bool:
+    """Whether a sector between two places of one file is zeros; the first begins at `begin`."""
+    while begin < stop:
+        data = run.read(begin, min(WINDOW_BYTES, stop - begin))
+        if not data:
             return False
-        data = run.read(begin, min(WINDOW_BYTES, limit - begin))
+        if (
+            run.base_of(begin + len(data)) != run.base_of(begin)
+            and len(data) % SECTOR_BYTES >= SIZE_BYTES
+        ):
+            data += bytes(-len(data) % SECTOR_BYTES)  # the file ends in a sector
         for at in range(0, len(data) - SECTOR_BYTES + 1, SECTOR_BYTES):
             if data.startswith(_ZERO_SECTOR, at):
                 return True

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from storage import LogStore
+from storage import LogStore, Record
 from storage.errors import Corrupt, DamagedStore
 from tests.unit.rocketmq.workshop import (
     LOG_BYTES,
@@ -165,6 +165,36 @@ def test_a_lost_write_is_a_torn_tail(shop: Workshop) -> None:
         assert values(store) == VALUES[: last_file_at()]
         check_lookups(store)
     assert len(found.cut_dirs()) == 1
+
+
+@pytest.mark.parametrize(("file_bytes", "lost_bytes"), [(1400, 512), (1000, 488)])
+def test_sectors_are_those_of_a_file(shop: Workshop, file_bytes: int, lost_bytes: int) -> None:
+    """Whose size need be no multiple of them: the second begins in the middle of one of the log's, and ends in one."""
+    sizes = {"mappedFileSizeCommitLog": str(file_bytes)}
+    store = shop.open_with_topic(sizes)
+    places = [place_of(put_value(store, value)) for value in VALUES]
+    store.flush()
+    found = shop.after_kill()
+    found.overwrite(found.log_path(file_bytes), 512, bytes(lost_bytes))
+    kept = sum(place < file_bytes + 512 for place in places) - 1  # the last of them reaches into it
+    with found.open(sizes) as store:
+        assert values(store) == VALUES[:kept]
+    assert len(found.cut_dirs()) == 1
+
+
+def test_padding_is_no_lost_write(shop: Workshop) -> None:
+    """Behind the last record of a file are zeros: when that record rots, what stands in the next file is not cut."""
+    sizes = {"mappedFileSizeCommitLog": "3072"}
+    store = shop.open_with_topic(sizes)
+    stored = (store.append(T0, [Record(None, value)]) for value in (b"first", b"last", b"v" * 2800))
+    places = [place_of(result) for result in stored]
+    assert places[1] < 1000
+    assert places[2] == 3072
+    store.flush()
+    found = shop.after_kill()
+    found.overwrite(found.log_path(), places[1] + 90, b"?")
+    with pytest.raises(DamagedStore):
+        found.open(sizes)
 
 
 @pytest.mark.parametrize("byte", [2, 7, 10, 15, 85, 90, 96, 97, 99])
