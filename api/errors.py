@@ -112,7 +112,7 @@ MEANINGS: Final[Mapping[int, str]] = {
     NOT_OFFERED: "known, but not offered",
     42208: "a record batch with a wrong CRC, version, codec or length, or with records that are none",
     42209: "the `Idempotency-Key` belongs to another request of the last day",
-    42901: "too much at once: bytes in flight, connections, waiting fetches, consumer instances; `Retry-After`",
+    42901: "too much at once: bytes of requests or answers, connections, waiting fetches, instances; `Retry-After`",
     50000: "a failure without a code of its own",
     50010: "damaged data: `file`, `position`, `next_good_offset`",
     50301: "starting, recovering, stopping, read-only, or fenced after a failed write",
