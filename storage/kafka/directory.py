@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Container, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +26,6 @@ from storage.files import (
     remove_if_present,
     stored_backend,
 )
-from storage.kafka.epochs import OwnEpochs
 from storage.kafka.format import checkpoints, names, properties
 from storage.kafka.settings import StoreSettings, check_topic_config
 from storage.model import Finding, TopicPartition
@@ -219,17 +217,8 @@ class LogDirectory(RootFiles[StoreFile]):
         atomic_write(self.fs, path, properties.encode_properties(content))
         return cluster_id
 
-    def own_epochs(self, facts: StoreFile, *, read_only: bool) -> OwnEpochs:
-        """What gives leader epochs here. That a broker has stopped is noted before its marker goes."""
-        if not facts.broker_led and self.is_stopped_by_broker():
-            facts.broker_led = True
-            if facts.created and not read_only:
-                self.write_store_file(facts)
-        if not facts.created or facts.broker_led:
-            return OwnEpochs()
-        return OwnEpochs(facts.highest_epoch, partial(self._write_highest_epoch, facts))
-
-    def _write_highest_epoch(self, facts: StoreFile, epoch: int) -> None:
+    def write_highest_epoch(self, facts: StoreFile, epoch: int) -> None:
+        """Our own facts with a higher leader epoch given, and change `facts` to it; durable on return."""
         with self._writing:
             facts.highest_epoch = epoch
             self.write_store_file(facts)

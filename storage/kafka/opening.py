@@ -10,13 +10,15 @@ changed nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from storage.errors import DamagedStore
 from storage.files import FileSystem, HandleCache, OverlayFileSystem
 from storage.interface import Clock, StoreOptions
-from storage.kafka.directory import LogDirectory
+from storage.kafka.directory import LogDirectory, StoreFile
+from storage.kafka.epochs import OwnEpochs
 from storage.kafka.format import names
 from storage.kafka.partition import Partition, Surroundings
 from storage.kafka.plan import PartitionPlan
@@ -39,8 +41,16 @@ class Opening(NamedTuple):
     read_only: bool
 
 
+def own_epochs(directory: LogDirectory, facts: StoreFile) -> OwnEpochs:
+    """What gives leader epochs to appends here; `facts` are told that a broker has stopped here."""
+    facts.broker_led = facts.broker_led or directory.is_stopped_by_broker()
+    if facts.broker_led or not facts.created:
+        return OwnEpochs()
+    return OwnEpochs(facts.highest_epoch, partial(directory.write_highest_epoch, facts))
+
+
 def recover_partitions(
-    directory: LogDirectory, shared: Surroundings, opening: Opening
+    directory: LogDirectory, shared: Surroundings, opening: Opening, facts: StoreFile
 ) -> tuple[Sequence[Partition], RecoveryReport]:
     """Open every partition of the directory; the report leaves out what `directory` itself found.
 
@@ -51,6 +61,8 @@ def recover_partitions(
     plans = _examine_all(directory, opening, clean=clean)
     _refuse_damaged(directory.path, opening, plans)
     if not opening.read_only:
+        if facts.broker_led and facts.created:
+            directory.write_store_file(facts)  # before the marker that tells it goes
         directory.remove_marker()
         directory.remove_deleted_dirs()
     for plan in plans:

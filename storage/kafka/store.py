@@ -42,7 +42,7 @@ from storage.kafka.encoding import check_appendable
 from storage.kafka.finding import Budget, Search, find_by_id, find_records
 from storage.kafka.format import names
 from storage.kafka.group_offsets import GroupOffsets
-from storage.kafka.opening import Opening, recover_partitions
+from storage.kafka.opening import Opening, own_epochs, recover_partitions
 from storage.kafka.partition import Partition, Surroundings
 from storage.kafka.reading import Limits
 from storage.kafka.reporting import CAPABILITIES, stats_of
@@ -145,9 +145,9 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
             fence=self._fence,
             read_only=self.read_only,
             producer_expiration_ms=self._settings.producer_id_expiration_ms,
-            epochs=directory.own_epochs(facts, read_only=self.read_only),
+            epochs=own_epochs(directory, facts),
         )
-        partitions, report = recover_partitions(directory, self._shared, opening)
+        partitions, report = recover_partitions(directory, self._shared, opening, facts)
         self._topics: dict[str, _Topic] = {}
         self._deleted: set[str] = set()  # topics deleted in this run: their checkpoint lines go
         for partition in partitions:
