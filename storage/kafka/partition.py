@@ -341,7 +341,8 @@ class Partition:
     def _stamp(self) -> Stamp:
         epoch = self._epoch
         if epoch is None:
-            epoch = self._shared.epochs.next_after(self._epochs.latest)
+            with self._shared.fence.guarding():  # a higher one is written down first
+                epoch = self._shared.epochs.next_after(self._epochs.latest)
         return Stamp(self._next, epoch, self._shared.clock(), self.settings.log_append_time)
 
     def _append_stamped(self, encoded: Encoded, mark: Stamp, *, publish: bool) -> AppendResult:
