@@ -7,9 +7,12 @@ or records.
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import re
+import termios
+from array import array
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from functools import lru_cache
 from ipaddress import ip_address
 from typing import Any, Final, TypeVar, cast
@@ -182,10 +185,11 @@ class Call:
 
     async def deliver(self, response: web.Response) -> None:
         """Send the answer; on return all of it has been handed to the connection. Raises Busy where too many bytes
-        wait for their clients, ConnectionError when the client has gone, or takes nothing for the setting
-        body_timeout_ms.
+        wait for their clients (of what was only read: what a request has changed is always told), ConnectionError when
+        the client has gone, or takes nothing for the setting body_timeout_ms.
         """
-        self.hold.reach(response.content_length or 0)
+        if self.request.method in {"GET", "HEAD"}:
+            self.hold.reach(response.content_length or 0)
         sign(self.request, response)
         sending = asyncio.ensure_future(self._send(response))
         try:
@@ -215,7 +219,7 @@ class Call:
             transport = self.request.transport
             if transport is None:
                 return
-            waited, waiting_bytes = waiting_bytes, transport.get_write_buffer_size()
+            waited, waiting_bytes = waiting_bytes, _untaken_bytes(transport)
             if waiting_bytes == waited:
                 transport.abort()
                 raise ConnectionError("the client does not take its answer")
@@ -254,6 +258,16 @@ class Call:
         sign(self.request, response)
         await response.prepare(self.request)
         return response
+
+
+def _untaken_bytes(transport: asyncio.Transport) -> int:
+    """What the client has yet to take, the system's buffer included: that holds megabytes, on which a slow client
+    may live for minutes before the system asks for more.
+    """
+    system_bytes = array("i", [0])
+    with suppress(OSError):
+        fcntl.ioctl(transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, system_bytes)
+    return transport.get_write_buffer_size() + system_bytes[0]
 
 
 def decode_json(body: bytes, kind: type[T], *, lax: bool = False) -> T:
