@@ -78,9 +78,15 @@ class Hold:
         self.size_bytes += size_bytes
 
     def reach(self, size_bytes: int) -> None:
-        """Hold at least that much, but nothing for a small answer. Raises Busy where the limit would be passed."""
-        if size_bytes > max(self.size_bytes, SMALL_BYTES):
+        """Hold at least that much, but nothing for a small answer. Raises Busy where the limit would be passed, but for
+        one that is alone: else a record that is larger than the limit could never be read.
+        """
+        if size_bytes <= max(self.size_bytes, SMALL_BYTES):
+            return
+        if self._budget.held_bytes > self.size_bytes:
             self.grow(size_bytes - self.size_bytes)
+            return
+        self._budget.held_bytes = self.size_bytes = size_bytes
 
     def keep_for(self, future: asyncio.Future[Any]) -> None:
         """The request is answered before it is written: give back when `future` is done."""

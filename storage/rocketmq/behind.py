@@ -146,8 +146,8 @@ def has_zeroed_sector(run: FileRun, start: int, end: int) -> bool:
     base = run.base_of(start)
     while base is not None and base < limit:
         begin = max(start, base)
-        padding = _padding_at(run, begin, base + run.file_bytes)
-        stop = min(limit, base + run.file_bytes if padding is None else padding)
+        stop = min(limit, base + run.file_bytes)
+        stop = _padding_at(run, begin, stop, base + run.file_bytes) or stop
         rest_bytes = min(-(begin - base) % SECTOR_BYTES, end - begin)
         if rest_bytes >= SIZE_BYTES and not run.read(begin, rest_bytes).strip(b"\0"):
             return True
@@ -157,10 +157,10 @@ def has_zeroed_sector(run: FileRun, start: int, end: int) -> bool:
     return False
 
 
-def _padding_at(run: FileRun, begin: int, end: int) -> int | None:
-    """Where the padding of the file that ends at `end` begins, at `begin` or behind it; None where there is none."""
-    for at in range(begin, end, WINDOW_BYTES):
-        data = run.read(at, WINDOW_BYTES + PADDING_SIZE)
+def _padding_at(run: FileRun, begin: int, stop: int, end: int) -> int | None:
+    """Where the padding of the file that ends at `end` begins, in [begin, stop); None where none does."""
+    for at in range(begin, stop, WINDOW_BYTES):
+        data = run.read(at, min(WINDOW_BYTES, stop - at) + PADDING_SIZE)
         for match in _PADDING_MAGIC.finditer(data, _MAGIC_POSITION):
             position = at + match.start() - _MAGIC_POSITION
             if run.read(position, PADDING_SIZE) == encode_padding(end - position):

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from storage import Isolation, LogStore, SupportsGroupOffsets, TopicPartition, open_store
+from storage import Isolation, LogStore, Record, SupportsGroupOffsets, TopicPartition, open_store
+from storage.kafka.format.checkpoints import decode_epochs
 from tests.golden import stores
 from tests.golden.salvaging import lost_offsets, salvage, verified
 from tests.golden.stores import GoldenPartition
@@ -174,6 +175,21 @@ def test_random_damage(seed: int, tmp_path: Path) -> None:
     assert rows == [written()[row["offset"]] for row in rows]
     kept = {row["offset"] for row in rows}
     assert kept | lost_offsets(list(report.losses), *ADDRESS) == set(range(END))
+
+
+def test_a_store_of_ours_stays_ours(tmp_path: Path) -> None:
+    """Its leader epochs rise on; those of a broker's directory do not."""
+    source, target = tmp_path / "old", tmp_path / "new"
+    address = TopicPartition("t", 0)
+    for turn in range(3):
+        with open_store("kafka", target if turn == 2 else source) as store:
+            if turn == 0:
+                store.create_topic("t", 1)
+            store.append(address, [Record(None, b"x")])
+        if turn == 1:
+            salvage(source, target, {})
+    epochs = decode_epochs((target / "t-0" / "leader-epoch-checkpoint").read_bytes())
+    assert list(epochs) == [(0, 0), (1, 1), (2, 2)]
 
 
 def test_committed_offsets_come_along(tmp_path: Path) -> None:

@@ -89,13 +89,20 @@ class SmallFiles:
             write_durably(self._fs, self._made / names.CLEANER_OFFSETS, data)
 
     def _facts(self) -> StoreFile:
-        """Our own facts; of them the producer ids that were handed out outlive the salvage."""
+        """Our own facts: what was handed out outlives the salvage, and whose the directory is."""
         try:
             stored = self._view.directory.store_file()
         except UnsupportedFormat as error:
             self._note(self._view.root, error.message)
             stored = None
-        return StoreFile(next_producer_id=0 if stored is None else stored.next_producer_id)
+        if stored is None:
+            return StoreFile()
+        return StoreFile(
+            created=stored.created,
+            next_producer_id=stored.next_producer_id,
+            highest_epoch=stored.highest_epoch,
+            broker_led=stored.broker_led or self._view.directory.is_stopped_by_broker(),
+        )
 
     def _copy_metadata(self) -> None:
         """The cluster's metadata log, where it lies here, as it is: without it a broker knows none of

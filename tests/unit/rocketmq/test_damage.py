@@ -177,8 +177,8 @@ def test_sectors_are_those_of_a_file(shop: Workshop, file_bytes: int, lost_bytes
     found = shop.after_kill()
     found.overwrite(found.log_path(file_bytes), 512, bytes(lost_bytes))
     kept = sum(place < file_bytes + 512 for place in places) - 1  # the last of them reaches into it
-    with found.open(sizes) as store:
-        assert values(store) == VALUES[:kept]
+    with found.open(sizes) as again:
+        assert values(again) == VALUES[:kept]
     assert len(found.cut_dirs()) == 1
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from logserver.budget import Budget
+from logserver.budget import SMALL_BYTES, Budget
 from logserver.errors import Busy
 
 
@@ -50,4 +50,17 @@ async def test_who_no_longer_waits_is_left_alone() -> None:
     with pytest.raises(asyncio.CancelledError):
         await waiting
     first.release()
+    assert budget.held_bytes == 0
+
+
+def test_an_answer_that_is_alone_passes_however_large() -> None:
+    """Else it could never be read; beside others it waits, and a small one is not counted."""
+    budget = Budget(1 << 20, "answers")
+    with budget.hold(0) as first, budget.hold(0) as second:
+        second.reach(SMALL_BYTES)
+        first.reach(3 << 20)
+        first.reach(4 << 20)
+        assert (budget.held_bytes, second.size_bytes) == (4 << 20, 0)
+        with pytest.raises(Busy, match="bytes of answers"):
+            second.reach(SMALL_BYTES + 1)
     assert budget.held_bytes == 0
