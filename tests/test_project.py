@@ -6,6 +6,8 @@ import ast
 import dataclasses
 import os
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from api.errors import CODES, status_of
 from logserver.commands import COMMANDS
 from logserver.errors import CannotListen, ClientError, SettingsError
 from storage.errors import StorageError
+from storage.findings import catalogue, finding
 from storage.kafka import settings as kafka
 from storage.kafka.format import names
 from storage.registry import BACKENDS, resolve
@@ -106,6 +109,20 @@ def test_every_finding_is_documented() -> None:
         and re.fullmatch(r"[a-z]+(-[a-z]+)+", node.value)
     }
     assert codes - FILE_NAMES == table("findings.md").keys()
+
+
+def test_the_page_of_findings_is_what_the_catalogue_says() -> None:
+    subprocess.run([sys.executable, "-P", "scripts/findings_page", "--check"], check=True)
+
+
+def test_a_finding_has_the_severity_and_the_meaning_of_its_code() -> None:
+    assert finding("torn-tail", "a.log").severity == "warning"
+    assert finding("torn-tail", "a.log").message == catalogue()["torn-tail"].meaning
+    assert finding("zero-tail", "a.log", severity="warning", message="m").message == "m"
+    with pytest.raises(ValueError, match="cannot be 'error'"):
+        finding("torn-tail", "a.log", severity="error")
+    with pytest.raises(KeyError):
+        finding("no-such-code", "a.log")
 
 
 def test_every_option_of_a_store_is_documented() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.sources import PACKAGES, Function, calls, functions, modules, text_of, tree
 
-MAX_MODULE_LINES = 500
+MAX_MODULE_LINES = 800
 MAX_FUNCTION_LINES = 60  # without the docstring
 MAX_POSITIONAL = 5
 

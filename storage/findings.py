@@ -1,0 +1,108 @@
+"""The catalogue of findings: what each code means, how severe it is, and what helps.
+
+Owns the constructor of every Finding and the texts of storage/findings.toml; must not know files or formats. A tool
+that meets something names the code and the facts; severity and advice come from the catalogue.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from os import PathLike
+from typing import Final
+
+from storage.model import Finding
+
+_CATALOGUE: Final = "findings.toml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingKind:
+    """One code of the catalogue. `severities[0]` is the default; `command` is "" where no command helps."""
+
+    code: str
+    group: str
+    severities: tuple[str, ...]
+    meaning: str
+    remedy: str
+    command: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FindingGroup:
+    """A section of docs/findings.md."""
+
+    name: str
+    title: str
+    about: str
+
+
+def finding(
+    code: str,
+    path: str | PathLike[str],
+    *,
+    severity: str | None = None,
+    position: int | None = None,
+    topic: str | None = None,
+    partition: int | None = None,
+    offset: int | None = None,
+    expected: str | None = None,
+    found: str | None = None,
+    message: str = "",
+) -> Finding:
+    """Return a finding of a code in the catalogue, with the code's default severity unless one is given.
+
+    `message` says what is special about this place; without one the finding has the code's meaning. Raises KeyError
+    for an unknown code and ValueError for a severity that the catalogue does not list for it: both are faults of the
+    caller.
+    """
+    kind = catalogue()[code]
+    if severity is not None and severity not in kind.severities:
+        raise ValueError(f"{code} cannot be {severity!r}: the catalogue lists {kind.severities}")
+    return Finding(
+        code=code,
+        severity=severity or kind.severities[0],
+        path=str(path),
+        position=position,
+        topic=topic,
+        partition=partition,
+        offset=offset,
+        expected=expected,
+        found=found,
+        message=message or kind.meaning,
+    )
+
+
+@cache
+def catalogue() -> Mapping[str, FindingKind]:
+    """Return every code with its texts, in alphabetical order."""
+    return {
+        code: FindingKind(
+            code=code,
+            group=entry["group"],
+            severities=tuple(entry["severity"]),
+            meaning=entry["meaning"],
+            remedy=entry["remedy"],
+            command=entry.get("command", ""),
+        )
+        for code, entry in _document()["findings"].items()
+    }
+
+
+@cache
+def groups() -> tuple[FindingGroup, ...]:
+    """Return the sections of docs/findings.md, in their order."""
+    return tuple(
+        FindingGroup(name=name, title=entry["title"], about=entry["about"])
+        for name, entry in _document()["groups"].items()
+    )
+
+
+@cache
+def _document() -> dict[str, dict[str, dict[str, str]]]:
+    text = resources.files("storage").joinpath(_CATALOGUE).read_text("utf-8")
+    document: dict[str, dict[str, dict[str, str]]] = tomllib.loads(text)
+    return document
