@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from os import PathLike
-from typing import Final
+from typing import Final, TypedDict
 
 from storage.model import Finding
 
@@ -38,6 +38,29 @@ class FindingGroup:
     name: str
     title: str
     about: str
+
+
+class Comparison(TypedDict, total=False):
+    """Keywords of `finding` that a builder of findings passes on: what should be there, and what is."""
+
+    expected: str | None
+    found: str | None
+
+
+class FindingFacts(Comparison, total=False):
+    """The same, of a builder that knows file, topic and partition alone."""
+
+    position: int | None
+    offset: int | None
+    message: str
+
+
+class RecordFacts(Comparison, total=False):
+    """The same, of a builder that knows the file, the position and the message."""
+
+    topic: str | None
+    partition: int | None
+    offset: int | None
 
 
 def finding(

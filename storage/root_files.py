@@ -17,6 +17,7 @@ import msgspec
 from storage.coding.own_json import decode_json
 from storage.errors import DataError, UnsupportedFormat
 from storage.files import STORE_FILE, FileSystem, atomic_write
+from storage.findings import finding
 from storage.model import Finding
 
 STORE_VERSION: Final = 1
@@ -98,9 +99,7 @@ class RootFiles(Generic[_Facts]):
             return None
 
     def _report(self, path: Path, message: str) -> None:
-        self.findings.append(
-            Finding(code="bad-root-file", severity="warning", path=str(path), message=message)
-        )
+        self.findings.append(finding("bad-root-file", path, message=message))
 
     def _write(self, name: str, data: bytes) -> None:
         """The file with these bytes, durable on return; left out where it is known to have them."""

@@ -15,6 +15,7 @@ from storage.conversion.shapes import KafkaRecord, QueuedMessage
 from storage.conversion.tally import Fates
 from storage.errors import Corrupt
 from storage.files import FileSystem
+from storage.findings import finding
 from storage.interface import Clock, StoreOptions
 from storage.kafka.log_file import OLD_FORMAT, Batch
 from storage.kafka.partition import Partition
@@ -120,17 +121,16 @@ class KafkaSource:
     def _note(self, address: TopicPartition, offset: int, error: Corrupt) -> None:
         facts = error.facts()
         position = facts.get("position")
-        finding = Finding(
-            code=OLD_FORMAT if facts.get("kind") == OLD_FORMAT else "damaged-batch",
-            severity="error",
-            path=str(facts.get("path", self._view.root)),
+        damage = finding(
+            OLD_FORMAT if facts.get("kind") == OLD_FORMAT else "damaged-batch",
+            str(facts.get("path", self._view.root)),
             position=position if isinstance(position, int) else None,
             topic=address.topic,
             partition=address.partition,
             offset=offset,
             message=error.message,
         )
-        self._view.notes.add(finding)
+        self._view.notes.add(damage)
 
     def findings(self) -> Sequence[Finding]:
         """See Source."""

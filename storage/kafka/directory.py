@@ -26,6 +26,7 @@ from storage.files import (
     remove_if_present,
     stored_backend,
 )
+from storage.findings import finding
 from storage.kafka.format import checkpoints, names, properties
 from storage.kafka.settings import StoreSettings, check_topic_config
 from storage.model import Finding, TopicPartition
@@ -250,13 +251,8 @@ def bad_partition_metadata(path: Path, error: DataError) -> Finding:
     """An error, though we serve the partition: the real broker takes all of its directory offline."""
     address = names.parse_partition_dir(path.parent.name)
     topic, partition = address if address is not None else (None, None)
-    return Finding(
-        code="bad-partition-metadata",
-        severity="error",
-        path=str(path),
-        topic=topic,
-        partition=partition,
-        message=error.message,
+    return finding(
+        "bad-partition-metadata", path, topic=topic, partition=partition, message=error.message
     )
 
 

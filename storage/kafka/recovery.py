@@ -26,6 +26,7 @@ from pathlib import Path
 
 from storage.errors import DataError
 from storage.files import File, FileSystem, HandleCache
+from storage.findings import finding
 from storage.interface import Clock
 from storage.kafka.active_indexes import WrongIndex, last_indexed, wrong_index
 from storage.kafka.epochs import LeaderEpochs
@@ -482,10 +483,10 @@ def _finding(
     found: str | None = None,
     message: str = "",
 ) -> Finding:
-    return Finding(
-        code=code,
+    return finding(
+        code,
+        path,
         severity=severity,
-        path=str(path),
         position=position,
         topic=plan.partition.topic,
         partition=plan.partition.partition,

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from storage.errors import NotOffered
+from storage.findings import finding
 from storage.model import Finding
 from storage.rocketmq.directory import StoreDirectory
 from storage.rocketmq.format import names
@@ -31,19 +32,17 @@ def findings(directory: StoreDirectory, topics: Iterable[str]) -> Iterator[Findi
     """That they are there, and what of them lies where it must not."""
     folders = directory.queue_folders()
     for topic in sorted(topics):
-        yield Finding(
-            code=CODE,
-            severity="info",
-            path=str(directory.path / names.BATCH_QUEUE / topic),
+        yield finding(
+            CODE,
+            directory.path / names.BATCH_QUEUE / topic,
             topic=topic,
             message="a topic with batch queues (queue.type=BatchCQ): its records stay in the log as "
             "they are, and are neither read nor added to",
         )
         if topic in folders:
-            yield Finding(
-                code="wrong-queue-type",
-                severity="error",
-                path=str(directory.consume_queue / topic),
+            yield finding(
+                "wrong-queue-type",
+                directory.consume_queue / topic,
                 topic=topic,
                 message="queues of a topic that has batch queues: the real broker does not start",
             )

@@ -19,6 +19,7 @@ from storage import columns as names
 from storage.columns import CHUNK_BYTES, Chunk, Damage, Named, Slices
 from storage.errors import Corrupt, IoFailure
 from storage.files import HandleCache, RealFileSystem
+from storage.findings import finding
 from storage.model import Finding
 from storage.rocketmq.commit_log import CommitLog
 from storage.rocketmq.file_run import FileRun
@@ -277,4 +278,4 @@ class _Reader:
 
 
 def _missing_file(path: str, message: str) -> Finding:
-    return Finding(code="missing-file", severity="error", path=path, message=message)
+    return finding("missing-file", path, message=message)

@@ -29,7 +29,8 @@ from storage.files import (
     stored_backend,
     write_durably,
 )
-from storage.model import Finding, TopicPartition
+from storage.findings import finding
+from storage.model import TopicPartition
 from storage.rocketmq.config_file import ConfigFile
 from storage.rocketmq.format import names
 from storage.rocketmq.format.checkpoint import (
@@ -292,9 +293,7 @@ class StoreDirectory(RootFiles[StoreFile]):
         self._report_config("bad-config-file", path, message)
 
     def _report_config(self, code: str, path: Path, message: str) -> None:
-        self.findings.append(
-            Finding(code=code, severity="warning", path=str(path), message=message)
-        )
+        self.findings.append(finding(code, path, message=message))
 
     # ---- writing (each durable on return, and left out where it would change nothing) ----
 

@@ -19,6 +19,7 @@ from typing import Final
 
 from storage.errors import Corrupt, StorageError
 from storage.files import HandleCache, remove_if_present
+from storage.findings import finding
 from storage.interface import Clock
 from storage.model import Finding
 from storage.rocketmq.dispatch import Dispatch
@@ -323,10 +324,9 @@ def _takes_part(header: IndexHeader, times: TimeRange) -> bool:
 
 def _misfit(path: Path, error: Corrupt) -> Finding:
     facts = error.facts()
-    return Finding(
-        code="index-file-size",
-        severity="warning",
-        path=str(path),
+    return finding(
+        "index-file-size",
+        path,
         expected=str(facts["expected"]),
         found=str(facts["found"]),
         message=error.message,
@@ -334,6 +334,4 @@ def _misfit(path: Path, error: Corrupt) -> Finding:
 
 
 def _unknown(path: Path) -> Finding:
-    return Finding(
-        code="unknown-file", severity="info", path=str(path), message="no name of an index file"
-    )
+    return finding("unknown-file", path, message="no name of an index file")

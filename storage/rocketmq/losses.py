@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from storage.findings import finding
 from storage.model import Finding, Loss
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format.queue_unit import UNIT_SIZE
@@ -71,10 +72,9 @@ def _place(run: FileRun, position: int) -> tuple[str, int]:
 def damage_finding(run: FileRun, damage: Damage) -> Finding:
     """A bad place with good records behind it."""
     path, position = _place(run, damage.position)
-    return Finding(
-        code="damaged-record",
-        severity="error",
-        path=path,
+    return finding(
+        "damaged-record",
+        path,
         position=position,
         expected="a record",
         found=damage.reason,
@@ -85,10 +85,9 @@ def damage_finding(run: FileRun, damage: Damage) -> Finding:
 
 def no_log_finding(run: FileRun) -> Finding:
     """Queues lead into a log that is not there: perhaps its disk is not."""
-    return Finding(
-        code="log-ends-early",
-        severity="error",
-        path=str(run.directory),
+    return finding(
+        "log-ends-early",
+        run.directory,
         position=0,
         expected="the files of the commit log",
         found="none",
@@ -98,10 +97,9 @@ def no_log_finding(run: FileRun) -> Finding:
 
 def _broken_findings(plan: StorePlan) -> list[Finding]:
     return [
-        Finding(
-            code="broken-queue",
-            severity="warning",
-            path=str(plan.queues.root / topic / str(queue_id)),
+        finding(
+            "broken-queue",
+            plan.queues.root / topic / str(queue_id),
             topic=topic,
             partition=queue_id,
             message="files of the queue are missing or bear names that cannot be: it is made anew "
@@ -114,10 +112,9 @@ def _broken_findings(plan: StorePlan) -> list[Finding]:
 def _gap_findings(run: FileRun) -> list[Finding]:
     """Files that are missing between others: reading what was in them is told record by record."""
     return [
-        Finding(
-            code="missing-log-file",
-            severity="error",
-            path=str(run.path(before + run.file_bytes)),
+        finding(
+            "missing-log-file",
+            run.path(before + run.file_bytes),
             position=0,
             expected=f"the log from physical offset {before + run.file_bytes} to {after}",
             found="nothing",
@@ -131,10 +128,9 @@ def _gap_findings(run: FileRun) -> list[Finding]:
 def _tail_finding(plan: StorePlan, *, clean: bool) -> Finding:
     path, position = _place(plan.run, plan.log_end)
     lost = clean and bool(plan.queue_ends)
-    return Finding(
-        code="log-ends-early" if lost else "torn-tail",
-        severity="error" if lost else "warning",
-        path=path,
+    return finding(
+        "log-ends-early" if lost else "torn-tail",
+        path,
         position=position,
         message=f"the log ends at physical offset {plan.log_end}; "
         f"{len(plan.queue_ends)} queues have units that point behind it",

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from storage.errors import DamagedStore
 from storage.files import HandleCache
+from storage.findings import finding
 from storage.interface import Clock, StoreOptions
 from storage.kept import keep_losses
 from storage.model import Finding, Loss, RecoveryReport
@@ -293,10 +294,9 @@ def _findings(
         found += index.findings
     for dispatch in builder.refused:
         found.append(
-            Finding(
-                code="impossible-queue-offset",
-                severity="error",
-                path=str(plan.run.directory),
+            finding(
+                "impossible-queue-offset",
+                plan.run.directory,
                 position=dispatch.physical_offset,
                 topic=dispatch.topic,
                 partition=dispatch.queue_id,

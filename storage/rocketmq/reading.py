@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from storage.errors import Corrupt
+from storage.findings import finding
 from storage.model import Finding, Header, StoredRecord, TopicPartition
 from storage.rocketmq.commit_log import CommitLog
 from storage.rocketmq.consume_queue import ConsumeQueue
@@ -208,10 +209,9 @@ def unreadable(partition: TopicPartition, offset: int, error: Corrupt) -> Findin
     """The finding for a record that cannot be read."""
     facts = error.facts()
     path, position = facts.get("path"), facts.get("position")
-    return Finding(
-        code="damaged-record",
-        severity="error",
-        path=str(path),
+    return finding(
+        "damaged-record",
+        str(path),
         position=position if isinstance(position, int) else None,
         topic=partition.topic,
         partition=partition.partition,

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from storage.errors import UnsupportedFormat
+from storage.findings import finding
 from storage.model import Finding
 from storage.rocketmq.directory import StoreDirectory
 
@@ -32,10 +33,9 @@ def findings(directory: StoreDirectory) -> Iterator[Finding]:
     """That there are some, told once."""
     found = directory.databases()
     if found:
-        yield Finding(
-            code=CODE,
-            severity="info",
-            path=str(found[0]),
+        yield finding(
+            CODE,
+            found[0],
             message="a RocksDB database, which is not read: "
             + (
                 "records are those of the commit log, and no queue is looked at"

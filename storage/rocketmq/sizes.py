@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 from storage.errors import DamagedStore, InvalidConfig
 from storage.files import FileSystem
+from storage.findings import finding
 from storage.model import Finding
 from storage.rocketmq.format import names
 from storage.rocketmq.format.index_file import (
@@ -157,10 +158,9 @@ def _likely_bytes(runs: Sequence[Sequence[_RunFile]], unit_bytes: int) -> int | 
 
 
 def _wrong_length(file: _RunFile, expected: int) -> Finding:
-    return Finding(
-        code="wrong-file-length",
-        severity="error",
-        path=str(file.path),
+    return finding(
+        "wrong-file-length",
+        file.path,
         position=min(file.size_bytes, expected),
         expected=f"{expected} bytes",
         found=f"{file.size_bytes} bytes",
@@ -172,10 +172,10 @@ def _wrong_names(
     runs: Sequence[Sequence[_RunFile]], file_bytes: int, *, severity: str
 ) -> list[Finding]:
     return [
-        Finding(
-            code="wrong-file-name",
+        finding(
+            "wrong-file-name",
+            file.path,
             severity=severity,
-            path=str(file.path),
             expected=f"a multiple of {file_bytes}",
             found=f"{file.base}",
             message=f"where the name says, at {file.base}, no file of {file_bytes} bytes can begin",

@@ -20,6 +20,7 @@ import numpy as np
 from storage.columns import Damage
 from storage.errors import Corrupt, IoFailure
 from storage.files import HandleCache
+from storage.findings import finding
 from storage.model import Finding, TopicPartition
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format import names
@@ -167,10 +168,9 @@ def unreadable_units(
 ) -> Finding:
     """The finding for units that were there when the split was planned."""
     base = offset * UNIT_SIZE // queue.file_bytes * queue.file_bytes
-    return Finding(
-        code="missing-file" if isinstance(error, IoFailure) else "bad-unit",
-        severity="error",
-        path=str(queue.path(base)),
+    return finding(
+        "missing-file" if isinstance(error, IoFailure) else "bad-unit",
+        queue.path(base),
         position=offset * UNIT_SIZE - base,
         topic=partition.topic,
         partition=partition.partition,

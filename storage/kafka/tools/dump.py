@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from storage.errors import Corrupt, DataError, InvalidArgument
+from storage.findings import finding
 from storage.kafka.directory import bad_partition_metadata
 from storage.kafka.format import names
 from storage.kafka.format.batch import HEADER_SIZE, decode_header
@@ -185,14 +186,7 @@ def file_finding(topic: str | None, partition: int | None, path: Path, error: Da
         code = "bad-leader-epochs"
     else:
         code = "bad-snapshot" if names.SNAPSHOT in path.name else "bad-index"
-    return Finding(
-        code=code,
-        severity="warning",
-        path=str(path),
-        topic=topic,
-        partition=partition,
-        message=error.message,
-    )
+    return finding(code, path, topic=topic, partition=partition, message=error.message)
 
 
 def _index_rows(view: View, address: TopicPartition, suffix: str) -> Runs:

@@ -11,9 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
+from typing import Unpack
 
 from storage.errors import Corrupt
 from storage.files import File, HandleCache
+from storage.findings import FindingFacts, finding
 from storage.kafka.format.record import DecodedRecord
 from storage.kafka.log_file import INT64_MAX, OLD_FORMAT, Batch, Gap, is_zero, walk
 from storage.kafka.reading import decoded
@@ -37,15 +39,10 @@ class Log:
     limit_offset: int = INT64_MAX
     lies_at: Path | None = None
 
-    def finding(self, code: str, severity: str, **facts: object) -> Finding:
+    def finding(self, code: str, severity: str, **facts: Unpack[FindingFacts]) -> Finding:
         """A finding in this file; the facts are Finding's own fields."""
-        return Finding(
-            code=code,
-            severity=severity,
-            path=str(self.path),
-            topic=self.topic,
-            partition=self.partition,
-            **facts,  # type: ignore[arg-type]  # named by the callers
+        return finding(
+            code, self.path, severity=severity, topic=self.topic, partition=self.partition, **facts
         )
 
 

@@ -17,6 +17,7 @@ from typing import Final
 
 from storage.errors import InvalidArgument
 from storage.files import atomic_write
+from storage.findings import finding
 from storage.kafka.directory import detect
 from storage.kafka.format import names
 from storage.kafka.format.names import segment_name
@@ -181,9 +182,4 @@ class _Rebuild:
             fs.sync_dir(path.parent)
 
     def _kept_aside(self) -> Finding:
-        return Finding(
-            code="kept-aside",
-            severity="info",
-            path=str(self._kept_dir),
-            message="the files that were there before",
-        )
+        return finding("kept-aside", self._kept_dir, message="the files that were there before")

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from storage.errors import InvalidArgument
+from storage.findings import finding
 from storage.kafka.directory import detect
 from storage.kafka.format import names
 from storage.kafka.format.names import parse_partition_dir, partition_dir_name
@@ -205,10 +206,9 @@ def _open_transactions(
 ) -> Sequence[Finding]:
     """Where a transaction's end may be among what was left behind."""
     return [
-        Finding(
-            code="open-transaction",
-            severity="warning",
-            path=partition.losses[0].path,
+        finding(
+            "open-transaction",
+            partition.losses[0].path,
             topic=partition.address.topic,
             partition=partition.address.partition,
             offset=bounds[partition.address].stable,

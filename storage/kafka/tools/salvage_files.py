@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 
 from storage.errors import DataError, UnsupportedFormat
 from storage.files import FileSystem, copy_range, write_durably
+from storage.findings import finding
 from storage.kafka.directory import TOPICS_FILE, LogDirectory, StoreFile, new_uuid
 from storage.kafka.format import checkpoints, names, properties
 from storage.kafka.format.names import parse_segment_name
@@ -119,7 +120,7 @@ class SmallFiles:
                 if not self._fs.is_dir(source / name / file):
                     self._copy(source / name / file, self._made / name / file)
             self._fs.sync_dir(self._made / name)
-            self._note(source / name, "copied as it is, unchecked", severity="info")
+            self._note(source / name, "copied as it is, unchecked", code="copied-unchecked")
 
     def _copy(self, source: Path, target: Path) -> None:
         copy_range(self._fs, source, target, start=0)
@@ -149,16 +150,12 @@ class SmallFiles:
             return None
 
     def _note_unknown(self, path: Path) -> None:
-        finding = Finding(
-            code="unknown-file", severity="info", path=str(path), message="not taken along"
-        )
-        self.findings.append(finding)
+        self.findings.append(finding("unknown-file", path, message="not taken along"))
 
-    def _note(self, path: Path, message: str, *, severity: str = "warning") -> None:
-        code = "bad-root-file" if severity == "warning" else "copied-unchecked"
-        finding = Finding(code=code, severity=severity, path=str(path), message=message)
-        if finding not in self.findings:
-            self.findings.append(finding)
+    def _note(self, path: Path, message: str, *, code: str = "bad-root-file") -> None:
+        noted = finding(code, path, message=message)
+        if noted not in self.findings:
+            self.findings.append(noted)
 
 
 def _identity(data: bytes) -> str:

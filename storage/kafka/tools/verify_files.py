@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from storage.errors import DataError
+from storage.findings import finding
 from storage.kafka.directory import DELETED_DIR_SUFFIX, bad_partition_metadata
 from storage.kafka.format import checkpoints, names, producer_snapshot
 from storage.kafka.format.names import parse_segment_name, segment_name
@@ -29,10 +30,9 @@ _RENAMED = (DELETED_DIR_SUFFIX, "-future", "-stray")
 def check_root(view: View, *, whole: bool) -> Iterator[Finding]:
     """Marker, identity and checkpoints, and with `whole` every name at the root."""
     if not view.clean:
-        yield Finding(
-            code="unclean-stop",
-            severity="info",
-            path=str(view.root / names.CLEAN_SHUTDOWN),
+        yield finding(
+            "unclean-stop",
+            view.root / names.CLEAN_SHUTDOWN,
             message="no marker of a clean stop: a server is running, or the next start recovers",
         )
     view.cluster_id()
@@ -59,14 +59,7 @@ def _odd_name(path: Path, partition: TopicPartition | None = None) -> Finding:
     else:
         code, message = "unknown-file", "no file of a log directory: it is left alone"
     topic, number = partition if partition is not None else (None, None)
-    return Finding(
-        code=code,
-        severity="info",
-        path=str(path),
-        topic=topic,
-        partition=number,
-        message=message,
-    )
+    return finding(code, path, topic=topic, partition=number, message=message)
 
 
 # ---- a partition's folder ------------------------------------------------------------------------
@@ -95,7 +88,7 @@ def _leftovers(folder: Path, address: TopicPartition, entries: Sequence[str]) ->
     deleted = [name for name in entries if name.endswith(names.DELETED)]
     if deleted:
         message = f"{len(deleted)} deleted files: the next start removes them"
-        yield _of_folder(address, folder / deleted[0], "leftover-file", message, severity="info")
+        yield _of_folder(address, folder / deleted[0], "leftover-file", message)
     swapped = [name for name in entries if name.endswith((names.SWAP, names.CLEANED))]
     if swapped:
         message = (
@@ -162,10 +155,9 @@ def check_against_root(view: View, plan: PartitionPlan) -> Iterator[Finding]:
         offset = view.checkpoints[name].get(plan.partition, 0)
         path = str(view.root / name)
         if offset > plan.next_offset and path not in told:
-            yield Finding(
-                code="checkpoint-ahead",
-                severity="warning",
-                path=path,
+            yield finding(
+                "checkpoint-ahead",
+                path,
                 topic=plan.partition.topic,
                 partition=plan.partition.partition,
                 offset=offset,
@@ -176,12 +168,12 @@ def check_against_root(view: View, plan: PartitionPlan) -> Iterator[Finding]:
 
 
 def _of_folder(
-    address: TopicPartition, path: Path, code: str, message: str, *, severity: str = "warning"
+    address: TopicPartition, path: Path, code: str, message: str, *, severity: str | None = None
 ) -> Finding:
-    return Finding(
-        code=code,
+    return finding(
+        code,
+        path,
         severity=severity,
-        path=str(path),
         topic=address.topic,
         partition=address.partition,
         message=message,

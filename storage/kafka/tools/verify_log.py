@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, Unpack
 
 from storage.errors import DataError
 from storage.files import FileSystem, HandleCache
+from storage.findings import FindingFacts, finding
 from storage.kafka.format import names, offset_index, time_index, txn_index
 from storage.kafka.format.batch import BatchHeader
 from storage.kafka.format.names import segment_name
@@ -302,19 +303,16 @@ class LogCheck:
                 message="read_committed may show aborted records, or hide committed ones",
             )
 
-    def _report(self, suffix: str, code: str, severity: str, **facts: object) -> None:
+    def _report(self, suffix: str, code: str, severity: str, **facts: Unpack[FindingFacts]) -> None:
         self._notes.add(self._finding(suffix, code, severity, **facts))
 
-    def _finding(self, suffix: str, code: str, severity: str, **facts: object) -> Finding:
+    def _finding(
+        self, suffix: str, code: str, severity: str, **facts: Unpack[FindingFacts]
+    ) -> Finding:
         log = self._log
         path = log.path.with_name(segment_name(log.base_offset, suffix))
-        return Finding(
-            code=code,
-            severity=severity,
-            path=str(path),
-            topic=log.topic,
-            partition=log.partition,
-            **facts,  # type: ignore[arg-type]  # named by the callers
+        return finding(
+            code, path, severity=severity, topic=log.topic, partition=log.partition, **facts
         )
 
 

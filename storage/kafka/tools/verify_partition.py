@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from storage.findings import finding
 from storage.kafka.format import names
 from storage.kafka.format.names import segment_name
 from storage.kafka.listing import INDEX_SUFFIXES
@@ -95,10 +96,10 @@ class PartitionCheck:
         self.found += _missing(log, segment)
         self.found += result.findings
         self._follow(log, result)
-        for pair, finding in result.epochs.items():
+        for pair, mismatch in result.epochs.items():
             if pair not in self._told_epochs:
                 self._told_epochs.add(pair)
-                self.found.append(finding)
+                self.found.append(mismatch)
         if not self._damaged:
             self.found += result.if_undamaged
             self.found += () if self._compacted else result.if_all_is_there
@@ -164,10 +165,9 @@ def snapshot_place(view: View, segment: SegmentPlan) -> Path | None:
 def _missing(log: Log, segment: SegmentPlan) -> Iterator[Finding]:
     for suffix in (names.INDEX, names.TIME_INDEX):
         if suffix not in segment.suffixes:
-            yield Finding(
-                code="missing-index",
-                severity="warning",
-                path=str(log.path.with_name(segment_name(log.base_offset, suffix))),
+            yield finding(
+                "missing-index",
+                log.path.with_name(segment_name(log.base_offset, suffix)),
                 topic=log.topic,
                 partition=log.partition,
                 message="the next start makes it anew",

@@ -22,6 +22,7 @@ from storage.errors import (
     UnsupportedFormat,
 )
 from storage.files import Fence, FileSystem, HandleCache, OverlayFileSystem, is_missing
+from storage.findings import finding
 from storage.interface import Clock, StoreOptions
 from storage.kafka.directory import OFFSET_CHECKPOINTS, LogDirectory
 from storage.kafka.epochs import OwnEpochs
@@ -150,10 +151,9 @@ class View:
         """Tell that files of the partition went while it was looked at; another error is raised again."""
         if not is_missing(error):
             raise error
-        told = Finding(
-            code="changed-meanwhile",
-            severity="warning",
-            path=str(self.folders[address]),
+        told = finding(
+            "changed-meanwhile",
+            self.folders[address],
             topic=address.topic,
             partition=address.partition,
             message=f"changed by a running broker while it was looked at, so left out: {error.message}",
@@ -208,12 +208,7 @@ class View:
             return self.directory.cluster_id()
         except (Corrupt, UnsupportedFormat) as error:
             self.notes.add(
-                Finding(
-                    code="bad-root-file",
-                    severity="warning",
-                    path=str(self.root / names.META_PROPERTIES),
-                    message=error.message,
-                )
+                finding("bad-root-file", self.root / names.META_PROPERTIES, message=error.message)
             )
             return None
 

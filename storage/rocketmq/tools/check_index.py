@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Unpack
 
 from storage.files import HandleCache
+from storage.findings import Comparison, finding
 from storage.model import Finding
 from storage.notes import Tallies
 from storage.rocketmq.dispatch import Dispatch
@@ -189,13 +190,13 @@ class IndexCheck:
         if files:
             path = (files[-1] if current is None else current.file).path
         rebuilt = self._rebuilt_from is not None and at >= self._rebuilt_from
-        finding = Finding(
-            code="missing-index-entry",
+        missing = finding(
+            "missing-index-entry",
+            path,
             severity="info" if rebuilt else "warning",
-            path=str(path),
             message=f"the record at physical offset {at} is not in the index under each of its keys",
         )
-        (self.early if is_tag and not self.tags_met else self.tallies).add(finding, order=at)
+        (self.early if is_tag and not self.tags_met else self.tallies).add(missing, order=at)
 
     # ---- the entries, in order -----------------------------------------------------------------
 
@@ -242,7 +243,9 @@ class IndexCheck:
             for number, entry in entries_of(file, self._files, first):
                 yield Numbered(at, number, file, entry, inherited_ms)
 
-    def _report(self, met: Numbered, code: str, severity: str, what: str, **facts: str) -> None:
+    def _report(
+        self, met: Numbered, code: str, severity: str, what: str, **facts: Unpack[Comparison]
+    ) -> None:
         self.tallies.add(entry_finding(met.file, met.number, code, severity, what, **facts))
 
 

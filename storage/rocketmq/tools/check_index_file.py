@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, Unpack
 
 from storage.files import HandleCache
+from storage.findings import Comparison, finding
 from storage.model import Finding
 from storage.notes import Tallies
 from storage.rocketmq.format.index_file import (
@@ -59,25 +60,29 @@ def entry_at(file: KeyIndexFile, files: HandleCache, number: int) -> IndexEntry:
 
 
 def entry_finding(
-    file: KeyIndexFile, number: int, code: str, severity: str, what: str, **facts: str
+    file: KeyIndexFile,
+    number: int,
+    code: str,
+    severity: str,
+    what: str,
+    **facts: Unpack[Comparison],
 ) -> Finding:
     """A finding at an entry."""
-    return Finding(
-        code=code,
+    return finding(
+        code,
+        file.path,
         severity=severity,
-        path=str(file.path),
         position=entry_position(file.slots, number),
         message=f"entry {number}: {what}",
-        **facts,  # type: ignore[arg-type]  # named by the callers
+        **facts,
     )
 
 
 def wrong_header(file: KeyIndexFile, field: str, expected: object, found: int) -> Finding:
     """A field of the header that cannot be."""
-    return Finding(
-        code="wrong-index-header",
-        severity="warning",
-        path=str(file.path),
+    return finding(
+        "wrong-index-header",
+        file.path,
         position=0,
         expected=f"{field} {expected}",
         found=f"{field} {found}",
@@ -101,8 +106,8 @@ def check_index_file(file: KeyIndexFile, files: HandleCache) -> tuple[Tallies, i
     last = -1
     if number > FIRST_ENTRY:
         last = entry_at(file, files, number - 1).physical_offset
-    for finding in (*_check_slots(file, files, slots), *_check_header(file, last, slots)):
-        tallies.add(finding)
+    for wrong in (*_check_slots(file, files, slots), *_check_header(file, last, slots)):
+        tallies.add(wrong)
     return tallies, number - FIRST_ENTRY
 
 
@@ -125,10 +130,9 @@ def _check_slots(file: KeyIndexFile, files: HandleCache, expected: array[int]) -
         return
     for slot, (wanted, found) in enumerate(zip(expected, stored, strict=True)):
         if wanted != found:
-            yield Finding(
-                code="wrong-index-slot",
-                severity="warning",
-                path=str(file.path),
+            yield finding(
+                "wrong-index-slot",
+                file.path,
                 position=slot_position(slot),
                 expected=f"entry {wanted}",
                 found=f"entry {found}",

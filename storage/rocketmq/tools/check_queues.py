@@ -9,10 +9,10 @@ no record was met for are judged at last, when the whole log is known.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Unpack
 
 from storage.errors import Corrupt
-from storage.model import Finding
+from storage.findings import Comparison, finding
 from storage.notes import Tallies
 from storage.rocketmq.dispatch import Dispatch
 from storage.rocketmq.format.queue_unit import UNIT_SIZE, Unit
@@ -288,15 +288,17 @@ class QueueCheck:
             self._block_start = offset
         return self._block[offset - self._block_start]
 
-    def _report(self, code: str, severity: str, offset: int, what: str, **facts: str) -> None:
+    def _report(
+        self, code: str, severity: str, offset: int, what: str, **facts: Unpack[Comparison]
+    ) -> None:
         run = self._units.run
         position = offset * UNIT_SIZE
         base = run.base_of(position)
         self._tallies.add(
-            Finding(
-                code=code,
+            finding(
+                code,
+                run.directory if base is None else run.path(base),
                 severity=severity,
-                path=str(run.directory if base is None else run.path(base)),
                 position=position - (base or 0),
                 topic=self._partition.topic,
                 partition=self._partition.partition,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from storage.errors import Corrupt
-from storage.model import Finding
+from storage.findings import finding
 from storage.notes import Notes
 from storage.rocketmq.dispatch import Dispatch
 from storage.rocketmq.format.names import SCHEDULE_TOPIC
@@ -47,9 +47,7 @@ def as_told(dispatches: Sequence[Dispatch], queues: QueueTable, notes: Notes) ->
         told.append(dispatch._replace(tags_code=unit.tags_code))
         folder = str(queues.root / SCHEDULE_TOPIC)
         message = "units tell other times than RocketMQ's own delay levels give, and are kept"
-        notes.add(
-            Finding(code=CODE, severity="info", path=folder, topic=SCHEDULE_TOPIC, message=message)
-        )
+        notes.add(finding(CODE, folder, topic=SCHEDULE_TOPIC, message=message))
     return told
 
 

@@ -12,6 +12,7 @@ from typing import Final, TypeAlias
 
 from storage.errors import DataError, InvalidArgument
 from storage.files import FileSystem, HandleCache
+from storage.findings import finding
 from storage.model import Finding, TopicPartition
 from storage.notes import Notes
 from storage.rocketmq.consume_queue import ConsumeQueue
@@ -209,4 +210,4 @@ def small_file_row(fs: FileSystem, path: Path, notes: Notes, *, root: Path | Non
 def bad_small_file(path: Path, error: DataError) -> Finding:
     """A small file that cannot be understood."""
     code = "bad-root-file" if path.name == names.CHECKPOINT else "bad-config-file"
-    return Finding(code=code, severity="warning", path=str(path), message=error.message)
+    return finding(code, path, message=error.message)

@@ -16,6 +16,7 @@ from typing import Final
 
 from storage.errors import InvalidArgument, InvalidConfig
 from storage.files import FileSystem, HandleCache
+from storage.findings import finding
 from storage.interface import Clock, Progress, StoreOptions, no_progress
 from storage.model import (
     Finding,
@@ -336,10 +337,9 @@ class FileInspector:
     def _bad_unit(self, units: ConsumeQueue, offset: int, found: str) -> Finding:
         position = offset * UNIT_SIZE
         base = units.run.base_of(position) or 0
-        return Finding(
-            code="bad-unit",
-            severity="error",
-            path=str(units.run.path(base)),
+        return finding(
+            "bad-unit",
+            units.run.path(base),
             position=position - base,
             topic=self._place.topic,
             partition=self._place.queue_id,

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Unpack
 
 from storage.errors import Corrupt, DataError
+from storage.findings import RecordFacts, finding
 from storage.model import Finding
 from storage.notes import Meter, Notes
 from storage.rocketmq.behind import LogSoFar, next_good
@@ -207,16 +208,21 @@ class LogWalk:
         return BAD
 
     def finding(
-        self, code: str, severity: str, physical_offset: int, message: str, **facts: object
+        self,
+        code: str,
+        severity: str,
+        physical_offset: int,
+        message: str,
+        **facts: Unpack[RecordFacts],
     ) -> Finding:
         """A finding at a place of the log, told by file and position in it."""
         base = self.run.base_of(physical_offset)
         path = self.run.directory if base is None else self.run.path(base)
-        return Finding(
-            code=code,
+        return finding(
+            code,
+            path,
             severity=severity,
-            path=str(path),
             position=physical_offset - (base or 0),
             message=message,
-            **facts,  # type: ignore[arg-type]  # named by the callers
+            **facts,
         )

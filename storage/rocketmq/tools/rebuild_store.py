@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from storage.files import FileSystem, HandleCache, OverlayFileSystem, copy_range
+from storage.findings import finding
 from storage.interface import Progress
 from storage.model import Finding, RebuildReport, TopicPartition
 from storage.notes import Meter, Notes
@@ -167,10 +168,9 @@ class Rebuild:
         self._gaps = walk.gaps
 
     def _refused(self, dispatch: Dispatch) -> Finding:
-        return Finding(
-            code="impossible-queue-offset",
-            severity="error",
-            path=str(self._raw.run.directory),
+        return finding(
+            "impossible-queue-offset",
+            self._raw.run.directory,
             position=dispatch.physical_offset,
             topic=dispatch.topic,
             partition=dispatch.queue_id,
@@ -261,10 +261,9 @@ class Rebuild:
         """Why an index changes in which nothing is wrong."""
         if self._what == INDEX and self._left_out:
             self._notes.add(
-                Finding(
-                    code="deleted-left-out",
-                    severity="info",
-                    path=str(self._raw.directory.index),
+                finding(
+                    "deleted-left-out",
+                    self._raw.directory.index,
                     message=f"{self._left_out} records of deleted topics are left out, so that files "
                     "change in which nothing is wrong",
                 )
@@ -330,12 +329,7 @@ class Rebuild:
         self._raw.directory.write_checkpoint(checkpoint)
 
     def _kept_aside(self) -> Finding:
-        return Finding(
-            code="kept-aside",
-            severity="info",
-            path=str(self._kept_dir),
-            message="the files that were there before",
-        )
+        return finding("kept-aside", self._kept_dir, message="the files that were there before")
 
 
 def _index_paths(fs: FileSystem, folder: Path) -> Sequence[Path]:

@@ -5,7 +5,10 @@ Owns these checks; must not know what is derived from the log.
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from storage.errors import DataError
+from storage.findings import Comparison
 from storage.model import Finding
 from storage.notes import Notes, Tallies
 from storage.rocketmq.format.body import decompress
@@ -46,7 +49,9 @@ class RecordCheck:
                 self._note("undecodable-body", "error", placed, what)
         self.latest_ms = max(self.latest_ms, message.store_timestamp_ms)
 
-    def _note(self, code: str, severity: str, placed: Placed, what: str, **facts: str) -> None:
+    def _note(
+        self, code: str, severity: str, placed: Placed, what: str, **facts: Unpack[Comparison]
+    ) -> None:
         message = placed.message
         finding: Finding = self._walk.finding(
             code,

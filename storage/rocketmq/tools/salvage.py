@@ -19,6 +19,7 @@ from typing import Final
 
 from storage.errors import DataError, UnsupportedFormat
 from storage.files import FileSystem, HandleCache, copy_range
+from storage.findings import finding
 from storage.interface import Clock, StoreOptions
 from storage.kept import SALVAGE_REPORT, lost_bytes, write_report
 from storage.model import Finding, KeptRange, LossReport, TopicPartition
@@ -184,7 +185,7 @@ class Salvage:
         try:
             stored = source.store_file()
         except UnsupportedFormat as error:
-            self._note("bad-root-file", source.path, error.message, severity="warning")
+            self._note("bad-root-file", source.path, error.message)
             return 0
         return 0 if stored is None else stored.next_producer_id
 
@@ -199,8 +200,8 @@ class Salvage:
             ):
                 self._note("unknown-file", source.path / name, "not taken along")
 
-    def _note(self, code: str, path: Path, message: str, *, severity: str = "info") -> None:
-        self.findings.append(Finding(code=code, severity=severity, path=str(path), message=message))
+    def _note(self, code: str, path: Path, message: str) -> None:
+        self.findings.append(finding(code, path, message=message))
 
     # ---- the engine's part, and the report -----------------------------------------------------
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from struct import Struct
 from typing import Final
 
+from storage.findings import finding
 from storage.model import Finding
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format.message import (
@@ -119,10 +120,9 @@ def _filling(
 
 def _mended(run: FileRun, physical_offset: int, told: int) -> Finding:
     base = physical_offset - physical_offset % run.file_bytes
-    return Finding(
-        code="wrong-physical-offset",
-        severity="warning",
-        path=str(run.path(base)),
+    return finding(
+        "wrong-physical-offset",
+        run.path(base),
         position=physical_offset - base,
         expected=str(physical_offset),
         found=str(told),

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Final
 
+from storage.findings import finding
 from storage.interface import Progress, no_progress
 from storage.model import Finding
 from storage.notes import Meter, Notes, Tallies
@@ -70,10 +71,9 @@ def check_store(
 
 
 def _unclean(raw: RawStore) -> Finding:
-    return Finding(
-        code="unclean-stop",
-        severity="info",
-        path=str(raw.root),
+    return finding(
+        "unclean-stop",
+        raw.root,
         message="abort is there: a server is running, or the next start recovers",
     )
 
@@ -182,11 +182,6 @@ def _check_checkpoint(raw: RawStore, log: _Log) -> Iterator[Finding]:
 
 
 def _ahead(raw: RawStore, expected: str, found: str, what: str) -> Finding:
-    return Finding(
-        code="checkpoint-ahead",
-        severity="warning",
-        path=str(raw.root / "checkpoint"),
-        expected=expected,
-        found=found,
-        message=what,
+    return finding(
+        "checkpoint-ahead", raw.root / "checkpoint", expected=expected, found=found, message=what
     )

@@ -12,6 +12,7 @@ from typing import Final
 
 from storage.errors import DataError, UnsupportedFormat
 from storage.files import FileSystem
+from storage.findings import finding
 from storage.model import Finding
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format import names
@@ -59,18 +60,17 @@ def _check_run(fs: FileSystem, run: FileRun) -> Iterator[Finding]:
     placed = [base for base in run.bases if not base % run.file_bytes]
     for before, after in pairwise(placed):
         if before + run.file_bytes != after:
-            yield Finding(
-                code="missing-file",
-                severity="error",
-                path=str(run.directory / names.file_name(before + run.file_bytes)),
+            yield finding(
+                "missing-file",
+                run.directory / names.file_name(before + run.file_bytes),
                 expected=f"a file that begins at {before + run.file_bytes}",
                 found=f"the next begins at {after}",
                 message=f"{after - before - run.file_bytes} bytes have no file",
             )
 
 
-def _unknown(path: Path, what: str, *, severity: str = "info") -> Finding:
-    return Finding(code="unknown-file", severity=severity, path=str(path), message=what)
+def _unknown(path: Path, what: str, *, severity: str | None = None) -> Finding:
+    return finding("unknown-file", path, severity=severity, message=what)
 
 
 def check_small_files(raw: RawStore) -> Iterator[Finding]:
