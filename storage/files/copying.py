@@ -1,4 +1,4 @@
-"""Copying a piece of one file into another, a chunk at a time.
+"""Copying a piece of one file into another, a chunk at a time; a hole is not read and stays a hole.
 
 Owns the loop; must not know what is in the file.
 """
@@ -16,7 +16,7 @@ CHUNK_BYTES: Final = 1 << 20
 def copy_range(
     fs: FileSystem, source: Path, target: Path, *, start: int, end: int | None = None
 ) -> None:
-    """Copy the bytes [start, end) of `source` (None: up to its end) to the front of `target`, synced.
+    """Make `target` hold the bytes [start, end) of `source` (None: up to its end), synced.
 
     A name made by it is durable only after `sync_dir` of its directory. Raises IoFailure, DiskFull:
     then a part of it may be there.
@@ -26,8 +26,17 @@ def copy_range(
         left = reader.size() - start if end is None else end - start
         writer = fs.open(target, write=True, create=True)
         try:
+            writer.truncate(0)
             at = 0
-            while at < left and (data := reader.pread(min(CHUNK_BYTES, left - at), start + at)):
+            while at < left:
+                hole_end = min(reader.next_data(start + at) - start, left)
+                if hole_end > at:
+                    at = hole_end
+                    writer.truncate(at)
+                    continue
+                data = reader.pread(min(CHUNK_BYTES, left - at), start + at)
+                if not data:
+                    break
                 writer.pwrite(data, at)
                 at += len(data)
             writer.datasync()

@@ -39,6 +39,12 @@ class File(Protocol):
         reading. Where holes cannot be told from zeros it is the length.
         """
 
+    def next_data(self, start: int) -> int:
+        """Return a position, `start` at least, up to which the file reads as zeros from `start` on: the next data that
+        is known without reading, or the length where none follows. Where holes cannot be told from zeros it is
+        `start`.
+        """
+
     def pwrite(self, data: bytes, position: int) -> None:
         """All of `data` at `position`, or DiskFull / IoFailure (then any part of it may be there).
 

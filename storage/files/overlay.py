@@ -54,6 +54,10 @@ class OverlayFile:
         self._check("lseek", start)
         return self._content.data_end(self._base, start)
 
+    def next_data(self, start: int) -> int:
+        self._check("lseek", start)
+        return self._content.next_data(self._base, start)
+
     def pread(self, size_bytes: int, position: int) -> bytes:
         self._check("read", size_bytes, position)
         return self._content.read(self._base, size_bytes, position)

@@ -84,6 +84,20 @@ class Content:
         below = base.data_end(start) if base is not None and start < visible else start
         return max(min(max(min(below, visible), written), size_bytes), start)
 
+    def next_data(self, base: File | None, start: int) -> int:
+        """As File.next_data."""
+        with self._lock:
+            visible, size_bytes = self.visible_bytes, self.size_bytes
+            first = start // PAGE_SIZE
+            written = min((n for n in self._pages if n >= first), default=None)
+        found = size_bytes
+        if base is not None and start < visible:
+            below = base.next_data(start)
+            found = below if below < visible else size_bytes
+        if written is not None:
+            found = min(found, written * PAGE_SIZE)
+        return max(found, start)
+
     def write(self, base: File | None, data: bytes, position: int) -> None:
         """As File.pwrite."""
         view = memoryview(data)

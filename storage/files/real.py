@@ -62,6 +62,16 @@ class RealFile:
                 return max(self.size(), start)
             raise from_system(error, self.path, "lseek") from error
 
+    def next_data(self, start: int) -> int:
+        try:
+            return os.lseek(self._descriptor, start, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # nothing but a hole up to the end
+                return max(self.size(), start)
+            if error.errno == errno.EINVAL:  # a file system that does not know holes
+                return start
+            raise from_system(error, self.path, "lseek") from error
+
     def pread(self, size_bytes: int, position: int) -> bytes:
         try:
             data = os.pread(self._descriptor, size_bytes, position)

@@ -318,6 +318,10 @@ def _next_good(
 def _magics(window: _Window, position: int) -> Iterator[int]:
     """Where a batch may begin at or behind `position`: some bytes look like its magic and attributes."""
     while position + HEADER_SIZE <= window.end:
+        # A base offset and a length begin with zeros: a header may begin in the end of a hole.
+        position = max(position, window.file.next_data(position) - HEADER_SIZE)
+        if position + HEADER_SIZE > window.end:
+            return
         data = window.file.pread(min(CHUNK_BYTES, window.end - position), position)
         for match in _MAGIC.finditer(data, _MAGIC_AT):
             yield position + match.start() - _MAGIC_AT
@@ -363,9 +367,11 @@ def holds_lost_write(file: File, *, position: int, end: int) -> bool:
 
 def is_zero(file: File, *, position: int, end: int) -> bool:
     """Whether [position, end) holds nothing but zeros, as a preallocated file does behind its data."""
-    while position < end:
+    while (position := file.next_data(position)) < end:
         data = file.pread(min(CHUNK_BYTES, end - position), position)
         if data.strip(b"\0"):
             return False
+        if not data:
+            return True
         position += len(data)
     return True

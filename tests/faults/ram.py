@@ -55,6 +55,10 @@ class RamFile:
         self._check("lseek", start)
         return max(start, len(self._file.data))
 
+    def next_data(self, start: int) -> int:
+        self._check("lseek", start)
+        return start
+
     def pread(self, size_bytes: int, position: int) -> bytes:
         self._check("read", size_bytes, position)
         return self._file.data[position : position + size_bytes]

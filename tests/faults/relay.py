@@ -95,6 +95,9 @@ class RelayFile:
     def data_end(self, start: int) -> int:
         return self._file.data_end(start)
 
+    def next_data(self, start: int) -> int:
+        return self._file.next_data(start)
+
     def pread(self, size_bytes: int, position: int) -> bytes:
         return self._file.pread(size_bytes, position)
 
