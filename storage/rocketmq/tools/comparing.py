@@ -1,4 +1,4 @@
-"""Whether two files hold the same bytes.
+"""Whether two files hold the same bytes; what is a hole in both is not read.
 
 Owns that comparison; must not know what is in them.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from storage.files import FileSystem
+from storage.files import File, FileSystem
 
 CHUNK_BYTES: Final = 1 << 20
 
@@ -19,11 +19,18 @@ def is_same(made_fs: FileSystem, made: Path, old_fs: FileSystem, old: Path) -> b
         return False
     first, second = made_fs.open(made), old_fs.open(old)
     try:
-        size_bytes = first.size()
-        return size_bytes == second.size() and all(
-            first.pread(CHUNK_BYTES, at) == second.pread(CHUNK_BYTES, at)
-            for at in range(0, size_bytes, CHUNK_BYTES)
-        )
+        return first.size() == second.size() and _is_same_content(first, second)
     finally:
         first.close()
         second.close()
+
+
+def _is_same_content(first: File, second: File) -> bool:
+    position, end = 0, first.size()
+    while True:
+        position = min(first.next_data(position), second.next_data(position))
+        if position >= end:
+            return True
+        if first.pread(CHUNK_BYTES, position) != second.pread(CHUNK_BYTES, position):
+            return False
+        position += CHUNK_BYTES

@@ -12,13 +12,12 @@ from hypothesis.strategies import SearchStrategy
 
 from storage import Isolation, OffsetRange, Record, StoreOptions
 from storage.errors import InvalidArgument, OffsetOutOfRange, UnknownPartition, UnknownTopic
-from storage.files import File, FileSystem
 from storage.kafka.format.batch import encode_batch
 from storage.kafka.splits import PIECE_COST_BYTES, KafkaSplitter, open_splitter
 from storage.kafka.store import KafkaStore
 from storage.model import TopicPartition
 from tests.chunks import stored_row
-from tests.faults.relay import Relay, RelayFile
+from tests.faults.counted import CountedReads
 from tests.unit.files.guarded import Watched, failing
 from tests.unit.kafka.batches import data_batch, marker
 from tests.unit.kafka.splitting import read_rows, splitter_of, whole
@@ -286,30 +285,6 @@ def test_offsets_beyond_32_bits(shop: Workshop) -> None:
 
 
 # ---- following -----------------------------------------------------------------------------------
-
-
-class CountedReads(Relay):
-    """Tells how many bytes of logs and indexes were read."""
-
-    def __init__(self, fs: FileSystem) -> None:
-        super().__init__(fs)
-        self.count_bytes = 0
-
-    def wrap(self, file: File) -> File:
-        return CountedFile(self, file)
-
-
-class CountedFile(RelayFile):
-    """A file of `CountedReads`."""
-
-    def __init__(self, counted: CountedReads, file: File) -> None:
-        super().__init__(counted, file)
-        self._counted = counted
-
-    def pread(self, size_bytes: int, position: int) -> bytes:
-        data = super().pread(size_bytes, position)
-        self._counted.count_bytes += len(data)
-        return data
 
 
 @pytest.mark.parametrize("preallocate", ["true", "false"])
