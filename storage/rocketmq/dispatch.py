@@ -109,14 +109,21 @@ def units_of(
     *,
     last_end: int,
     bad_places: Sequence[tuple[int, int]] = (),
-) -> tuple[list[bytes], int, list[Dispatch]]:
-    """(units of a queue whose next number is `following`, fillers where numbers are left out; where
-    the last record ends; those whose number cannot be). What is there already is passed over: it
-    ends at `last_end` at the latest. Where bad places of the log, (physical offset, bytes), lie
-    between two records, numbers that are left out get units that lead there.
+    with_fillers: bool,
+) -> tuple[list[bytes], int, list[Dispatch], Dispatch | None]:
+    """Return the entries of a queue whose next offset is `following`, where the last record ends, the records whose
+    offset is impossible, and the first record that got another offset than its own.
+
+    Records that have an entry are skipped: they end at `last_end` at the latest. Where records of the queue are missing
+    before a record, its entry
+
+    - keeps its offset behind entries that lead to the bad places of the log, (physical offset, bytes), in between;
+    - keeps its offset behind fillers, if `with_fillers`;
+    - goes to the end of the queue, as in the real store (ConsumeQueue.putMessagePositionInfo).
     """
     parts: list[bytes] = []
     refused: list[Dispatch] = []
+    moved: Dispatch | None = None
     for dispatch in group:
         _, _, offset, position, size, tags_code, _, _, _ = dispatch
         end = position + size
@@ -127,11 +134,15 @@ def units_of(
                 refused.append(dispatch)
                 continue
             between = [place for place in bad_places if last_end <= place[0] < position]
-            parts += _left_out(between, offset - following)
+            if between or with_fillers:
+                parts += _left_out(between, offset - following)
+                following = offset
+            elif moved is None:
+                moved = dispatch
         parts.append(pack_unit(position, size, tags_code))
-        following = offset + 1
+        following += 1
         last_end = end
-    return parts, last_end, refused
+    return parts, last_end, refused, moved
 
 
 def _left_out(bad_places: Sequence[tuple[int, int]], count: int) -> list[bytes]:

@@ -38,11 +38,22 @@ class Builder:
     """
 
     def __init__(
-        self, queues: QueueTable, index: KeyIndex | None, deleted: Mapping[str, int]
+        self,
+        queues: QueueTable,
+        index: KeyIndex | None,
+        deleted: Mapping[str, int],
+        *,
+        with_fillers: bool,
     ) -> None:
+        """`with_fillers`: a filler stands for each offset that no record has. Only for a log without its first possible
+        file: when the real store meets a filler in a pull, it skips all records in that file
+        (DefaultMessageStore.getMessage). See `FileRun.lacks_first`.
+        """
         self.queues = queues
         self.index = index
         self.deleted = deleted
+        self.moved: dict[tuple[str, int], Dispatch] = {}  # by queue, see `units_of`
+        self._with_fillers = with_fillers
         self.last: Dispatch | None = None  # the last record that was built
         self.refused: list[Dispatch] = []  # records whose queue offset cannot be
         self._bad_places: list[tuple[int, int]] = []  # of the log: physical offset and bytes
@@ -91,10 +102,16 @@ class Builder:
         first = units.end
         if units.is_empty and not self._may_lack_first(first, group[0], bad_places):
             first = max(first, group[0].queue_offset)
-        parts, last_end, refused = units_of(
-            group, first, last_end=units.last_end, bad_places=bad_places
+        parts, last_end, refused, moved = units_of(
+            group,
+            first,
+            last_end=units.last_end,
+            bad_places=bad_places,
+            with_fillers=self._with_fillers,
         )
         self.refused += refused
+        if moved is not None:
+            self.moved.setdefault((moved.topic, moved.queue_id), moved)
         if parts:
             units.append(b"".join(parts), first, last_end)
 
@@ -102,7 +119,9 @@ class Builder:
         """Let readers find in memory the units that are in no file of their queues."""
         for key, group in by_queue(self.live(dispatches)).items():
             units = self.queues.add(*key).units
-            parts, _, _ = units_of(group, units.end, last_end=units.last_end)
+            parts, *_ = units_of(
+                group, units.end, last_end=units.last_end, with_fillers=self._with_fillers
+            )
             units.hold(b"".join(parts))
 
     def _may_lack_first(

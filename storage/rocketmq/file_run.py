@@ -59,6 +59,11 @@ class FileRun:
         return not bases or bases == tuple(range(bases[0], bases[-1] + 1, self.file_bytes))
 
     @property
+    def lacks_first(self) -> bool:
+        """Whether the file that begins at position 0 was deleted, or never was."""
+        return self.start >= self.file_bytes
+
+    @property
     def bases(self) -> Sequence[int]:
         """Where the files begin, ascending: a snapshot."""
         return self._bases

@@ -97,7 +97,9 @@ class KnownStore:
             known.take_over(queue.units, are_stored=known.directory not in changed)
         self.findings = store.recovery.findings
         self._topics = frozenset(store.topics())
-        self._builder = Builder(self.queues, None, self._deleted_topics())
+        self._builder = Builder(
+            self.queues, None, self._deleted_topics(), with_fillers=run.lacks_first
+        )
         self._last = max((_last_place(queue) for queue in self.queues), default=NOWHERE)
         self._last_head = self._head_of_last(run)
         self._publish()

@@ -9,6 +9,7 @@ from itertools import pairwise
 
 from storage.findings import finding
 from storage.model import Finding, Loss
+from storage.rocketmq.dispatch import Dispatch
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format.queue_unit import UNIT_SIZE
 from storage.rocketmq.plan import Damage, StorePlan
@@ -134,4 +135,30 @@ def _tail_finding(plan: StorePlan, *, clean: bool) -> Finding:
         position=position,
         message=f"the log ends at physical offset {plan.log_end}; "
         f"{len(plan.queue_ends)} queues have units that point behind it",
+    )
+
+
+def refused_record(run: FileRun, dispatch: Dispatch) -> Finding:
+    """Return the finding for a record that no queue can take."""
+    return finding(
+        "impossible-queue-offset",
+        run.directory,
+        position=dispatch.physical_offset,
+        topic=dispatch.topic,
+        partition=dispatch.queue_id,
+        offset=dispatch.queue_offset,
+        message="the record's queue offset is far beyond the end of its queue",
+    )
+
+
+def moved_record(run: FileRun, dispatch: Dispatch) -> Finding:
+    """Return the finding for a queue that was built without the offsets that no record has."""
+    return finding(
+        "unit-offset-differs",
+        run.directory,
+        position=dispatch.physical_offset,
+        topic=dispatch.topic,
+        partition=dispatch.queue_id,
+        offset=dispatch.queue_offset,
+        message="records before this one are missing: it follows them without a gap, as in the real store",
     )

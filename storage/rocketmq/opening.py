@@ -14,7 +14,6 @@ from pathlib import Path
 
 from storage.errors import DamagedStore
 from storage.files import HandleCache
-from storage.findings import finding
 from storage.interface import Clock, StoreOptions
 from storage.kept import keep_losses
 from storage.model import Finding, Loss, RecoveryReport
@@ -28,6 +27,7 @@ from storage.rocketmq.format import names
 from storage.rocketmq.format.checkpoint import Checkpoint
 from storage.rocketmq.format.properties import has_crc_property
 from storage.rocketmq.key_index import KeyIndex
+from storage.rocketmq.losses import moved_record, refused_record
 from storage.rocketmq.plan import StorePlan
 from storage.rocketmq.queues import QueueTable
 from storage.rocketmq.recovery import IndexFileState, RecoveryContext, examine
@@ -110,7 +110,7 @@ def open_parts(opening: Opening) -> OpenedStore:
         directory.write_abort()
         _keep_losses(directory, plan, started_ms)
     opening.topics.end_deletions_at(plan.log_end, read_only=opening.read_only)
-    builder = Builder(queues, index, opening.topics.deleted)
+    builder = Builder(queues, index, opening.topics.deleted, with_fillers=run.lacks_first)
     _repair(opening, plan, builder)
     if plan.last_record is not None:
         position, message = plan.last_record
@@ -292,16 +292,6 @@ def _findings(
     found += batch_topics.findings(opening.directory, opening.topics.batch_topics)
     if index is not None:
         found += index.findings
-    for dispatch in builder.refused:
-        found.append(
-            finding(
-                "impossible-queue-offset",
-                plan.run.directory,
-                position=dispatch.physical_offset,
-                topic=dispatch.topic,
-                partition=dispatch.queue_id,
-                offset=dispatch.queue_offset,
-                message="the record's queue offset lies far behind its queue's end",
-            )
-        )
+    found += [refused_record(plan.run, dispatch) for dispatch in builder.refused]
+    found += [moved_record(plan.run, dispatch) for dispatch in builder.moved.values()]
     return found

@@ -133,6 +133,16 @@ def a_jump_of_offsets(root: Path) -> tuple[Path, int]:
     return unit_place(root, len(rows()) - 1)
 
 
+def fillers_inside(root: Path) -> tuple[Path, int]:
+    """As earlier versions of ours built a queue of which records are missing."""
+    a_later_offset(root)
+    last, row = len(rows()) - 1, rows()[-1]
+    for offset in range(last, last + 3):
+        in_a_unit(root, offset, 0, 0x7FFFFFFF, 0)
+    in_a_unit(root, last + 3, row["physicalOffset"], row["size"], row["tagsCode"])
+    return unit_place(root, last)
+
+
 def no_file_in_the_middle(root: Path) -> tuple[Path, int | None]:
     path = sorted((root / "commitlog").iterdir())[4]
     path.unlink()
@@ -298,6 +308,7 @@ DAMAGES = {
     "the same offset twice": Damage("offset-repeated", "warning", the_same_offset_twice),
     "a jump of offsets": Damage("offset-gap", "warning", a_jump_of_offsets),
     "a record under another offset": Damage("unit-offset-differs", "warning", a_later_offset),
+    "fillers in a queue": Damage("filler-in-queue", "warning", fillers_inside),
     "no log file in the middle": Damage("missing-file", "error", no_file_in_the_middle, "many"),
     "a queue file that is short": Damage("wrong-file-length", "error", a_short_file),
     "a unit zeroed": Damage("missing-unit", "warning", the_last_unit_zeroed),

@@ -28,7 +28,7 @@ class Surroundings(NamedTuple):
     """What is known of the log. `rebuilt_from`: after a crash, the physical offset from which on a
     start makes what is missing; None after a clean stop. `damaged_between`: whether a bad place was
     met in [start, end). `extended`: tags codes may be places in consumequeue_ext. `levels_given`: what
-    delayed records wait is known, and not only likely.
+    delayed records wait is known, and not only likely. `fillers_hide`: the real store skips records behind a filler.
     """
 
     log_start: int
@@ -36,6 +36,7 @@ class Surroundings(NamedTuple):
     damaged_between: Callable[[int, int], bool]
     extended: bool = False
     levels_given: bool = False
+    fillers_hide: bool = False
 
 
 class QueueState(NamedTuple):
@@ -148,6 +149,7 @@ class QueueCheck:
         self._tallies = tallies
         self._log_start, self._rebuilt_from, self._damaged_between, *_ = surroundings
         self._extended, self._levels_given = surroundings.extended, surroundings.levels_given
+        self._fillers_hide = surroundings.fillers_hide
         self._next, self._following, self._last_at = state
         self.unmatched: list[Range] = []  # [first, stop) of units no record was met for
         self._block: Sequence[Unit] = ()
@@ -264,6 +266,23 @@ class QueueCheck:
                 code, severity = "unit-points-nowhere", "error"
                 what = "no record of this queue begins where the unit leads"
             self._report(code, severity, offset, what, found=f"{unit.size} bytes at {at}")
+        if self._fillers_hide:
+            self._judge_fillers(unmatched)
+
+    def _judge_fillers(self, unmatched: Range) -> None:
+        """Report the fillers behind the first entry that leads to a record."""
+        first = self._units.first_offset
+        while (unit := self._unit(first)) is not None and unit.is_filler:
+            first += 1
+        for offset in range(max(unmatched[0], first), unmatched[1]):
+            unit = self._unit(offset)
+            if unit is not None and unit.is_filler:
+                self._report(
+                    "filler-in-queue",
+                    "warning",
+                    offset,
+                    "in a pull over this filler the real store skips the records of the first log file",
+                )
 
     def wrong(self, unmatched: Range) -> Iterator[tuple[int, Unit]]:
         """Units that no record was met for, in the whole log, and that no lost record explains."""

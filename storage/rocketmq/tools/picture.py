@@ -81,6 +81,7 @@ class Picture:
             damaged_between,
             extended=self.extended,
             levels_given=self.delays_ms is not None,
+            fillers_hide=not run.lacks_first,
         )
 
     def live(self, dispatches: Sequence[Dispatch]) -> Sequence[Dispatch]:

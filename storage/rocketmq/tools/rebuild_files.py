@@ -34,12 +34,15 @@ OPEN_FILES = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """Where it is built: the folder of what is new, that of the store's own files, and their sizes."""
+    """Where it is built: the folder of what is new, that of the store's own files, and their sizes; `with_fillers` as
+    for the Builder.
+    """
 
     fs: FileSystem
     made: Path
     old: Path
     sizes: Sizes
+    with_fillers: bool
 
 
 class QueuePart(NamedTuple):
@@ -49,20 +52,21 @@ class QueuePart(NamedTuple):
 
 
 class QueuesBuilt(NamedTuple):
-    """The store's files and whether each stays as it is, the queues that have units, and records whose
-    number cannot be.
+    """The store's files and whether each stays as it is, the queues that have units, records whose
+    number cannot be, and by queue the first record that got another number.
     """
 
     compared: dict[Path, bool]
     filled: set[Key]
     refused: list[Dispatch]
+    moved: dict[Key, Dispatch]
 
 
 def build_queues(site: Site, part: QueuePart) -> QueuesBuilt:
     """Build queues; durable on return. Memory: some units at a time."""
     files = HandleCache(site.fs, OPEN_FILES)
     queues = QueueTable(files, site.made, site.sizes.consume_queue_bytes)
-    builder = Builder(queues, None, {})
+    builder = Builder(queues, None, {}, with_fillers=site.with_fillers)
     compared: dict[Path, bool] = {}
     try:
         for key, unit_runs in part.queues:
@@ -79,7 +83,7 @@ def build_queues(site: Site, part: QueuePart) -> QueuesBuilt:
     finally:
         files.close(sync=False)
     filled = {(q.partition.topic, q.partition.partition) for q in queues if not q.units.is_empty}
-    return QueuesBuilt(compared, filled, builder.refused)
+    return QueuesBuilt(compared, filled, builder.refused, builder.moved)
 
 
 class StagedStrings(NamedTuple):

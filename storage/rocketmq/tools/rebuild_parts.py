@@ -66,7 +66,9 @@ class SharedRebuild(Rebuild):
         self._stage()
         made = self._made_dir / self._name
         old = self._raw.root / self._name
-        site = Site(fs=self._fs, made=made, old=old, sizes=self._raw.sizes)
+        raw = self._raw
+        with_fillers = raw.run.lacks_first
+        site = Site(fs=self._fs, made=made, old=old, sizes=raw.sizes, with_fillers=with_fillers)
         if self._what == QUEUES:
             self._build_queues(site)
         else:
@@ -104,12 +106,15 @@ class SharedRebuild(Rebuild):
 
     def _build_queues(self, site: Site) -> None:
         refused: list[Dispatch] = []
+        moved: list[Dispatch] = []
         for built in self._run(partial(build_queues, site), self._queue_parts()):
             self._compared.update(built.compared)
             self._filled |= built.filled
             refused += built.refused
-        refused.sort(key=lambda dispatch: dispatch.physical_offset)
-        self._notes.add(*map(self._refused, refused))
+            moved += built.moved.values()
+        for found in (refused, moved):
+            found.sort(key=lambda dispatch: dispatch.physical_offset)
+        self._note_records(refused, moved)
 
     def _queue_parts(self) -> Iterator[QueuePart]:
         """Some queues at a time, a large one alone."""

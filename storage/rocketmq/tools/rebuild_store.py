@@ -30,6 +30,7 @@ from storage.rocketmq.format.checkpoint import Checkpoint
 from storage.rocketmq.format.queue_unit import FILLER, UNIT, UNIT_SIZE
 from storage.rocketmq.key_index import KeyIndex
 from storage.rocketmq.lmq import lmq_dispatches
+from storage.rocketmq.losses import moved_record, refused_record
 from storage.rocketmq.queues import Queue, QueueTable
 from storage.rocketmq.tools.check_queues import Range, Surroundings, damaged_in, wrong_units
 from storage.rocketmq.tools.comparing import is_same
@@ -81,7 +82,7 @@ class Rebuild:
             entries=raw.sizes.index_entries,
             clock=view.clock,
         )
-        self._builder = Builder(self._queues, None, {})
+        self._builder = Builder(self._queues, None, {}, with_fillers=raw.run.lacks_first)
         self._old_index = _index_paths(view.base, raw.directory.index)
         self._compared: dict[Path, bool] = {}  # a file of the store -> whether it stays as it is
         self._indexed = 0  # index files that were compared
@@ -142,7 +143,8 @@ class Rebuild:
         else:
             self._index.sync()
         self._index_end_ms = self._index.end_timestamp_ms
-        self._notes.add(*map(self._refused, self._builder.refused))
+        builder = self._builder
+        self._note_records(builder.refused, list(builder.moved.values()))
         self._compare(finished=True)
 
     def _dispatches(self) -> Iterator[tuple[Sequence[Dispatch], Sequence[Dispatch]]]:
@@ -167,16 +169,11 @@ class Rebuild:
             yield kept, self._builder.live(in_lmqs)
         self._gaps = walk.gaps
 
-    def _refused(self, dispatch: Dispatch) -> Finding:
-        return finding(
-            "impossible-queue-offset",
-            self._raw.run.directory,
-            position=dispatch.physical_offset,
-            topic=dispatch.topic,
-            partition=dispatch.queue_id,
-            offset=dispatch.queue_offset,
-            message="the record's queue offset lies far behind its queue's end",
-        )
+    def _note_records(self, refused: Sequence[Dispatch], moved: Sequence[Dispatch]) -> None:
+        """Report records that no queue can take, and those that got another offset than their own."""
+        run = self._raw.run
+        self._notes.add(*(refused_record(run, dispatch) for dispatch in refused))
+        self._notes.add(*(moved_record(run, dispatch) for dispatch in moved))
 
     def _mend_kept(self) -> None:
         """Make queues anew of which the log has no record, though their units lead into it, or nowhere:

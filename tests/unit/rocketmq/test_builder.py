@@ -18,9 +18,9 @@ from tests.unit.rocketmq.workshop import T0, Workshop
 T1 = TopicPartition("t", 1)
 
 
-def builder_of(store: RocketMQStore) -> Builder:
+def builder_of(store: RocketMQStore, *, with_fillers: bool = False) -> Builder:
     """A builder over the store's queues, without an index."""
-    return Builder(store.queues, None, {})
+    return Builder(store.queues, None, {}, with_fillers=with_fillers)
 
 
 def dispatch(offset: int, physical_offset: int, *, size: int = 100, sys_flag: int = 0) -> Dispatch:
@@ -120,10 +120,33 @@ def test_a_file_that_was_made_before_the_disk_was_full_is_synced_before_its_unit
     assert made[1] & files == {store.queue(T1).units.directory / f"{0:020d}"}
 
 
-def test_a_gap_is_filled_and_a_jump_refused(shop: Workshop) -> None:
-    """A record's own offset counts, so that nobody reads it under another; but not a damaged one."""
+GAPS = {
+    "one": [0, 2],
+    "several": [0, 3, 4, 9],
+    "after a file": [0, 1, 2, 3, 4, 5, 8],
+    "at every record": [0, 2, 4, 6, 8],
+}
+
+
+@pytest.mark.parametrize("offsets", GAPS.values(), ids=GAPS)
+def test_behind_missing_records_an_entry_goes_to_the_end(
+    shop: Workshop, offsets: list[int]
+) -> None:
+    """As in the real store, which skips records of the first log file behind a filler."""
     store = shop.open_with_topic()
     builder, queue = builder_of(store), store.queue(T0)
+    builder.build([dispatch(offset, 100 * n) for n, offset in enumerate(offsets)])
+    units = queue.units.read(0, 99)
+    assert [unit.physical_offset for unit in units] == [100 * n for n in range(len(offsets))]
+    assert not any(unit.is_filler for unit in units)
+    first = next(n for n, offset in enumerate(offsets) if offset != n)
+    assert builder.moved["t", 0].physical_offset == 100 * first
+
+
+def test_without_the_first_log_file_a_gap_is_filled_and_a_jump_refused(shop: Workshop) -> None:
+    """A record's own offset counts, so that nobody reads it under another; but not a damaged one."""
+    store = shop.open_with_topic()
+    builder, queue = builder_of(store, with_fillers=True), store.queue(T0)
     builder.build([dispatch(0, 0), dispatch(3, 300), dispatch(1 << 40, 400), dispatch(4, 500)])
     units = queue.units.read(0, 9)
     assert [(unit.physical_offset, unit.is_filler) for unit in units] == [
@@ -134,6 +157,7 @@ def test_a_gap_is_filled_and_a_jump_refused(shop: Workshop) -> None:
         (500, False),
     ]
     assert [refused.physical_offset for refused in builder.refused] == [400]
+    assert not builder.moved
 
 
 @pytest.mark.parametrize("transaction", [4, 12])
@@ -145,6 +169,6 @@ def test_prepared_and_rolled_back_records_have_no_unit(shop: Workshop, transacti
 
 def test_deleted_records_are_not_built(shop: Workshop) -> None:
     store = shop.open_with_topic()
-    builder = Builder(store.queues, None, {"t": 200})
+    builder = Builder(store.queues, None, {"t": 200}, with_fillers=False)
     builder.build([dispatch(0, 100), dispatch(0, 200)])
     assert [unit.physical_offset for unit in store.queue(T0).units.read(0, 9)] == [200]
