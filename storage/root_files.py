@@ -21,6 +21,7 @@ from storage.findings import finding
 from storage.model import Finding
 
 STORE_VERSION: Final = 1
+_OURS: Final = ".logserver."
 
 
 class StoreFacts(msgspec.Struct, kw_only=True):
@@ -51,6 +52,7 @@ class RootFiles(Generic[_Facts]):
         self._backend = backend
         self._facts = facts
         self._stored: dict[str, bytes] = {}
+        self._damaged: set[str] = set()  # names of files that could not be understood
         self._writing = threading.RLock()
 
     def store_file(self) -> _Facts | None:
@@ -95,6 +97,7 @@ class RootFiles(Generic[_Facts]):
         try:
             return decode(data)
         except DataError as error:
+            self._damaged.add(path.name)
             self._report(path, str(error))
             return None
 
@@ -102,16 +105,27 @@ class RootFiles(Generic[_Facts]):
         self.findings.append(finding("bad-root-file", path, message=message))
 
     def _write(self, name: str, data: bytes) -> None:
-        """The file with these bytes, durable on return; left out where it is known to have them."""
+        """The file with these bytes, durable on return; left out where it is known to have them. A file that could not
+        be understood is kept under another name first.
+        """
         with self._writing:
             if self._stored.get(name) != data:
                 self._stored.pop(name, None)
+                if name in self._damaged and self.fs.exists(self.path / name):
+                    kept = self.path / kept_name(name)
+                    atomic_write(self.fs, kept, self.fs.read_bytes(self.path / name))
+                    self._damaged.discard(name)
                 atomic_write(self.fs, self.path / name, data)
                 self._stored[name] = data
 
     def _write_json(self, name: str, content: object) -> None:
         with self._writing:
             self._write(name, json_text(content))
+
+
+def kept_name(name: str) -> str:
+    """Where a file that cannot be understood is kept when its place is needed: `.logserver.NAME.damaged`."""
+    return f"{_OURS}{name.removeprefix(_OURS)}.damaged"
 
 
 def json_text(content: object) -> bytes:

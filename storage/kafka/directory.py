@@ -118,20 +118,42 @@ class LogDirectory(RootFiles[StoreFile]):
         return [name for name in self.fs.list_dir(self.path) if name.startswith(prefix)]
 
     def is_clean(self) -> bool:
-        """Whether the marker of a clean stop is there and can be read."""
-        return self._read(names.CLEAN_SHUTDOWN, checkpoints.decode_clean_shutdown) is not None
+        """Whether the marker of a clean stop is there. Its content does not count: a broker before 3.7 wrote 0 bytes
+        (CleanShutdownFileHandler).
+        """
+        return self.fs.exists(self.path / names.CLEAN_SHUTDOWN)
 
     def is_stopped_by_broker(self) -> bool:
-        """Whether the marker is a real broker's, which knows its own epoch."""
+        """Whether the marker is a real broker's: every one but ours is."""
         try:
             data = self.fs.read_bytes(self.path / names.CLEAN_SHUTDOWN)
-            return checkpoints.decode_clean_shutdown(data) != checkpoints.NO_BROKER_EPOCH
-        except (DataError, IoFailure):
+        except IoFailure:
             return False
+        return checkpoints.decode_clean_shutdown(data) != checkpoints.NO_BROKER_EPOCH
 
     def offsets(self, name: str) -> Offsets:
-        """One of the root's offset checkpoints; a damaged one counts as empty and is reported."""
-        return self._read(name, checkpoints.decode_offsets) or {}
+        """One of the root's offset checkpoints. A damaged one is reported. Of it the lines that can be read count:
+        without its log start a partition would show deleted records again. Recovery points are the exception:
+        without one more is scanned.
+        """
+        lines = self._lines(name)
+        return {} if name == names.RECOVERY_POINTS and name in self._damaged else lines
+
+    def _lines(self, name: str) -> Offsets:
+        path = self.path / name
+        if not self.fs.exists(path):
+            return {}
+        data = self._stored[name] = self.fs.read_bytes(path)
+        try:
+            lines = checkpoints.decode_offsets(data)
+        except DataError as error:
+            self._damaged.add(name)
+            told = bad_root_file(path, error)
+            if told not in self.findings:
+                self.findings.append(told)
+            return checkpoints.readable_offsets(data)
+        self._damaged.discard(name)
+        return lines
 
     def cluster_id(self) -> str | None:
         """cluster.id of meta.properties, None without that file. Raises Corrupt or
@@ -156,7 +178,7 @@ class LogDirectory(RootFiles[StoreFile]):
         if not self.fs.exists(path):
             return None
         try:
-            return checkpoints.decode_partition_metadata(self.fs.read_bytes(path))
+            return checkpoints.decode_partition_metadata(self.fs.read_bytes(path)).topic_id
         except DataError as error:
             self.findings.append(bad_partition_metadata(path, error))
             return None
@@ -190,7 +212,7 @@ class LogDirectory(RootFiles[StoreFile]):
         here = {partition.topic for partition in offsets}
         lines = {
             partition: offset
-            for partition, offset in self.offsets(name).items()
+            for partition, offset in self._lines(name).items()
             if partition.topic not in here and partition.topic not in gone
         }
         lines |= {p: offset for p, offset in offsets.items() if offset is not None}
@@ -199,7 +221,7 @@ class LogDirectory(RootFiles[StoreFile]):
     def forget_topic(self, topic: str) -> None:
         """Take the lines of a topic out of the offset checkpoints that have some."""
         for name in OFFSET_CHECKPOINTS:
-            lines = self.offsets(name)
+            lines = self._lines(name)
             kept = {p: offset for p, offset in lines.items() if p.topic != topic}
             if len(kept) < len(lines):
                 self._write(name, checkpoints.encode_offsets(kept))
@@ -245,6 +267,20 @@ class LogDirectory(RootFiles[StoreFile]):
         for name in self.fs.list_dir(self.path):
             if names.is_deleted_dir(name) and self.fs.is_dir(self.path / name):
                 self.fs.remove_tree(self.path / name)
+
+
+def bad_root_file(path: Path, error: DataError) -> Finding:
+    """An error where the real broker does not start: with a checkpoint or a meta.properties that it cannot read. Only
+    a field that is no number lets it go on without the file (LogManager.loadLogs).
+    """
+    resets = error.facts().get("expected") == checkpoints.NUMBERS
+    said = "goes on without this file" if resets else "does not start with this file"
+    return finding(
+        "bad-root-file",
+        path,
+        severity="warning" if resets else "error",
+        message=f"{error.message}. A real broker {said}",
+    )
 
 
 def bad_partition_metadata(path: Path, error: DataError) -> Finding:

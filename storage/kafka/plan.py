@@ -53,6 +53,7 @@ class PartitionPlan:
     snapshots: dict[int, bytes] = field(default_factory=dict)
     snapshot_offsets: set[int] = field(default_factory=set)
     removed: list[Path] = field(default_factory=list)
+    set_aside: list[Path] = field(default_factory=list)  # damaged files, kept under another name
     removed_segments: list[SegmentPlan] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
@@ -66,6 +67,7 @@ class PartitionPlan:
         return bool(
             not self.segments
             or self.removed
+            or self.set_aside
             or self.removed_segments
             or self.snapshots
             or any(segment.indexes is not None for segment in self.segments)

@@ -134,9 +134,9 @@ def _load_epochs(context: RecoveryContext, plan: PartitionPlan) -> None:
         plan.stored_epochs = checkpoints.decode_epochs(context.fs.read_bytes(path))
     except DataError as error:
         plan.findings.append(
-            _finding(plan, "bad-leader-epochs", "warning", path, message=error.message)
+            _finding(plan, "bad-leader-epochs", "error", path, message=error.message)
         )
-        plan.removed.append(path)  # the real broker does not load a log beside such a file
+        plan.set_aside.append(path)  # a real broker does not start with such a file
     else:
         plan.epochs = LeaderEpochs(plan.stored_epochs)
 

@@ -19,6 +19,7 @@ from storage.kafka.log_file import Batch, walk
 from storage.kafka.plan import PartitionPlan, SegmentPlan
 from storage.kafka.segment import Segment
 from storage.model import Loss
+from storage.root_files import kept_name
 
 
 def clear_leftovers(fs: FileSystem, directory: Path) -> None:
@@ -113,6 +114,8 @@ def apply(fs: FileSystem, files: HandleCache, plan: PartitionPlan) -> Sequence[S
     """Carry out the plan; what it accepted is durable on return. Gives the segments, at least one."""
     for path in plan.removed:
         fs.remove(path)
+    for path in plan.set_aside:
+        fs.rename(path, path.with_name(kept_name(path.name)))
     for lost in plan.removed_segments:
         _remove_segment(fs, files, plan, lost)
     segments = [_apply_segment(fs, files, plan, segment) for segment in plan.segments]

@@ -284,9 +284,15 @@ DAMAGES = {
     ),
     "bad epochs": Damage(
         "bad-leader-epochs",
-        "warning",
+        "error",
         IDEM,
         lambda _, folder: written(folder / "leader-epoch-checkpoint", "0\n1\n"),
+    ),
+    "epochs that fall": Damage(
+        "conflicting-leader-epochs",
+        "warning",
+        IDEM,
+        lambda _, folder: written(folder / "leader-epoch-checkpoint", "0\n2\n5 0\n3 9\n"),
     ),
     "no epochs": Damage(
         "missing-leader-epochs",
@@ -341,13 +347,19 @@ DAMAGES = {
     ),
     "a bad checkpoint": Damage(
         "bad-root-file",
-        "warning",
+        "error",
         IDEM,
         lambda root, _: written(root / "replication-offset-checkpoint", "0\n7\n"),
     ),
-    "a bad identity": Damage(
+    "a checkpoint with a word for a number": Damage(
         "bad-root-file",
         "warning",
+        IDEM,
+        lambda root, _: written(root / "log-start-offset-checkpoint", "0\n1\na 0 x\n"),
+    ),
+    "a bad identity": Damage(
+        "bad-root-file",
+        "error",
         IDEM,
         lambda root, _: written(root / "meta.properties", "version=9\n"),
     ),
@@ -474,7 +486,6 @@ def test_a_partition_directory_alone(tmp_path: Path) -> None:
         ("partition.metadata", b"garbage", "bad-partition-metadata"),
         ("recovery-point-offset-checkpoint", b"garbage", "bad-root-file"),
         ("meta.properties", b"garbage", "bad-root-file"),
-        (".kafka_cleanshutdown", b"garbage", "bad-root-file"),
         ("any name.log", b"garbage" * 40, "torn-tail"),
     ],
 )

@@ -263,7 +263,7 @@ FILES = Target(
         text_file(
             "metadata",
             partial(files, "*/data/*/partition.metadata"),
-            checkpoints.decode_partition_metadata,
+            lambda data: checkpoints.decode_partition_metadata(data).topic_id,
             checkpoints.encode_partition_metadata,
         ),
         text_file(

@@ -72,6 +72,15 @@ def _sort_in(answer: KafkaAnswer, line: dict[str, Any]) -> None:
         answer.records.setdefault(partition, []).append(line)
 
 
+def run_read_small_files(files: Iterable[Path]) -> dict[Path, dict[str, Any]]:
+    """What Kafka's own readers make of these files (give copies): "read", or "error" and "message"."""
+    done = _run("read-small-files", *files)
+    if done.returncode != 0:
+        raise _failure(done)
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    return {Path(answer["file"]): answer for answer in answers}
+
+
 def index_check(directories: Iterable[Path]) -> None:
     """Let the real Kafka check every index of these partition directories; PeerError tells what is wrong."""
     folders = list(directories)

@@ -2,8 +2,9 @@
 clean-shutdown marker.
 
 Owns their text in both directions; must not touch a file (writers put them beside, sync and
-rename). Every line ends in a newline except where noted; from Kafka's CheckpointFile,
-LeaderEpochCheckpointFile, PartitionMetadataFile and CleanShutdownFileHandler.
+rename). What we write ends every line in a newline except where noted. Reading accepts what Kafka's own readers
+accept, and refuses what they refuse (CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile,
+LeaderEpochFileCache, PartitionMetadataReadBuffer and CleanShutdownFileHandler of Kafka 4.3.1).
 
     position  bytes  field         note
     0         2      version       `0` and a newline
@@ -14,7 +15,13 @@ LeaderEpochCheckpointFile, PartitionMetadataFile and CleanShutdownFileHandler.
     partition.metadata    `version: 0`, newline, `topic_id: `, 22 characters, no newline: 43 bytes
     .kafka_cleanshutdown  `{"version":0,"brokerEpoch":N}`, no newline
 
-A checkpoint of 0 bytes is legal and holds nothing. The order of lines means nothing but is kept.
+- A line ends in LF, CR LF or CR (BufferedReader.readLine), and the last one need not end at all.
+- White space separates fields; it may also follow the last one, but not come before the first one.
+- A checkpoint of 0 bytes, or of nothing but a version, is legal and has no entries.
+- A partition that has two lines keeps the last one. The order of lines means nothing but is kept.
+- Leader epochs that do not rise are legal: see `decode_epochs`.
+- The keys of partition.metadata are not looked at, and any version from 0 on is read.
+- Of the marker only its presence counts; a broker before 3.7 wrote 0 bytes.
 """
 
 from __future__ import annotations
@@ -22,27 +29,28 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from storage.errors import Corrupt, DataError, InvalidArgument, Truncated, UnsupportedFormat
-from storage.kafka.format.properties import parse_uuid_text
+from storage.kafka.format.properties import parse_uuid_text, read_uuid_text, uuid_text
 from storage.model import TopicPartition
 
 OFFSETS_KIND: Final = "offset checkpoint"
 EPOCHS_KIND: Final = "leader epoch checkpoint"
 METADATA_KIND: Final = "partition.metadata"
-SHUTDOWN_KIND: Final = "clean shutdown marker"
 VERSION: Final = 0
 PARTITION_METADATA_SIZE: Final = 43
+NUMBERS: Final = "topic partition offset, the last two being numbers"
+"""Expected of a line with three fields. Kafka meets a bad number differently: it does not stop the broker."""
 METADATA_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 """The reserved id of `__cluster_metadata`: Uuid.METADATA_TOPIC_ID, the number 1."""
 
 _MAX_INT32 = (1 << 31) - 1
 _MAX_INT64 = (1 << 63) - 1
-_OFFSET_LINE = re.compile(rb"([!-~]+) ([0-9]{1,10}) ([0-9]{1,19})")
-_EPOCH_LINE = re.compile(rb"([0-9]{1,10}) ([0-9]{1,19})")
-_NUMBER = re.compile(rb"[0-9]{1,10}")
-_METADATA = re.compile(rb"version: ([0-9]{1,10})\ntopic_id: ([A-Za-z0-9_-]{22})\n?")
+_NEWLINE = re.compile(r"\r\n|\n|\r")
+_SPACES = re.compile(r"[ \t\n\x0b\f\r]+")  # Java's \s
+_AFTER_KEY = re.compile(r":[ \t\n\x0b\f\r]+")
+_NUMBER = re.compile(r"[+-]?\d+")
 _METADATA_HEAD = b"version: 0\ntopic_id: "
 assert len(_METADATA_HEAD) + 22 == PARTITION_METADATA_SIZE
 
@@ -54,7 +62,7 @@ def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
     lines: list[str] = []
     for (topic, partition), offset in offsets.items():
         line = f"{topic} {partition} {offset}"
-        if _parse_offset_line(line.encode()) is None:
+        if _NEWLINE.search(line) or _parse_offset_line(line) != ((topic, partition), offset):
             raise InvalidArgument(f"{OFFSETS_KIND}: {line!r} is no legal line", field="offsets")
         lines.append(line)
     return _encode_lines(lines)
@@ -64,18 +72,25 @@ def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
     """The offsets of a root checkpoint in the file's order; 0 bytes: none.
 
     Raises UnsupportedFormat for another version, Truncated for a file that ends early and Corrupt
-    for a malformed line, a partition named twice or more lines than were counted.
+    for a malformed line or more lines than were counted.
     """
     offsets: dict[TopicPartition, int] = {}
     for number, line in _decode_lines(OFFSETS_KIND, data):
         entry = _parse_offset_line(line)
         if entry is None:
-            raise _bad_line(OFFSETS_KIND, number, line, expected="topic partition offset")
-        partition, offset = entry
-        if partition in offsets:
-            raise _bad_line(OFFSETS_KIND, number, line, expected="each partition once")
-        offsets[partition] = offset
+            expected = NUMBERS if len(_split(_SPACES, line)) == 3 else "topic partition offset"
+            raise _bad_line(OFFSETS_KIND, number, line, expected=expected)
+        offsets[entry[0]] = entry[1]
     return offsets
+
+
+def readable_offsets(data: bytes) -> dict[TopicPartition, int]:
+    """The entries of a damaged root checkpoint that can still be read. An unfinished last line is left out: its
+    number may have been longer.
+    """
+    lines = _NEWLINE.split(data.decode("utf-8", "replace"))
+    entries = map(_parse_offset_line, lines[:-1])
+    return dict(entry for entry in entries if entry is not None)
 
 
 def encode_epochs(epochs: Sequence[tuple[int, int]]) -> bytes:
@@ -92,21 +107,24 @@ def encode_epochs(epochs: Sequence[tuple[int, int]]) -> bytes:
     return _encode_lines([f"{epoch} {start}" for epoch, start in epochs])
 
 
+def decode_epoch_lines(data: bytes) -> list[tuple[int, int]]:
+    """The (epoch, start offset) pairs as they stand in the file; 0 bytes: none. Raises as `decode_offsets` does."""
+    return [_parse_epoch_line(number, line) for number, line in _decode_lines(EPOCHS_KIND, data)]
+
+
 def decode_epochs(data: bytes) -> list[tuple[int, int]]:
-    """The (epoch, start offset) pairs, oldest first; 0 bytes: none. Raises as `decode_offsets`
-    does.
+    """The (epoch, start offset) pairs that count, oldest first. Raises as `decode_offsets` does.
+
+    The broker assigns the lines one after another (LeaderEpochFileCache): a line that does not rise above those before
+    it takes the last of them away; one that repeats the last epoch from there or later changes nothing.
     """
     epochs: list[tuple[int, int]] = []
-    previous = (-1, -1)
-    for number, line in _decode_lines(EPOCHS_KIND, data):
-        match = _EPOCH_LINE.fullmatch(line)
-        if match is None:
-            raise _bad_line(EPOCHS_KIND, number, line, expected="epoch startOffset")
-        entry = int(match[1]), int(match[2])
-        if not _follows(entry, previous):
-            raise _bad_line(EPOCHS_KIND, number, line, expected=f"both above {previous}")
-        epochs.append(entry)
-        previous = entry
+    for epoch, start in decode_epoch_lines(data):
+        if epochs and epochs[-1][0] == epoch and epochs[-1][1] <= start:
+            continue
+        while epochs and (epochs[-1][0] >= epoch or epochs[-1][1] >= start):
+            epochs.pop()
+        epochs.append((epoch, start))
     return epochs
 
 
@@ -115,32 +133,45 @@ def encode_partition_metadata(topic_id: str) -> bytes:
     UUID text.
     """
     try:
-        _check_topic_id(topic_id)
+        if topic_id != METADATA_TOPIC_ID:
+            parse_uuid_text(topic_id, field="topic_id", kind=METADATA_KIND)
     except DataError as error:
         raise InvalidArgument(error.message, field="topic_id") from error
     return _METADATA_HEAD + topic_id.encode("ascii")
 
 
-def decode_partition_metadata(data: bytes) -> str:
-    """The topic id, as text. A final newline is accepted, since the broker's reader takes it too.
+class PartitionMetadata(NamedTuple):
+    """The content of a partition.metadata."""
 
-    Raises UnsupportedFormat for another version, Truncated for a file cut short and Corrupt for
+    version: int
+    topic_id: str
+
+
+def decode_partition_metadata(data: bytes) -> PartitionMetadata:
+    """Version and topic id, the id as Kafka writes it. What follows the second line is ignored.
+
+    Raises UnsupportedFormat for a version below 0, Truncated for a file cut short and Corrupt for
     anything else.
     """
-    match = _METADATA.fullmatch(data)
-    if match is None:
-        if len(data) < PARTITION_METADATA_SIZE and _is_cut_metadata(data):
-            raise _truncated(METADATA_KIND, data, PARTITION_METADATA_SIZE - len(data))
-        raise _corrupt(METADATA_KIND, "its text", expected="version and topic_id", found=data[:80])
-    _check_version(METADATA_KIND, int(match[1]))
-    topic_id = match[2].decode("ascii")
-    _check_topic_id(topic_id)
-    return topic_id
+    lines = _text_lines(METADATA_KIND, data)
+    if len(lines) < 2:
+        raise _truncated(METADATA_KIND, data, 1)
+    version = _whole(_after_key(1, lines[0]), limit=_MAX_INT32)
+    if version is None:
+        raise _bad_line(METADATA_KIND, 1, lines[0], expected="version: 0")
+    if version < 0:
+        raise _unknown_version(METADATA_KIND, version)
+    raw = read_uuid_text(_after_key(2, lines[1]), field="topic_id", kind=METADATA_KIND)
+    if not any(raw):
+        raise _bad_line(METADATA_KIND, 2, lines[1], expected="an id other than zero")
+    return PartitionMetadata(version, uuid_text(raw))
 
 
-def _check_topic_id(topic_id: str) -> None:
-    if topic_id != METADATA_TOPIC_ID:
-        parse_uuid_text(topic_id, field="topic_id", kind=METADATA_KIND)
+def _after_key(number: int, line: str) -> str:
+    fields = _split(_AFTER_KEY, line)
+    if len(fields) != 2:
+        raise _bad_line(METADATA_KIND, number, line, expected="a key, a colon, a space, a value")
+    return fields[1]
 
 
 NO_BROKER_EPOCH: Final = -1
@@ -157,51 +188,51 @@ def encode_clean_shutdown(broker_epoch: int) -> bytes:
     return b'{"version":0,"brokerEpoch":%d}' % broker_epoch
 
 
-def decode_clean_shutdown(data: bytes) -> int:
-    """The broker epoch in the marker. That the file is THERE is what counts for the broker,
-    whatever it holds.
-
-    Raises UnsupportedFormat for another version, Truncated for a file cut short and Corrupt for
-    anything else.
+def decode_clean_shutdown(data: bytes) -> int | None:
+    """The broker epoch in the marker, None where the broker finds none. That the file is THERE is what counts for
+    it, whatever it holds.
     """
     try:
-        fields = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        if not data.rstrip().endswith(b"}"):
-            raise _truncated(SHUTDOWN_KIND, data, 1) from error
-        raise _corrupt(
-            SHUTDOWN_KIND, "its text", expected="a JSON object", found=data[:80]
-        ) from error
+        fields, _ = json.JSONDecoder().raw_decode(data.decode().lstrip(" \t\r\n"))
+    except (ValueError, RecursionError):
+        return None
     if not isinstance(fields, dict):
-        raise _corrupt(SHUTDOWN_KIND, "its text", expected="a JSON object", found=data[:80])
-    _check_version(SHUTDOWN_KIND, fields.get("version"))
-    epoch = fields.get("brokerEpoch")
-    if type(epoch) is not int or not -1 <= epoch <= _MAX_INT64:
-        raise _corrupt(SHUTDOWN_KIND, "brokerEpoch", expected="a 64-bit integer", found=epoch)
-    return epoch
+        return None
+    version = fields.get("version")
+    if version is not None and _coerced(version, limit=_MAX_INT32) is None:
+        return None
+    return _coerced(fields.get("brokerEpoch"), limit=_MAX_INT64)
+
+
+def _coerced(value: object, *, limit: int) -> int | None:
+    """A JSON value as Jackson turns it into a whole number; None where it cannot."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, str):
+        return _whole(value.strip(), limit=limit)
+    if isinstance(value, int | float) and -limit - 1 <= value <= limit:
+        return int(value)
+    return None
 
 
 def _encode_lines(lines: Sequence[str]) -> bytes:
-    return "".join(f"{line}\n" for line in (VERSION, len(lines), *lines)).encode("ascii")
+    return "".join(f"{line}\n" for line in (VERSION, len(lines), *lines)).encode()
 
 
-def _decode_lines(kind: str, data: bytes) -> Iterable[tuple[int, bytes]]:
-    """(line number from 1, line) of the lines after the count, once version, count and final
-    newline are right.
-
-    Without the final newline a last number cut short would pass for a smaller one, so a missing one
-    is Truncated.
-    """
-    if not data:
+def _decode_lines(kind: str, data: bytes) -> Iterable[tuple[int, str]]:
+    """(line number from 1, line) of the lines after the count, once version and count are right."""
+    lines = _text_lines(kind, data)
+    if not lines:
         return ()
-    lines = data.split(b"\n")
-    if not data.endswith(b"\n"):
-        raise _truncated(kind, data, 1)
-    _check_version(kind, _number(kind, 1, lines[0]))
-    if len(lines) < 3:
-        raise _truncated(kind, data, 2)
-    count = _number(kind, 2, lines[1])
-    body = lines[2:-1]
+    version = _head_number(kind, 1, lines[0])
+    if version != VERSION:
+        raise _unknown_version(kind, version)
+    if len(lines) == 1:
+        return ()
+    count = _head_number(kind, 2, lines[1])
+    if count < 0:
+        raise _bad_line(kind, 2, lines[1], expected="a number of lines")
+    body = lines[2:]
     if len(body) < count:
         raise _truncated(kind, data, 1)
     if len(body) > count:
@@ -209,27 +240,69 @@ def _decode_lines(kind: str, data: bytes) -> Iterable[tuple[int, bytes]]:
     return enumerate(body, start=3)
 
 
-def _parse_offset_line(line: bytes) -> tuple[TopicPartition, int] | None:
-    match = _OFFSET_LINE.fullmatch(line)
-    if match is None or int(match[2]) > _MAX_INT32 or int(match[3]) > _MAX_INT64:
+def _text_lines(kind: str, data: bytes) -> list[str]:
+    """Lines as BufferedReader.readLine gives them."""
+    try:
+        lines = _NEWLINE.split(data.decode())
+    except UnicodeDecodeError as error:
+        found = data[error.start : error.start + 8]
+        raise _corrupt(kind, "its text", expected="UTF-8", found=found.hex()) from error
+    if not lines[-1]:
+        lines.pop()
+    return lines
+
+
+def _split(separator: re.Pattern[str], line: str) -> list[str]:
+    """As Java's Pattern.split: empty fields at the end do not count, an empty one at the start does."""
+    fields = separator.split(line)
+    while len(fields) > 1 and not fields[-1]:
+        fields.pop()
+    return fields
+
+
+def _parse_offset_line(line: str) -> tuple[TopicPartition, int] | None:
+    fields = _split(_SPACES, line)
+    if len(fields) != 3:
         return None
-    return TopicPartition(match[1].decode("ascii"), int(match[2])), int(match[3])
+    partition = _whole(fields[1], limit=_MAX_INT32)
+    offset = _whole(fields[2], limit=_MAX_INT64)
+    if partition is None or offset is None:
+        return None
+    return TopicPartition(fields[0], partition), offset
 
 
-def _number(kind: str, number: int, line: bytes) -> int:
-    if _NUMBER.fullmatch(line) is None or int(line) > _MAX_INT32:
+def _parse_epoch_line(number: int, line: str) -> tuple[int, int]:
+    fields = _split(_SPACES, line)
+    if len(fields) == 2:
+        epoch = _whole(fields[0], limit=_MAX_INT32)
+        start = _whole(fields[1], limit=_MAX_INT64)
+        if epoch is not None and start is not None and epoch >= 0 and start >= 0:
+            return epoch, start
+    raise _bad_line(EPOCHS_KIND, number, line, expected="epoch startOffset")
+
+
+def _whole(text: str, *, limit: int) -> int | None:
+    """A number as Integer.parseInt or Long.parseLong reads it, in any script; None for what they refuse."""
+    if len(text) > 40 or _NUMBER.fullmatch(text) is None:
+        return None
+    value = int(text)
+    return value if -limit - 1 <= value <= limit else None
+
+
+def _head_number(kind: str, number: int, line: str) -> int:
+    value = _whole(line, limit=_MAX_INT32)
+    if value is None:
         raise _bad_line(kind, number, line, expected="a number")
-    return int(line)
+    return value
 
 
-def _check_version(kind: str, version: object) -> None:
-    if version != VERSION or isinstance(version, bool):
-        raise UnsupportedFormat(
-            f"{kind}: version {version!r}, only {VERSION} is known",
-            kind=kind,
-            expected=VERSION,
-            found=version,
-        )
+def _unknown_version(kind: str, version: int) -> UnsupportedFormat:
+    return UnsupportedFormat(
+        f"{kind}: version {version}, only {VERSION} is known",
+        kind=kind,
+        expected=VERSION,
+        found=version,
+    )
 
 
 def _follows(entry: tuple[int, int], previous: tuple[int, int]) -> bool:
@@ -237,23 +310,16 @@ def _follows(entry: tuple[int, int], previous: tuple[int, int]) -> bool:
     return previous[0] < epoch <= _MAX_INT32 and previous[1] < start <= _MAX_INT64
 
 
-def _is_cut_metadata(data: bytes) -> bool:
-    """Whether more bytes could make a legal file of this."""
-    head = len(_METADATA_HEAD)
-    return data[:head] == _METADATA_HEAD[: len(data)] and b"\n" not in data[head:]
-
-
-def _bad_line(kind: str, number: int, line: bytes, *, expected: str) -> Corrupt:
+def _bad_line(kind: str, number: int, line: str, *, expected: str) -> Corrupt:
     return _corrupt(kind, f"line {number}", expected=expected, found=line[:80])
 
 
 def _corrupt(kind: str, what: str, *, expected: object, found: object) -> Corrupt:
-    shown = found.decode("utf-8", "backslashreplace") if isinstance(found, bytes) else found
     return Corrupt(
-        f"{kind}: {what} is {shown!r}, expected {expected}",
+        f"{kind}: {what} is {found!r}, expected {expected}",
         kind=kind,
         expected=expected,
-        found=shown,
+        found=found,
     )
 
 

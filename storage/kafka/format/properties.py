@@ -80,7 +80,7 @@ def parse_meta_properties(properties: Mapping[str, str]) -> MetaProperties:
     node.id (version 0: broker.id) is missing or malformed, or directory.id is malformed or one of
     the 100 reserved ids.
     """
-    version = _integer(properties, "version")
+    version = _integer(properties, "version", spaces=True)
     if version not in VERSIONS:
         raise UnsupportedFormat(
             f"{KIND}: version {version}, known are 0 and 1",
@@ -90,6 +90,8 @@ def parse_meta_properties(properties: Mapping[str, str]) -> MetaProperties:
         )
     directory_id = properties.get("directory.id")
     if directory_id is not None:
+        raw = read_uuid_text(directory_id, field="directory.id")
+        directory_id = uuid_text(raw)
         parse_uuid_text(directory_id, field="directory.id")
     return MetaProperties(
         version=version,
@@ -133,21 +135,33 @@ def new_uuid_text(random16: bytes) -> str:
     raw[8] = raw[8] & 0x3F | 0x80
     if raw[0] >> 2 == 62:
         raw[0] &= 0x7F
-    return base64.urlsafe_b64encode(raw)[:UUID_CHARACTERS].decode("ascii")
+    return uuid_text(bytes(raw))
 
 
 def parse_uuid_text(text: str, *, field: str, kind: str = KIND) -> bytes:
-    """The 16 bytes of a UUID text. Raises Corrupt when it is malformed or one of the first 100,
+    """The 16 bytes of a UUID text as Kafka writes it. Raises Corrupt when it is malformed or one of the first 100,
     which are reserved.
     """
-    raw = b""
-    if _UUID_TEXT.fullmatch(text) is not None:
-        raw = base64.urlsafe_b64decode(text + "==")
-    if base64.urlsafe_b64encode(raw)[:UUID_CHARACTERS].decode("ascii") != text:
+    raw = read_uuid_text(text, field=field, kind=kind)
+    if uuid_text(raw) != text:
         raise _corrupt(field, expected="22 characters of URL-safe base64", found=text, kind=kind)
     if int.from_bytes(raw, "big") < RESERVED_UUIDS:
         raise _corrupt(field, expected="an id that is not reserved", found=text, kind=kind)
     return raw
+
+
+def read_uuid_text(text: str, *, field: str, kind: str = KIND) -> bytes:
+    """The 16 bytes of a UUID text as Kafka reads it (Uuid.fromString): with `==` at its end or without, and whatever
+    the last four bits are. Raises Corrupt.
+    """
+    if _UUID_TEXT.fullmatch(text.removesuffix("==")) is None:
+        raise _corrupt(field, expected="22 characters of URL-safe base64", found=text, kind=kind)
+    return base64.urlsafe_b64decode(text.removesuffix("==") + "==")
+
+
+def uuid_text(raw: bytes) -> str:
+    """16 bytes as Kafka writes a UUID: 22 characters of URL-safe base64, no padding."""
+    return base64.urlsafe_b64encode(raw)[:UUID_CHARACTERS].decode("ascii")
 
 
 def _logical_lines(text: str) -> Iterator[str]:
@@ -228,11 +242,13 @@ def _required(properties: Mapping[str, str], key: str) -> str:
     return value
 
 
-def _integer(properties: Mapping[str, str], key: str) -> int:
+def _integer(properties: Mapping[str, str], key: str, *, spaces: bool = False) -> int:
+    """A number of 31 bits; `spaces`: white space around it is taken away, as Kafka does with the version alone."""
     value = _required(properties, key)
-    if _NUMBER.fullmatch(value) is None or int(value) > _MAX_INT32:
+    text = value.strip() if spaces else value
+    if _NUMBER.fullmatch(text) is None or int(text) > _MAX_INT32:
         raise _corrupt(key, expected="a number from 0 to 2^31 - 1", found=value)
-    return int(value)
+    return int(text)
 
 
 def _corrupt(field: str, *, expected: str, found: object, kind: str = KIND) -> Corrupt:

@@ -12,7 +12,7 @@ from typing import Final
 
 from storage.errors import Corrupt, DataError, InvalidArgument
 from storage.findings import finding
-from storage.kafka.directory import bad_partition_metadata
+from storage.kafka.directory import bad_partition_metadata, bad_root_file
 from storage.kafka.format import names
 from storage.kafka.format.batch import HEADER_SIZE, decode_header
 from storage.kafka.format.names import parse_segment_name
@@ -181,8 +181,8 @@ def file_finding(topic: str | None, partition: int | None, path: Path, error: Da
     if path.name == names.PARTITION_METADATA:
         return bad_partition_metadata(path, error)
     if path.name in ROOT_FILES:
-        code = "bad-root-file"
-    elif path.name == names.LEADER_EPOCHS:
+        return bad_root_file(path, error)
+    if path.name == names.LEADER_EPOCHS:
         code = "bad-leader-epochs"
     else:
         code = "bad-snapshot" if names.SNAPSHOT in path.name else "bad-index"

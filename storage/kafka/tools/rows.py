@@ -191,17 +191,19 @@ def _offset_lines(data: bytes) -> list[Row]:
 
 
 def _epoch_lines(data: bytes) -> list[Row]:
-    epochs = checkpoints.decode_epochs(data)
+    epochs = checkpoints.decode_epoch_lines(data)
     return [{"epoch": epoch, "startOffset": start} for epoch, start in epochs]
 
 
 def _metadata(data: bytes) -> list[Row]:
-    topic_id = checkpoints.decode_partition_metadata(data)
-    return [{"version": checkpoints.VERSION, "topicId": topic_id}]
+    version, topic_id = checkpoints.decode_partition_metadata(data)
+    return [{"version": version, "topicId": topic_id}]
 
 
 def _marker(data: bytes) -> list[Row]:
     broker_epoch = checkpoints.decode_clean_shutdown(data)
+    if broker_epoch is None:
+        return []  # a marker all the same
     return [{"version": checkpoints.VERSION, "brokerEpoch": broker_epoch}]
 
 

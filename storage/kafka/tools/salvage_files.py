@@ -59,7 +59,7 @@ class SmallFiles:
             folders = [path for a, path in self._view.folders.items() if a.topic == topic]
             decode = checkpoints.decode_partition_metadata
             found = [self._understood(path / names.PARTITION_METADATA, decode) for path in folders]
-            known = [topic_id for topic_id in found if topic_id is not None]
+            known = [metadata.topic_id for metadata in found if metadata is not None]
             self._topic_ids[topic] = known[0] if known else new_uuid()
         return self._topic_ids[topic]
 

@@ -71,6 +71,8 @@ def check_names(view: View, address: TopicPartition) -> Iterator[Finding]:
     entries = view.base.list_dir(folder)
     known = {*PARTITION_FILES, *(n for n in entries if parse_segment_name(n) is not None)}
     for name in entries:
+        if name.startswith(_OURS):
+            continue
         if name not in known:
             yield _odd_name(folder / name, address)
         elif name.endswith(INDEX_SUFFIXES) and _log_of(name) not in entries:
@@ -132,13 +134,15 @@ def check_small_files(
     if not view.fs.exists(epochs):
         message = "the next start makes it anew from the batches, without epochs that wrote nothing"
         yield _of_folder(address, epochs, "missing-leader-epochs", message)
+    else:
+        yield from _check_epochs(view, address, epochs)
     path = plan.directory / names.PARTITION_METADATA
     if not view.fs.exists(path):
         message = "without it a broker takes the folder for a stray one and deletes it"
         yield _of_folder(address, path, "missing-partition-metadata", message)
         return
     try:
-        topic_id = checkpoints.decode_partition_metadata(view.fs.read_bytes(path))
+        topic_id = checkpoints.decode_partition_metadata(view.fs.read_bytes(path)).topic_id
     except DataError as error:
         yield bad_partition_metadata(path, error)
         return
@@ -146,6 +150,30 @@ def check_small_files(
     if topic_id != expected:
         message = f"the topic's id is {topic_id} here and {expected} in another partition"
         yield _of_folder(address, path, "topic-id-mismatch", message)
+
+
+def _check_epochs(view: View, address: TopicPartition, path: Path) -> Iterator[Finding]:
+    """Epochs that do not rise: the broker starts, and drops some of them. (Recovery reports a file it cannot read.)"""
+    data = view.fs.read_bytes(path)
+    try:
+        lines, kept = checkpoints.decode_epoch_lines(data), checkpoints.decode_epochs(data)
+    except DataError:
+        return
+    if lines != kept:
+        message = f"{len(lines)} entries that do not all rise, of which a broker keeps {len(kept)}"
+        yield finding(
+            "conflicting-leader-epochs",
+            path,
+            topic=address.topic,
+            partition=address.partition,
+            expected=_pairs(kept),
+            found=_pairs(lines),
+            message=message,
+        )
+
+
+def _pairs(epochs: Sequence[tuple[int, int]]) -> str:
+    return ", ".join(f"{epoch} from {start}" for epoch, start in epochs[:20])
 
 
 def check_against_root(view: View, plan: PartitionPlan) -> Iterator[Finding]:

@@ -24,7 +24,7 @@ from storage.errors import (
 from storage.files import Fence, FileSystem, HandleCache, OverlayFileSystem, is_missing
 from storage.findings import finding
 from storage.interface import Clock, StoreOptions
-from storage.kafka.directory import OFFSET_CHECKPOINTS, LogDirectory
+from storage.kafka.directory import OFFSET_CHECKPOINTS, LogDirectory, bad_root_file
 from storage.kafka.epochs import OwnEpochs
 from storage.kafka.format import names
 from storage.kafka.partition import Partition, Surroundings
@@ -207,9 +207,7 @@ class View:
         try:
             return self.directory.cluster_id()
         except (Corrupt, UnsupportedFormat) as error:
-            self.notes.add(
-                finding("bad-root-file", self.root / names.META_PROPERTIES, message=error.message)
-            )
+            self.notes.add(bad_root_file(self.root / names.META_PROPERTIES, error))
             return None
 
     def findings(self) -> Sequence[Finding]:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from storage.errors import Corrupt, DataError, InvalidArgument, Truncated, UnsupportedFormat
 from storage.kafka.format import checkpoints
 from storage.model import TopicPartition
+from tests.unit.format import small_files
 
 TOPIC_ID = "WkZrMbPwQz2bD-ZDdG_p8g"
 OFFSETS: dict[TopicPartition, int] = {
@@ -40,31 +41,20 @@ CASES = [
     ),
     pytest.param(
         checkpoints.encode_partition_metadata,
-        checkpoints.decode_partition_metadata,
+        lambda data: checkpoints.decode_partition_metadata(data).topic_id,
         TOPIC_ID,
         METADATA_TEXT,
         id="partition metadata",
     ),
-    pytest.param(
-        checkpoints.encode_clean_shutdown,
-        checkpoints.decode_clean_shutdown,
-        77,
-        b'{"version":0,"brokerEpoch":77}',
-        id="clean shutdown",
-    ),
-    pytest.param(
-        checkpoints.encode_clean_shutdown,
-        checkpoints.decode_clean_shutdown,
-        2**63 - 1,
-        b'{"version":0,"brokerEpoch":9223372036854775807}',
-        id="clean shutdown, largest epoch",
-    ),
-    pytest.param(
-        checkpoints.encode_clean_shutdown,
-        checkpoints.decode_clean_shutdown,
-        -1,
-        b'{"version":0,"brokerEpoch":-1}',
-        id="clean shutdown, epoch unknown",
+    *(
+        pytest.param(
+            checkpoints.encode_clean_shutdown,
+            checkpoints.decode_clean_shutdown,
+            epoch,
+            b'{"version":0,"brokerEpoch":%d}' % epoch,
+            id=f"clean shutdown, epoch {epoch}",
+        )
+        for epoch in (77, 2**63 - 1, -1)
     ),
 ]
 Encode = Callable[[object], bytes]
@@ -85,23 +75,26 @@ def test_both_directions(encode: Encode, decode: Decode, value: object, data: by
     assert decode(data) == value
 
 
-@pytest.mark.parametrize(("encode", "decode", "value", "data"), CASES)
-def test_cut_at_every_byte(encode: Encode, decode: Decode, value: object, data: bytes) -> None:
-    may_be_empty = decode in (checkpoints.decode_offsets, checkpoints.decode_epochs)
-    for cut in range(1 if may_be_empty else 0, len(data)):
-        with pytest.raises(Truncated) as caught:
+@pytest.mark.parametrize(
+    ("decode", "value", "data"),
+    [
+        (checkpoints.decode_offsets, OFFSETS, OFFSETS_TEXT),
+        (checkpoints.decode_epochs, EPOCHS, EPOCHS_TEXT),
+    ],
+)
+def test_a_cut_loses_no_line_in_silence(decode: Decode, value: object, data: bytes) -> None:
+    """Behind the count a cut inside the last number alone is not seen, by Kafka neither."""
+    last_number = data.rindex(b" ") + 2
+    for cut in range(len(b"0\n3"), last_number):
+        with pytest.raises(DataError):
             decode(data[:cut])
-        assert caught.value.facts()["position"] == cut
+    assert decode(data[:-1]) == value, "without its last newline"
 
 
-@pytest.mark.parametrize(("encode", "decode", "value", "data"), CASES)
-def test_a_flipped_bit_never_passes_for_the_same(
-    encode: Encode, decode: Decode, value: object, data: bytes
-) -> None:
-    for bit in range(len(data) * 8):
-        flipped = bytearray(data)
-        flipped[bit // 8] ^= 1 << bit % 8
-        assert outcome(decode, bytes(flipped)) != value, bytes(flipped)
+def test_any_cut_of_a_topic_id_is_seen() -> None:
+    for cut in range(len(METADATA_TEXT)):
+        with pytest.raises(DataError):
+            checkpoints.decode_partition_metadata(METADATA_TEXT[:cut])
 
 
 def test_an_empty_checkpoint_holds_nothing() -> None:
@@ -113,25 +106,57 @@ def test_the_order_of_lines_is_kept() -> None:
     assert list(checkpoints.decode_offsets(OFFSETS_TEXT)) == list(OFFSETS)
 
 
+@pytest.mark.parametrize(("data", "expected"), small_files.OFFSETS)
+def test_offsets_are_read_as_kafka_reads_them(
+    data: bytes, expected: list[list[object]] | None
+) -> None:
+    found = outcome(checkpoints.decode_offsets, data)
+    if expected is None:
+        assert isinstance(found, DataError)
+        return
+    assert isinstance(found, dict)
+    assert sorted([*partition, offset] for partition, offset in found.items()) == expected
+
+
+@pytest.mark.parametrize(("data", "expected"), small_files.EPOCHS)
+def test_epochs_are_read_as_kafka_reads_them(data: bytes, expected: list[list[int]] | None) -> None:
+    found = outcome(checkpoints.decode_epochs, data)
+    if expected is None:
+        assert isinstance(found, DataError)
+        return
+    assert found == [tuple(entry) for entry in expected]
+    assert checkpoints.decode_epochs(checkpoints.encode_epochs(found)) == found
+
+
+@pytest.mark.parametrize(("data", "expected"), small_files.METADATA)
+def test_topic_ids_are_read_as_kafka_reads_them(data: bytes, expected: list[object] | None) -> None:
+    found = outcome(checkpoints.decode_partition_metadata, data)
+    if expected is None:
+        assert isinstance(found, DataError)
+        return
+    assert found == tuple(expected)
+
+
+@pytest.mark.parametrize(("data", "expected"), small_files.MARKERS)
+def test_markers_are_read_as_kafka_reads_them(data: bytes, expected: int | None) -> None:
+    assert checkpoints.decode_clean_shutdown(data) == expected
+
+
+def test_a_deep_marker_is_no_crash() -> None:
+    assert checkpoints.decode_clean_shutdown(b"[" * 100_000 + b"}") is None
+
+
 @pytest.mark.parametrize("decode", [checkpoints.decode_offsets, checkpoints.decode_epochs])
 @pytest.mark.parametrize(
     ("data", "error"),
     [
         (b"1\n0\n", UnsupportedFormat),
-        (b"-1\n0\n", Corrupt),
-        (b"x\n0\n", Corrupt),
-        (b"\n0\n", Corrupt),
-        (b"0\n-1\n", Corrupt),
-        (b"0\nx\n", Corrupt),
+        (b"-1\n0\n", UnsupportedFormat),
         (b"0\n99999999999\n", Corrupt),
         (b"0\n2147483648\n", Corrupt),
         (b"0\n2147483647\n", Truncated),
-        (b"0\r\n0\r\n", Corrupt),
-        (b"0\n0\n\n", Corrupt),
-        (b"0\n1\n\n", Corrupt),
-        (b"0\n1\none\n", Corrupt),
         (b"0\n2\n", Truncated),
-        (b"\0" * 10, Truncated),
+        (b"\0" * 10, Corrupt),
         (b"\xff\n", Corrupt),
     ],
 )
@@ -140,35 +165,27 @@ def test_malformed_checkpoints(decode: Decode, data: bytes, error: type[DataErro
         decode(data)
 
 
+@pytest.mark.parametrize(
+    ("data", "readable"),
+    [
+        (b"0\n3\na 0 1\nb 0 x\nc 0 3\n", {"a-0": 1, "c-0": 3}),
+        (b"0\n3\na 0 1\nb 0 2", {"a-0": 1}),
+        (b"0\n1\r\n\xff 0\r\na 2 7\r\n", {"a-2": 7}),
+        (bytes(64) + b"\na 0 1\n", {"a-0": 1}),
+        (bytes(64), {}),
+    ],
+)
+def test_what_can_be_read_of_a_damaged_checkpoint(data: bytes, readable: dict[str, int]) -> None:
+    with pytest.raises(DataError):
+        checkpoints.decode_offsets(data)
+    found = checkpoints.readable_offsets(data)
+    assert {str(partition): offset for partition, offset in found.items()} == readable
+
+
 @pytest.mark.parametrize(("data", "line"), [(b"x\n0\n", "line 1"), (b"0\nx\n", "line 2")])
 def test_malformed_heads_name_the_line(data: bytes, line: str) -> None:
     with pytest.raises(Corrupt, match=line):
         checkpoints.decode_offsets(data)
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        b"orders 0",
-        b"orders 0 1 2",
-        b"two words 0 1",
-        b"orders  0 1",
-        b" orders 0 1",
-        b"orders 0 1 ",
-        b"orders\t0 1",
-        b"orders -1 1",
-        b"orders 0 -1",
-        b"orders 2147483648 1",
-        b"orders 0 9223372036854775808",
-        b"orders 0 1_0",
-        "ördérs 0 1".encode(),
-        b"orders 0 \xd9\xa3",
-    ],
-)
-def test_malformed_offset_lines(line: bytes) -> None:
-    with pytest.raises(Corrupt, match="line 4") as caught:
-        checkpoints.decode_offsets(b"0\n2\nfine 0 1\n" + line + b"\n")
-    assert caught.value.facts()["expected"] == "topic partition offset"
 
 
 def test_more_lines_than_counted() -> None:
@@ -177,31 +194,17 @@ def test_more_lines_than_counted() -> None:
     assert (caught.value.facts()["expected"], caught.value.facts()["found"]) == (1, 2)
 
 
-def test_a_partition_twice() -> None:
-    with pytest.raises(Corrupt, match="line 4"):
-        checkpoints.decode_offsets(b"0\n2\na 0 1\na 0 2\n")
-
-
-@pytest.mark.parametrize("line", [b"1", b"1 2 3", b"-1 0", b"1 -2", b"2147483648 1", b"x 1"])
-def test_malformed_epoch_lines(line: bytes) -> None:
-    with pytest.raises(Corrupt, match="line 3"):
-        checkpoints.decode_epochs(b"0\n1\n" + line + b"\n")
-
-
 @pytest.mark.parametrize(
-    "epochs", [[(1, 5), (1, 6)], [(1, 5), (2, 5)], [(2, 5), (1, 6)], [(1, 5), (2, 4)]]
+    "epochs", [[(1, 5), (1, 6)], [(1, 5), (2, 5)], [(2, 5), (1, 6)], [(1, 5), (2, 4)], [(-1, 0)]]
 )
-def test_epochs_must_rise(epochs: list[tuple[int, int]]) -> None:
-    lines = "".join(f"{epoch} {start}\n" for epoch, start in epochs)
-    with pytest.raises(Corrupt, match="line 4"):
-        checkpoints.decode_epochs(f"0\n2\n{lines}".encode())
+def test_only_epochs_that_rise_are_written(epochs: list[tuple[int, int]]) -> None:
     with pytest.raises(InvalidArgument):
         checkpoints.encode_epochs(epochs)
 
 
 @pytest.mark.parametrize(
     ("topic", "partition", "offset"),
-    [("two words", 0, 1), ("", 0, 1), ("é", 0, 1), ("a", -1, 1), ("a", 0, -1), ("a\nb", 0, 1)],
+    [("two words", 0, 1), ("a\tb", 0, 1), ("a\nb", 0, 1), ("a\rb", 0, 1), ("a", 2**31, 1)],
 )
 def test_offsets_that_would_not_be_read_back(topic: str, partition: int, offset: int) -> None:
     with pytest.raises(InvalidArgument):
@@ -214,72 +217,21 @@ def test_offsets_beyond_64_bits_are_not_written(offset: int) -> None:
         checkpoints.encode_offsets({TopicPartition("a", 0): offset})
 
 
-def test_partition_metadata_has_43_bytes_and_a_newline_does_no_harm() -> None:
+def test_partition_metadata_has_43_bytes() -> None:
     data = checkpoints.encode_partition_metadata(TOPIC_ID)
     assert len(data) == checkpoints.PARTITION_METADATA_SIZE == 43
-    assert checkpoints.decode_partition_metadata(data + b"\n") == TOPIC_ID
 
 
 def test_the_metadata_log_has_the_reserved_id() -> None:
     data = b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ"
-    assert checkpoints.decode_partition_metadata(data) == checkpoints.METADATA_TOPIC_ID
+    assert checkpoints.decode_partition_metadata(data) == (0, checkpoints.METADATA_TOPIC_ID)
     assert checkpoints.encode_partition_metadata(checkpoints.METADATA_TOPIC_ID) == data
-
-
-@pytest.mark.parametrize(
-    ("data", "error"),
-    [
-        (METADATA_TEXT.replace(b"0", b"1", 1), UnsupportedFormat),
-        (METADATA_TEXT + b"\n\n", Corrupt),
-        (METADATA_TEXT + b"x", Corrupt),
-        (METADATA_TEXT.replace(b"\n", b" "), Corrupt),
-        (METADATA_TEXT.replace(b"W", b"+"), Corrupt),
-        (b"version: 0\ntopic_id: " + b"A" * 22, Corrupt),  # the reserved id of all zeros
-        (b"version: 0\ntopic_id: " + b"z" * 22, Corrupt),  # more than 128 bits
-        (bytes(43), Corrupt),
-        (bytes(42), Corrupt),
-        (b"version: 0\nto\n", Corrupt),
-    ],
-)
-def test_malformed_partition_metadata(data: bytes, error: type[DataError]) -> None:
-    with pytest.raises(error) as caught:
-        checkpoints.decode_partition_metadata(data)
-    assert caught.value.facts()["kind"] == "partition.metadata"
 
 
 @pytest.mark.parametrize("topic_id", ["", "A" * 22, "z" * 22, TOPIC_ID[:21], TOPIC_ID + "A"])
 def test_topic_ids_that_are_not_written(topic_id: str) -> None:
     with pytest.raises(InvalidArgument):
         checkpoints.encode_partition_metadata(topic_id)
-
-
-@pytest.mark.parametrize(
-    ("data", "error"),
-    [
-        (b"", Truncated),
-        (b'{"version":1,"brokerEpoch":1}', UnsupportedFormat),
-        (b'{"version":false,"brokerEpoch":1}', UnsupportedFormat),
-        (b'{"brokerEpoch":1}', UnsupportedFormat),
-        (b'{"version":0}', Corrupt),
-        (b'{"version":0,"brokerEpoch":true}', Corrupt),
-        (b'{"version":0,"brokerEpoch":1.5}', Corrupt),
-        (b'{"version":0,"brokerEpoch":"1"}', Corrupt),
-        (b'{"version":0,"brokerEpoch":9223372036854775808}', Corrupt),
-        (b'{"version":0,"brokerEpoch":-2}', Corrupt),
-        (b"[0]", Corrupt),
-        (b"{nonsense}", Corrupt),
-        (b"\xff\xfe}", Corrupt),
-        (b"[" * 100_000 + b"}", Corrupt),
-    ],
-)
-def test_malformed_markers(data: bytes, error: type[DataError]) -> None:
-    with pytest.raises(error):
-        checkpoints.decode_clean_shutdown(data)
-
-
-def test_a_marker_may_hold_more() -> None:
-    data = b'{ "version": 0, "brokerEpoch": 5, "later": [] }\n'
-    assert checkpoints.decode_clean_shutdown(data) == 5
 
 
 @pytest.mark.parametrize("epoch", [-2, 2**63])

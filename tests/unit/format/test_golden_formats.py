@@ -105,10 +105,10 @@ AGAIN: dict[str, Callable[[bytes], bytes]] = {
     ),
     names.LEADER_EPOCHS: lambda data: checkpoints.encode_epochs(checkpoints.decode_epochs(data)),
     names.PARTITION_METADATA: lambda data: checkpoints.encode_partition_metadata(
-        checkpoints.decode_partition_metadata(data)
+        checkpoints.decode_partition_metadata(data).topic_id
     ),
     names.CLEAN_SHUTDOWN: lambda data: checkpoints.encode_clean_shutdown(
-        checkpoints.decode_clean_shutdown(data)
+        checkpoints.decode_clean_shutdown(data) or 0
     ),
     names.RECOVERY_POINTS: encode_offsets,
     names.HIGH_WATERMARKS: encode_offsets,

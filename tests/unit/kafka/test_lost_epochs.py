@@ -23,7 +23,7 @@ LOST = {
     "zeros": bytes(20),
     "word": b"0\n2\n0 0\nx 200\n",
     "cut": b"0\n2\n0 0\n2",
-    "falling": b"0\n2\n2 0\n1 4\n",
+    "below zero": b"0\n1\n-1 0\n",
     "version": b"1\n1\n0 0\n",
 }
 UNREADABLE = {name: data for name, data in LOST.items() if data and name != "no entries"}

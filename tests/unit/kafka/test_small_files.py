@@ -14,6 +14,7 @@ from storage.errors import Corrupt, UnsupportedFormat
 from storage.files import STORE_FILE, OverlayFileSystem
 from storage.kafka.directory import TOPICS_FILE
 from storage.kafka.format import names
+from storage.model import TopicPartition
 from tests.unit.kafka.workshop import ROOT, T0, Workshop, put_sequenced, put_value, values
 
 SETTINGS = {"internal.segment.bytes": "400", "index.interval.bytes": "80"}
@@ -121,11 +122,102 @@ def test_a_bad_file_is_reported(name: str) -> None:
     assert found == [(code, str(path))]
 
 
-def test_a_bad_marker_is_no_marker() -> None:
+@pytest.mark.parametrize("content", [b"", b"{", b'{"version":7}', b"\r\n"])
+def test_a_marker_counts_whatever_it_holds(content: bytes) -> None:
+    """A broker before 3.7 wrote 0 bytes; a later one does not look at the content to decide."""
     shop = STORES["stopped"].after_kill()
-    shop.put(ROOT / names.CLEAN_SHUTDOWN, b"{")
+    shop.put(ROOT / names.CLEAN_SHUTDOWN, content)
     with shop.open(SETTINGS) as store:
-        assert not store.recovery.clean_shutdown
+        assert store.recovery.clean_shutdown
+        assert store.recovery.findings == []
+
+
+LINE_ENDS = {"crlf": b"\r\n", "cr": b"\r", "lf": b"\n"}
+
+
+def a_store_with_deleted_records() -> Workshop:
+    """Offsets 0 to 12 of t-0, of which 0 to 6 were deleted but are still on the disk; cleanly stopped."""
+    shop = STORES["stopped"].after_kill()
+    shop.put(ROOT / names.LOG_STARTS, b"0\n1\nt 0 7\n")
+    return shop
+
+
+@pytest.mark.parametrize("unfinished", [False, True])
+@pytest.mark.parametrize("line_end", LINE_ENDS)
+def test_line_ends_of_another_system(line_end: str, unfinished: bool) -> None:
+    """Deleted records do not come back, epochs and ids stay, and the next stop writes the start again."""
+    shop = a_store_with_deleted_records()
+    folder = ROOT / "t-0"
+    topic_id = shop.open(read_only=True).topics()["t"].topic_id
+    for path in (
+        *(ROOT / name for name in (names.RECOVERY_POINTS, names.HIGH_WATERMARKS, names.LOG_STARTS)),
+        *(folder / name for name in OF_THE_PARTITION),
+        ROOT / names.META_PROPERTIES,
+    ):
+        content = shop.fs.read_bytes(path).replace(b"\n", LINE_ENDS[line_end])
+        shop.put(path, content.rstrip() if unfinished else content)
+    for _ in range(2):
+        with shop.open(SETTINGS) as store:
+            assert store.recovery.findings == []
+            assert store.bounds(T0).start == 7
+            assert store.topics()["t"].topic_id == topic_id
+    assert shop.offsets(names.LOG_STARTS) == {T0: 7}
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        b"0\n9\nt 0 7\ngone 3 40\n",
+        b"1\n1\nt 0 7\n",
+        b"\xff\nt 0 7\ngone 3 40\n",
+        b"0\n3\nt 0 7\n\nt one 1\ngone 3 40\n",
+    ],
+)
+def test_a_damaged_log_start_brings_no_deleted_record_back(damaged: bytes) -> None:
+    """The lines that can be read count, and the file as it was is kept before another one is written."""
+    shop = a_store_with_deleted_records()
+    shop.put(ROOT / names.LOG_STARTS, damaged)
+    with shop.open(SETTINGS) as store:
+        assert [(f.code, f.severity) for f in store.recovery.findings] == [
+            ("bad-root-file", "error")
+        ]
+        assert store.bounds(T0).start == 7
+        put_value(store, b"more")
+    others = {TopicPartition("gone", 3): 40} if b"gone" in damaged else {}
+    assert shop.offsets(names.LOG_STARTS) == {T0: 7, **others}
+    kept = ROOT / f".logserver.{names.LOG_STARTS}.damaged"
+    assert shop.fs.read_bytes(kept) == damaged
+
+
+@pytest.mark.parametrize("damaged", [b"garbage", b"0\n1\n-1 0\n", b"0\n1\n0\n", bytes(30)])
+def test_damaged_epochs_are_kept_aside(damaged: bytes) -> None:
+    shop = STORES["stopped"].after_kill()
+    shop.put(ROOT / "t-0" / names.LEADER_EPOCHS, damaged)
+    with shop.open(SETTINGS) as store:
+        assert [(f.code, f.severity) for f in store.recovery.findings] == [
+            ("bad-leader-epochs", "error")
+        ]
+    kept = ROOT / "t-0" / f".logserver.{names.LEADER_EPOCHS}.damaged"
+    assert shop.fs.read_bytes(kept) == damaged
+    assert shop.epochs() == [(0, 0)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "kept"),
+    [
+        (b"0\n2\n0 0\n0 5\n", [(0, 0)]),
+        (b"0\n2\n5 0\n3 4\n", [(3, 4)]),
+        (b"0\n3\n1 0\n2 6\n3 2\n", [(1, 0), (3, 2)]),
+    ],
+)
+def test_epochs_that_repeat_or_fall(lines: bytes, kept: list[tuple[int, int]]) -> None:
+    """They are read as the broker reads them, and change nothing by themselves."""
+    shop = STORES["stopped"].after_kill()
+    shop.put(ROOT / "t-0" / names.LEADER_EPOCHS, lines)
+    with shop.open(SETTINGS) as store:
+        assert store.recovery.findings == []
+        assert values(store) == ALL
+    assert shop.epochs() == kept
 
 
 def test_bad_stored_configs_are_left_out_and_told() -> None:
