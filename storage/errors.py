@@ -236,7 +236,9 @@ class DamagedStore(DataError):
 
 
 class IoFailure(StorageError):
-    """The operating system refused a read, write, sync or rename. Facts: path, operation, errno."""
+    """The operating system refused a read, write, sync or rename. Facts: path, operation, errno; of a
+    read also position.
+    """
 
     code = "io-failure"
 

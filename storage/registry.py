@@ -10,12 +10,13 @@ import importlib
 import importlib.util
 import time
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from storage.columns import SPLIT_BYTES, Chunk, Damage, ReadSplit, Split, Splitter
 from storage.errors import InvalidArgument, IoFailure, NotOffered, UnsupportedFormat
-from storage.files import FileSystem, RealFileSystem
+from storage.files import FileSystem, RealFileSystem, SkippingFileSystem
 from storage.interface import Clock, LogStore, StoreOptions, SupportsInspect
 from storage.model import ConversionReport, StoredFile, TopicPartition
 from storage.parts import RunParts
@@ -39,6 +40,7 @@ class Backend(NamedTuple):
     open_splitter: str | None = None
     read_split: str | None = None
     staging: str | None = None
+    unreadable: str | None = None
 
 
 class Detected(NamedTuple):
@@ -60,6 +62,7 @@ BACKENDS: Final[dict[str, Backend]] = {
         open_splitter="storage.kafka.splits:open_splitter",
         read_split="storage.kafka.columns:read_split",
         staging="storage.kafka.staging:KafkaStaging",
+        unreadable="storage.kafka.physical:unread_findings",
     ),
     "rocketmq": Backend(
         open_store="storage.rocketmq.store:open_rocketmq",
@@ -70,6 +73,7 @@ BACKENDS: Final[dict[str, Backend]] = {
         open_splitter="storage.rocketmq.splits:open_splitter",
         read_split="storage.rocketmq.columns:read_split",
         staging="storage.rocketmq.staging:RocketMQStaging",
+        unreadable="storage.rocketmq.physical:unread_findings",
     ),
     "memory": Backend(
         open_store="storage.memory:open_memory", detect=None, open_inspector=None, list_files=None
@@ -118,6 +122,8 @@ def open_store(
     """Open (or make, unless `read_only`) the store at `path`; it has recovered when this returns, and
     finished a staged append that was interrupted.
 
+    `read_only`: what cannot be read is skipped and reported, as damage of the records in it.
+
     Raises InvalidArgument for an unknown backend, UnsupportedFormat for another format's directory,
     StoreLocked, DamagedStore (see `RecoveryReport`), InvalidConfig for a bad setting, IoFailure.
     """
@@ -127,9 +133,14 @@ def open_store(
         )
     factory = resolve(BACKENDS[backend].open_store)
     options = options or StoreOptions()
-    store: LogStore = factory(
-        Path(path), options, fs=fs or RealFileSystem(), clock=clock, read_only=read_only
-    )
+    disk = fs or RealFileSystem()
+    if read_only:
+        disk = SkippingFileSystem(disk)
+    store: LogStore = factory(Path(path), options, fs=disk, clock=clock, read_only=read_only)
+    report_unreadable = BACKENDS[backend].unreadable
+    if read_only and report_unreadable is not None:
+        findings = [*store.recovery.findings, *resolve(report_unreadable)(disk)]
+        store.recovery = replace(store.recovery, findings=findings)
     if not read_only and BACKENDS[backend].staging is not None:
         try:
             finish_staged(store, staged_form(backend, clock), accept_loss=options.accept_loss)
@@ -182,12 +193,18 @@ def open_inspector(
 ) -> SupportsInspect:
     """Open PATH (a store, a partition directory or one file) for looking only; see SupportsInspect.
 
-    Raises UnsupportedFormat when no backend knows it, IoFailure when it cannot be read.
+    What cannot be read below PATH is skipped and reported. Raises UnsupportedFormat when no backend
+    knows PATH, IoFailure when PATH itself cannot be read.
     """
     fs = fs or RealFileSystem()
     path = Path(path)
     if not fs.exists(path):
         raise IoFailure(f"{path} does not exist", path=str(path), operation="open", errno=2)
+    if fs.is_dir(path, follow=True):
+        fs.list_dir(path)
+    else:
+        fs.open(path).close()
+    fs = SkippingFileSystem(fs)
     for backend in BACKENDS.values():
         if backend.open_inspector is None:
             continue
@@ -287,10 +304,12 @@ def open_splitter(
     path: Path | str,
     options: StoreOptions | None = None,
     *,
+    permissive: bool = False,
     fs: FileSystem | None = None,
     clock: Clock = wall_clock_ms,
 ) -> Splitter:
-    """Open the store at `path` to be cut into splits; see Splitter.
+    """Open the store at `path` to be cut into splits; see Splitter. `permissive`: files and folders that
+    cannot be read are skipped; without it they raise IoFailure.
 
     Raises UnsupportedFormat when `path` is no store, IoFailure when it is missing or cannot be read,
     NotOffered for a backend that keeps no files.
@@ -305,6 +324,8 @@ def open_splitter(
     door = BACKENDS[detected.backend].open_splitter
     if door is None:
         raise NotOffered(f"the {detected.backend} backend has no splits", feature="splits")
+    if permissive:
+        fs = SkippingFileSystem(fs)
     splitter: Splitter = resolve(door)(path, options or StoreOptions(), fs=fs, clock=clock)
     return splitter
 

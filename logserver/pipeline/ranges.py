@@ -51,7 +51,8 @@ def open_chosen(options: ReadOptions) -> Chosen:
     """
     detected = detect(options.path)
     settings = store_settings(options.settings, detected.backend if detected else None)
-    return Chosen(open_splitter(options.path, StoreOptions(settings=settings)), options)
+    chosen = StoreOptions(settings=settings)
+    return Chosen(open_splitter(options.path, chosen, permissive=options.permissive), options)
 
 
 class Chosen:

@@ -5,6 +5,7 @@
     overlay   OverlayFileSystem: changes in memory over a read-only base, or over nothing
               tree: its names;  pages: its bytes;  changes: what differs from the base
     handles   HandleCache: an LRU of open files that knows which are dirty
+    skipping  SkippingFileSystem: unreadable bytes are filled in and remembered, for rescue
     atomic    atomic_write: a small file changed in one step;  copying: a piece of a file
     roots     make_root, and whose store a directory is;  fence: no more writes after one that failed
 
@@ -28,6 +29,7 @@ from storage.files.roots import (
     make_root,
     stored_backend,
 )
+from storage.files.skipping import SkippingFileSystem, UnreadableRange
 
 __all__ = [
     "STORE_FILE",
@@ -39,6 +41,8 @@ __all__ = [
     "HandleCache",
     "OverlayFileSystem",
     "RealFileSystem",
+    "SkippingFileSystem",
+    "UnreadableRange",
     "atomic_write",
     "copy_range",
     "foreign_store",

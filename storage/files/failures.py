@@ -28,22 +28,33 @@ _REASONS = {
 }
 
 
-def io_failure(number: int, path: Path, operation: str) -> IoFailure:
+def io_failure(
+    number: int, path: Path, operation: str, *, position: int | None = None
+) -> IoFailure:
     """The error for this errno: DiskFull for ENOSPC, EDQUOT and EFBIG, except at a sync.
 
     A sync that finds no space has lost what was acknowledged to the caller before: IoFailure, which fences.
+    `position`: where in the file a read failed.
     """
     no_space = number in _NO_SPACE and operation not in _SYNCS
     reason = _REASONS.get(number) or os.strerror(number)
+    place = "" if position is None else f" at {position}"
+    facts = {} if position is None else {"position": position}
     return (DiskFull if no_space else IoFailure)(
-        f"{operation} {path}: {reason}", path=str(path), operation=operation, errno=number
+        f"{operation} {path}{place}: {reason}",
+        path=str(path),
+        operation=operation,
+        errno=number,
+        **facts,
     )
 
 
-def from_system(error: Exception, path: Path, operation: str) -> IoFailure:
+def from_system(
+    error: Exception, path: Path, operation: str, *, position: int | None = None
+) -> IoFailure:
     """The error for one of SYSTEM_ERRORS; without an errno it counts as EINVAL."""
     number = error.errno if isinstance(error, OSError) else None
-    return io_failure(number or errno.EINVAL, path, operation)
+    return io_failure(number or errno.EINVAL, path, operation, position=position)
 
 
 def store_locked(path: Path, pid: int | None) -> StoreLocked:

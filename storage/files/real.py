@@ -79,7 +79,7 @@ class RealFile:
                 return data
             return self._read_on(data, size_bytes, position)
         except SYSTEM_ERRORS as error:
-            raise from_system(error, self.path, "read") from error
+            raise from_system(error, self.path, "read", position=position) from error
 
     def _read_on(self, data: bytes, size_bytes: int, position: int) -> bytes:
         """After a short read: at the end of the file, or at the 2 GiB that one call gives at most."""

@@ -85,10 +85,20 @@ class Tree:
         """The file at `path`. Raises ENOENT, EISDIR, and for a link ELOOP."""
         node = self.node(path, operation)
         if isinstance(node, Directory):
-            raise io_failure(errno.EISDIR, path, operation)
+            return self._as_file(node, path, operation)
         if isinstance(node, Special):
             raise io_failure(node.errno, path, operation)
         return node
+
+    def _as_file(self, directory: Directory, path: Path, operation: str) -> Content:
+        """Let the base say what a folder is as a file: EISDIR, or empty if it is a SkippingFileSystem. Then the name
+        stands for an empty file from now on, which recovery in memory may replace.
+        """
+        if self.base is None or directory.base_path is None:
+            raise io_failure(errno.EISDIR, path, operation)
+        content = Content(None, self.base.size(directory.base_path), self._clock())
+        self.put(*self.place(path, operation), content)
+        return content
 
     def directory(self, path: Path, operation: str) -> Directory:
         """The directory at `path`. Raises ENOENT, ENOTDIR."""

@@ -31,12 +31,13 @@ from storage.columns import (
     Slices,
 )
 from storage.errors import Corrupt, DataError, IoFailure
-from storage.files import FileSystem, RealFileSystem
+from storage.files import FileSystem, RealFileSystem, SkippingFileSystem
 from storage.kafka import record_fields
 from storage.kafka.format.batch import DEFAULT_MAX_BYTES, HEADER_SIZE, BatchHeader
 from storage.kafka.format.batch_header import LOG_APPEND_TIME
 from storage.kafka.format.compression import decompress
 from storage.kafka.log_file import Batch, damaged, walk
+from storage.kafka.physical import unread_findings
 from storage.kafka.pieces import Piece
 from storage.kafka.reading import KEYS_HEADER, TAGS_HEADER, decoded
 from storage.kafka.record_fields import BatchFigures, Rows
@@ -65,12 +66,18 @@ def read_split(
     """See storage.read_split; `plan` is what KafkaSplitter.plan puts into a split."""
     wanted = frozenset(columns) & frozenset(COMMON_COLUMNS)
     gathered = _Gathered(wanted, on_damage)
+    disk = fs or RealFileSystem()
+    if on_damage is not None:
+        disk = SkippingFileSystem(disk)
     for piece in cast("Sequence[Piece]", plan):
-        for batch in _visible(fs or RealFileSystem(), piece, check_crcs, on_damage):
+        for batch in _visible(disk, piece, check_crcs, on_damage):
             if gathered.is_full(batch, piece):
                 yield from gathered.take()
             gathered.add(batch, piece)
     yield from gathered.take()
+    if on_damage is not None:
+        for unread in unread_findings(disk):
+            on_damage(unread)
 
 
 def _visible(

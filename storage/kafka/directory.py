@@ -172,6 +172,14 @@ class LogDirectory(RootFiles[StoreFile]):
         except UnsupportedFormat as error:
             raise UnsupportedFormat(f"{path}: {error.message}", path=str(path)) from error
 
+    def known_cluster_id(self) -> str | None:
+        """Return cluster.id; None, and a finding, where meta.properties cannot be read: for reading only."""
+        try:
+            return self.cluster_id()
+        except (Corrupt, UnsupportedFormat) as error:
+            self.findings.append(bad_root_file(self.path / names.META_PROPERTIES, error))
+            return None
+
     def topic_id(self, directory: Path) -> str | None:
         """The topic id of a partition's folder; a file that cannot be read is reported."""
         path = directory / names.PARTITION_METADATA

@@ -21,8 +21,9 @@ from typing import Final
 
 from storage.files import FileSystem
 from storage.kafka.format import names
-from storage.model import StoredFile, TopicPartition
+from storage.model import Finding, StoredFile, TopicPartition
 from storage.physical import Described, list_below
+from storage.unreadable import PathFacts, unreadable_findings
 
 _OURS: Final = ".logserver."
 _KINDS: Final[Mapping[str, str]] = {
@@ -55,3 +56,15 @@ def _describe(path: Sequence[str]) -> Described:
         return Described(segment[1].removeprefix("."), partition, base_offset=segment[0])
     kind = "logserver" if name.startswith(_OURS) else "other"
     return Described(_KINDS.get(name, kind), partition)
+
+
+def unread_findings(fs: FileSystem) -> Sequence[Finding]:
+    """Return what reads through `fs` could not get so far; see storage.unreadable."""
+    return unreadable_findings(fs, _facts)
+
+
+def _facts(path: Path) -> PathFacts:
+    folder = names.parse_partition_dir(path.name)
+    if folder is not None:
+        return PathFacts(True, folder)
+    return PathFacts(path.suffix == names.LOG, names.parse_partition_dir(path.parent.name))

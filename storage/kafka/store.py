@@ -135,7 +135,7 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
     def _open(self, opening: Opening) -> None:
         directory = self._directory
         self._configs = directory.topic_configs()
-        self.cluster_id = directory.cluster_id()
+        self.cluster_id = directory.known_cluster_id() if self.read_only else directory.cluster_id()
         stored = directory.store_file()
         facts = stored or StoreFile(created=is_empty(self.fs, self.path))
         self._shared = Surroundings(

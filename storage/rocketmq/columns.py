@@ -18,7 +18,7 @@ import numpy as np
 from storage import columns as names
 from storage.columns import CHUNK_BYTES, Chunk, Damage, Named, Slices
 from storage.errors import Corrupt, IoFailure
-from storage.files import HandleCache, RealFileSystem
+from storage.files import FileSystem, HandleCache, RealFileSystem, SkippingFileSystem
 from storage.findings import finding
 from storage.model import Finding
 from storage.rocketmq.commit_log import CommitLog
@@ -29,6 +29,7 @@ from storage.rocketmq.format.message import FIXED_SIZE_V4
 from storage.rocketmq.format.properties import KEYS, SHARDING_KEY, TAGS, UNIQ_KEY
 from storage.rocketmq.format.queue_unit import UNIT_SIZE, Unit
 from storage.rocketmq.log_pieces import Piece, read_pieces
+from storage.rocketmq.physical import unread_findings
 from storage.rocketmq.property_columns import Properties
 from storage.rocketmq.reading import (
     HIDDEN_PROPERTIES,
@@ -84,9 +85,15 @@ def read_split(
     plan: SplitPlan, columns: Collection[str], *, check_crcs: bool, on_damage: Damage | None
 ) -> Iterator[Chunk]:
     """See storage.read_split."""
-    files = HandleCache(RealFileSystem(), OPEN_FILES)
+    disk: FileSystem = (
+        RealFileSystem() if on_damage is None else SkippingFileSystem(RealFileSystem())
+    )
+    files = HandleCache(disk, OPEN_FILES)
     try:
         yield from _Reader(plan, columns, files, check_crcs, on_damage).chunks()
+        if on_damage is not None:
+            for unread in unread_findings(disk):
+                on_damage(unread)
     finally:
         files.close(sync=False)
 

@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import Final
 
 from storage.files import FileSystem
-from storage.model import StoredFile, TopicPartition
+from storage.model import Finding, StoredFile, TopicPartition
 from storage.physical import Described, list_below
 from storage.rocketmq.format import names
 from storage.rocketmq.format.queue_unit import UNIT_SIZE
+from storage.unreadable import PathFacts, unreadable_findings
 
 _OTHER: Final = Described("other")
 _OURS: Final = ".logserver."
@@ -66,3 +67,18 @@ def _in_queue(topic: str, queue_id: int | None, position: int | None) -> Describ
         return _OTHER
     queue = TopicPartition(topic, queue_id)
     return Described("consumequeue", queue, base_offset=position // UNIT_SIZE)
+
+
+def unread_findings(fs: FileSystem) -> Sequence[Finding]:
+    """Return what reads through `fs` could not get so far; see storage.unreadable."""
+    return unreadable_findings(fs, _facts)
+
+
+def _facts(path: Path) -> PathFacts:
+    if names.COMMIT_LOG in (path.name, path.parent.name):
+        return PathFacts(True)
+    for queue in (path, path.parent):
+        queue_id = names.parse_queue_id(queue.name)
+        if queue_id is not None and queue.parent.parent.name == names.CONSUME_QUEUE:
+            return PathFacts(False, TopicPartition(queue.parent.name, queue_id))
+    return PathFacts(False)

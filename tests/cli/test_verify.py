@@ -399,7 +399,7 @@ def test_every_code_of_the_page_is_found_somewhere() -> None:
     """Some are made elsewhere: by a rebuild or a comparison with one, by a start, by a store of another version."""
     elsewhere = "index-differs kept-aside index-without-tags changed-meanwhile missing-log-file log-ends-early "
     elsewhere += "impossible-queue-offset earlier-topic batch-topic broken-queue deleted-left-out open-transaction "
-    elsewhere += "copied-unchecked wrong-queue-type rocksdb-store other-delay-level"
+    elsewhere += "unreadable-file unreadable-range copied-unchecked wrong-queue-type rocksdb-store other-delay-level"
     found = {code for code, _ in told()}
     assert found | set(elsewhere.split()) == table("findings.md").keys()
 

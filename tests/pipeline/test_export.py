@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from storage import Isolation, Record, TopicPartition, open_store
-from storage.errors import InvalidArgument
-from tests.golden import stores
+from storage.errors import InvalidArgument, StorageError
+from tests.golden import rocketmq_stores, stores
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -168,3 +169,31 @@ def test_a_rocketmq_store_too(spark: SparkSession, tmp_path: Path) -> None:
     there = spark.read.format("logserver").option("includeHeaders", "true").load(str(store))
     found = exported(spark, tmp_path / "out")
     assert as_text(found.select(*there.columns)) == as_text(there) != []
+
+
+@pytest.mark.parametrize("backend", ["kafka", "rocketmq"])
+def test_a_file_that_cannot_be_read_ends_the_run_or_is_left_out(
+    backend: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    """FAILFAST names the file; PERMISSIVE exports the rest. A FIFO stands for a file that nobody can read."""
+    from logserver.pipeline.jobs import export
+
+    if backend == "kafka":
+        store = stores.copy_store(stores.KAFKA / "parts" / "data", tmp_path / "store")
+        log, left_out = store / "keyed-1" / f"{0:020}.log", "keyed"
+    else:
+        store = stores.copy_store(rocketmq_stores.golden("many").root, tmp_path / "store")
+        log, left_out = store / "commitlog" / f"{8192:020}", ""
+    whole = export.run(spark, store, tmp_path / "whole").collect()
+    log.unlink()
+    os.mkfifo(log)
+    with pytest.raises(StorageError, match=log.name):
+        export.run(spark, store, tmp_path / "failed")
+    out = tmp_path / "out"
+    rows = export.run(spark, store, out, export.Wanted(permissive=True)).collect()
+    assert 0 < sum(row["rows"] for row in rows) < sum(row["rows"] for row in whole)
+    full = {(row["topic"], row["partition"]): row["rows"] for row in whole}
+    for row in rows:
+        assert row["rows"] <= full[row["topic"], row["partition"]]
+        if left_out and (row["topic"], row["partition"]) != (left_out, 1):
+            assert row["rows"] == full[row["topic"], row["partition"]]

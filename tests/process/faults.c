@@ -1,7 +1,7 @@
 /* System calls that fail on request: preloaded into a server (LD_PRELOAD), built and steered by tests/process/faults.py.
  *
  * The file named by FAULTS holds one rule, or nothing: KIND PATTERN FIRST TIMES ACTION
- *   KIND     write, sync, truncate, open, create, rename, remove or mkdir; "any" for all but open
+ *   KIND     write, sync, truncate, read, open, create, rename, remove or mkdir; "any" for all but read and open
  *   PATTERN  of the path, as fnmatch(3) has it; '*' goes over '/'
  *   FIRST    the rule acts from the FIRST-th call on that it fits, counted from 1
  *   TIMES    on so many calls; 0: on all from there
@@ -68,7 +68,7 @@ static int decide(const char *kind, const char *path) {
     pthread_mutex_lock(&one_at_a_time);
     refresh(control);
     if (sscanf(rule, "%15s %4095s %d %d %d", wanted, pattern, &first, &times, &action) == 5
-        && (strcmp(wanted, kind) == 0 || (strcmp(wanted, "any") == 0 && strcmp(kind, "open") != 0))
+        && (strcmp(wanted, kind) == 0 || (strcmp(wanted, "any") == 0 && strcmp(kind, "open") != 0 && strcmp(kind, "read") != 0))
         && fnmatch(pattern, path, 0) == 0) {
         fitting++;
         if (fitting >= first && (times == 0 || fitting < first + times)) result = action;
@@ -102,6 +102,13 @@ static int of_file(const char *kind, int descriptor) {
     int name(int descriptor) { return of_file("sync", descriptor) > 0 ? -1 : REAL(name)(descriptor); }
 SYNC(fsync)
 SYNC(fdatasync)
+
+#define PREAD(name, position_type) \
+    ssize_t name(int descriptor, void *data, size_t size, position_type position) { \
+        return of_file("read", descriptor) > 0 ? -1 : REAL(name)(descriptor, data, size, position); \
+    }
+PREAD(pread, off_t)
+PREAD(pread64, off64_t)
 
 #define PWRITE(name, position_type) \
     ssize_t name(int descriptor, const void *data, size_t size, position_type position) { \

@@ -29,18 +29,39 @@ from storage import Isolation
     show_default=True,
     help="Whether records of open and aborted transactions are left out.",
 )
+@click.option(
+    "--mode",
+    type=click.Choice(["FAILFAST", "PERMISSIVE"], case_sensitive=False),
+    default="FAILFAST",
+    show_default=True,
+    help="PERMISSIVE: log damaged and unreadable ranges, and export the rest.",
+)
 @output_option
 def command(
-    path: Path, out: Path, *, topics: str | None, json_values: bool, isolation: str, output: str
+    path: Path,
+    out: Path,
+    *,
+    topics: str | None,
+    json_values: bool,
+    isolation: str,
+    mode: str,
+    output: str,
 ) -> None:
     """Append what is new in the store PATH to the Parquet folder OUT, by topic and date.
 
     OUT remembers up to which offsets it has each partition; every record gets there once, also when a
     run is killed. Prints a row for each partition: the offsets that were taken, the rows they gave and,
     with --json-values, how many values did not fit the schema.
+
+    A damaged or unreadable range ends the run with the file and the position, unless --mode PERMISSIVE.
     """
     from logserver.pipeline.jobs import export
 
-    wanted = export.Wanted(json_values=json_values, isolation=Isolation(isolation), topics=topics)
+    wanted = export.Wanted(
+        json_values=json_values,
+        isolation=Isolation(isolation),
+        topics=topics,
+        permissive=mode == "PERMISSIVE",
+    )
     with spark_session() as spark:
         write_frame(export.run(spark, path, out, wanted), output)

@@ -36,11 +36,15 @@ DAY_MS: Final = 86_400_000
 
 
 class Wanted(NamedTuple):
-    """What a run was asked for; all runs into a folder are asked for the same values and isolation."""
+    """What a run was asked for; all runs into a folder are asked for the same values and isolation.
+
+    `permissive`: damaged and unreadable ranges are logged and left out.
+    """
 
     json_values: bool = False
     isolation: Isolation = Isolation.READ_COMMITTED
     topics: str | None = None
+    permissive: bool = False
 
 
 class Span(NamedTuple):
@@ -118,7 +122,7 @@ def _plan(
     store: Path, out: Path, ends: Mapping[str, Mapping[str, int]], wanted: Wanted
 ) -> list[Span]:
     """From where the last run ended, or the first offset, to where the partition ends now."""
-    splitter = open_splitter(store)
+    splitter = open_splitter(store, permissive=wanted.permissive)
     try:
         spans = []
         for partition in _chosen(splitter, wanted.topics):
@@ -209,6 +213,7 @@ def _read(spark: SparkSession, store: Path, todo: Sequence[Span], wanted: Wanted
         "endingOffsets": json.dumps(limits["end"]),
         "isolationLevel": wanted.isolation.value,
         "includeHeaders": "true",
+        "mode": "PERMISSIVE" if wanted.permissive else "FAILFAST",
     }
     return spark.read.format("logserver").options(**options).load(str(store))
 

@@ -15,6 +15,7 @@ from storage.files import FileSystem, HandleCache
 from storage.interface import Clock, Progress, StoreOptions, no_progress
 from storage.kafka.format import names
 from storage.kafka.log_file import INT64_MAX
+from storage.kafka.physical import unread_findings
 from storage.kafka.tools import dump, search, summary
 from storage.kafka.tools.dump import BATCHES, CHECKPOINTS, FILE_KINDS, RECORDS
 from storage.kafka.tools.logs import Log, LogReader
@@ -187,7 +188,7 @@ class FileInspector:
                 self._reader.records(batch, self._log)
         else:
             self._entries()
-        yield from self._reader.notes.all()
+        yield from self.findings()
 
     def rebuild(
         self, what: str, *, write: bool = False, progress: Progress = no_progress
@@ -214,7 +215,7 @@ class FileInspector:
 
     def findings(self) -> Sequence[Finding]:
         """See SupportsInspect."""
-        return self._reader.notes.all()
+        return [*self._reader.notes.all(), *unread_findings(self._fs)]
 
     def close(self) -> None:
         """See SupportsInspect."""

@@ -27,7 +27,7 @@ def of_view(view: View, *, kind: str, adopted: bool | None) -> Row:
     topics: dict[str, list[Row]] = {}
     for address in view.folders:
         topics.setdefault(address.topic, []).append(_partition(view, address))
-    view.cluster_id()
+    view.directory.known_cluster_id()
     rows = [_topic(view, name, partitions) for name, partitions in topics.items()]
     return {
         "path": str(view.root if kind == "store" else next(iter(view.folders.values()))),

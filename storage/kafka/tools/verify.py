@@ -14,6 +14,7 @@ from functools import partial
 
 from storage.errors import IoFailure
 from storage.kafka.format import names
+from storage.kafka.physical import unread_findings
 from storage.kafka.tools import verify_files
 from storage.kafka.tools.verify_log import SegmentPart, SegmentResult, check_segment
 from storage.kafka.tools.verify_partition import PartitionCheck
@@ -39,6 +40,8 @@ def check_view(
     yield from notes.take()
     view.start_meter("verifying", list(view.folders))
     yield from _Audit(view, run, counted).findings()
+    notes.add(*unread_findings(view.base))
+    yield from notes.take()
 
 
 class _Audit:

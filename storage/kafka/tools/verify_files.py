@@ -35,7 +35,7 @@ def check_root(view: View, *, whole: bool) -> Iterator[Finding]:
             view.root / names.CLEAN_SHUTDOWN,
             message="no marker of a clean stop: a server is running, or the next start recovers",
         )
-    view.cluster_id()
+    view.directory.known_cluster_id()
     view.directory.store_file()
     for name in (names.HIGH_WATERMARKS, names.CLEANER_OFFSETS):
         view.directory.offsets(name)

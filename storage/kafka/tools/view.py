@@ -14,20 +14,19 @@ from pathlib import Path
 from typing import Final
 
 from storage.errors import (
-    Corrupt,
     InvalidArgument,
     IoFailure,
     UnknownPartition,
     UnknownTopic,
-    UnsupportedFormat,
 )
 from storage.files import Fence, FileSystem, HandleCache, OverlayFileSystem, is_missing
 from storage.findings import finding
 from storage.interface import Clock, StoreOptions
-from storage.kafka.directory import OFFSET_CHECKPOINTS, LogDirectory, bad_root_file
+from storage.kafka.directory import OFFSET_CHECKPOINTS, LogDirectory
 from storage.kafka.epochs import OwnEpochs
 from storage.kafka.format import names
 from storage.kafka.partition import Partition, Surroundings
+from storage.kafka.physical import unread_findings
 from storage.kafka.plan import PartitionPlan
 from storage.kafka.recovery import RecoveryContext, examine
 from storage.kafka.repair import apply, clear_leftovers
@@ -202,17 +201,9 @@ class View:
 
     # ---- the directory -------------------------------------------------------------------------
 
-    def cluster_id(self) -> str | None:
-        """cluster.id of meta.properties; None, and a note, where that file makes no sense."""
-        try:
-            return self.directory.cluster_id()
-        except (Corrupt, UnsupportedFormat) as error:
-            self.notes.add(bad_root_file(self.root / names.META_PROPERTIES, error))
-            return None
-
     def findings(self) -> Sequence[Finding]:
         """What opening and reading met so far."""
-        self.notes.add(*self.directory.findings)
+        self.notes.add(*self.directory.findings, *unread_findings(self.base))
         return self.notes.all()
 
     def close(self) -> None:

@@ -37,6 +37,7 @@ from storage.rocketmq.format.message import Message
 from storage.rocketmq.format.queue_unit import UNIT_SIZE
 from storage.rocketmq.key_index_file import KeyIndexFile
 from storage.rocketmq.key_index_sizes import infer_sizes
+from storage.rocketmq.physical import unread_findings
 from storage.rocketmq.queues import QueueTable
 from storage.rocketmq.settings import Sizes, parse_store_settings
 from storage.rocketmq.sizes import DEFAULTS
@@ -321,7 +322,7 @@ class FileInspector:
             tallies.merge(check_index_file(file, self._files)[0])
         else:
             self._small_file()
-        yield from self._notes.all()
+        yield from self.findings()
         yield from tallies.all()
 
     def _check_units(self, tallies: Tallies) -> None:
@@ -387,7 +388,7 @@ class FileInspector:
 
     def findings(self) -> Sequence[Finding]:
         """See SupportsInspect."""
-        return self._notes.all()
+        return [*self._notes.all(), *unread_findings(self._files.fs)]
 
     def close(self) -> None:
         """See SupportsInspect."""

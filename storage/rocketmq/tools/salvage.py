@@ -31,6 +31,7 @@ from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format import names
 from storage.rocketmq.format.config_json import decode_config
 from storage.rocketmq.lmq import is_lmq
+from storage.rocketmq.physical import unread_findings
 from storage.rocketmq.settings import Sizes
 from storage.rocketmq.store import open_rocketmq
 from storage.rocketmq.tools.dump import bad_small_file, is_config_name
@@ -241,6 +242,7 @@ class Salvage:
 
     def _report(self, survey: Survey, kept: list[KeptRange]) -> LossReport:
         source = self._source
+        self.findings += unread_findings(source.run.files.fs)
         losses = [*survey.losses(), *odd_files(self.findings, source.run)]
         lost = lost_bytes(losses)
         behind = max(source.end - max(survey.end, source.start), 0) - survey.lost_tail_bytes

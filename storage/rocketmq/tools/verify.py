@@ -19,6 +19,7 @@ from storage.model import Finding
 from storage.notes import Meter, Notes, Tallies
 from storage.parts import Counted, FileCount, RunParts, not_counted, one_by_one
 from storage.rocketmq import batch_topics, rocksdb
+from storage.rocketmq.physical import unread_findings
 from storage.rocketmq.tools import verify_files
 from storage.rocketmq.tools.check_index import without_tags
 from storage.rocketmq.tools.check_queues import Key, QueueState, Range, at_first
@@ -68,6 +69,8 @@ def check_store(
     for count in log.counts():
         counted(count)
     yield from tallies.all()
+    notes.add(*unread_findings(raw.fs))
+    yield from notes.take()
 
 
 def _unclean(raw: RawStore) -> Finding:

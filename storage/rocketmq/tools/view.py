@@ -20,6 +20,7 @@ from storage.notes import Meter, Notes
 from storage.rocketmq.format import names
 from storage.rocketmq.format.message import Message
 from storage.rocketmq.format.queue_unit import Unit
+from storage.rocketmq.physical import unread_findings
 from storage.rocketmq.queues import Queue
 from storage.rocketmq.reading import check_address, unreadable
 from storage.rocketmq.settings import parse_store_settings
@@ -145,6 +146,7 @@ class View:
 
     def findings(self) -> Sequence[Finding]:
         """What opening and reading met so far."""
+        self.notes.add(*unread_findings(self.base))
         return self.notes.all()
 
     def close(self) -> None:

@@ -98,13 +98,16 @@ def test_each_of_them_is_there() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe", b"version=2\n", b"version=1\nnode.id=x\n"])
-def test_a_directory_without_an_identity_is_refused(content: bytes) -> None:
+def test_a_directory_without_an_identity_is_read_and_not_written(content: bytes) -> None:
     shop = STORES["stopped"].after_kill()
     shop.put(ROOT / names.META_PROPERTIES, content)
-    for read_only in (True, False):
-        with pytest.raises((Corrupt, UnsupportedFormat)) as refusal:
-            shop.open(SETTINGS, read_only=read_only)
-        assert str(ROOT / names.META_PROPERTIES) in refusal.value.message
+    with shop.open(SETTINGS, read_only=True) as reader:
+        codes = {(f.code, f.path) for f in reader.recovery.findings}
+        assert ("bad-root-file", str(ROOT / names.META_PROPERTIES)) in codes
+        assert values(reader) == values(STORES["stopped"].after_kill().open(SETTINGS))
+    with pytest.raises((Corrupt, UnsupportedFormat)) as refusal:
+        shop.open(SETTINGS)
+    assert str(ROOT / names.META_PROPERTIES) in refusal.value.message
     fs = shop.fs
     assert isinstance(fs, OverlayFileSystem)
     assert {path.name for path in fs.changed()} == {names.META_PROPERTIES}

@@ -1,0 +1,329 @@
+"""A file system for rescue: bytes that the operating system refuses read as filler, and are remembered.
+
+Owns which ranges of which files could not be read, and the filler in their place. Must not know a format: no record,
+entry or line of text is made of filler bytes only, so the tools report the range as damage and go on after it, as they
+do with any other damage. Only reads are forgiving; writes fail as on the base.
+
+The filler is not zero, because zeros are what an unused, preallocated range holds. Reads that fail are tried again in
+blocks of 4 KiB, which is what the kernel caches and fails as a whole, and then in sectors of 512 bytes.
+"""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from storage.errors import IoFailure
+from storage.files.fs import File, FileLock, FileSystem
+
+FILLER: Final = b"\xee"
+BLOCK_BYTES: Final = 4096
+SECTOR_BYTES: Final = 512
+
+# What a bad disk, a damaged file system, missing rights and names of another kind say. Not among them: a missing
+# file (the caller knows what that means) and too many open files (which is no fact about the store).
+UNREADABLE: Final = frozenset(
+    {
+        errno.EIO,
+        errno.EACCES,
+        errno.EPERM,
+        errno.EISDIR,
+        errno.ENOTDIR,
+        errno.EINVAL,
+        errno.ENXIO,
+        errno.ENODATA,
+        errno.EBADMSG,
+        errno.EUCLEAN,
+        errno.EREMOTEIO,
+        errno.ESTALE,
+        errno.ETIMEDOUT,
+    }
+)
+
+
+class UnreadableRange(NamedTuple):
+    """Bytes [start, stop) of a file that could not be read, and the reason.
+
+    `is_whole`: the file or folder could not be opened at all.
+    """
+
+    path: Path
+    start: int
+    stop: int
+    reason: str
+    is_whole: bool = False
+    is_folder: bool = False
+
+
+class SkippingFile:
+    """An open file of `SkippingFileSystem`. `file` None: it could not be opened, and all of it is filler."""
+
+    def __init__(self, fs: SkippingFileSystem, path: Path, file: File | None, size: int) -> None:
+        self.path = path
+        self._fs = fs
+        self._file = file
+        self._size_bytes = size  # counts for a file that could not be opened
+
+    def size(self) -> int:
+        return self._size_bytes if self._file is None else self._file.size()
+
+    def data_end(self, start: int) -> int:
+        if self._file is None:
+            return max(start, self._size_bytes)
+        try:
+            return self._file.data_end(start)
+        except IoFailure as error:
+            self._fs.forgive(error)
+            return max(start, self._file.size())
+
+    def next_data(self, start: int) -> int:
+        if self._file is None:
+            return start
+        try:
+            return self._file.next_data(start)
+        except IoFailure as error:
+            self._fs.forgive(error)
+            return start
+
+    def pread(self, size_bytes: int, position: int) -> bytes:
+        if self._file is None:
+            return _filler(position, min(position + size_bytes, self._size_bytes))
+        try:
+            if not self._fs.is_bad(self.path):
+                return self._file.pread(size_bytes, position)
+        except IoFailure as error:
+            self._fs.forgive(error)
+        stop = min(position + size_bytes, self._file.size())
+        return b"".join(self._blocks(self._file, position, stop))
+
+    def _blocks(self, file: File, position: int, stop: int) -> Iterator[bytes]:
+        """Read a range in blocks, those that fail in sectors; a sector that fails is filler."""
+        for start, end in _pieces(position, stop, BLOCK_BYTES):
+            block = self._piece(file, start, end)
+            if block is not None:
+                yield block
+                continue
+            for first, last in _pieces(start, end, SECTOR_BYTES):
+                sector = self._piece(file, first, last)
+                if sector is None:
+                    self._fs.remember_sector(self.path, first // SECTOR_BYTES)
+                    sector = _filler(first, last)
+                yield sector
+
+    def _piece(self, file: File, start: int, stop: int) -> bytes | None:
+        """Return the bytes, or None where a part of them is known to be bad or turns out to be."""
+        if self._fs.holds_bad_sector(self.path, start, stop):
+            return None
+        try:
+            return file.pread(stop - start, start)
+        except IoFailure as error:
+            self._fs.forgive(error)
+            return None
+
+    def pwrite(self, data: bytes, position: int) -> None:
+        self._writable("write").pwrite(data, position)
+
+    def truncate(self, size_bytes: int) -> None:
+        self._writable("truncate").truncate(size_bytes)
+
+    def datasync(self) -> None:
+        self._writable("datasync").datasync()
+
+    def _writable(self, operation: str) -> File:
+        if self._file is None:
+            raise self._fs.failure(self.path, operation)
+        return self._file
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+class SkippingFileSystem:
+    """Reads `base` and forgives it what cannot be read. Safe from several threads.
+
+    Pickled, it starts with nothing known: another process finds the bad ranges that it meets by itself.
+    """
+
+    def __init__(self, base: FileSystem) -> None:
+        self._base = base
+        self._lock = threading.Lock()  # over the fields below
+        self._closed_files: dict[
+            Path, UnreadableRange
+        ] = {}  # files and folders that cannot be opened
+        self._sectors: dict[Path, set[int]] = {}
+        self._reasons: dict[Path, IoFailure] = {}
+
+    def __reduce__(self) -> tuple[type[SkippingFileSystem], tuple[FileSystem]]:
+        return type(self), (self._base,)
+
+    # ---- what could not be read ----
+
+    def unreadable(self) -> Sequence[UnreadableRange]:
+        """Return the ranges that reads met so far, by path and position; neighbours are one range."""
+        with self._lock:
+            found = list(self._closed_files.values())
+            for path, sectors in self._sectors.items():
+                reason = _reason(self._reasons[path])
+                found += [UnreadableRange(path, *run, reason) for run in _runs(sectors)]
+        return sorted(found)
+
+    def forgive(self, error: IoFailure) -> None:
+        """Remember the reason of a failed read; raise the error again if it is no fact about the store."""
+        facts = error.facts()
+        if facts.get("errno") not in UNREADABLE:
+            raise error
+        with self._lock:
+            self._reasons[Path(str(facts["path"]))] = error
+
+    def is_bad(self, path: Path) -> bool:
+        """Return whether a sector of this file is known to be bad: it is read in blocks from then on."""
+        return path in self._sectors
+
+    def holds_bad_sector(self, path: Path, start: int, stop: int) -> bool:
+        """Return whether a known bad sector overlaps [start, stop)."""
+        known = self._sectors.get(path)
+        if known is None:
+            return False
+        first, last = start // SECTOR_BYTES, (stop - 1) // SECTOR_BYTES
+        return any(number in known for number in range(first, last + 1))
+
+    def remember_sector(self, path: Path, number: int) -> None:
+        """Remember a bad sector."""
+        with self._lock:
+            self._sectors.setdefault(path, set()).add(number)
+
+    def failure(self, path: Path, operation: str) -> IoFailure:
+        """Return the error for a write to a file that could not be opened."""
+        known = self._reasons[path]
+        return IoFailure(
+            f"{operation} {path}: {_reason(known)}",
+            path=str(path),
+            operation=operation,
+            errno=known.facts()["errno"],
+        )
+
+    def _close(self, path: Path, error: IoFailure, size_bytes: int, *, is_folder: bool) -> None:
+        self.forgive(error)
+        with self._lock:
+            self._closed_files[path] = UnreadableRange(
+                path, 0, size_bytes, _reason(error), is_whole=True, is_folder=is_folder
+            )
+
+    # ---- reading ----
+
+    def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
+        if write or create:
+            return self._base.open(path, write=write, create=create)
+        try:
+            return SkippingFile(self, path, self._base.open(path), 0)
+        except IoFailure as error:
+            size_bytes = self._size(path)
+            self._close(path, error, size_bytes, is_folder=False)
+            return SkippingFile(self, path, None, size_bytes)
+
+    def _size(self, path: Path) -> int:
+        """Return the length of a file that may not be opened, 0 where that is refused too."""
+        try:
+            return self._base.size(path)
+        except IoFailure as error:
+            self.forgive(error)
+            return 0
+
+    def exists(self, path: Path) -> bool:
+        try:
+            return self._base.exists(path)
+        except IoFailure as error:
+            self._close(path, error, 0, is_folder=False)
+            return False
+
+    def is_dir(self, path: Path, *, follow: bool = False) -> bool:
+        try:
+            return self._base.is_dir(path, follow=follow)
+        except IoFailure as error:
+            self._close(path, error, 0, is_folder=False)
+            return False
+
+    def list_dir(self, path: Path) -> Sequence[str]:
+        try:
+            return self._base.list_dir(path)
+        except IoFailure as error:
+            self._close(path, error, 0, is_folder=True)
+            return ()
+
+    def size(self, path: Path) -> int:
+        try:
+            return self._base.size(path)
+        except IoFailure as error:
+            self._close(path, error, 0, is_folder=False)
+            return 0
+
+    def mtime_ms(self, path: Path) -> int:
+        try:
+            return self._base.mtime_ms(path)
+        except IoFailure as error:
+            self._close(path, error, 0, is_folder=False)
+            return 0
+
+    def read_bytes(self, path: Path) -> bytes:
+        file = self.open(path)
+        try:
+            return file.pread(file.size(), 0)
+        finally:
+            file.close()
+
+    # ---- the rest is the base's ----
+
+    def make_dir(self, path: Path) -> None:
+        self._base.make_dir(path)
+
+    def rename(self, source: Path, target: Path) -> None:
+        self._base.rename(source, target)
+
+    def remove(self, path: Path) -> None:
+        self._base.remove(path)
+
+    def remove_tree(self, path: Path) -> None:
+        self._base.remove_tree(path)
+
+    def sync_dir(self, path: Path) -> None:
+        self._base.sync_dir(path)
+
+    def used_percent(self, path: Path) -> int:
+        return self._base.used_percent(path)
+
+    def lock(self, path: Path) -> FileLock:
+        return self._base.lock(path)
+
+
+def _filler(start: int, stop: int) -> bytes:
+    return FILLER * max(stop - start, 0)
+
+
+def _pieces(start: int, stop: int, size_bytes: int) -> Iterator[tuple[int, int]]:
+    """Cut [start, stop) where a multiple of `size_bytes` lies in it."""
+    while start < stop:
+        end = min(start - start % size_bytes + size_bytes, stop)
+        yield start, end
+        start = end
+
+
+def _runs(sectors: set[int]) -> Iterator[tuple[int, int]]:
+    """Return neighbouring sectors as one range of bytes."""
+    first = last = -1
+    for number in sorted(sectors):
+        if number != last + 1 or first < 0:
+            if first >= 0:
+                yield first * SECTOR_BYTES, (last + 1) * SECTOR_BYTES
+            first = number
+        last = number
+    if first >= 0:
+        yield first * SECTOR_BYTES, (last + 1) * SECTOR_BYTES
+
+
+def _reason(error: IoFailure) -> str:
+    """Return what the system said, without the path."""
+    return error.message.rpartition(": ")[2]
