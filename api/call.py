@@ -7,12 +7,9 @@ or records.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import re
-import termios
-from array import array
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from functools import lru_cache
 from ipaddress import ip_address
 from typing import Any, Final, TypeVar, cast
@@ -23,6 +20,7 @@ from aiohttp import web
 
 from api.body import read_body
 from api.book import Book
+from api.delivery import deliver, deliver_once
 from api.description.doc import Doc
 from api.errors import MALFORMED, PAYLOAD, UNKNOWN_PARTITION, ApiError
 from api.middleware import ApiProtocol
@@ -168,11 +166,11 @@ class Call:
         """The whole body within the limits; `hold` has grown by its size."""
         return await read_body(self.request, self.settings, hold)
 
-    def while_connected(self, *, both_ways: bool = False) -> AbstractContextManager[None]:
-        """Cancel what runs inside once the client has gone away; with `both_ways` also when it only sends no more. Only
-        for what changes nothing.
+    def while_connected(self) -> AbstractContextManager[None]:
+        """Cancel what runs inside once the client has gone away, until an answer is being sent. Only for what changes
+        nothing.
         """
-        return self._connection.while_connected(both_ways=both_ways)
+        return self._connection.while_connected()
 
     @property
     def half_closed(self) -> asyncio.Future[None]:
@@ -183,47 +181,16 @@ class Call:
     def _connection(self) -> ApiProtocol:
         return cast("ApiProtocol", self.request.protocol)
 
-    async def deliver(self, response: web.Response) -> None:
-        """Send the answer; on return all of it has been handed to the connection. Raises Busy where too many bytes
+    async def deliver(self, response: web.Response, *, once: bool = False) -> None:
+        """Send the answer; on return all of it has been handed to the kernel. Raises Busy where too many bytes
         wait for their clients (of what was only read: what a request has changed is always told), ConnectionError when
-        the client has gone, or takes nothing for the setting body_timeout_ms.
+        the client went away before. `once`: also when it had closed both sides before, see `delivery.deliver_once`.
         """
         if self.request.method in {"GET", "HEAD"}:
             self.hold.reach(response.content_length or 0)
         sign(self.request, response)
-        sending = asyncio.ensure_future(self._send(response))
-        try:
-            await self._watch(sending)
-        finally:
-            sending.cancel()
-            response.body = None  # the library keeps the answer until the connection's next one
-        transport = self.request.transport
-        if transport is None or transport.is_closing():
-            raise ConnectionError("the client has gone")
-
-    async def _send(self, response: web.Response) -> None:
-        transport = self.request.transport
-        if transport is not None:
-            transport.set_write_buffer_limits(0)  # sent is what has left this process
-        writer = await response.prepare(self.request)
-        if writer is not None:
-            writer.send_headers()  # by themselves: the library copies head and body together
-        await response.write_eof()
-        if transport is not None:
-            transport.set_write_buffer_limits()
-
-    async def _watch(self, sending: asyncio.Future[None]) -> None:
-        """Until the answer is sent. A slow client has the time that it needs; one that takes nothing is hung up on."""
-        waiting_bytes = -1
-        while not (await asyncio.wait((sending,), timeout=self.settings.body_timeout_ms / 1000))[0]:
-            transport = self.request.transport
-            if transport is None:
-                return
-            waited, waiting_bytes = waiting_bytes, _untaken_bytes(transport)
-            if waiting_bytes == waited:
-                transport.abort()
-                raise ConnectionError("the client does not take its answer")
-        await sending
+        send = deliver_once if once else deliver
+        await send(self.request, response, pause_s=self.settings.body_timeout_ms / 1000)
 
     async def json_body(self, kind: type[T], *, lax: bool = False) -> T | None:
         """A small JSON body without records as `kind`; None when there is no body. `lax`: numbers
@@ -258,16 +225,6 @@ class Call:
         sign(self.request, response)
         await response.prepare(self.request)
         return response
-
-
-def _untaken_bytes(transport: asyncio.Transport) -> int:
-    """What the client has yet to take, the system's buffer included: that holds megabytes, on which a slow client
-    may live for minutes before the system asks for more.
-    """
-    system_bytes = array("i", [0])
-    with suppress(OSError):
-        fcntl.ioctl(transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, system_bytes)
-    return transport.get_write_buffer_size() + system_bytes[0]
 
 
 def decode_json(body: bytes, kind: type[T], *, lax: bool = False) -> T:

@@ -92,13 +92,14 @@ class ApiServer(web.Server):
 class ApiProtocol(web.RequestHandler):
     """One connection."""
 
-    __slots__ = ("_abandonable", "_abandoned_at_eof", "_api_server", "body", "half_closed")
+    __slots__ = ("_abandonable", "_api_server", "body", "drained", "half_closed")
 
     def __init__(self, server: ApiServer, **options: Any) -> None:
         super().__init__(server, **options)
         self._api_server = server
         self._abandonable: asyncio.Task[Any] | None = None
-        self._abandoned_at_eof = False
+        self.drained = 0
+        """How often writing was paused and went on."""
         self.body: StreamReader = EMPTY_PAYLOAD
         """Of the latest request: what it sends behind an early answer is read too."""
         self.half_closed = asyncio.get_running_loop().create_future()
@@ -158,7 +159,7 @@ class ApiProtocol(web.RequestHandler):
         try:
             async with asyncio.timeout(timeout):
                 if transport is not None:
-                    transport.set_write_buffer_limits(0)  # it counts as paused until all is written
+                    self.pause_until_written()
                     with suppress(ConnectionError):
                         await self._drain_helper()
                 await super().shutdown(None)
@@ -177,8 +178,6 @@ class ApiProtocol(web.RequestHandler):
             return False
         if not self.half_closed.done():  # behind a body the library reads up to it again
             self.half_closed.set_result(None)
-            if self._abandoned_at_eof:
-                self._abandon()
             self.close()
         return True
 
@@ -188,17 +187,30 @@ class ApiProtocol(web.RequestHandler):
         self._abandon()
 
     @contextmanager
-    def while_connected(self, *, both_ways: bool) -> Iterator[None]:
-        """Cancel what runs inside once the client has gone away; with `both_ways` also when it only sends no more,
-        which may mean the same. Only for what changes nothing.
-        """
-        self._abandonable, self._abandoned_at_eof = asyncio.current_task(), both_ways
-        if self.transport is None or (both_ways and self.half_closed.done()):
+    def while_connected(self) -> Iterator[None]:
+        """Cancel what runs inside once the client has gone away. Only for what changes nothing."""
+        self._abandonable = asyncio.current_task()
+        if self.transport is None:
             self._abandon()
         try:
             yield
         finally:
-            self._abandonable, self._abandoned_at_eof = None, False
+            self._abandonable = None
+
+    def hold_on(self) -> None:
+        """An answer is on its way: a client that goes away from here on cancels nothing, it may have taken all."""
+        self._abandonable = None
+
+    def pause_until_written(self) -> None:
+        """From here on writing counts as paused until all that was written has left this process."""
+        if self.transport is not None:
+            # TLS pauses at the high mark, and would with 0 also when nothing is left; TCP only above it.
+            self.transport.set_write_buffer_limits(0 if self.ssl_context is None else 1, 0)
+
+    def resume_writing(self) -> None:
+        """The kernel has taken all that was written."""
+        self.drained += 1
+        super().resume_writing()
 
     def _abandon(self) -> None:
         if self._abandonable is not None:

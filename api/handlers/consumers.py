@@ -213,7 +213,7 @@ async def get_assignments(call: Call) -> web.Response:
 
 async def poll(call: Call) -> web.Response:
     """GET .../records: the answer is written within the poll, so that positions move only when it
-    was; a client that went away is given the same records again.
+    was; a client that went away before is given the same records again.
     """
     params = call.params()
     if call.request.method == "HEAD":
@@ -224,15 +224,15 @@ async def poll(call: Call) -> web.Response:
         store = call.service.store  # asked for before the wait: a stop that ends it is no error
         wait_ms = params.get(CONSUMER_TIMEOUT)
         try:
-            # A client that has closed its side may have closed both: nothing was delivered to it.
-            with call.while_connected(both_ways=True):
+            with call.while_connected():
                 async with consumer.poll(
                     timeout_ms=consumer.config.timeout_ms if wait_ms is None else wait_ms,
                     max_bytes=params.get(CONSUMER_MAX_BYTES) or consumer.config.max_bytes,
+                    until=call.half_closed,
                 ) as batch:
                     body = await _rendered(store, batch, Format(consumer.config.format))
                     response = call.encoded(body)
-                    await call.deliver(response)
+                    await call.deliver(response, once=bool(batch.slices))
             call.service.metrics.fetched(records=len(batch.records), size_bytes=len(body))
         except ConnectionError as error:
             log.debug("group %r: a poll was not delivered: %s", call.group, error)

@@ -190,9 +190,11 @@ class Consumer:
     # -- polls
 
     @asynccontextmanager
-    async def poll(self, *, timeout_ms: int, max_bytes: int) -> AsyncIterator[Batch]:
-        """Records of its partitions, waiting for them. The block delivers them: positions move at
-        its end, and not when it raises.
+    async def poll(
+        self, *, timeout_ms: int, max_bytes: int, until: asyncio.Future[None] | None = None
+    ) -> AsyncIterator[Batch]:
+        """Records of its partitions, waiting for them, but not longer than `until`. The block delivers them:
+        positions move at its end, and not when it raises.
 
         Raises UnknownConsumer when the instance goes away meanwhile, ConsumerState where nothing
         says what to read or where to begin, OffsetOutOfRange without a reset, Corrupt, Busy. May be
@@ -203,13 +205,16 @@ class Consumer:
         try:
             async with self._turn:
                 self._auto_commit_when_due()
-                batch = await self._wait_for_batch(timeout_ms, max_bytes)
+                with self._woken_by(until):
+                    batch = await self._wait_for_batch(timeout_ms, max_bytes, until)
                 yield batch
                 self._delivered(batch)
         finally:
             self._polls -= 1
 
-    async def _wait_for_batch(self, timeout_ms: int, max_bytes: int) -> Batch:
+    async def _wait_for_batch(
+        self, timeout_ms: int, max_bytes: int, until: asyncio.Future[None] | None
+    ) -> Batch:
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_ms / 1000
         while True:
@@ -221,7 +226,8 @@ class Consumer:
             batch = self._own(batch)
             left_s = deadline_s - loop.time()
             enough = batch.full or batch.size_bytes >= self.config.min_bytes
-            if (batch.slices and enough) or left_s <= 0 or self._polls > 1:
+            over = left_s <= 0 or self._polls > 1 or (until is not None and until.done())
+            if (batch.slices and enough) or over:
                 return batch
             if not await self._log.waiters.any_changed(tickets, left_s, or_done=changed):
                 return batch
@@ -308,6 +314,22 @@ class Consumer:
         """End a wait: something about this instance is another than it was."""
         changed, self._changed = self._changed, asyncio.get_running_loop().create_future()
         changed.set_result(None)
+
+    @contextmanager
+    def _woken_by(self, until: asyncio.Future[None] | None) -> Iterator[None]:
+        """The end of `until` ends a wait inside."""
+        if until is None:
+            yield
+            return
+
+        def wake(_: asyncio.Future[None]) -> None:
+            self._wake()
+
+        until.add_done_callback(wake)
+        try:
+            yield
+        finally:
+            until.remove_done_callback(wake)
 
     def _auto_commit_when_due(self) -> None:
         now_ms = self._log.clock()

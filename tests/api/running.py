@@ -46,7 +46,7 @@ class Running:
         )
         try:
             with urllib.request.urlopen(request, timeout=20) as answer:
-                return answer.status, json.load(answer)
+                return answer.status, json.loads(answer.read() or b"null")
         except urllib.error.HTTPError as refused:
             with refused:
                 return refused.code, json.load(refused)

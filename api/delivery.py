@@ -1,0 +1,122 @@
+"""Send an answer, and decide whether it was delivered.
+
+Owns the one rule: an answer that was handed to the kernel as a whole is delivered, whatever the client does next. A
+client that shut its sending side down before may have closed both sides, and the kernel takes bytes for it all the
+same: then the other side's acknowledgement decides. Must not know what an answer contains.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import socket
+import termios
+from array import array
+from contextlib import suppress
+from typing import Final, cast
+
+from aiohttp import web
+
+from api.middleware import ApiProtocol
+
+# Linux's numbers of a TCP connection's state, the first byte of TCP_INFO.
+_ESTABLISHED: Final = 1
+_CLOSED: Final = 7
+_STATES_BYTES: Final = 104
+_FIRST_LOOK_S: Final = 0.001
+_LAST_LOOK_S: Final = 0.05
+
+
+async def deliver(request: web.BaseRequest, response: web.Response, *, pause_s: float) -> None:
+    """Send the answer; on return all of it has been handed to the kernel. Raises ConnectionError when the client went
+    away before, or takes nothing for `pause_s`. From here on a client that goes away does not cancel the request.
+    """
+    connection = cast("ApiProtocol", request.protocol)
+    connection.hold_on()
+    sending = asyncio.ensure_future(_send(connection, request, response))
+    try:
+        await _watch(sending, connection, pause_s)
+    finally:
+        sending.cancel()
+        response.body = None  # the library keeps the answer until the connection's next one
+
+
+async def deliver_once(request: web.BaseRequest, response: web.Response, *, pause_s: float) -> None:
+    """The same for an answer that the client must not miss. Raises ConnectionError also when the client had closed
+    both sides before: its half-close looks the same, but it does not acknowledge the answer.
+    """
+    transport = request.transport
+    may_be_gone = transport is None or _state(transport) != _ESTABLISHED
+    await deliver(request, response, pause_s=pause_s)
+    if may_be_gone:
+        await _until_acknowledged(request, pause_s)
+
+
+async def _send(connection: ApiProtocol, request: web.BaseRequest, response: web.Response) -> None:
+    transport = connection.transport
+    connection.pause_until_written()
+    drained = connection.drained
+    writer = await response.prepare(request)
+    if writer is not None:
+        writer.send_headers()  # by themselves: the library copies head and body together
+    await response.write_eof()
+    # What the kernel did not take at once was waited for: the wait ends also when the connection is lost, but then
+    # writing is still paused. What it took at once needed no wait, unless the write itself failed.
+    waited = connection.drained > drained
+    transport_failed = transport is None or transport.is_closing()
+    if connection.writing_paused or (transport_failed and not waited):
+        raise ConnectionError("the client has gone")
+    if transport is not None and not transport_failed:
+        transport.set_write_buffer_limits()
+
+
+async def _watch(sending: asyncio.Future[None], connection: ApiProtocol, pause_s: float) -> None:
+    """Until the answer is sent. A slow client has the time that it needs; one that takes nothing is hung up on."""
+    waiting_bytes = -1
+    while not (await asyncio.wait((sending,), timeout=pause_s))[0]:
+        transport = connection.transport
+        if transport is None:
+            break
+        waited, waiting_bytes = waiting_bytes, _untaken_bytes(transport)
+        if waiting_bytes == waited:
+            transport.abort()
+            raise ConnectionError("the client does not take its answer")
+    await sending
+
+
+async def _until_acknowledged(request: web.BaseRequest, pause_s: float) -> None:
+    """Until the client's side has taken all. A socket that is closed answers with a reset instead."""
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + pause_s
+    look_s = _FIRST_LOOK_S
+    while True:
+        transport = request.transport
+        if transport is None or transport.is_closing() or _state(transport) == _CLOSED:
+            raise ConnectionError("the client had closed the connection")
+        if _untaken_bytes(transport) == 0:
+            return
+        if loop.time() > deadline_s:
+            raise ConnectionError("the client does not take its answer")
+        await asyncio.sleep(look_s)
+        look_s = min(2 * look_s, _LAST_LOOK_S)
+
+
+def _state(transport: asyncio.Transport) -> int:
+    """The connection's state as the kernel has it: the event loop may not yet have seen the client's end."""
+    try:
+        info = transport.get_extra_info("socket").getsockopt(
+            socket.IPPROTO_TCP, socket.TCP_INFO, _STATES_BYTES
+        )
+    except OSError:
+        return _CLOSED
+    return int(info[0])
+
+
+def _untaken_bytes(transport: asyncio.Transport) -> int:
+    """What the client has yet to take, the system's buffer included: that holds megabytes, on which a slow client
+    may live for minutes before the system asks for more.
+    """
+    system_bytes = array("i", [0])
+    with suppress(OSError):
+        fcntl.ioctl(transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, system_bytes)
+    return transport.get_write_buffer_size() + system_bytes[0]
