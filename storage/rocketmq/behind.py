@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
-from storage.errors import DataError
+from storage.rocketmq.commit_log import record_at
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format.message import (
     FIXED_SIZE_V4,
@@ -38,21 +38,6 @@ class LogSoFar(NamedTuple):
 
     last_store_timestamp_ms: int
     next_offset: Callable[[str, int], int]
-
-
-def record_at(run: FileRun, physical_offset: int) -> Message | None:
-    """The whole good record that lies there and says so itself; None for anything else."""
-    if run.base_of(physical_offset) is None:
-        return None
-    head = run.read(physical_offset, 4)
-    size = int.from_bytes(head, "big", signed=True)
-    if len(head) < 4 or not FIXED_SIZE_V4 <= size <= run.file_bytes:
-        return None
-    try:
-        message = decode_message(run.read(physical_offset, size))
-    except DataError:
-        return None
-    return message if message.physical_offset == physical_offset else None
 
 
 def sound_part(stretch: Stretch) -> Stretch:

@@ -18,7 +18,13 @@ import threading
 
 from storage.errors import Corrupt, DataError, DiskFull, RecordTooLarge
 from storage.rocketmq.file_run import FileRun
-from storage.rocketmq.format.message import PADDING_SIZE, Message, decode_message, encode_padding
+from storage.rocketmq.format.message import (
+    FIXED_SIZE_V4,
+    PADDING_SIZE,
+    Message,
+    decode_message,
+    encode_padding,
+)
 
 
 class CommitLog:
@@ -172,3 +178,18 @@ class CommitLog:
         if len(data) < 4 or not 0 < size <= self.largest_record:
             raise self.damage(physical_offset, "no record begins here", found=str(size))
         return size
+
+
+def record_at(run: FileRun, physical_offset: int) -> Message | None:
+    """The whole good record that lies there and says so itself; None for anything else."""
+    if run.base_of(physical_offset) is None:
+        return None
+    head = run.read(physical_offset, 4)
+    size = int.from_bytes(head, "big", signed=True)
+    if len(head) < 4 or not FIXED_SIZE_V4 <= size <= run.file_bytes:
+        return None
+    try:
+        message = decode_message(run.read(physical_offset, size))
+    except DataError:
+        return None
+    return message if message.physical_offset == physical_offset else None

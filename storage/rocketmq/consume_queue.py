@@ -158,6 +158,21 @@ class ConsumeQueue:
         self._synced = base
         self.start = self.end = offset
 
+    def fill_to(self, offset: int) -> None:
+        """Let the next entry get this offset: fillers stand for those before it. Durable on return.
+
+        Records of the log's first possible file must not follow: at a filler the real store skips them
+        (ConsumeQueue.getIndexBuffer and DefaultMessageStore.getMessage).
+        """
+        if self.is_empty:
+            if self.end != offset:
+                self._begin_at(offset)
+        else:
+            while self.end < offset:
+                count = min(offset - self.end, UNITS_AT_ONCE)
+                self.append(FILLER * count, self.end, self.last_end)
+        self.sync()
+
     def make_room(self, offset: int) -> None:
         """Make the file for the unit that comes next, if that is `offset` and there is none; units are
         written to it when `settle` has made it durable.

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from storage.errors import Corrupt
-from storage.rocketmq.behind import record_at
+from storage.rocketmq.commit_log import record_at
 from storage.rocketmq.dispatch import Dispatch
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format.names import is_system_topic

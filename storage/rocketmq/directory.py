@@ -38,6 +38,7 @@ from storage.rocketmq.format.checkpoint import (
     decode_checkpoint,
     encode_checkpoint,
 )
+from storage.rocketmq.format.config_json import decode_table
 from storage.rocketmq.offsets_file import StoredOffsets
 from storage.rocketmq.settings import Sizes
 from storage.rocketmq.topics_file import TopicTable
@@ -107,12 +108,14 @@ def take_lock(fs: FileSystem, path: Path) -> FileLock:
 
 class StoreFile(StoreFacts, kw_only=True):
     """The content of `.logserver.store.json`. `queued`: the ends of all queues in sum, as of the
-    last checkpoint: fewer after a clean stop tell of lost files.
+    last checkpoint: fewer after a clean stop tell of lost files. `gaps`: parts of the log [start, end) without files
+    that a start accepted as lost.
     """
 
     backend: str = BACKEND
     sizes: Sizes | None = None
     queued: int = 0
+    gaps: tuple[tuple[int, int], ...] = ()
 
 
 class DeletedTopics(msgspec.Struct, kw_only=True):
@@ -288,6 +291,34 @@ class StoreDirectory(RootFiles[StoreFile]):
         except Corrupt as error:
             self._report_offsets(self._offsets.path, f"{error.message}; no group has offsets")
             return StoredOffsets()
+
+    @property
+    def offsets_path(self) -> Path:
+        """The offsets file of config/."""
+        return self._offsets.path
+
+    def delay_offsets(self) -> Mapping[int, int]:
+        """By delay level the offset up to which config/delayOffset.json says that records were delivered; empty where
+        the file is missing or cannot be understood.
+        """
+        path = self.config / names.DELAY_OFFSETS
+        if not self.fs.is_dir(self.config) or not self.fs.exists(path):
+            return {}
+        try:
+            table = decode_table(self.fs.read_bytes(path), "offsetTable", kind=path.name)
+        except Corrupt:
+            return {}
+        return {
+            level: offset
+            for level, offset in (table.get("offsetTable") or {}).items()
+            if isinstance(level, int) and isinstance(offset, int) and level > 0 and offset >= 0
+        }
+
+    def config_files(self) -> Sequence[str]:
+        """The names of the files in config/."""
+        if not self.fs.is_dir(self.config):
+            return ()
+        return [n for n in self.fs.list_dir(self.config) if not self.fs.is_dir(self.config / n)]
 
     def _report_offsets(self, path: Path, message: str) -> None:
         self._report_config("bad-config-file", path, message)

@@ -110,6 +110,14 @@ class KeyIndexFile:
         first = self._read(ENTRY_SIZE, entry_position(self.slots, FIRST_ENTRY))
         return self.header.index_count <= FIRST_ENTRY and any(first)
 
+    def last_entry_position(self) -> int:
+        """Return the physical offset of the record of the newest entry; -1 without entries."""
+        count = self._header.index_count
+        if count <= FIRST_ENTRY:
+            return -1
+        data = self._read(ENTRY_SIZE, entry_position(self.slots, count - 1))
+        return int(unpack_entry(data, 0)[1]) if len(data) == ENTRY_SIZE else -1
+
     @property
     def is_ahead(self) -> bool:
         """Whether entries or slots tell of more than the header does: writing them back was cut

@@ -5,11 +5,13 @@ Owns the words for it; must not decide what is cut (storage.rocketmq.recovery do
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 from storage.findings import finding
 from storage.model import Finding, Loss
 from storage.rocketmq.dispatch import Dispatch
+from storage.rocketmq.evidence import LogEnd, lost_log_finding, lost_offsets_finding
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format.queue_unit import UNIT_SIZE
 from storage.rocketmq.plan import Damage, StorePlan
@@ -23,9 +25,10 @@ def add_findings(plan: StorePlan, *, clean: bool, torn: bool, cutting: bool) -> 
     plan.findings += [damage_finding(plan.run, damage) for damage in plan.damages]
     plan.findings += _gap_findings(plan.run)
     plan.findings += _broken_findings(plan)
+    plan.findings += _evidence_findings(plan, clean=clean, torn=torn)
     if not cutting:
         return
-    reason = "damaged" if plan.damages else "torn"
+    reason = "missing" if plan.lost else "damaged" if plan.damages else "torn"
     losses = [
         _loss(plan, reason, queue=queue, first_offset=cut)
         for (topic, queue_id), cut in plan.queue_ends.items()
@@ -33,8 +36,10 @@ def add_findings(plan: StorePlan, *, clean: bool, torn: bool, cutting: bool) -> 
     ]
     if not losses and plan.data_end > plan.log_end and (torn or plan.damages):
         losses = [_loss(plan, reason)]
+    if plan.go_on_at is not None:
+        losses += _passed(plan, [loss for loss in losses if loss.topic])
     plan.losses += losses
-    if losses and not plan.damages:
+    if losses and not plan.damages and not plan.lost:
         plan.findings.append(_tail_finding(plan, clean=clean))
 
 
@@ -64,6 +69,52 @@ def _loss(
     )
 
 
+def _passed(plan: StorePlan, losses: Sequence[Loss]) -> list[Loss]:
+    """What is lost where the log goes on above its end: the offsets that no entry is left of, and the bytes of log
+    files that are missing, where no queue tells of them.
+    """
+    found = [
+        Loss(
+            topic=lost.queue.topic,
+            partition=lost.queue.partition,
+            path=str(plan.queues.root / lost.queue.topic / str(lost.queue.partition)),
+            position=lost.end * UNIT_SIZE,
+            size_bytes=0,
+            first_offset=lost.end,
+            next_offset=lost.used.next_offset,
+            reason="missing",
+        )
+        for lost in plan.lost_offsets
+        if lost.certain
+    ]
+    if not losses and not found and plan.go_on_at is not None:
+        path, position = _place(plan.run, plan.log_end)
+        size = plan.go_on_at - plan.log_end
+        found.append(
+            Loss(
+                topic="",
+                partition=-1,
+                path=path,
+                position=position,
+                size_bytes=size,
+                first_offset=-1,
+                next_offset=None,
+                reason="missing",
+            )
+        )
+    return found
+
+
+def _evidence_findings(plan: StorePlan, *, clean: bool, torn: bool) -> list[Finding]:
+    found = [lost_offsets_finding(lost, plan.queues.root) for lost in plan.lost_offsets]
+    if plan.lost:
+        log = LogEnd(
+            run=plan.run, queues=plan.queues, end=plan.log_end, torn=torn, clean=clean, last=None
+        )
+        found.insert(0, lost_log_finding(plan.lost, log))
+    return found
+
+
 def _place(run: FileRun, position: int) -> tuple[str, int]:
     """(path of the file, position in it)."""
     base = run.base_of(position)
@@ -81,18 +132,6 @@ def damage_finding(run: FileRun, damage: Damage) -> Finding:
         found=damage.reason,
         message=f"no good record at physical offset {damage.position}, and a good one behind it at "
         f"{damage.next_good}",
-    )
-
-
-def no_log_finding(run: FileRun) -> Finding:
-    """Queues lead into a log that is not there: perhaps its disk is not."""
-    return finding(
-        "log-ends-early",
-        run.directory,
-        position=0,
-        expected="the files of the commit log",
-        found="none",
-        message="the commit log has no files, though the queues lead into it",
     )
 
 

@@ -22,6 +22,12 @@ from storage.rocketmq.commit_log import CommitLog
 from storage.rocketmq.directory import ProducerSnapshot, StoreDirectory, StoreFile
 from storage.rocketmq.dispatch import dispatch_of
 from storage.rocketmq.dispatcher import Builder
+from storage.rocketmq.evidence import (
+    Evidence,
+    lost_head_findings,
+    missing_config_findings,
+    read_evidence,
+)
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format import names
 from storage.rocketmq.format.checkpoint import Checkpoint
@@ -37,7 +43,9 @@ from storage.rocketmq.repair import (
     apply_queues,
     build_missing,
     forget_missing_files,
+    go_on_above,
     keep_aside,
+    raise_queues,
 )
 from storage.rocketmq.settings import Sizes, StoreSettings
 from storage.rocketmq.topic_files import TopicFiles
@@ -62,7 +70,7 @@ class Opening:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedStore:
     """The parts of a store that has recovered. `index` is None where it is switched off; `with_crc`: records are to
-    end in a CRC over them.
+    end in a CRC over them; `passed_gaps`: parts of the log [start, end) without files that are accepted as lost.
     """
 
     log: CommitLog
@@ -72,6 +80,7 @@ class OpenedStore:
     checkpoint: Checkpoint  # as it was found, with what recovery confirmed
     report: RecoveryReport
     with_crc: bool
+    passed_gaps: Sequence[tuple[int, int]]
 
 
 def open_parts(opening: Opening) -> OpenedStore:
@@ -99,9 +108,12 @@ def open_parts(opening: Opening) -> OpenedStore:
         deleted=opening.topics.deleted_records(clean=clean),
         queued=0 if opening.stored is None else opening.stored.queued,
         producers_position=None if snapshot is None else snapshot.physical_offset,
+        evidence=_evidence(opening, checkpoint, index),
+        passed_gaps=() if opening.stored is None else opening.stored.gaps,
         progress=opening.options.progress,
     )
     plan = examine(context)
+    plan.findings += lost_head_findings(run, queues, clean=clean)
     _refuse_damaged(opening, plan)
     opening.topics.take_in_deletions(
         context.deleted.found, log_end=plan.log_end, read_only=opening.read_only
@@ -111,7 +123,7 @@ def open_parts(opening: Opening) -> OpenedStore:
         _keep_losses(directory, plan, started_ms)
     opening.topics.end_deletions_at(plan.log_end, read_only=opening.read_only)
     builder = Builder(queues, index, opening.topics.deleted, with_fillers=run.lacks_first)
-    _repair(opening, plan, builder)
+    _repair(opening, plan, builder, clean=clean)
     if plan.last_record is not None:
         position, message = plan.last_record
         builder.last = dispatch_of(message, position, with_tags=opening.settings.index_tags)
@@ -134,7 +146,15 @@ def open_parts(opening: Opening) -> OpenedStore:
         checkpoint=_confirmed(checkpoint, plan),
         report=report,
         with_crc=_goes_on_with_crc(opening.settings, plan),
+        passed_gaps=plan.passed_gaps,
     )
+
+
+def _evidence(opening: Opening, checkpoint: Checkpoint, index: KeyIndex | None) -> Evidence:
+    apart = StoreDirectory(
+        opening.directory.fs, opening.directory.path, enable_lmq=opening.settings.enable_lmq
+    )
+    return read_evidence(apart, checkpoint, index)
 
 
 def _goes_on_with_crc(settings: StoreSettings, plan: StorePlan) -> bool:
@@ -218,9 +238,10 @@ def _refuse_damaged(opening: Opening, plan: StorePlan) -> None:
     refusal = plan.refusal
     if refusal is None or opening.read_only:
         return
+    way = "cut there" if plan.damages else "restore the files, or go on above those offsets"
     raise DamagedStore(
         f"{refusal.path}: position {refusal.position}: {refusal.message}. "
-        "Nothing but the lock file has been changed. Serve the rest with --read-only, or cut there with --accept-loss",
+        f"Nothing but the lock file has been changed. Serve the rest with --read-only, or {way} with --accept-loss",
         path=refusal.path,
         position=refusal.position,
         findings=plan.findings,
@@ -238,10 +259,11 @@ def _keep_losses(directory: StoreDirectory, plan: StorePlan, now_ms: int) -> Non
         keep_losses(directory.fs, directory.path, now_ms, copy)
 
 
-def _repair(opening: Opening, plan: StorePlan, builder: Builder) -> None:
+def _repair(opening: Opening, plan: StorePlan, builder: Builder, *, clean: bool) -> None:
     forget_missing_files(plan)
     if not opening.read_only or plan.data_end > plan.log_end:
         apply_log(plan)
+    go_on_above(plan, opening.clock(), with_crc=_goes_on_with_crc(opening.settings, plan))
     apply_queues(plan)
     index_from = None if builder.index is None else apply_index(plan, builder.index)
     build_missing(
@@ -252,11 +274,12 @@ def _repair(opening: Opening, plan: StorePlan, builder: Builder) -> None:
         delays_ms=opening.settings.delays_ms,
         progress=opening.options.progress,
     )
+    raise_queues(plan)
     for queue in plan.queues:
         head = max(plan.run.start, builder.deleted.get(queue.partition.topic, 0))
         queue.units.start = queue.units.first_at(head)
-        if not opening.read_only:
-            queue.units.drop_outlived()  # a deletion that was interrupted
+        if not opening.read_only and not clean:
+            queue.units.drop_outlived()  # a deletion that was interrupted; after a clean stop log files are missing
         queue.next_offset = queue.published = queue.units.end
 
 
@@ -290,6 +313,7 @@ def _findings(
     found = list(plan.findings)
     found += rocksdb.findings(opening.directory)
     found += batch_topics.findings(opening.directory, opening.topics.batch_topics)
+    found += missing_config_findings(opening.directory)
     if index is not None:
         found += index.findings
     found += [refused_record(plan.run, dispatch) for dispatch in builder.refused]

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from storage.model import Finding, Loss, ProducerSequence
+from storage.rocketmq.evidence import NOTHING_LOST, LostOffsets, LostPositions
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format.message import Message
 from storage.rocketmq.queues import QueueTable
@@ -73,6 +74,12 @@ class StorePlan:
     doubtful_index_files: Sequence[str]  # kept, though they may not be whole
     sequenced: Sequence[SequencedAppend] = ()
     damages: Sequence[Damage] = ()
+    lost: LostPositions = NOTHING_LOST  # what names records behind the end of the log
+    lost_offsets: Sequence[LostOffsets] = ()  # queues that end before an offset that was used
+    go_on_at: int | None = None  # loss is accepted: the log goes on in a new file that begins here
+    passed_gaps: Sequence[
+        tuple[int, int]
+    ] = ()  # [start, end) of the log without files, accepted as lost
     findings: list[Finding] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
     refusal: Finding | None = None

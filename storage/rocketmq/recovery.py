@@ -20,10 +20,20 @@ from typing import Final, NamedTuple
 
 from storage.errors import DataError
 from storage.interface import Progress
-from storage.rocketmq.behind import LogSoFar, has_zeroed_sector, next_good, record_at, sound_part
+from storage.rocketmq.behind import LogSoFar, has_zeroed_sector, next_good, sound_part
+from storage.rocketmq.commit_log import record_at
 from storage.rocketmq.deleted_records import DeletedRecords, Lives
 from storage.rocketmq.dispatch import heads_of
 from storage.rocketmq.encoding import SEQUENCE_PROPERTY, parse_mark
+from storage.rocketmq.evidence import (
+    Evidence,
+    LogEnd,
+    deleted_topic_findings,
+    lost_log_finding,
+    lost_offsets,
+    lost_offsets_finding,
+    lost_positions,
+)
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format.checkpoint import Checkpoint
 from storage.rocketmq.format.index_file import IndexHeader
@@ -31,11 +41,13 @@ from storage.rocketmq.format.message import Message, decode_message, takes_queue
 from storage.rocketmq.format.properties import decode_properties
 from storage.rocketmq.format.walking import BAD
 from storage.rocketmq.lmq import is_lmq, lmq_dispatches
-from storage.rocketmq.losses import add_findings, damage_finding, no_log_finding
+from storage.rocketmq.losses import add_findings, damage_finding
 from storage.rocketmq.plan import Damage, OpenAppend, SequencedAppend, StorePlan
 from storage.rocketmq.queues import Queue, QueueTable
 from storage.rocketmq.walking import END, Stop, Stretch, walk_log
 
+MAX_FILLERS: Final = 1 << 20
+"""A queue that has records is not raised by more than that."""
 INDEXED_AGAIN_BYTES: Final = 16 << 20  # of the log: a quarter of a second or so
 _MARK: Final = SEQUENCE_PROPERTY.encode()
 
@@ -53,7 +65,8 @@ class IndexFileState(NamedTuple):
 class RecoveryContext:
     """A store as it was found. `ours`: it was taken over, and no other server crashed here since;
     `queued`: how much was in the queues at its last checkpoint; `producers_position`: up to where
-    the log is in the producers' file, None without one.
+    the log is in the producers' file, None without one; `passed_gaps`: parts of the log [start, end) that have no
+    file, which an earlier start accepted as lost.
     """
 
     run: FileRun
@@ -68,6 +81,8 @@ class RecoveryContext:
     deleted: DeletedRecords
     queued: int
     producers_position: int | None
+    evidence: Evidence
+    passed_gaps: Sequence[tuple[int, int]]
     progress: Progress
 
 
@@ -83,7 +98,10 @@ def examine(context: RecoveryContext) -> StorePlan:
         if walk.lives.begun:
             start = first  # what was met of an earlier life before that was known
         elif walk.gap_from is None or walk.gap_from >= start:
-            return _plan(context, walk, broken)
+            plan = _plan(context, walk, broken)
+            if start == first or not (plan.lost or plan.lost_offsets):
+                return plan
+            start = first  # an entry or offset may be wrong: the records of the whole log decide
         else:
             start = walk.gap_from
 
@@ -199,6 +217,7 @@ class _Walk:
         self.gap_from: int | None = None
         self.last_record: tuple[int, Message] | None = None
         self.sequenced: list[SequencedAppend] = []
+        self.passed_gaps: list[tuple[int, int]] = []
         self.torn = False
         self.bytes_scanned = 0
 
@@ -342,6 +361,8 @@ class _Walk:
         context = self._context
         if self.torn or not context.run.bases:
             return None
+        if stop.reason == END and (following := self._over_gap(stop.position)) is not None:
+            return following
         last_ms = self.last_record[1].store_timestamp_ms if self.last_record else 0
         so_far = LogSoFar(last_ms, self._next_offset)
         looking = not context.clean or stop.reason == BAD
@@ -354,6 +375,22 @@ class _Walk:
             return None
         self.damages.append(Damage(stop.position, good, stop.reason))
         return good if context.read_only else None
+
+    def _over_gap(self, position: int) -> int | None:
+        """Where the log goes on after files that are missing, if that was accepted, now or at an earlier start."""
+        context = self._context
+        following = next((base for base in context.run.bases if base > position), None)
+        if following is None:
+            return None
+        gap = position, following
+        if gap not in context.passed_gaps and (context.read_only or not context.accept_loss):
+            return None
+        self.passed_gaps.append(gap)
+        return following
+
+    def next_in_log(self, topic: str, queue_id: int) -> int:
+        """The offset behind the last record of a queue that was met without an entry; 0 for none."""
+        return self._expected.get((topic, queue_id), 0)
 
     def _next_offset(self, topic: str, queue_id: int) -> int:
         queue = self._context.queues.get(topic, queue_id)
@@ -400,13 +437,62 @@ def _plan(context: RecoveryContext, walk: _Walk, broken: Sequence[tuple[str, int
         damages=walk.damages,
         bytes_scanned=walk.bytes_scanned,
     )
-    if walk.damages and not context.accept_loss:
-        plan.refusal = damage_finding(run, walk.damages[0])
-    if not run.bases and plan.queue_ends and not context.accept_loss:
-        plan.refusal = no_log_finding(run)
+    log = LogEnd(
+        run=run,
+        queues=context.queues,
+        end=end,
+        torn=walk.torn,
+        clean=context.clean and not walk.damages,
+        trusted=context.ours and not context.clean,
+        last=None if walk.last_record is None else _place_and_time(walk.last_record),
+        next_offset=walk.next_in_log,
+    )
+    plan.lost = lost_positions(context.evidence, log)
+    plan.lost_offsets = lost_offsets(context.evidence, log)
+    plan.passed_gaps = walk.passed_gaps
+    _refuse_or_go_on(context, plan, log)
     cutting = not (context.read_only and walk.damages)
     add_findings(plan, clean=context.clean, torn=walk.torn, cutting=cutting)
+    plan.findings += deleted_topic_findings(context.evidence, context.queues)
+    if plan.go_on_at is not None:
+        plan.queue_ends = {}  # entries of lost records stay: their offsets are not given again
     return plan
+
+
+def _place_and_time(last: tuple[int, Message]) -> tuple[int, int]:
+    position, message = last
+    return position, message.store_timestamp_ms
+
+
+def _refuse_or_go_on(context: RecoveryContext, plan: StorePlan, log: LogEnd) -> None:
+    """Refuse a start that would give offsets or physical offsets again that were used; with `accept_loss` let the log
+    go on in a new file above all of them.
+    """
+    certain = [lost for lost in plan.lost_offsets if lost.certain]
+    too_far = [lost for lost in certain if 0 < lost.end < lost.used.next_offset - MAX_FILLERS]
+    if plan.damages and not context.accept_loss:
+        plan.refusal = damage_finding(plan.run, plan.damages[0])
+    elif plan.lost and not context.accept_loss:
+        plan.refusal = lost_log_finding(plan.lost, log)
+    elif certain and not context.accept_loss:
+        plan.refusal = lost_offsets_finding(certain[0], context.queues.root)
+    elif too_far:
+        plan.refusal = lost_offsets_finding(too_far[0], context.queues.root)
+    elif (plan.lost or certain) and not context.read_only:
+        plan.go_on_at = _above(plan)
+
+
+def _above(plan: StorePlan) -> int:
+    """Where a log file begins that no byte before it was named as used in. It is never the first possible one, since
+    a queue may get fillers: at one of them the real store skips records of that file.
+    """
+    file_bytes = plan.run.file_bytes
+    following = -(-plan.log_end // file_bytes) * file_bytes
+    if plan.lost.named:
+        following = max(following, (plan.lost.highest // file_bytes + 1) * file_bytes)
+    elif plan.lost.times:
+        following += file_bytes  # a file is missing, and nothing tells which are
+    return max(following, file_bytes)
 
 
 def _build_from(walk: _Walk) -> int | None:

@@ -16,11 +16,13 @@ from typing import Final
 
 from storage.files import copy_range
 from storage.interface import Progress
-from storage.rocketmq.behind import record_at
+from storage.rocketmq.blanks import SMALLEST, fill
+from storage.rocketmq.commit_log import record_at
 from storage.rocketmq.dispatch import Dispatch, dispatches_of
 from storage.rocketmq.dispatcher import Builder
-from storage.rocketmq.format.message import PADDING_SIZE
+from storage.rocketmq.format.message import PADDING_SIZE, decode_message, encode_padding
 from storage.rocketmq.format.names import file_name
+from storage.rocketmq.format.properties import CRC_PROPERTY_SIZE
 from storage.rocketmq.key_index import KeyIndex
 from storage.rocketmq.key_index_mending import mend
 from storage.rocketmq.lmq import lmq_dispatches
@@ -72,6 +74,43 @@ def apply_log(plan: StorePlan) -> None:
         run.files.fs.sync_dir(run.directory)
 
 
+def go_on_above(plan: StorePlan, now_ms: int, *, with_crc: bool) -> None:
+    """Let the log go on in a new file above all that was used, after a record in no queue: every start, of the real
+    store too, finds the end of the log behind it. Durable on return.
+    """
+    base, run = plan.go_on_at, plan.run
+    if base is None:
+        return
+    end, fs = plan.log_end, run.files.fs
+    if not fs.exists(run.directory):
+        fs.make_dir(run.directory)
+        fs.sync_dir(run.directory.parent)
+    if run.base_of(end) is not None and end % run.file_bytes:
+        run.write(end, encode_padding(run.file_end(end) - end))
+        run.sync(end, run.file_end(end))
+    following = run.file_end(end - 1) if end else 0
+    if base > following:
+        plan.passed_gaps = [*plan.passed_gaps, (following, base)]
+    run.create(base)
+    size = SMALLEST + (CRC_PROPERTY_SIZE if with_crc else 0)
+    for position, data in fill(
+        base, base + size, file_end=base + run.file_bytes, time_ms=now_ms, with_crc=with_crc
+    ):
+        run.write(position, data)
+        plan.last_record = position, decode_message(data)
+    run.sync(base, base + size)
+    plan.log_end = plan.data_end = base + size
+
+
+def raise_queues(plan: StorePlan) -> None:
+    """Let queues go on above the offsets that were used. Durable on return."""
+    if plan.go_on_at is None:
+        return
+    for lost in plan.lost_offsets:
+        if lost.certain:
+            plan.queues.add(*lost.queue).units.fill_to(lost.used.next_offset)
+
+
 def apply_queues(plan: StorePlan) -> None:
     """Cut the units that point behind the end of the log or stand behind one that is none, and see
     to it that the others get to the disk.
@@ -120,7 +159,7 @@ def build_missing(
     first_indexed = index_from if plan.index_border_again else index_from + 1
     # What is indexed last may have gone with the head of the log.
     start = max(min(queues_from, index_from), plan.run.start)
-    stops = [damage.next_good for damage in plan.damages]
+    stops = [damage.next_good for damage in plan.damages] + [end for _, end in plan.passed_gaps]
     while start < plan.log_end:
         following = plan.log_end
         for stretch in walk_log(plan.run, start, plan.log_end, check_crc=False):

@@ -162,6 +162,8 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         )
         if self.read_only:
             return
+        gaps = sorted({*facts.gaps, *parts.passed_gaps})
+        facts.gaps = tuple(gap for gap in gaps if gap[1] > parts.log.start)
         directory.write_store_file(facts)
         self._topic_files.finish_deletions(self._clock())
         if self.recovery.losses or not self.recovery.clean_shutdown:

@@ -15,6 +15,7 @@ from storage.interface import Clock, StoreOptions
 from storage.model import Finding
 from storage.rocketmq.consume_queue import ConsumeQueue
 from storage.rocketmq.directory import StoreDirectory
+from storage.rocketmq.evidence import Evidence, read_evidence
 from storage.rocketmq.format.queue_unit import UNIT_SIZE
 from storage.rocketmq.key_index import KeyIndex
 from storage.rocketmq.opening import load_index, load_log
@@ -37,6 +38,7 @@ class RawStore:
         self.clean = not self.directory.is_unclean()
         self.checkpoint = self.directory.checkpoint()
         stored = self.directory.store_file()
+        self.is_ours = stored is not None and (self.clean or self.directory.is_left_by_us())
         self.sizes = resolve_sizes(
             fs,
             root,
@@ -84,6 +86,11 @@ class RawStore:
         index = load_index(self.files, self.directory, self.sizes, clock=clock)
         self.findings += index.findings
         return index
+
+    def evidence(self) -> Evidence:
+        """Return what the small files and the index name as used."""
+        apart = StoreDirectory(self.fs, self.root, enable_lmq=self.settings.enable_lmq)
+        return read_evidence(apart, self.checkpoint, self.index)
 
     def close(self) -> None:
         """Let go of open files."""

@@ -21,11 +21,11 @@ from typing import Final, NamedTuple, cast
 from storage.files import FileSystem
 from storage.model import Finding
 from storage.notes import Notes
+from storage.rocketmq.blanks import is_blank
 from storage.rocketmq.deleted_records import Lives
 from storage.rocketmq.dispatch import Dispatch, by_queue, dispatches_of
 from storage.rocketmq.format.message import takes_queue_offset
 from storage.rocketmq.lmq import lmq_dispatches
-from storage.rocketmq.tools.blanks import is_blank
 from storage.rocketmq.tools.check_queues import Key
 from storage.rocketmq.tools.due_times import as_told
 from storage.rocketmq.tools.log_walk import LogWalk, Padding

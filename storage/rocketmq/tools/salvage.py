@@ -76,6 +76,7 @@ class Salvage:
                 survey = self._survey()
             moved_bytes = self._moved_bytes(survey)
             self.findings += survey.findings
+            self.findings += survey.evidence_findings()
             self._write(made, survey, moved_bytes)
             kept = self._finish(made, survey)
             report = replace(
@@ -216,7 +217,8 @@ class Salvage:
             "maxHashSlotNum": str(sizes.index_slots),
             "maxIndexNum": str(sizes.index_entries),
         }
-        options = replace(self._options, settings=settings)
+        # Groups keep their offsets: where records below one are lost, its queue goes on above it.
+        options = replace(self._options, settings=settings, accept_loss=True)
         with open_rocketmq(made, options, fs=self._fs, clock=self._clock, read_only=False) as store:
             found = store.recovery.findings
             self.findings += [f for f in found if f.code != batch_topics.CODE]  # told of the source

@@ -13,6 +13,7 @@ from typing import Final
 
 from storage.findings import finding
 from storage.model import Finding
+from storage.rocketmq.blanks import fill
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format.message import (
     FIXED_FIELDS,
@@ -26,7 +27,6 @@ from storage.rocketmq.format.properties import (
     closed_record,
     has_crc_property,
 )
-from storage.rocketmq.tools.blanks import fill
 from storage.rocketmq.tools.salvage_survey import Bad, Survey
 from storage.rocketmq.walking import Stop, Stretch, walk_log
 

@@ -16,13 +16,23 @@ from typing import Final, NamedTuple
 from storage.errors import Corrupt, DataError, Truncated
 from storage.model import Finding, Loss
 from storage.notes import Meter, Notes, Tallies
+from storage.rocketmq.blanks import SMALLEST, is_blank
 from storage.rocketmq.deleted_records import DeletedRecords, Lives
 from storage.rocketmq.dispatch import Head, heads_of
+from storage.rocketmq.evidence import (
+    Evidence,
+    LogEnd,
+    deleted_topic_findings,
+    lost_log_finding,
+    lost_offsets,
+    lost_offsets_finding,
+    lost_positions,
+    newest_record,
+)
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format.message import PADDING_SIZE, decode_message, peek, takes_queue_offset
 from storage.rocketmq.lmq import is_lmq
 from storage.rocketmq.queues import Queue, QueueTable
-from storage.rocketmq.tools.blanks import SMALLEST, is_blank
 from storage.rocketmq.tools.log_walk import MAX_SHOWN_BYTES, LogWalk, Padding
 from storage.rocketmq.topics_file import is_folder_name
 from storage.rocketmq.walking import Stretch
@@ -36,7 +46,7 @@ QueueKey = tuple[str, int]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSource:
     """A log to be salvaged, in physical offsets [start, end); `deleted`: records that are gone with
-    their topic; `queues` are the units as they lie there, perhaps none.
+    their topic; `queues` are the units as they lie there, perhaps none; `evidence`: what other files name.
     """
 
     run: FileRun
@@ -45,6 +55,7 @@ class LogSource:
     queues: QueueTable
     clean: bool
     deleted: DeletedRecords = field(default_factory=DeletedRecords)
+    evidence: Evidence | None = None
 
 
 class Bad(NamedTuple):
@@ -272,7 +283,52 @@ class Survey:
                 told.append(self._loss(start, size, hole, self._reason(start) if size else MISSING))
         if tail is not None and not any(hole.position == tail[0] for hole in self._holes):
             told.append(self._loss(*tail, None, self._reason(tail[0])))
-        return told
+        return [*told, *self._named_losses(told)]
+
+    def _log_end(self) -> LogEnd | None:
+        """The end of the log for whoever compares it with what other files name; None without such files."""
+        source, evidence = self.source, self.source.evidence
+        if evidence is None:
+            return None
+        last = newest_record(source.run, evidence.checkpoint, self.end)
+        return LogEnd(
+            run=source.run,
+            queues=source.queues,
+            end=self.end,
+            torn=self._walk.torn is not None,
+            clean=source.clean,
+            last=last or (self.end - 1, self._walk.last_store_timestamp_ms),
+            next_offset=self._next_offset,
+        )
+
+    def _next_offset(self, topic: str, queue_id: int) -> int:
+        met = self.queues.get((topic, queue_id))
+        return 0 if met is None else met.next_offset
+
+    def _named_losses(self, losses: Sequence[Loss]) -> Iterator[Loss]:
+        """What only other files name: records behind the end of the log, and offsets above the end of a queue."""
+        log, evidence = self._log_end(), self.source.evidence
+        if log is None or evidence is None:
+            return
+        lost = lost_positions(evidence, log)
+        if lost and not any(loss.reason == MISSING for loss in losses):
+            yield self._loss(self.end, max(lost.highest + 1 - self.end, 0), None, MISSING)
+        for queue in lost_offsets(evidence, log):
+            if queue.certain:
+                key = queue.queue.topic, queue.queue.partition
+                hole = _Hole(key, queue.end, queue.used.next_offset, None, self.end)
+                yield self._loss(self.end, 0, hole, MISSING)
+
+    def evidence_findings(self) -> Iterator[Finding]:
+        """What is missing by the evidence of other files."""
+        log, evidence, source = self._log_end(), self.source.evidence, self.source
+        if log is None or evidence is None:
+            return
+        if lost := lost_positions(evidence, log):
+            yield lost_log_finding(lost, log)
+        for queue in lost_offsets(evidence, log):
+            yield lost_offsets_finding(queue, source.queues.root)
+        yield from deleted_topic_findings(evidence, source.queues)
 
     def _of_place(self, number: int, bad: Bad) -> Iterator[Loss]:
         reason, size = self._reason(bad.start), bad.end - bad.start

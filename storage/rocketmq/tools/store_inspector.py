@@ -24,6 +24,7 @@ from storage.model import (
     TopicPartition,
 )
 from storage.parts import Counted, RunParts, not_counted, one_by_one
+from storage.rocketmq.evidence import lost_head_findings, missing_config_findings
 from storage.rocketmq.tools import dump, rebuild, search, summary, verify
 from storage.rocketmq.tools.raw import RawStore
 from storage.rocketmq.tools.salvage import Salvage
@@ -134,6 +135,7 @@ class StoreInspector:
                 queues=raw.queues,
                 clean=raw.clean,
                 deleted=raw.deleted,
+                evidence=raw.evidence(),
             )
             salvage = Salvage(
                 source,
@@ -144,6 +146,8 @@ class StoreInspector:
                 clock=view.clock,
             )
             salvage.findings += raw.findings
+            salvage.findings += lost_head_findings(run, raw.queues, clean=raw.clean)
+            salvage.findings += missing_config_findings(raw.directory)
             return salvage.run(target)
         finally:
             raw.close()

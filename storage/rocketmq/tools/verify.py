@@ -19,6 +19,17 @@ from storage.model import Finding
 from storage.notes import Meter, Notes, Tallies
 from storage.parts import Counted, FileCount, RunParts, not_counted, one_by_one
 from storage.rocketmq import batch_topics, rocksdb
+from storage.rocketmq.evidence import (
+    LogEnd,
+    deleted_topic_findings,
+    lost_head_findings,
+    lost_log_finding,
+    lost_offsets,
+    lost_offsets_finding,
+    lost_positions,
+    missing_config_findings,
+    newest_record,
+)
 from storage.rocketmq.physical import unread_findings
 from storage.rocketmq.tools import verify_files
 from storage.rocketmq.tools.check_index import without_tags
@@ -65,6 +76,7 @@ def check_store(
         tallies.merge(of_file)
         counted(count)
     notes.add(*_check_checkpoint(raw, log))
+    notes.add(*_check_evidence(raw, log))
     yield from notes.take()
     for count in log.counts():
         counted(count)
@@ -112,10 +124,10 @@ class _Log:
     def _fits(self, result: StretchResult) -> bool:
         """Whether what a part guessed is what is known."""
         return result.index_began == self.reached.index and all(
-            state == self._state(key) for key, state in result.began.items()
+            state == self.state(key) for key, state in result.began.items()
         )
 
-    def _state(self, key: Key) -> QueueState:
+    def state(self, key: Key) -> QueueState:
         """How far a queue has come."""
         known = self.reached.queues.get(key)
         queue = self._raw.queues.get(*key)
@@ -153,7 +165,7 @@ class _Log:
         for key, queue in queues.items():
             for passed in self._unmatched.get(key, ()):
                 yield key, passed
-            yield key, (self._state(key).next_offset, queue.units.end)
+            yield key, (self.state(key).next_offset, queue.units.end)
 
     def counts(self) -> Iterator[FileCount]:
         """Records and bytes of the log's files."""
@@ -182,6 +194,29 @@ def _check_checkpoint(raw: RawStore, log: _Log) -> Iterator[Finding]:
         reached = f"{checkpoint.logics_physical_offset}"
         what = "the checkpoint is ahead of the queues: a record before it has no unit"
         yield _ahead(raw, f"logicsPhysicalOffset below {missing}", reached, what)
+
+
+def _check_evidence(raw: RawStore, log: _Log) -> Iterator[Finding]:
+    """What other files name, and neither the log nor the queues have."""
+    last = newest_record(raw.run, raw.checkpoint, log.end)
+    end = LogEnd(
+        run=raw.run,
+        queues=raw.queues,
+        end=log.end,
+        torn=raw.run.data_end(log.end) > log.end,
+        clean=raw.clean,
+        last=last or (log.end - 1, log.latest_ms),
+        trusted=not raw.clean and raw.is_ours,
+        next_offset=lambda *key: log.state(key).next_offset,
+    )
+    evidence = raw.evidence()
+    if lost := lost_positions(evidence, end):
+        yield lost_log_finding(lost, end)
+    for queue in lost_offsets(evidence, end):
+        yield lost_offsets_finding(queue, raw.directory.consume_queue)
+    yield from deleted_topic_findings(evidence, raw.queues)
+    yield from lost_head_findings(raw.run, raw.queues, clean=raw.clean)
+    yield from missing_config_findings(raw.directory)
 
 
 def _ahead(raw: RawStore, expected: str, found: str, what: str) -> Finding:

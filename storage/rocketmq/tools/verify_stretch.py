@@ -18,11 +18,11 @@ from dataclasses import dataclass
 
 from storage.model import Finding
 from storage.notes import Meter, Notes, Tallies
+from storage.rocketmq.blanks import is_blank
 from storage.rocketmq.deleted_records import Lives
 from storage.rocketmq.dispatch import Dispatch, dispatch_of
 from storage.rocketmq.lmq import of_message
 from storage.rocketmq.queues import Queue
-from storage.rocketmq.tools.blanks import is_blank
 from storage.rocketmq.tools.check_index import IndexCheck, IndexPlace, guessed_place
 from storage.rocketmq.tools.check_queues import (
     Key,

@@ -183,6 +183,7 @@ def test_a_store_that_was_cut_is_opened_anew(store: RocketMQStore, splitter: Spl
     end = store.log.end
     path = store.log.run.path(end - end % LOG_BYTES)
     damage(path, 0, bytes(LOG_BYTES))
+    (store.path / "abort").write_bytes(b"1 logserver")  # else such a log is refused
     again = open_small(store.path)
     again.append_messages(T0, numbered(40, first=500))
     splitter.refresh()
