@@ -128,25 +128,34 @@ def open_parts(opening: Opening) -> OpenedStore:
         position, message = plan.last_record
         builder.last = dispatch_of(message, position, with_tags=opening.settings.index_tags)
     _restore_producers(plan, snapshot)
-    report = RecoveryReport(
-        clean_shutdown=clean,
-        elapsed_ms=opening.clock() - started_ms,
-        partitions=len(queues),
-        segments_scanned=len([b for b in run.bases if b + run.file_bytes > plan.accepted_from]),
-        bytes_scanned=plan.bytes_scanned,
-        indexes_rebuilt=_rebuilt(plan),
-        findings=_findings(opening, index, builder, plan),
-        losses=plan.losses,
-    )
+    found = _findings(opening, index, builder, plan)
     return OpenedStore(
         log=CommitLog(run, end=plan.log_end),
         queues=queues,
         index=index,
         builder=builder,
         checkpoint=_confirmed(checkpoint, plan),
-        report=report,
+        report=_report(opening, plan, found, started_ms, clean=clean),
         with_crc=_goes_on_with_crc(opening.settings, plan),
         passed_gaps=plan.passed_gaps,
+    )
+
+
+def _report(
+    opening: Opening, plan: StorePlan, found: Sequence[Finding], started_ms: int, *, clean: bool
+) -> RecoveryReport:
+    """What the start found and did."""
+    return RecoveryReport(
+        clean_shutdown=clean,
+        elapsed_ms=opening.clock() - started_ms,
+        partitions=len(plan.queues),
+        segments_scanned=len(
+            [b for b in plan.run.bases if b + plan.run.file_bytes > plan.accepted_from]
+        ),
+        bytes_scanned=plan.bytes_scanned,
+        indexes_rebuilt=_rebuilt(plan),
+        findings=found,
+        losses=plan.losses,
     )
 
 
