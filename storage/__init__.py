@@ -28,6 +28,7 @@ from storage.model import (
     ConversionNote,
     ConversionReport,
     ConvertedTopic,
+    FileCount,
     Finding,
     FindQuery,
     FoundPage,
@@ -52,7 +53,7 @@ from storage.model import (
     TopicInfo,
     TopicPartition,
 )
-from storage.parts import FileCount, RunParts, SupportsParts
+from storage.parts import RunParts, SupportsParts
 from storage.registry import (
     Detected,
     backends,

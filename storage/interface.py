@@ -20,6 +20,7 @@ from storage.model import (
     Bound,
     Capabilities,
     CommittedOffset,
+    FileCount,
     Finding,
     FindQuery,
     FoundPage,
@@ -45,13 +46,21 @@ Clock: TypeAlias = Callable[[], int]
 """Gives the time in milliseconds since the epoch."""
 
 Progress: TypeAlias = Callable[[str, int, int], None]
-"""Told (what is being done, units done, units in all) now and then during long work; must return
-quickly.
+"""Called now and then during long work with the name of the work, how much is done, and how much there is. Both
+are bytes, unless the name ends with another unit ("examining partitions"). Must return quickly.
 """
 
 DEFAULT_MAX_RECORDS = 500
 DEFAULT_MAX_BYTES = 1 << 20
 DEFAULT_FOUND_BYTES = 16 << 20
+
+
+Counted: TypeAlias = Callable[[FileCount], None]
+"""Gets each file that `verify` has read."""
+
+
+def not_counted(count: FileCount) -> None:
+    """The default `Counted`: does nothing."""
 
 
 def no_progress(what: str, done: int, total: int) -> None:
@@ -448,8 +457,13 @@ class SupportsInspect(Protocol):
     def find(self, query: FindQuery) -> Iterator[Mapping[str, object]]:
         """Matching records as rows of `dump("records")`, at most `query.limit`."""
 
-    def verify(self, progress: Progress = no_progress) -> Iterator[Finding]:
-        """Read everything and tell what is wrong, in file order; nothing wrong: no findings."""
+    def verify(
+        self, progress: Progress = no_progress, counted: Counted = not_counted
+    ) -> Iterator[Finding]:
+        """Read everything and report what is wrong, in file order; nothing wrong: no findings.
+
+        `counted` gets every file that was read, so that a caller can say what was checked.
+        """
 
     def rebuild(
         self, what: str, *, write: bool = False, progress: Progress = no_progress

@@ -256,6 +256,19 @@ class Finding:
     message: str = ""
 
 
+class FileCount(NamedTuple):
+    """What `verify` read of one file: its records (of a derived file: entries, where they are counted) and bytes.
+    `is_log`: the file holds records; else it is derived from a log, or a small file.
+    """
+
+    path: str
+    topic: str | None
+    partition: int | None
+    records: int
+    size_bytes: int
+    is_log: bool = True
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
     """Bytes taken out of a log, or out of a queue whose units led behind the log. Offsets

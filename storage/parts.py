@@ -16,9 +16,9 @@ guessed: there is one implementation of every rule.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
-from storage.interface import Progress, no_progress
+from storage.interface import Counted, Progress, no_progress, not_counted
 from storage.model import Finding, RebuildReport
 
 P = TypeVar("P")
@@ -36,26 +36,9 @@ class RunParts(Protocol):
     def __call__(self, work: Callable[[P], R], parts: Iterable[P], /) -> Iterable[R]: ...
 
 
-class FileCount(NamedTuple):
-    """What an audit read of one file: records (of a derived file: entries) and bytes."""
-
-    path: str
-    topic: str | None
-    partition: int | None
-    records: int
-    size_bytes: int
-
-
-Counted = Callable[[FileCount], None]
-
-
 def one_by_one(work: Callable[[P], R], parts: Iterable[P], /) -> Iterator[R]:
     """Parts done here, each when the result before it was taken."""
     return map(work, parts)
-
-
-def not_counted(count: FileCount) -> None:
-    """Nobody wants to know."""
 
 
 @runtime_checkable
@@ -65,8 +48,8 @@ class SupportsParts(Protocol):
     def audit(
         self, run: RunParts, *, progress: Progress = no_progress, counted: Counted = not_counted
     ) -> Iterator[Finding]:
-        """As `verify`, with the same findings, its parts done by `run`. `counted` is told of every
-        file of the log, after its last part.
+        """As `verify`, with the same findings, its parts done by `run`. `counted` gets every file after its
+        last part.
         """
 
     def rebuild_in_parts(

@@ -41,8 +41,11 @@ COMMANDS: Final[Mapping[str, Lazy]] = {
     "dump": Lazy("logserver.commands.dump:command", "Print what is in it: records, batches, ..."),
     "find": Lazy("logserver.commands.find:command", "Find records by key, id, tag, text or time."),
     "offsets": Lazy("logserver.commands.offsets:command", "First and next offset, or by time."),
-    "verify": Lazy("logserver.commands.verify:command", "Read everything and tell what is wrong."),
-    "rebuild": Lazy("logserver.commands.rebuild:command", "Make indexes anew from the logs."),
+    "verify": Lazy(
+        "logserver.commands.verify:command", "Read everything and report what is wrong."
+    ),
+    "explain": Lazy("logserver.commands.explain:command", "Explain the code of a finding."),
+    "rebuild": Lazy("logserver.commands.rebuild:command", "Rebuild indexes from the logs."),
     "salvage": Lazy("logserver.commands.salvage:command", "Copy what is good into a new store."),
     "convert": Lazy("logserver.commands.convert:command", "Make a new store in the other format."),
     "pipeline": Lazy("logserver.commands.pipeline:command", "Run a job on Apache Spark."),

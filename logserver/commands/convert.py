@@ -13,11 +13,16 @@ import click
 import msgspec
 
 from logserver.commands import FINDINGS
+from logserver.commands.findings import (
+    Inspected,
+    all_option,
+    finding_lines,
+    is_wrong,
+    with_help,
+)
 from logserver.commands.options import settings_option
 from logserver.commands.output import (
     TABLE,
-    finding_line,
-    is_wrong,
     output_option,
     write_document,
     write_file,
@@ -83,8 +88,11 @@ def conversion_options(command: Callable[..., Any]) -> Callable[..., Any]:
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write the report there too, as JSON.",
 )
+@all_option
 @output_option
-def command(*, report_path: Path | None, output: str, **given: Unpack[Conversion]) -> None:
+def command(
+    *, report_path: Path | None, shows_all: bool, output: str, **given: Unpack[Conversion]
+) -> None:
     """Make a new store at DST, in the other format, of the records of the store SRC.
 
     SRC is not changed, and a server may be running on it; DST must not exist, or be empty. The report
@@ -102,20 +110,17 @@ def command(*, report_path: Path | None, output: str, **given: Unpack[Conversion
         )
     if report_path is not None:
         write_file(report_path, msgspec.json.format(msgspec.json.encode(report)) + b"\n")
-    show(report, output)
+    inspected = Inspected(given["source"], given["settings"])
+    if output == TABLE:
+        found = finding_lines(report.findings, inspected, shows_all=shows_all)
+        write_text([*_notes(report), *found, *_totals(report)])
+    else:
+        write_document(with_help(report, inspected, report.findings), output)
     if report.left_out or any(map(is_wrong, report.findings)):
         click.get_current_context().exit(FINDINGS)
 
 
-def show(report: ConversionReport, output: str) -> None:
-    """Print a report: some lines, or a JSON document."""
-    if output == TABLE:
-        write_text(_lines(report))
-    else:
-        write_document(msgspec.to_builtins(report), output)
-
-
-def _lines(report: ConversionReport) -> Iterator[str]:
+def _notes(report: ConversionReport) -> Iterator[str]:
     for kind, notes in (
         ("left out", report.left_out),
         ("encoded", report.encoded),
@@ -123,8 +128,9 @@ def _lines(report: ConversionReport) -> Iterator[str]:
         ("hidden", report.hidden),
     ):
         yield from (_line(kind, note) for note in notes)
-    for finding in report.findings:
-        yield finding_line(finding)
+
+
+def _totals(report: ConversionReport) -> Iterator[str]:
     for topic in report.topics:
         name = "" if topic.name == topic.topic else f" (there {topic.name})"
         yield f"{topic.topic}{name}: {topic.records} records in {topic.partitions} partitions"

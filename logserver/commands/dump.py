@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import click
 
+from logserver.commands.findings import Inspected, all_option, end_with
 from logserver.commands.options import (
     opened,
     partition_option,
@@ -24,7 +25,6 @@ from logserver.commands.output import (
     JSON,
     TABLE,
     Row,
-    end_with,
     output_option,
     write_document,
     write_rows,
@@ -72,6 +72,7 @@ _MESSAGE: Final = (
     show_default=True,
     help="Whether records of open and aborted transactions are shown.",
 )
+@all_option
 @set_option
 @output_option
 def command(
@@ -81,6 +82,7 @@ def command(
     topic: str | None,
     partition: int | None,
     isolation: str,
+    shows_all: bool,
     settings: Mapping[str, str],
     output: str,
 ) -> None:
@@ -101,7 +103,7 @@ def command(
             write_rows(_flat(short_messages(runs), kind), output)
         else:
             write_rows(runs, output)
-        end_with(inspector.findings())
+        end_with(inspector.findings(), Inspected(path, settings), shows_all=shows_all)
 
 
 def _by_file(runs: Iterable[Sequence[Row]], *, single: bool) -> Mapping[str, Any]:

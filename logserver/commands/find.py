@@ -12,6 +12,7 @@ import click
 
 from logserver.commands.access import Access, access_options
 from logserver.commands.dump import short_messages
+from logserver.commands.findings import Inspected, all_option, end_with
 from logserver.commands.options import (
     opened,
     place_argument,
@@ -19,7 +20,7 @@ from logserver.commands.options import (
     time_option,
     topic_option,
 )
-from logserver.commands.output import TABLE, end_with, output_option, write_rows
+from logserver.commands.output import TABLE, output_option, write_rows
 from storage import FindQuery
 
 
@@ -37,12 +38,14 @@ from storage import FindQuery
 @time_option("--to", "to_ms", about="Not after this time.")
 @click.option("--limit", type=int, default=32, show_default=True, help="At most so many.")
 @click.option("--raw", is_flag=True, help="The index's own answers (not in Kafka).")
+@all_option
 @set_option
 @access_options
 @output_option
 def command(
     place: Path | str,
     *,
+    shows_all: bool,
     settings: Mapping[str, str],
     access: Access,
     output: str,
@@ -64,4 +67,4 @@ def command(
     with opened(place, settings) as (inspector, _):
         runs = ([row] for row in inspector.find(query))
         write_rows(short_messages(runs) if output == TABLE else runs, output)
-        end_with(inspector.findings())
+        end_with(inspector.findings(), Inspected(place, settings), shows_all=shows_all)

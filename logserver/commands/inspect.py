@@ -14,8 +14,16 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from logserver.commands import FINDINGS
+from logserver.commands.findings import (
+    Inspected,
+    all_option,
+    finding_lines,
+    finding_row,
+    is_wrong,
+)
 from logserver.commands.options import opened, path_argument, set_option
-from logserver.commands.output import TABLE, output_option, write_document
+from logserver.commands.output import TABLE, output_option, size_text, write_document
+from storage import Finding
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,9 +41,10 @@ _COLORS: Final = {"error": "red", "warning": "yellow", "info": "dim"}
 
 @click.command("inspect")
 @path_argument
+@all_option
 @set_option
 @output_option
-def command(path: Path, *, settings: Mapping[str, str], output: str) -> None:
+def command(path: Path, *, shows_all: bool, settings: Mapping[str, str], output: str) -> None:
     """Show what PATH is: a store, a partition directory or one file.
 
     Backend and format, topics, offsets, times, sizes, and what the next start would find. The exit
@@ -43,15 +52,18 @@ def command(path: Path, *, settings: Mapping[str, str], output: str) -> None:
     """
     with opened(path, settings) as (inspector, _):
         summary: Row = inspector.summary()
+    inspected = Inspected(path, settings)
+    findings = [Finding(**row) for row in summary["findings"]]
     if output == TABLE:
-        _show(summary)
+        _show(summary, list(finding_lines(findings, inspected, shows_all=shows_all)))
     else:
-        write_document(summary, output)
-    if any(finding["severity"] != "info" for finding in summary["findings"]):
+        rows = [finding_row(finding, inspected) for finding in findings]
+        write_document({**summary, "findings": rows}, output)
+    if any(map(is_wrong, findings)):
         click.get_current_context().exit(FINDINGS)
 
 
-def _show(summary: Row) -> None:
+def _show(summary: Row, findings: Sequence[str]) -> None:
     from rich.console import Console
 
     console = Console(highlight=False, soft_wrap=True, width=_ENDLESS, height=_ENDLESS)
@@ -63,7 +75,7 @@ def _show(summary: Row) -> None:
         console.print()
         _show_partitions(console, summary["topics"])
     console.print()
-    _show_findings(console, summary)
+    _show_findings(console, findings)
 
 
 def _facts(summary: Row) -> Iterator[tuple[str, str]]:
@@ -139,28 +151,13 @@ def _partitions(rows: Sequence[tuple[Row, Row]], *, first_time: bool = True) -> 
     return table
 
 
-def _show_findings(console: Console, summary: Row) -> None:
-    findings = summary["findings"]
-    for finding in findings[:MAX_FINDINGS]:
-        place = "" if finding["position"] is None else f" at {finding['position']}"
-        line = f"{finding['severity']}: {finding['path']}{place}: {finding['message']}"
-        console.print(
-            f"{line} [{finding['code']}]", style=_COLORS[finding["severity"]], markup=False
-        )
-    if len(findings) > MAX_FINDINGS:
-        console.print(f"... {len(findings) - MAX_FINDINGS} more: --output json has all")
-    if not findings:
+def _show_findings(console: Console, lines: Sequence[str]) -> None:
+    for line in lines[:MAX_FINDINGS]:
+        console.print(line, style=_COLORS[line.partition(":")[0]], markup=False)
+    if len(lines) > MAX_FINDINGS:
+        console.print(f"... {len(lines) - MAX_FINDINGS} more: --output json has all")
+    if not lines:
         console.print("nothing wrong at first sight; `logserver verify` reads everything")
-
-
-def size_text(size_bytes: int) -> str:
-    """12345678 is "11.8 MiB"."""
-    size = float(size_bytes)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if size < 1024:
-            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
-        size /= 1024
-    return f"{size:.1f} TiB"
 
 
 def time_text(time_ms: int | None) -> str:

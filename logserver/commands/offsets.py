@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from logserver.commands.access import Access, access_options
+from logserver.commands.findings import Inspected, end_with
 from logserver.commands.options import (
     opened,
     partition_option,
@@ -23,7 +24,6 @@ from logserver.commands.options import (
 from logserver.commands.output import (
     TABLE,
     Row,
-    end_with,
     output_option,
     write_document,
     write_rows,
@@ -67,7 +67,7 @@ def command(
             write_document(rows[0], output)
         else:
             write_rows([rows], output)
-        end_with(inspector.findings())
+        end_with(inspector.findings(), Inspected(place, settings))
 
 
 def _chosen(

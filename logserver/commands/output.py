@@ -1,7 +1,7 @@
 """Printing rows: a table on a terminal, a JSON line per row in a pipe, one JSON document on demand.
 
-Owns standard output (written in large pieces, since a dump may be gigabytes), files that options name beside it, and
-how findings look on standard error; must not know where rows come from. Bytes are base64 in JSON, text in a table.
+Owns standard output (written in large pieces, since a dump may be gigabytes) and files that options name; must not know
+where rows come from. Bytes are base64 in JSON, text in a table.
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from typing import Final, TypeAlias
 import click
 import msgspec
 
-from logserver.commands import FINDINGS
-from storage import Finding, StorageError
+from storage import StorageError
 
 TABLE: Final = "table"
 JSON: Final = "json"
@@ -26,6 +25,7 @@ Row: TypeAlias = Mapping[str, object]
 
 _KEY: Final = "logserver.output"
 _MAX_CELL: Final = 40
+_WHOLE: Final = frozenset({"topic", "partition", "offset", "queueId", "queueOffset"})  # never cut
 _CHOICE: Final = click.Choice([TABLE, JSON, NDJSON])
 _ABOUT: Final = "Default: table on a terminal, else ndjson (a JSON line per row)."
 _ENCODER: Final = msgspec.json.Encoder()
@@ -86,6 +86,16 @@ def write_file(path: Path, data: bytes) -> None:
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
+def size_text(size_bytes: int) -> str:
+    """12345678 is "11.8 MiB"."""
+    size = float(size_bytes)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
+
+
 def _write(pieces: Iterable[bytes]) -> None:
     """Print all of it; a stream without a buffer (`python -u`) may take less than it is given."""
     stdout = sys.stdout.buffer
@@ -119,7 +129,9 @@ def _until_failure(
 
 
 def _table(runs: Iterable[Sequence[Row]]) -> Iterable[str]:
-    """Columns as wide as the first run needs; what is longer is cut, so that a row stays a line."""
+    """Columns as wide as the first run needs. A longer cell is cut, so that a row stays a line; but the cells that say
+    where a record is stored stay whole, and move the rest of their row to the right.
+    """
     widths: dict[str, int] = {}
     for run in runs:
         cells = [{name: _cell(value) for name, value in row.items()} for row in run]
@@ -134,14 +146,19 @@ def _widths(rows: Sequence[Mapping[str, str]]) -> dict[str, int]:
     """Each column as wide as it needs, at most `_MAX_CELL`; the last one gets what is left."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
     needed = {name: max(len(name), *(len(row.get(name, "")) for row in rows)) for name in columns}
-    widths = {name: min(needed[name], _MAX_CELL) for name in columns}
+    widths = {
+        name: needed[name] if name in _WHOLE else min(needed[name], _MAX_CELL) for name in columns
+    }
     left = shutil.get_terminal_size().columns - sum(widths.values()) - 2 * len(widths)
     widths[columns[-1]] = min(needed[columns[-1]], widths[columns[-1]] + max(left, 0))
     return widths
 
 
 def _line(cells: Mapping[str, str], widths: Mapping[str, int]) -> str:
-    parts = [_fit(cells.get(name, ""), width) for name, width in widths.items()]
+    parts = [
+        cells.get(name, "").ljust(width) if name in _WHOLE else _fit(cells.get(name, ""), width)
+        for name, width in widths.items()
+    ]
     return "  ".join(parts).rstrip() + "\n"
 
 
@@ -159,31 +176,3 @@ def _cell(value: object) -> str:
     else:
         text = _ENCODER.encode(value)[:200].decode("utf-8", "replace")
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
-
-
-# ---- findings ------------------------------------------------------------------------------------
-
-
-def finding_line(finding: Finding) -> str:
-    """One finding for a person."""
-    place = finding.path if finding.position is None else f"{finding.path} at {finding.position}"
-    details = [
-        f"{name} {value}"
-        for name, value in (("expected", finding.expected), ("found", finding.found))
-        if value is not None
-    ]
-    tail = f" ({', '.join(details)})" if details else ""
-    return f"{finding.severity}: {place}: {finding.message}{tail} [{finding.code}]"
-
-
-def is_wrong(finding: Finding) -> bool:
-    """Whether this is more than worth knowing."""
-    return finding.severity != "info"
-
-
-def end_with(findings: Sequence[Finding]) -> None:
-    """Tell on standard error what was met; the exit code says so if something is wrong."""
-    for finding in findings:
-        click.echo(finding_line(finding), err=True)
-    if any(map(is_wrong, findings)):
-        click.get_current_context().exit(FINDINGS)

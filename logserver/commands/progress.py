@@ -1,26 +1,34 @@
-"""Progress on standard error: only on a terminal, and only once the work has taken a second.
+"""Progress on standard error, once the work has taken a while: a bar on a terminal, else a line now and then.
 
-Owns that display; must not touch standard output. Elsewhere it says nothing.
+Owns that display; must not touch standard output.
 """
 
 from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+import click
+
+from logserver.commands.output import size_text
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Display
 
 PATIENCE_S = 1.0
+LINE_EVERY_S = 5.0
+_COUNTED: Final = (
+    "partitions"  # work whose name ends so is counted, all other work is measured in bytes
+)
 
 
 class LateProgress:
-    """A `storage.Progress` that appears late and leaves no trace; `with` takes it away at the end."""
+    """A `storage.Progress` that appears late. A bar leaves no trace; `with` takes it away at the end."""
 
     def __init__(self) -> None:
-        self._silent = not sys.stderr.isatty()
-        self._began_s = time.monotonic()
+        self._has_bar = sys.stderr.isatty()
+        self._shown_s = time.monotonic()
         self._display: Display | None = None
         self._tasks: dict[str, int] = {}
 
@@ -33,14 +41,20 @@ class LateProgress:
 
     def __call__(self, what: str, done: int, total: int) -> None:
         """See storage.Progress."""
-        if self._silent or (not self._display and time.monotonic() - self._began_s < PATIENCE_S):
+        waited_s = time.monotonic() - self._shown_s
+        if not self._has_bar:
+            if waited_s >= LINE_EVERY_S:
+                click.echo(f"progress: {_line(what, done, total)}", err=True)
+                self._shown_s = time.monotonic()
             return
-        display = self._shown()
+        if not self._display and waited_s < PATIENCE_S:
+            return
+        display = self._bar()
         if what not in self._tasks:
             self._tasks[what] = display.add_task(what, total=total)
         display.update(display.task_ids[self._tasks[what]], completed=done, total=total)
 
-    def _shown(self) -> Display:
+    def _bar(self) -> Display:
         if self._display is None:
             from rich.console import Console
             from rich.progress import Progress as Display
@@ -48,3 +62,10 @@ class LateProgress:
             self._display = Display(console=Console(stderr=True), transient=True)
             self._display.start()
         return self._display
+
+
+def _line(what: str, done: int, total: int) -> str:
+    share = f" ({done * 100 // total} %)" if total > 0 else ""
+    if what.endswith(_COUNTED):
+        return f"{what}: {done} of {total}{share}"
+    return f"{what}: {size_text(done)} of {size_text(total)}{share}"

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
-import msgspec
 
+from logserver.commands.findings import Inspected, all_option, end_with, with_help
 from logserver.commands.options import (
     opened,
     path_argument,
@@ -20,7 +20,6 @@ from logserver.commands.options import (
 )
 from logserver.commands.output import (
     TABLE,
-    end_with,
     output_option,
     write_document,
     write_text,
@@ -32,16 +31,24 @@ from storage import RebuildReport
 @path_argument
 @rebuilt_option
 @write_option
+@all_option
 @set_option
 @output_option
 def command(
-    path: Path, *, what: str | None, write: bool, settings: Mapping[str, str], output: str
+    path: Path,
+    *,
+    what: str | None,
+    write: bool,
+    shows_all: bool,
+    settings: Mapping[str, str],
+    output: str,
 ) -> None:
     """Make what is derived from the logs of PATH anew: a store or a partition directory.
 
     What an index holds depends on index.interval.bytes: give a foreign store's value by --set. With
     --write no server may be running; the files that are replaced are kept beside the store.
     """
+    inspected = Inspected(path, settings)
     with opened(path, settings) as (inspector, progress):
         kinds = inspector.rebuild_kinds() if what is None else [what]
         report = _joined(
@@ -50,8 +57,8 @@ def command(
     if output == TABLE:
         write_text(_lines(report))
     else:
-        write_document(msgspec.to_builtins(report), output)
-    end_with(report.findings)
+        write_document(with_help(report, inspected, report.findings), output)
+    end_with(report.findings, inspected, shows_all=shows_all)
 
 
 def _joined(reports: Sequence[RebuildReport]) -> RebuildReport:

@@ -1,29 +1,33 @@
-"""`logserver salvage`: copy what is good into a new store, and tell exactly what was left behind.
+"""`logserver salvage`: copy what is good into a new store, and report exactly what was left behind.
 
-Owns how the report is printed; what it holds is storage's LossReport.
+Owns how the report is printed; its content is storage's LossReport.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
-import msgspec
 
 from logserver.commands import FINDINGS
+from logserver.commands.findings import (
+    Inspected,
+    all_option,
+    finding_lines,
+    is_wrong,
+    with_help,
+)
 from logserver.commands.options import opened, path_argument, set_option
 from logserver.commands.output import (
     JSON,
     TABLE,
-    finding_line,
-    is_wrong,
     output_option,
     write_document,
     write_text,
 )
-from storage import Loss, LossReport
+from storage import KeptRange, Loss, LossReport
 
 
 @click.command("salvage", epilog="Example: logserver salvage data --to rescued")
@@ -37,56 +41,95 @@ from storage import Loss, LossReport
     help="The new store; must not exist, or be empty.",
 )
 @click.option("--json", "as_json", is_flag=True, help="The same as --output json.")
+@all_option
 @set_option
 @output_option
 def command(
-    path: Path, *, target: Path, as_json: bool, settings: Mapping[str, str], output: str
+    path: Path,
+    *,
+    target: Path,
+    as_json: bool,
+    shows_all: bool,
+    settings: Mapping[str, str],
+    output: str,
 ) -> None:
-    """Copy what is good in PATH into a new store of the same kind, and tell what was left behind.
+    """Copy what is good in PATH into a new store of the same kind, and report what was left behind.
 
     PATH is a store, a Kafka partition directory or one log file; it is not changed, and a server may
-    be running on it. The report is kept in the new store as .logserver.salvage.json. The exit code is
-    1 if anything was left behind.
+    be running on it. The report ends with what was kept and lost, partition by partition, and is kept
+    in the new store as .logserver.salvage.json. The exit code is 1 if anything was left behind.
     """
+    inspected = Inspected(path, settings)
     with opened(path, settings) as (inspector, progress):
         report = inspector.salvage(target, progress=progress)
     if as_json or output != TABLE:
-        write_document(msgspec.to_builtins(report), JSON if as_json else output)
+        document = with_help(report, inspected, report.findings)
+        write_document(document, JSON if as_json else output)
     else:
-        write_text(_lines(report))
+        found = finding_lines(report.findings, inspected, shows_all=shows_all)
+        write_text([*map(_loss_line, report.losses), *found, *_totals(report)])
     if report.losses or any(map(is_wrong, report.findings)):
         click.get_current_context().exit(FINDINGS)
 
 
-def _lines(report: LossReport) -> Iterator[str]:
-    for loss in report.losses:
-        yield _loss_line(loss)
-    for finding in report.findings:
-        yield finding_line(finding)
+def _totals(report: LossReport) -> Iterator[str]:
+    """What was kept and lost of each partition, then in all."""
     if report.moved_bytes:
         yield (
             f"physical offsets, and with them message ids, are {report.moved_bytes} larger than before"
         )
-    yield f"kept: {report.kept_records} records, {report.kept_bytes} bytes, in {report.target}"
+    lost: dict[tuple[str, int], list[Loss]] = {}
+    for loss in report.losses:
+        if loss.topic:
+            lost.setdefault((loss.topic, loss.partition), []).append(loss)
+    for kept in report.kept:
+        yield _kept_line(kept, lost.pop((kept.topic, kept.partition), ()))
+    for (topic, partition), losses in lost.items():
+        yield f"{topic}-{partition}: kept nothing; lost {_ranges(losses)}"
+    partitions = "1 partition" if len(report.kept) == 1 else f"{len(report.kept)} partitions"
+    yield (
+        f"kept: {report.kept_records} records in {partitions}, {report.kept_bytes} bytes, "
+        f"in {report.target}"
+    )
     if not report.losses:
-        yield "nothing was left behind"
+        yield "lost: nothing was left behind"
         return
     reasons = Counter(loss.reason for loss in report.losses)
     shown = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))
-    yield f"left behind: {report.lost_bytes} bytes in {len(report.losses)} places ({shown})"
+    places = "1 place" if len(report.losses) == 1 else f"{len(report.losses)} places"
+    offsets = sum(
+        loss.next_offset - loss.first_offset
+        for loss in report.losses
+        if loss.topic and loss.next_offset is not None
+    )
+    counted = f" with {offsets} offsets" if offsets else ""
+    yield f"lost: {report.lost_bytes} bytes{counted} in {places} ({shown})"
+
+
+def _kept_line(kept: KeptRange, losses: Sequence[Loss]) -> str:
+    place = f"{kept.topic}-{kept.partition}"
+    held = f"{kept.records} records, {kept.size_bytes} bytes"
+    if kept.next_offset > kept.first_offset:
+        held = f"offsets {kept.first_offset} to {kept.next_offset - 1}, {held}"
+    lost = f"lost {_ranges(losses)}" if losses else "lost nothing"
+    return f"{place}: kept {held}; {lost}"
+
+
+def _ranges(losses: Sequence[Loss]) -> str:
+    return ", ".join(dict.fromkeys(map(_range, losses)))
+
+
+def _range(loss: Loss) -> str:
+    if loss.next_offset is None:
+        return f"from offset {loss.first_offset} on"
+    if loss.next_offset == loss.first_offset:
+        return f"{loss.size_bytes} bytes without an offset"
+    return f"offsets {loss.first_offset} to {loss.next_offset - 1}"
 
 
 def _loss_line(loss: Loss) -> str:
+    """One place that was left behind."""
     where = f"{loss.path} at {loss.position}: {loss.size_bytes} bytes"
-    return f"left behind: {where}, {_offsets(loss)} [{loss.reason}]"
-
-
-def _offsets(loss: Loss) -> str:
     if not loss.topic:
-        return "of no partition that is known"
-    place = f"{loss.topic}-{loss.partition}"
-    if loss.next_offset is None:
-        return f"{place} from offset {loss.first_offset} on"
-    if loss.next_offset == loss.first_offset:
-        return f"{place}, no offset"
-    return f"{place} offsets {loss.first_offset} to {loss.next_offset - 1}"
+        return f"lost: {where}, of an unknown partition [{loss.reason}]"
+    return f"lost: {where}, {loss.topic}-{loss.partition} {_range(loss)} [{loss.reason}]"

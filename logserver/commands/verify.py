@@ -1,10 +1,11 @@
-"""`logserver verify`: read everything, tell what is wrong.
+"""`logserver verify`: read everything, report what is wrong and what was checked.
 
-Owns how findings are printed; what a code means stands in docs/findings.md.
+Owns the order of the output: findings, then what was checked. A code's texts are the catalogue's.
 """
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,54 +14,127 @@ import click
 import msgspec
 
 from logserver.commands import FINDINGS
+from logserver.commands.findings import (
+    Inspected,
+    all_option,
+    finding_lines,
+    finding_row,
+    is_wrong,
+)
 from logserver.commands.options import opened, path_argument, set_option
 from logserver.commands.output import (
     TABLE,
     Row,
-    finding_line,
-    is_wrong,
     output_option,
+    size_text,
+    write_file,
     write_rows,
     write_text,
 )
-from storage import Finding
+from storage import FileCount, Finding
+
+
+class _Checked:
+    """What was checked, and the findings by severity."""
+
+    def __init__(self) -> None:
+        self.met: Counter[str] = Counter()
+        self.is_sound = True
+        self._began_s = time.monotonic()
+        self._partitions: set[tuple[str, int | None]] = set()
+        self._files = self._records = self._size_bytes = 0
+
+    def count(self, file: FileCount) -> None:
+        """Take in a file that was read."""
+        if file.topic is not None:
+            self._partitions.add((file.topic, file.partition))
+        self._files += 1
+        self._records += file.records if file.is_log else 0
+        self._size_bytes += file.size_bytes
+
+    def pass_on(self, found: Iterable[Finding]) -> Iterator[Finding]:
+        """The same findings, counted."""
+        for finding in found:
+            self.met[finding.severity] += 1
+            self.is_sound = self.is_sound and not is_wrong(finding)
+            yield finding
+
+    def summary(self) -> Mapping[str, object]:
+        """The counts as a JSON object."""
+        return {
+            "topics": len({topic for topic, _ in self._partitions}),
+            "partitions": len(self._partitions),
+            "files": self._files,
+            "records": self._records,
+            "bytes": self._size_bytes,
+            "seconds": round(time.monotonic() - self._began_s, 3),
+            "findings": {kind: self.met[kind] for kind in ("error", "warning", "info")},
+        }
+
+    def line(self) -> str:
+        """The counts for a person."""
+        told = self.summary()
+        counts = (
+            f"{told[name]} {name[:-1] if told[name] == 1 else name}"
+            for name in ("topics", "partitions", "files", "records")
+        )
+        size = size_text(self._size_bytes)
+        return f"checked: {', '.join(counts)}, {size} in {told['seconds']:.1f} s"
 
 
 @click.command("verify")
 @path_argument
+@click.option(
+    "--summary",
+    "summary_path",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write what was checked to this file, as JSON.",
+)
+@all_option
 @set_option
 @output_option
-def command(path: Path, *, settings: Mapping[str, str], output: str) -> None:
+def command(
+    path: Path,
+    *,
+    summary_path: Path | None,
+    shows_all: bool,
+    settings: Mapping[str, str],
+    output: str,
+) -> None:
     """Read all of PATH and print what is wrong: a store, a partition directory or one file.
 
-    The exit code is 1 if anything is worse than `info`. Nothing is changed.
+    The last line says what was checked; with --output json or ndjson it goes to standard error. In a
+    table findings that are alike are one line with their number. The exit code is 1 if anything is
+    worse than `info`. Nothing is changed.
     """
-    met: Counter[str] = Counter()
+    checked, inspected = _Checked(), Inspected(path, settings)
     with opened(path, settings) as (inspector, progress):
-        found = _counted(inspector.verify(progress), met)
+        found = checked.pass_on(inspector.verify(progress, checked.count))
         if output == TABLE:
-            write_text(map(finding_line, found))
-            write_text([_conclusion(met)])
+            write_text(finding_lines(found, inspected, shows_all=shows_all))
         else:
-            write_rows(_rows(found), output)
-    if met["wrong"]:
+            write_rows(_rows(found, inspected), output)
+    if output == TABLE:
+        write_text([_conclusion(checked), checked.line()])
+    else:
+        click.echo(checked.line(), err=True)
+    if summary_path is not None:
+        write_file(summary_path, msgspec.json.encode(checked.summary()) + b"\n")
+    if not checked.is_sound:
         click.get_current_context().exit(FINDINGS)
 
 
-def _counted(found: Iterable[Finding], met: Counter[str]) -> Iterator[Finding]:
+def _rows(found: Iterable[Finding], inspected: Inspected) -> Iterator[Sequence[Row]]:
     for finding in found:
-        met[finding.severity] += 1
-        met["wrong"] += is_wrong(finding)
-        yield finding
+        yield [finding_row(finding, inspected)]
 
 
-def _rows(found: Iterable[Finding]) -> Iterator[Sequence[Row]]:
-    for finding in found:
-        yield [msgspec.to_builtins(finding)]
-
-
-def _conclusion(met: Counter[str]) -> str:
-    if not met["wrong"]:
+def _conclusion(checked: _Checked) -> str:
+    if checked.is_sound:
         return "nothing is wrong"
-    counts = [f"{met[kind]} {kind}{'' if met[kind] == 1 else 's'}" for kind in ("error", "warning")]
-    return f"{', '.join(counts)}; what to do: docs/findings.md"
+    counts = [
+        f"{checked.met[kind]} {kind}{'' if checked.met[kind] == 1 else 's'}"
+        for kind in ("error", "warning")
+    ]
+    return f"{', '.join(counts)}; what a code means: logserver explain CODE"

@@ -97,7 +97,7 @@ def examine(
                 offset=plan.start_offset,
                 expected=f"at most {plan.next_offset}",
                 found=str(plan.start_offset),
-                message="the log ends before its start: no record is shown, and it goes on there",
+                message="the log ends before its start: it is empty, and continues at its start",
             )
         )
         plan.next_offset = plan.start_offset
@@ -121,7 +121,7 @@ def _compare_with_checkpoint(context: RecoveryContext, plan: PartitionPlan) -> N
                 offset=point,
                 expected=f"at most {plan.next_offset}, the log's end",
                 found=str(point),
-                message="records that were durable are gone, and no damage in the log tells why",
+                message="records that were durable are lost, and no damage in the log explains it",
             )
         )
 
@@ -465,10 +465,10 @@ def _judgement(gap: Gap, *, torn: bool, behind: bool) -> str:
     if gap.old_end is not None:
         return f"{size} bytes with messages of format v0 or v1, which is not supported"
     if not torn:
-        return f"{size} damaged bytes with good batches behind them"
+        return f"{size} damaged bytes, and good batches follow"
     if behind:
-        return f"{size} bytes of a write that was lost, with later writes behind them"
-    return f"{size} bytes behind the last good batch"
+        return f"{size} bytes of a write that was lost, and later writes follow"
+    return f"{size} bytes after the last good batch"
 
 
 def _finding(

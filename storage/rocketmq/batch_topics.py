@@ -36,13 +36,13 @@ def findings(directory: StoreDirectory, topics: Iterable[str]) -> Iterator[Findi
             CODE,
             directory.path / names.BATCH_QUEUE / topic,
             topic=topic,
-            message="a topic with batch queues (queue.type=BatchCQ): its records stay in the log as "
-            "they are, and are neither read nor added to",
+            message="a topic with batch queues (queue.type=BatchCQ): its records stay in the log, and "
+            "are neither read nor written",
         )
         if topic in folders:
             yield finding(
                 "wrong-queue-type",
                 directory.consume_queue / topic,
                 topic=topic,
-                message="queues of a topic that has batch queues: the real broker does not start",
+                message="queues of a topic with batch queues: the real broker does not start with them",
             )

@@ -130,7 +130,7 @@ def damage_finding(run: FileRun, damage: Damage) -> Finding:
         position=position,
         expected="a record",
         found=damage.reason,
-        message=f"no good record at physical offset {damage.position}, and a good one behind it at "
+        message=f"no good record at physical offset {damage.position}, and a good one follows at "
         f"{damage.next_good}",
     )
 
@@ -142,8 +142,8 @@ def _broken_findings(plan: StorePlan) -> list[Finding]:
             plan.queues.root / topic / str(queue_id),
             topic=topic,
             partition=queue_id,
-            message="files of the queue are missing or bear names that cannot be: it is made anew "
-            "from the log",
+            message="files of the queue are missing or have impossible names: the next start "
+            "rebuilds it from the log",
         )
         for topic, queue_id in plan.broken_queues
     ]
@@ -158,7 +158,7 @@ def _gap_findings(run: FileRun) -> list[Finding]:
             position=0,
             expected=f"the log from physical offset {before + run.file_bytes} to {after}",
             found="nothing",
-            message="a file is missing between others: the records in it are gone",
+            message="a file is missing between others: its records are lost",
         )
         for before, after in pairwise(run.bases)
         if after != before + run.file_bytes
@@ -173,7 +173,7 @@ def _tail_finding(plan: StorePlan, *, clean: bool) -> Finding:
         path,
         position=position,
         message=f"the log ends at physical offset {plan.log_end}; "
-        f"{len(plan.queue_ends)} queues have units that point behind it",
+        f"{len(plan.queue_ends)} queues have entries that point after it",
     )
 
 

@@ -164,7 +164,7 @@ def _wrong_length(file: _RunFile, expected: int) -> Finding:
         position=min(file.size_bytes, expected),
         expected=f"{expected} bytes",
         found=f"{file.size_bytes} bytes",
-        message=f"the file has {file.size_bytes} bytes, all files of its kind should have {expected}",
+        message=f"the file has {file.size_bytes} bytes, but files of its kind have {expected}",
     )
 
 
@@ -178,7 +178,7 @@ def _wrong_names(
             severity=severity,
             expected=f"a multiple of {file_bytes}",
             found=f"{file.base}",
-            message=f"where the name says, at {file.base}, no file of {file_bytes} bytes can begin",
+            message=f"no file of {file_bytes} bytes can begin at {file.base}, as the name says",
         )
         for run in runs
         for file in run

@@ -175,5 +175,5 @@ def unreadable_units(
         topic=partition.topic,
         partition=partition.partition,
         offset=offset,
-        message=f"{count} units cannot be read: {error.message}",
+        message=f"{count} queue entries cannot be read: {error.message}",
     )

@@ -6,16 +6,19 @@ import io
 import json
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from logserver.commands import progress
-from logserver.commands.inspect import size_text, time_text
+from logserver.commands.findings import Inspected, finding_line, finding_lines, finding_row
+from logserver.commands.inspect import time_text
 from logserver.commands.options import parse_time
-from logserver.commands.output import JSON, NDJSON, TABLE, Row, finding_line, write_rows
+from logserver.commands.output import JSON, NDJSON, TABLE, Row, size_text, write_rows
 from logserver.commands.progress import LateProgress
 from storage import Finding
 from storage.errors import IoFailure
+from storage.findings import finding
 
 RUNS: list[list[Row]] = [
     [{"a": 1, "b": b"\x00text\xff"}, {"a": 22, "b": None}],
@@ -95,11 +98,79 @@ def test_no_rows_are_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
     assert stdout.shown == ""
 
 
-def test_a_finding() -> None:
-    finding = Finding(
-        code="torn-tail", severity="warning", path="x.log", position=7, found="zeros", message="cut"
+def test_topic_partition_and_offset_are_never_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither where the first rows are longer than a cell may be, nor where a later row is longer than they."""
+    stdout = terminal(monkeypatch, "stdout")
+    first, later = "a" * 41, "b" * 249
+    rows: list[Row] = [{"topic": "a", "partition": 0, "offset": 1, "value": "v" * 50}]
+    rows.append({"topic": first, "partition": 7, "offset": 2, "value": "v"})
+    write_rows(
+        [rows, [{"topic": later, "partition": 12345, "offset": 1 << 62, "value": "v"}]], TABLE
     )
-    assert finding_line(finding) == "warning: x.log at 7: cut (found zeros) [torn-tail]"
+    lines = stdout.shown.splitlines()
+    assert lines[2].split() == [first, "7", "2", "v"]
+    assert lines[3].split() == [later, "12345", str(1 << 62), "v"]
+    assert lines[1].endswith("…")  # a value is
+
+
+IN = Inspected(Path("my store"), {"index.interval.bytes": "1024"})
+
+
+def test_a_finding() -> None:
+    found = finding("torn-tail", "x.log", position=7, found="zeros", message="cut")
+    assert finding_line(found, IN) == (
+        "warning: x.log at 7: cut (found zeros) [torn-tail]; see: logserver explain torn-tail"
+    )
+
+
+def test_a_finding_names_its_place_and_the_command(tmp_path: Path) -> None:
+    """The command has the PATH and the options that were given, and its words are quoted for a shell."""
+    inspected = IN._replace(path=tmp_path / "my store")
+    inspected.path.mkdir()
+    found = finding("missing-index", "x.index", topic="orders", partition=0, message="no index")
+    command = f"logserver rebuild '{inspected.path}' --what indexes --write --set index.interval.bytes=1024"
+    assert finding_line(found, inspected) == (
+        f"warning: x.index: orders-0: no index [missing-index]; run: {command}"
+    )
+    assert finding_row(found, inspected)["help"] == command
+    of_file = inspected._replace(path=inspected.path / "0.log", settings={})
+    assert finding_row(found, of_file)["help"] == command.partition(" --set")[0]
+
+
+def test_what_is_no_fault_needs_no_command() -> None:
+    found = finding("missing-unit", "x", severity="info", topic="t", partition=3, offset=12)
+    assert "help" not in finding_row(found, IN)
+    assert finding_line(found, IN).startswith("info: x: t-3 offset 12: ")
+
+
+def alike(code: str, number: int, partitions: int) -> list[Finding]:
+    return [
+        finding(code, f"{at}", topic="t", partition=at % partitions, offset=at * 10)
+        for at in range(number)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("found", "shown"),
+    [
+        (alike("missing-index", 3, 1), 3),
+        (alike("missing-index", 76, 1), 1),
+        (alike("missing-index", 76, 5), 1),
+        (alike("damaged-batch", 76, 5), 5),  # a line for each partition that has an error
+        ([*alike("torn-tail", 4, 1), *alike("zero-tail", 4, 1)], 2),
+    ],
+)
+def test_repeats_are_one_line(found: list[Finding], shown: int) -> None:
+    assert len(list(finding_lines(found, IN))) == shown
+    assert len(list(finding_lines(found, IN, shows_all=True))) == len(found)
+
+
+def test_a_line_for_many_names_the_first_and_their_number() -> None:
+    (line,) = finding_lines(alike("missing-index", 76, 5), IN)
+    assert line.startswith("warning: 0: t-0 offset 0: ")
+    assert "(76 like it, this is the first, in 5 partitions; --all shows each)" in line
+    (line,) = finding_lines(alike("damaged-batch", 4, 1), IN)
+    assert "(4 like it, this is the first, offsets 0 to 30; --all shows each)" in line
 
 
 @pytest.mark.parametrize(
@@ -155,10 +226,26 @@ def test_progress_appears_late(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "verifying" in stderr.shown
 
 
-def test_progress_is_for_terminals(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("call", "line"),
+    [
+        (("verifying", 123 << 20, 2 << 30), "progress: verifying: 123.0 MiB of 2.0 GiB (6 %)"),
+        (("examining partitions", 7, 8), "progress: examining partitions: 7 of 8 (87 %)"),
+        (("copying", 0, 0), "progress: copying: 0 B of 0 B"),
+    ],
+)
+def test_progress_without_a_terminal_is_a_line_now_and_then(
+    call: tuple[str, int, int],
+    line: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(progress, "PATIENCE_S", 0.0)
     with LateProgress() as told:
-        told("verifying", 1, 2)
-    assert capsys.readouterr() == ("", "")
+        told(*call)
+        assert capsys.readouterr() == ("", "")
+        monkeypatch.setattr(progress, "LINE_EVERY_S", 0.0)
+        told(*call)
+        monkeypatch.setattr(progress, "LINE_EVERY_S", 5.0)
+        told(*call)
+    assert capsys.readouterr() == ("", f"{line}\n")

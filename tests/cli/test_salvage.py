@@ -30,9 +30,10 @@ def test_what_was_left_behind_is_told(tmp_path: Path) -> None:
     assert ended.code == 1
     path = DAMAGED / "epoch-idem-0" / f"{1113:020}.log"
     assert ended.out.decode().splitlines() == [
-        f"left behind: {path} at 3384: 578 bytes, epoch-idem-0 offsets 1155 to 1162 [crc]",
-        f"kept: 1195 records, 94188 bytes, in {target}",
-        "left behind: 578 bytes in 1 places (1 crc)",
+        f"lost: {path} at 3384: 578 bytes, epoch-idem-0 offsets 1155 to 1162 [crc]",
+        "epoch-idem-0: kept offsets 0 to 1202, 1195 records, 94188 bytes; lost offsets 1155 to 1162",
+        f"kept: 1195 records in 1 partition, 94188 bytes, in {target}",
+        "lost: 578 bytes with 8 offsets in 1 place (1 crc)",
     ]
 
 
@@ -52,7 +53,7 @@ def test_the_report_as_json_is_the_one_in_the_new_store(option: list[str], tmp_p
 def test_a_whole_store(root: Path, options: list[str], tmp_path: Path) -> None:
     target = tmp_path / "new"
     ended = fine("salvage", root, "--to", target, "--output", "table", *options)
-    assert ended.out.decode().splitlines()[-1] == "nothing was left behind"
+    assert ended.out.decode().splitlines()[-1] == "lost: nothing was left behind"
     assert fine("verify", target, *options).rows == []
     ours, theirs = fine("dump", target, *options).rows, fine("dump", root, *options).rows
     assert ours == theirs

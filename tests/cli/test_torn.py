@@ -97,7 +97,7 @@ def test_dump_tells_what_it_leaves_out(variant: str, what: str) -> None:
         code, file, position = place
         (line,) = told(ended)
         assert f"/{file}" + (f" at {position}:" if position is not None else ":") in line
-        assert line.endswith(f"[{code}]")
+        assert f" [{code}]; " in line
 
 
 @each_variant

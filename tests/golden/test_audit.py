@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from storage import Finding, StoreOptions, open_inspector
+from storage import FileCount, Finding, StoreOptions, open_inspector
 from storage.files import RealFileSystem
-from storage.parts import FileCount, SupportsParts
+from storage.parts import SupportsParts
 from storage.rocketmq.tools import stretches
 from tests.cli.test_rocketmq_verify import DAMAGES as ROCKETMQ
 from tests.cli.test_verify import DAMAGES as KAFKA
@@ -59,7 +59,8 @@ def test_healthy_kafka_stores(store: str, wave: int) -> None:
     root = stores.KAFKA / store / "data"
     found, counted = compared(root, {}, wave)
     assert {finding.severity for finding in found} <= {"info"}
-    assert {count.path for count in counted} == {str(path) for path in root.glob("*/*.log")}
+    logs = {count.path for count in counted if count.is_log}
+    assert logs == {str(path) for path in root.glob("*/*.log")}
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in (stores.KAFKA / "torn").iterdir()))
@@ -102,7 +103,7 @@ def test_rocketmq_damage(case: str, wave: int, tmp_path: Path) -> None:
 def test_rocketmq_stores(golden: rocketmq_stores.GoldenStore) -> None:
     found, counted = compared(golden.root, golden.settings, 1000, 2000)
     assert {finding.severity for finding in found} <= {"info"}
-    logs = [count for count in counted if Path(count.path).parent.name == "commitlog"]
+    logs = [count for count in counted if count.is_log]
     assert {count.path for count in logs} == {str(p) for p in (golden.root / "commitlog").iterdir()}
 
 

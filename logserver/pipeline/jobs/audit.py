@@ -30,8 +30,8 @@ def run(spark: SparkSession, store: Path, settings: Mapping[str, str] | None = N
     """Read all of a store, or of one partition's folder, and tell what is wrong; nothing is changed.
 
     A row for each finding (codes: docs/findings.md), in the order of `logserver verify`, and then one
-    without a code for each file of the log and of RocketMQ's index: its records (of an index: entries)
-    and bytes. Works beside a running server. Every executor has to see the store under this path.
+    without a code for each file that was read: its records (of a derived file: entries, where they are
+    counted) and bytes. Works beside a running server. Every executor has to see the store under this path.
     Raises NotOffered for a single file, InvalidConfig, IoFailure, UnsupportedFormat.
     """
     inspector = open_inspector(store, StoreOptions(settings=dict(settings or {})))
@@ -50,5 +50,5 @@ def run(spark: SparkSession, store: Path, settings: Mapping[str, str] | None = N
 
 
 def _count_row(count: FileCount) -> tuple[object, ...]:
-    path, topic, partition, records, size_bytes = count
+    path, topic, partition, records, size_bytes, _ = count
     return None, None, path, None, topic, partition, *[None] * 4, records, size_bytes

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from storage.errors import InvalidArgument
-from storage.interface import Progress, no_progress
+from storage.interface import Counted, Progress, no_progress, not_counted
 from storage.kafka.tools import search, summary, verify
 from storage.kafka.tools.dump import CHECKPOINTS, KINDS, check_kind, partition_rows, root_rows
 from storage.kafka.tools.offsets import OFFSETS, offset_runs
@@ -28,7 +28,7 @@ from storage.model import (
     TimedOffset,
     TopicPartition,
 )
-from storage.parts import Counted, RunParts, not_counted, one_by_one
+from storage.parts import RunParts, one_by_one
 
 
 class DirectoryInspector:
@@ -97,9 +97,11 @@ class DirectoryInspector:
         """See SupportsInspect."""
         return search.in_view(self._view, query)
 
-    def verify(self, progress: Progress = no_progress) -> Iterator[Finding]:
+    def verify(
+        self, progress: Progress = no_progress, counted: Counted = not_counted
+    ) -> Iterator[Finding]:
         """See SupportsInspect."""
-        return self.audit(one_by_one, progress=progress)
+        return self.audit(one_by_one, progress=progress, counted=counted)
 
     def audit(
         self, run: RunParts, *, progress: Progress = no_progress, counted: Counted = not_counted

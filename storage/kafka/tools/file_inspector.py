@@ -12,7 +12,7 @@ from pathlib import Path
 
 from storage.errors import InvalidArgument
 from storage.files import FileSystem, HandleCache
-from storage.interface import Clock, Progress, StoreOptions, no_progress
+from storage.interface import Clock, Counted, Progress, StoreOptions, no_progress, not_counted
 from storage.kafka.format import names
 from storage.kafka.log_file import INT64_MAX
 from storage.kafka.physical import unread_findings
@@ -31,6 +31,7 @@ from storage.kafka.tools.rows import (
 from storage.kafka.tools.salvage import UNNAMED, salvage
 from storage.kafka.tools.view import View
 from storage.model import (
+    FileCount,
     Finding,
     FindQuery,
     Isolation,
@@ -181,13 +182,18 @@ class FileInspector:
 
     # ---- checking ------------------------------------------------------------------------------
 
-    def verify(self, progress: Progress = no_progress) -> Iterator[Finding]:
+    def verify(
+        self, progress: Progress = no_progress, counted: Counted = not_counted
+    ) -> Iterator[Finding]:
         """See SupportsInspect."""
+        records = 0
         if self._is_log:
             for batch in self._reader.batches(self._log):
-                self._reader.records(batch, self._log)
+                records += len(self._reader.records(batch, self._log))
         else:
-            self._entries()
+            records = len(self._entries().entries)
+        size_bytes, is_log = self._log.size_bytes, self._is_log
+        counted(FileCount(str(self._path), *self._place, records, size_bytes, is_log=is_log))
         yield from self.findings()
 
     def rebuild(

@@ -106,13 +106,13 @@ def gap_finding(log: Log, gap: Gap, file: File) -> Finding:
         message = f"{size_bytes} bytes with messages of format v0 or v1, which is not supported"
     elif gap.next_offset is not None or log.limit_offset != INT64_MAX:
         code, severity = "damaged-batch", "error"
-        message = f"{size_bytes} damaged bytes with good batches behind them"
+        message = f"{size_bytes} damaged bytes, and good batches follow"
     elif is_zero(file, position=gap.position, end=gap.end):
         code, severity = "zero-tail", "warning"
-        message = f"{size_bytes} bytes of zeros behind the last good batch"
+        message = f"{size_bytes} bytes of zeros after the last good batch"
     else:
         code, severity = "torn-tail", "warning"
-        message = f"{size_bytes} bytes behind the last good batch"
+        message = f"{size_bytes} bytes after the last good batch"
     return log.finding(
         code,
         severity,

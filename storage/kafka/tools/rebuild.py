@@ -182,4 +182,4 @@ class _Rebuild:
             fs.sync_dir(path.parent)
 
     def _kept_aside(self) -> Finding:
-        return finding("kept-aside", self._kept_dir, message="the files that were there before")
+        return finding("kept-aside", self._kept_dir, message="the files that rebuild replaced")

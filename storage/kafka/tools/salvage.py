@@ -212,8 +212,8 @@ def _open_transactions(
             topic=partition.address.topic,
             partition=partition.address.partition,
             offset=bounds[partition.address].stable,
-            message="a transaction that begins here has no end in the log, which may be among what is "
-            "gone: read_committed stops before it",
+            message="a transaction begins here and has no end in the log, perhaps because its end is "
+            "lost: read_committed stops before it",
         )
         for partition in copied
         if partition.losses and bounds[partition.address].stable < bounds[partition.address].end

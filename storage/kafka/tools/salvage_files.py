@@ -120,7 +120,7 @@ class SmallFiles:
                 if not self._fs.is_dir(source / name / file):
                     self._copy(source / name / file, self._made / name / file)
             self._fs.sync_dir(self._made / name)
-            self._note(source / name, "copied as it is, unchecked", code="copied-unchecked")
+            self._note(source / name, "copied without a check", code="copied-unchecked")
 
     def _copy(self, source: Path, target: Path) -> None:
         copy_range(self._fs, source, target, start=0)
@@ -146,11 +146,13 @@ class SmallFiles:
         try:
             return decode(self._fs.read_bytes(path))
         except DataError as error:
-            self._note(path, f"not taken along: {error.message}")
+            self._note(path, f"not copied: {error.message}")
             return None
 
     def _note_unknown(self, path: Path) -> None:
-        self.findings.append(finding("unknown-file", path, message="not taken along"))
+        self.findings.append(
+            finding("unknown-file", path, message="no file of this kind of store: not copied")
+        )
 
     def _note(self, path: Path, message: str, *, code: str = "bad-root-file") -> None:
         noted = finding(code, path, message=message)

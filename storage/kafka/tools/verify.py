@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from functools import partial
 
 from storage.errors import IoFailure
+from storage.interface import Counted, not_counted
 from storage.kafka.format import names
 from storage.kafka.physical import unread_findings
 from storage.kafka.tools import verify_files
@@ -21,7 +22,7 @@ from storage.kafka.tools.verify_partition import PartitionCheck
 from storage.kafka.tools.view import View
 from storage.model import Finding
 from storage.notes import Notes
-from storage.parts import Counted, RunParts, not_counted, one_by_one
+from storage.parts import RunParts, one_by_one
 
 
 def check_view(
@@ -95,6 +96,8 @@ class _Audit:
             notes.add(*plan.findings)
             notes.add(*check.all())
             try:
+                for count in verify_files.derived_files(view, plan.partition):
+                    self._counted(count)
                 notes.add(*verify_files.check_names(view, plan.partition))
                 notes.add(*verify_files.check_snapshots(view, plan))
                 notes.add(*verify_files.check_small_files(view, plan, self._topic_ids))

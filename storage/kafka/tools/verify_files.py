@@ -18,7 +18,7 @@ from storage.kafka.listing import INDEX_SUFFIXES
 from storage.kafka.plan import PartitionPlan
 from storage.kafka.tools.rows import PARTITION_FILES
 from storage.kafka.tools.view import View
-from storage.model import Finding, TopicPartition
+from storage.model import FileCount, Finding, TopicPartition
 
 _OURS = ".logserver."
 _RENAMED = (DELETED_DIR_SUFFIX, "-future", "-stray")
@@ -33,7 +33,7 @@ def check_root(view: View, *, whole: bool) -> Iterator[Finding]:
         yield finding(
             "unclean-stop",
             view.root / names.CLEAN_SHUTDOWN,
-            message="no marker of a clean stop: a server is running, or the next start recovers",
+            message="no marker of a clean stop: a server is running, or the next start recovers the store",
         )
     view.directory.known_cluster_id()
     view.directory.store_file()
@@ -55,14 +55,27 @@ def _root_names(view: View) -> Iterator[Finding]:
 def _odd_name(path: Path, partition: TopicPartition | None = None) -> Finding:
     """A name that means nothing to a server, or something that is on its way out."""
     if path.name.endswith((*_RENAMED, names.TEMPORARY)):
-        code, message = "leftover-file", "left by something that was interrupted"
+        code, message = "leftover-file", "left by an interrupted deletion or write"
     else:
-        code, message = "unknown-file", "no file of a log directory: it is left alone"
+        code, message = (
+            "unknown-file",
+            "no file that a log directory has: it is not read and not changed",
+        )
     topic, number = partition if partition is not None else (None, None)
     return finding(code, path, topic=topic, partition=number, message=message)
 
 
 # ---- a partition's folder ------------------------------------------------------------------------
+
+
+def derived_files(view: View, address: TopicPartition) -> Iterator[FileCount]:
+    """Every file of the partition that is read but no log: indexes, snapshots and small files."""
+    folder = view.folders[address]
+    for name in view.base.list_dir(folder):
+        parsed = parse_segment_name(name)
+        if name in PARTITION_FILES or (parsed is not None and not name.endswith(names.LOG)):
+            path = folder / name
+            yield FileCount(str(path), *address, 0, view.base.size(path), is_log=False)
 
 
 def check_names(view: View, address: TopicPartition) -> Iterator[Finding]:
@@ -76,7 +89,7 @@ def check_names(view: View, address: TopicPartition) -> Iterator[Finding]:
         if name not in known:
             yield _odd_name(folder / name, address)
         elif name.endswith(INDEX_SUFFIXES) and _log_of(name) not in entries:
-            message = "an index without its log: the next start removes it"
+            message = "an index without a log: the next start removes it"
             yield _of_folder(address, folder / name, "orphan-index", message)
     yield from _leftovers(folder, address, entries)
 
@@ -93,9 +106,7 @@ def _leftovers(folder: Path, address: TopicPartition, entries: Sequence[str]) ->
         yield _of_folder(address, folder / deleted[0], "leftover-file", message)
     swapped = [name for name in entries if name.endswith((names.SWAP, names.CLEANED))]
     if swapped:
-        message = (
-            f"{len(swapped)} files of segments that were being replaced: the next start ends it"
-        )
+        message = f"{len(swapped)} files of segments that compaction was replacing: the next start completes it"
         yield _of_folder(address, folder / swapped[0], "leftover-swap", message)
 
 
@@ -120,7 +131,7 @@ def check_snapshots(view: View, plan: PartitionPlan) -> Iterator[Finding]:
             plan.partition,
             plan.directory / segment_name(missing[0], names.SNAPSHOT),
             "missing-snapshot",
-            f"{len(missing)} of {len(bases)} are missing: producers' states are made anew from the log",
+            f"{len(missing)} of {len(bases)} are missing: the next start rebuilds the producer states from the log",
             severity="info" if usable else "warning",
         )
 
@@ -138,7 +149,7 @@ def check_small_files(
         yield from _check_epochs(view, address, epochs)
     path = plan.directory / names.PARTITION_METADATA
     if not view.fs.exists(path):
-        message = "without it a broker takes the folder for a stray one and deletes it"
+        message = "without this file a real broker takes the folder for a stray one and deletes it"
         yield _of_folder(address, path, "missing-partition-metadata", message)
         return
     try:
@@ -191,7 +202,7 @@ def check_against_root(view: View, plan: PartitionPlan) -> Iterator[Finding]:
                 offset=offset,
                 expected=f"at most {plan.next_offset}",
                 found=str(offset),
-                message=f"{offset - plan.next_offset} offsets that were there once are missing",
+                message=f"{offset - plan.next_offset} offsets that once existed are missing",
             )
 
 

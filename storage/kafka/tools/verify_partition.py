@@ -20,8 +20,7 @@ from storage.kafka.tools.logs import Log
 from storage.kafka.tools.verify_log import SegmentPart, SegmentResult, hole, is_left_behind
 from storage.kafka.tools.view import INDEX_INTERVAL, View
 from storage.kept import salvaged_losses
-from storage.model import Finding, TopicPartition
-from storage.parts import FileCount
+from storage.model import FileCount, Finding, TopicPartition
 
 
 class PartitionCheck:

@@ -155,7 +155,7 @@ class View:
             self.folders[address],
             topic=address.topic,
             partition=address.partition,
-            message=f"changed by a running broker while it was looked at, so left out: {error.message}",
+            message=f"changed by a running broker while it was read, so left out: {error.message}",
         )
         self.gone.append(told)
         self.notes.add(told)

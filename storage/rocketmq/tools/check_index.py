@@ -9,7 +9,6 @@ what was deleted; an index without tags is one of RocketMQ 4.x.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, NamedTuple, Unpack
 
@@ -145,7 +144,7 @@ class IndexCheck:
                     self._current,
                     "index-beyond-log",
                     "warning",
-                    f"the entry leads behind the end of the log at {log_end}",
+                    f"the entry points after the end of the log at {log_end}",
                 )
             else:
                 self._refuse(self._current)
@@ -172,7 +171,7 @@ class IndexCheck:
                 found,
                 "wrong-index-entry",
                 "warning",
-                "the entry tells another time than its record: lookups by time may miss it",
+                "the entry has another time than its record: lookups by time may miss it",
                 expected=f"{seconds} s",
                 found=f"{entry.time_diff_s} s",
             )
@@ -181,7 +180,7 @@ class IndexCheck:
         """An entry that leads to no record."""
         at = found.entry.physical_offset
         if at >= self._log_start and not self._damaged_between(at, at + 1):
-            what = f"no record begins at physical offset {at}, where the entry leads"
+            what = f"no record begins at physical offset {at}, where the entry points"
             self._report(found, "wrong-index-entry", "warning", what)
 
     def _note_missing(self, at: int, *, is_tag: bool) -> None:
@@ -254,5 +253,5 @@ def without_tags(early: Tallies) -> Finding | None:
     first = next(iter(early.all()), None)
     if first is None:
         return None
-    what = "no tag is in the index, as RocketMQ 4.x leaves it"
-    return replace(first, code="index-without-tags", severity="info", message=what)
+    what = "the index contains no tags: RocketMQ 4.x and 5.3 write it so"
+    return finding("index-without-tags", first.path, position=first.position, message=what)

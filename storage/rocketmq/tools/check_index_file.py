@@ -86,7 +86,7 @@ def wrong_header(file: KeyIndexFile, field: str, expected: object, found: int) -
         position=0,
         expected=f"{field} {expected}",
         found=f"{field} {found}",
-        message="the header does not fit the entries: lookups may miss records",
+        message="the header contradicts the entries: lookups may miss records",
     )
 
 
@@ -136,7 +136,7 @@ def _check_slots(file: KeyIndexFile, files: HandleCache, expected: array[int]) -
                 position=slot_position(slot),
                 expected=f"entry {wanted}",
                 found=f"entry {found}",
-                message="the slot does not lead to the newest entry of its chain",
+                message="the slot does not point to the newest entry of its chain",
             )
 
 

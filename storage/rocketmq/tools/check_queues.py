@@ -176,7 +176,7 @@ class QueueCheck:
                 "unit-offset-differs",
                 "warning",
                 self._next,
-                "the unit's record bears another offset",
+                "the queue entry points to a record with another offset",
                 expected=f"offset {self._next}",
                 found=f"offset {offset}",
             )
@@ -185,7 +185,7 @@ class QueueCheck:
         if unit is None or not any(unit):
             rebuilt = self._rebuilt_from is not None and at >= self._rebuilt_from
             severity = "info" if rebuilt else "warning"
-            what = f"the record at physical offset {at} has no unit: consumers do not get it"
+            what = f"the record at physical offset {at} has no queue entry: consumers do not get it"
             self._report("missing-unit", severity, offset, what)
             return False
         self._pass_to(offset)
@@ -194,7 +194,7 @@ class QueueCheck:
             "wrong-unit",
             "error",
             offset,
-            "the unit leads to another place than its record",
+            "the queue entry points to another place than its record",
             expected=f"{dispatch.size} bytes at {at}",
             found=f"{unit.size} bytes at {unit.physical_offset}",
         )
@@ -212,7 +212,7 @@ class QueueCheck:
         if offset > following:
             code, what = "offset-gap", f"{offset - following} offsets are missing in the log"
         else:
-            code, what = "offset-repeated", "two records of the log bear one offset of the queue"
+            code, what = "offset-repeated", "two records of the queue have the same offset"
         self._report(
             code,
             "warning",
@@ -228,7 +228,7 @@ class QueueCheck:
                 "wrong-unit",
                 "error",
                 dispatch.queue_offset,
-                "the unit tells another size than its record has",
+                "the queue entry has another size than its record",
                 expected=f"{dispatch.size} bytes",
                 found=f"{unit.size} bytes",
             )
@@ -236,7 +236,7 @@ class QueueCheck:
             self._extended and unit.tags_code < EXTENSION
         ):
             code, severity = "wrong-tags-code", "warning"
-            what = "the unit tells another tag: consumers that ask for one may not get the record"
+            what = "the queue entry has the hash of another tag: consumers that filter by tag may miss the record"
             if not self._levels_given and due_times.is_believed(unit, dispatch):
                 code, severity, what = due_times.CODE, "info", due_times.WHAT
             self._report(
@@ -257,14 +257,18 @@ class QueueCheck:
         for offset, unit in self.wrong(unmatched):
             at = unit.physical_offset
             if not unit.is_valid:
-                code, severity, what = "bad-unit", "error", "no unit: its place or size cannot be"
+                code, severity, what = (
+                    "bad-unit",
+                    "error",
+                    "the queue entry is not valid: its position or size is impossible",
+                )
             elif at >= log_end:
                 code = "unit-beyond-log"
                 severity = "error" if self._rebuilt_from is None else "warning"
-                what = f"the unit leads behind the end of the log at {log_end}"
+                what = f"the queue entry points after the end of the log at {log_end}"
             else:
                 code, severity = "unit-points-nowhere", "error"
-                what = "no record of this queue begins where the unit leads"
+                what = "no record of this queue begins where the queue entry points"
             self._report(code, severity, offset, what, found=f"{unit.size} bytes at {at}")
         if self._fillers_hide:
             self._judge_fillers(unmatched)

@@ -46,7 +46,9 @@ def as_told(dispatches: Sequence[Dispatch], queues: QueueTable, notes: Notes) ->
             continue
         told.append(dispatch._replace(tags_code=unit.tags_code))
         folder = str(queues.root / SCHEDULE_TOPIC)
-        message = "units tell other times than RocketMQ's own delay levels give, and are kept"
+        message = (
+            "entries have other delivery times than RocketMQ's own delay levels give, and are kept"
+        )
         notes.add(finding(CODE, folder, topic=SCHEDULE_TOPIC, message=message))
     return told
 

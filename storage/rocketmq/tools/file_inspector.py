@@ -7,6 +7,7 @@ is good is shown.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -17,8 +18,9 @@ from typing import Final
 from storage.errors import InvalidArgument, InvalidConfig
 from storage.files import FileSystem, HandleCache
 from storage.findings import finding
-from storage.interface import Clock, Progress, StoreOptions, no_progress
+from storage.interface import Clock, Counted, Progress, StoreOptions, no_progress, not_counted
 from storage.model import (
+    FileCount,
     Finding,
     FindQuery,
     Isolation,
@@ -300,17 +302,20 @@ class FileInspector:
 
     # ---- checking ------------------------------------------------------------------------------
 
-    def verify(self, progress: Progress = no_progress) -> Iterator[Finding]:
+    def verify(
+        self, progress: Progress = no_progress, counted: Counted = not_counted
+    ) -> Iterator[Finding]:
         """See SupportsInspect."""
         tallies = Tallies()
-        kind = self._place.kind
+        kind, entries = self._place.kind, Counter[int]()
         if kind == COMMIT_LOG:
             walk = self._walk("verifying", progress)
             check = RecordCheck(walk, tallies)
             for placed in walk.records():
                 check.meet(placed)
+                entries[self._run.base_of(placed.physical_offset) or 0] += 1
         elif kind == CONSUME_QUEUE:
-            self._check_units(tallies)
+            entries = self._check_units(tallies)
         elif kind == INDEX_FILE:
             nothing_known = Surroundings(_EVERYWHERE, None, lambda start, end: False)
             file = self._index
@@ -319,21 +324,39 @@ class FileInspector:
             )
             index.finish(_EVERYWHERE)
             tallies.merge(index.tallies)
-            tallies.merge(check_index_file(file, self._files)[0])
+            of_slots, entries[0] = check_index_file(file, self._files)
+            tallies.merge(of_slots)
         else:
             self._small_file()
+        for count in self._counts(entries):
+            counted(count)
         yield from self.findings()
         yield from tallies.all()
 
-    def _check_units(self, tallies: Tallies) -> None:
-        """Units alone: each must be one."""
+    def _counts(self, entries: Mapping[int, int]) -> Iterator[FileCount]:
+        """Every file that was read. `entries`: their number by the position at which the file begins."""
+        place = self._place
+        address = (place.topic, None if place.topic is None else place.queue_id)
+        files = {0: place.path}
+        if place.kind in (COMMIT_LOG, CONSUME_QUEUE):
+            files = {base: self._run.path(base) for base in place.bases}
+        for base, path in files.items():
+            size_bytes = self._fs.size(path)
+            number = entries.get(base, 0)
+            yield FileCount(str(path), *address, number, size_bytes, is_log=self._is_log)
+
+    def _check_units(self, tallies: Tallies) -> Counter[int]:
+        """Check that each entry of a queue is valid by itself. Returns their numbers by file."""
         units, offset, stop = self._units
+        entries = Counter[int]()
         while offset < stop:
             for unit in units.read(offset, min(UNITS_AT_ONCE, stop - offset)):
                 if not unit.is_valid:
                     found = f"{unit.size} bytes at {unit.physical_offset}"
                     tallies.add(self._bad_unit(units, offset, found))
+                entries[units.run.base_of(offset * UNIT_SIZE) or 0] += 1
                 offset += 1
+        return entries
 
     def _bad_unit(self, units: ConsumeQueue, offset: int, found: str) -> Finding:
         position = offset * UNIT_SIZE
@@ -346,7 +369,7 @@ class FileInspector:
             partition=self._place.queue_id,
             offset=offset,
             found=found,
-            message="no unit: its place or size cannot be",
+            message="the queue entry is not valid: its position or size is impossible",
         )
 
     def rebuild(

@@ -191,7 +191,7 @@ class LogWalk:
             "damaged-record",
             "error",
             stop.position,
-            f"no good record at physical offset {stop.position}, and a good one behind it at {following}",
+            f"no good record at physical offset {stop.position}, and a good one follows at {following}",
             expected="a record",
             found=found,
         )

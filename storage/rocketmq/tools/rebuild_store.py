@@ -262,7 +262,7 @@ class Rebuild:
                     "deleted-left-out",
                     self._raw.directory.index,
                     message=f"{self._left_out} records of deleted topics are left out, so that files "
-                    "change in which nothing is wrong",
+                    "change that have no fault",
                 )
             )
 
@@ -326,7 +326,7 @@ class Rebuild:
         self._raw.directory.write_checkpoint(checkpoint)
 
     def _kept_aside(self) -> Finding:
-        return finding("kept-aside", self._kept_dir, message="the files that were there before")
+        return finding("kept-aside", self._kept_dir, message="the files that rebuild replaced")
 
 
 def _index_paths(fs: FileSystem, folder: Path) -> Sequence[Path]:

@@ -34,7 +34,7 @@ class RecordCheck:
                 "wrong-physical-offset",
                 "warning",
                 placed,
-                "the record tells another place in the log than it has",
+                "the physical offset in the record differs from its place in the log",
                 expected=str(at),
                 found=str(message.physical_offset),
             )
@@ -75,7 +75,7 @@ def note_tail(walk: LogWalk, notes: Notes) -> None:
                 "torn-tail",
                 "warning",
                 torn.position,
-                f"bytes behind the last good record, at physical offset {torn.position}",
+                f"bytes after the last good record, at physical offset {torn.position}",
                 expected="a record, or zeros",
                 found=walk.why(torn.position),
             )

@@ -200,7 +200,9 @@ class Salvage:
             if name in _LEFT_OUT or (
                 name not in names.ROOT_NAMES and not name.startswith(".logserver.")
             ):
-                self._note("unknown-file", source.path / name, "not taken along")
+                self._note(
+                    "unknown-file", source.path / name, "no file of this kind of store: not copied"
+                )
 
     def _note(self, code: str, path: Path, message: str) -> None:
         self.findings.append(finding(code, path, message=message))

@@ -126,5 +126,5 @@ def _mended(run: FileRun, physical_offset: int, told: int) -> Finding:
         position=physical_offset - base,
         expected=str(physical_offset),
         found=str(told),
-        message="the record told another place in the log; in the new store it tells its own",
+        message="the record had another physical offset than its place; in the new store it has its own",
     )

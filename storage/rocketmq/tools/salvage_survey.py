@@ -208,7 +208,7 @@ class Survey:
             "offset-repeated",
             "warning",
             at,
-            "the record bears an offset that another has: it is in the log only",
+            "the record has the offset of another one: only the log contains it",
             topic=topic,
             partition=queue_id,
             offset=queue_offset,

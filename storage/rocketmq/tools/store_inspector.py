@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from storage.errors import InvalidArgument
-from storage.interface import Progress, no_progress
+from storage.interface import Counted, Progress, no_progress, not_counted
 from storage.model import (
     Bound,
     Finding,
@@ -23,7 +23,7 @@ from storage.model import (
     TimedOffset,
     TopicPartition,
 )
-from storage.parts import Counted, RunParts, not_counted, one_by_one
+from storage.parts import RunParts, one_by_one
 from storage.rocketmq.evidence import lost_head_findings, missing_config_findings
 from storage.rocketmq.tools import dump, rebuild, search, summary, verify
 from storage.rocketmq.tools.raw import RawStore
@@ -85,9 +85,11 @@ class StoreInspector:
         """See SupportsInspect."""
         return search.in_view(self._view, query)
 
-    def verify(self, progress: Progress = no_progress) -> Iterator[Finding]:
+    def verify(
+        self, progress: Progress = no_progress, counted: Counted = not_counted
+    ) -> Iterator[Finding]:
         """See SupportsInspect: the whole store is read, whichever of its queues PATH is."""
-        return self.audit(one_by_one, progress=progress)
+        return self.audit(one_by_one, progress=progress, counted=counted)
 
     def audit(
         self, run: RunParts, *, progress: Progress = no_progress, counted: Counted = not_counted

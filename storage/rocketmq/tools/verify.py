@@ -14,10 +14,10 @@ from functools import partial
 from typing import Final
 
 from storage.findings import finding
-from storage.interface import Progress, no_progress
-from storage.model import Finding
+from storage.interface import Counted, Progress, no_progress, not_counted
+from storage.model import FileCount, Finding
 from storage.notes import Meter, Notes, Tallies
-from storage.parts import Counted, FileCount, RunParts, not_counted, one_by_one
+from storage.parts import RunParts, one_by_one
 from storage.rocketmq import batch_topics, rocksdb
 from storage.rocketmq.evidence import (
     LogEnd,
@@ -30,6 +30,7 @@ from storage.rocketmq.evidence import (
     missing_config_findings,
     newest_record,
 )
+from storage.rocketmq.format.queue_unit import UNIT_SIZE
 from storage.rocketmq.physical import unread_findings
 from storage.rocketmq.tools import verify_files
 from storage.rocketmq.tools.check_index import without_tags
@@ -89,7 +90,7 @@ def _unclean(raw: RawStore) -> Finding:
     return finding(
         "unclean-stop",
         raw.root,
-        message="abort is there: a server is running, or the next start recovers",
+        message="the file abort exists: a server is running, or the next start recovers the store",
     )
 
 
@@ -168,10 +169,17 @@ class _Log:
             yield key, (self.state(key).next_offset, queue.units.end)
 
     def counts(self) -> Iterator[FileCount]:
-        """Records and bytes of the log's files."""
+        """Records and bytes of the files of the log, then entries and bytes of those of the queues."""
         run = self._raw.run
         for base in run.bases:
             yield FileCount(str(run.path(base)), None, None, *self._counts.get(base, (0, 0)))
+        for queue in self._raw.queues:
+            units = queue.units.run
+            for base in units.bases:
+                used = max(min(queue.units.end * UNIT_SIZE - base, units.file_bytes), 0)
+                path = str(units.path(base))
+                entries = used // UNIT_SIZE
+                yield FileCount(path, *queue.partition, entries, used, is_log=False)
 
 
 def _check_checkpoint(raw: RawStore, log: _Log) -> Iterator[Finding]:
@@ -192,7 +200,7 @@ def _check_checkpoint(raw: RawStore, log: _Log) -> Iterator[Finding]:
     missing = log.first_missing
     if missing is not None and 0 < checkpoint.logics_physical_offset >= missing:
         reached = f"{checkpoint.logics_physical_offset}"
-        what = "the checkpoint is ahead of the queues: a record before it has no unit"
+        what = "the checkpoint is ahead of the queues: a record before it has no queue entry"
         yield _ahead(raw, f"logicsPhysicalOffset below {missing}", reached, what)
 
 

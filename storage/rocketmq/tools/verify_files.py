@@ -23,7 +23,9 @@ from storage.rocketmq.tools.rows import checkpoint_entry, config_entry
 OURS: Final = ".logserver."
 _IGNORED: Final = frozenset({"lost+found"})
 # MappedFileQueue.load: but folders, which it passes over, and an empty last file, which it removes
-_REFUSED: Final = "no name of a file of this folder: the real store does not load with it"
+_REFUSED: Final = (
+    "no file that this folder has: the real store does not load with it, so move it away"
+)
 
 
 def check_names(raw: RawStore) -> Iterator[Finding]:
@@ -31,17 +33,19 @@ def check_names(raw: RawStore) -> Iterator[Finding]:
     fs, root = raw.fs, raw.root
     for name in fs.list_dir(root):
         if name not in names.ROOT_NAMES | _IGNORED and not name.startswith(OURS):
-            yield _unknown(root / name, "no name that a store has")
+            yield _unknown(
+                root / name, "no file or folder that a store has: it is not read and not changed"
+            )
     yield from _check_run(fs, raw.run)
     folder = raw.directory.consume_queue
     is_looked_at = fs.is_dir(folder) and not raw.directory.queues_in_database()
     for topic in fs.list_dir(folder) if is_looked_at else ():
         if not fs.is_dir(folder / topic):
-            yield _unknown(folder / topic, "no topic's folder")
+            yield _unknown(folder / topic, "no folder of a topic: it is not read")
             continue
         for name in fs.list_dir(folder / topic):
             if names.parse_queue_id(name) is None or not fs.is_dir(folder / topic / name):
-                yield _unknown(folder / topic / name, "no queue's folder")
+                yield _unknown(folder / topic / name, "no folder of a queue: it is not read")
     for queue in raw.queues:
         yield from _check_run(fs, queue.units.run)
 
@@ -54,7 +58,7 @@ def _check_run(fs: FileSystem, run: FileRun) -> Iterator[Finding]:
         if is_name and is_folder:
             yield _unknown(path, "a folder with the name of a file")
         elif not is_name and (is_folder or (name == listed[-1] and not fs.size(path))):
-            yield _unknown(path, "no name of a file of this folder")
+            yield _unknown(path, "no file that this folder has: it is not read and not changed")
         elif not is_name:
             yield _unknown(path, _REFUSED, severity="error")
     placed = [base for base in run.bases if not base % run.file_bytes]

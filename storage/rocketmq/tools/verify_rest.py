@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from storage.model import FileCount
 from storage.notes import Tallies
-from storage.parts import FileCount
 from storage.rocketmq.tools.check_index import END, IndexCheck, IndexPlace
 from storage.rocketmq.tools.check_index_file import check_index_file
 from storage.rocketmq.tools.check_queues import Key, Range, damaged_in, judge_units
@@ -79,4 +79,4 @@ def check_file_of_index(picture: Picture, at: int) -> tuple[Tallies, FileCount]:
         file = opened.index_files[at]
         tallies, entries = check_index_file(file, opened.files)
         size_bytes = picture.fs.size(file.path)
-        return tallies, FileCount(str(file.path), None, None, entries, size_bytes)
+        return tallies, FileCount(str(file.path), None, None, entries, size_bytes, is_log=False)

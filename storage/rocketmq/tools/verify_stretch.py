@@ -178,7 +178,7 @@ class _Stretch:
                 "earlier-topic",
                 "info",
                 at,
-                "the record is of a deleted topic that was made again: its queue begins behind it",
+                "the record belongs to a deleted topic that was created again: the new queue begins after it",
                 topic=topic,
                 partition=queue_id,
                 offset=offset,

@@ -1,0 +1,142 @@
+"""How findings look to a person and in JSON, and how a command that met some ends.
+
+Owns the line of a finding (what it means, and the command that helps), and the grouping of repeats. The codes and their
+texts are the catalogue's (storage/findings.toml).
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple, TypeAlias
+
+import click
+import msgspec
+
+from logserver.commands import FINDINGS
+from storage import Finding
+from storage.findings import catalogue
+
+_SINGLY: Final = 3  # up to so many of a kind are shown one by one
+
+_Kind: TypeAlias = tuple[str, str, str | None, int | None]
+
+all_option: Final = click.option(
+    "--all", "shows_all", is_flag=True, help="Print each finding, also where many are alike."
+)
+
+
+class Inspected(NamedTuple):
+    """The PATH and the store options that a command was given: the commands in its findings repeat them."""
+
+    path: Path
+    settings: Mapping[str, str]
+
+    def command(self, template: str) -> str:
+        """A command of the catalogue for this PATH. It names a folder, since rebuild and salvage need one."""
+        folder = self.path if self.path.is_dir() else self.path.parent
+        options = [
+            word
+            for name, value in self.settings.items()
+            for word in ("--set", shlex.quote(f"{name}={value}"))
+        ]
+        return " ".join([template.replace("PATH", shlex.quote(str(folder))), *options])
+
+
+def is_wrong(finding: Finding) -> bool:
+    """Whether this is more than worth knowing."""
+    return finding.severity != "info"
+
+
+def help_command(finding: Finding, inspected: Inspected) -> str | None:
+    """The command that helps. None where nothing is wrong, or no command helps."""
+    kind = catalogue().get(finding.code)
+    if kind is None or not kind.command or not is_wrong(finding):
+        return None
+    return inspected.command(kind.command)
+
+
+def finding_line(finding: Finding, inspected: Inspected, *, others: str = "") -> str:
+    """One finding for a person. `others`: what is said of more findings like it."""
+    details = [
+        f"{name} {value}"
+        for name, value in (("expected", finding.expected), ("found", finding.found))
+        if value is not None
+    ]
+    command = help_command(finding, inspected)
+    parts = (
+        f"{finding.severity}: {_place(finding)}: {finding.message}",
+        f" ({', '.join(details)})" if details else "",
+        f" [{finding.code}]",
+        f" ({others})" if others else "",
+        f"; see: logserver explain {finding.code}" if command is None else f"; run: {command}",
+    )
+    return "".join(parts)
+
+
+def _place(finding: Finding) -> str:
+    """File and position, then topic, partition and offset where they are known."""
+    place = finding.path if finding.position is None else f"{finding.path} at {finding.position}"
+    if finding.topic is None:
+        return place
+    named = finding.topic if finding.partition is None else f"{finding.topic}-{finding.partition}"
+    return f"{place}: {named}" + ("" if finding.offset is None else f" offset {finding.offset}")
+
+
+def finding_row(finding: Finding, inspected: Inspected) -> dict[str, object]:
+    """A finding's fields, and as `help` the command that helps, where there is one."""
+    row: dict[str, object] = msgspec.to_builtins(finding)
+    command = help_command(finding, inspected)
+    return row if command is None else {**row, "help": command}
+
+
+def with_help(
+    report: object, inspected: Inspected, findings: Iterable[Finding]
+) -> dict[str, object]:
+    """A report of storage as a JSON object, its findings with `help`."""
+    document: dict[str, object] = msgspec.to_builtins(report)
+    return {**document, "findings": [finding_row(finding, inspected) for finding in findings]}
+
+
+def finding_lines(
+    findings: Iterable[Finding], inspected: Inspected, *, shows_all: bool = False
+) -> Iterator[str]:
+    """Findings for a person, in order of the first of each kind; many of a kind are one line with a count.
+
+    Errors are grouped within one partition only, so that each damaged partition has a line.
+    """
+    kinds: dict[_Kind, list[Finding]] = {}
+    for finding in findings:
+        kinds.setdefault(_kind(finding), []).append(finding)
+    for alike in kinds.values():
+        if shows_all or len(alike) <= _SINGLY:
+            yield from (finding_line(finding, inspected) for finding in alike)
+        else:
+            yield finding_line(alike[0], inspected, others=_others(alike))
+
+
+def _kind(finding: Finding) -> _Kind:
+    if finding.severity == "error":
+        return finding.severity, finding.code, finding.topic, finding.partition
+    return finding.severity, finding.code, None, None
+
+
+def _others(alike: Sequence[Finding]) -> str:
+    """How many findings are alike, and where: partitions, or the offsets of one partition."""
+    partitions = {(found.topic, found.partition) for found in alike if found.topic is not None}
+    offsets = [found.offset for found in alike if found.offset is not None]
+    text = f"{len(alike)} like it, this is the first"
+    if len(partitions) > 1:
+        text += f", in {len(partitions)} partitions"
+    elif offsets:
+        text += f", offsets {min(offsets)} to {max(offsets)}"
+    return f"{text}; --all shows each"
+
+
+def end_with(findings: Sequence[Finding], inspected: Inspected, *, shows_all: bool = False) -> None:
+    """Report on standard error what was met; the exit code is 1 if something is wrong."""
+    for line in finding_lines(findings, inspected, shows_all=shows_all):
+        click.echo(line, err=True)
+    if any(map(is_wrong, findings)):
+        click.get_current_context().exit(FINDINGS)
