@@ -116,8 +116,10 @@ class _Reader:
         self._on_damage = on_damage
         self._partitions = plan.partitions
         self._addresses = Addresses(self._partitions)
-        folder = Path(plan.root, file_names.COMMIT_LOG)
-        run = FileRun(files, folder, plan.log_file_bytes, kind=file_names.COMMIT_LOG)
+        folders = [Path(folder) for folder in plan.log_folders]
+        run = FileRun(
+            files, folders[0], plan.log_file_bytes, kind=file_names.COMMIT_LOG, folders=folders
+        )
         run.take_as_there(plan.log_bases)
         self._log = CommitLog(run, end=plan.log_end)
 

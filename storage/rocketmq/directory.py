@@ -153,9 +153,18 @@ class StoreDirectory(RootFiles[StoreFile]):
     by that of GroupOffsets. `enable_lmq`: whether offsets are in lmqConsumerOffset.json; None: the files tell.
     """
 
-    def __init__(self, fs: FileSystem, path: Path, *, enable_lmq: bool | None = None) -> None:
+    def __init__(
+        self,
+        fs: FileSystem,
+        path: Path,
+        *,
+        enable_lmq: bool | None = None,
+        log_folders: Sequence[str] = (),
+    ) -> None:
+        """`log_folders`: where the commit log is, if not in the store; new files go to the first."""
         super().__init__(fs, path, BACKEND, StoreFile)
-        self.commit_log = path / names.COMMIT_LOG
+        self.log_folders = tuple(map(Path, log_folders)) or (path / names.COMMIT_LOG,)
+        self.commit_log = self.log_folders[0]
         self.consume_queue = path / names.CONSUME_QUEUE
         self._batch_queue = path / names.BATCH_QUEUE
         self.index = path / names.INDEX

@@ -27,9 +27,21 @@ _ZEROS = memoryview(bytes(CHUNK_BYTES))
 class FileRun:
     """The files of one folder, by the position of their first byte. `kind` is for messages."""
 
-    def __init__(self, files: HandleCache, directory: Path, file_bytes: int, *, kind: str) -> None:
+    def __init__(
+        self,
+        files: HandleCache,
+        directory: Path,
+        file_bytes: int,
+        *,
+        kind: str,
+        folders: Sequence[Path] = (),
+    ) -> None:
+        """`folders`: all folders that hold files of this run, for reading (MultiPathMappedFileQueue); `directory` is
+        the one that gets new files.
+        """
         self.files = files
         self.directory = directory
+        self.folders = tuple(folders) or (directory,)
         self.file_bytes = file_bytes
         self.kind = kind
         self._paths: dict[int, Path] = {}  # to make one takes longer than to write to its file
@@ -39,10 +51,16 @@ class FileRun:
     def load(self) -> None:
         """Take in the files that are there. Names that are no place for a file are left alone."""
         fs = self.files.fs
-        if fs.is_dir(self.directory):
-            names = (n for n in fs.list_dir(self.directory) if not fs.is_dir(self.directory / n))
-            found = [base for base in map(parse_file_name, names) if base is not None]
-            self._bases = tuple(sorted(base for base in found if not base % self.file_bytes))
+        found: dict[int, Path] = {}
+        for folder in self.folders:
+            for name in fs.list_dir(folder) if fs.is_dir(folder) else ():
+                base = parse_file_name(name)
+                if base is None or base % self.file_bytes or fs.is_dir(folder / name):
+                    continue
+                found.setdefault(base, folder / name)
+        if len(self.folders) > 1:
+            self._paths |= found
+        self._bases = tuple(sorted(found))
 
     def take_as_there(self, bases: Sequence[int]) -> None:
         """Count these files as there, whoever has seen them; ascending."""
@@ -98,8 +116,16 @@ class FileRun:
         """The path of the file that begins there."""
         path = self._paths.get(base)
         if path is None:
-            path = self._paths[base] = self.directory / file_name(base)
+            path = self._paths[base] = self._folder_of(base) / file_name(base)
         return path
+
+    def _folder_of(self, base: int) -> Path:
+        """The folder that holds a file: the first one where it is in several."""
+        name, fs = file_name(base), self.files.fs
+        for folder in self.folders[:-1]:
+            if fs.exists(folder / name):
+                return folder
+        return self.folders[-1] if len(self.folders) > 1 else self.directory
 
     def file_end(self, position: int) -> int:
         """The position behind the file that covers `position`, whether it is there or not."""

@@ -32,6 +32,7 @@ from storage.rocketmq.format.walking import BAD
 from storage.rocketmq.known_queues import KnownQueues
 from storage.rocketmq.lmq import lmq_dispatches
 from storage.rocketmq.queues import Queue
+from storage.rocketmq.settings import parse_store_settings
 from storage.rocketmq.store import RocketMQStore, open_rocketmq
 from storage.rocketmq.topic_files import TopicFiles
 from storage.rocketmq.walking import Stop, walk_log
@@ -81,7 +82,11 @@ class KnownStore:
         """Know what recovery found, over the files as they are."""
         self._files = HandleCache(self._fs, self._options.open_files)
         run = FileRun(
-            self._files, store.log.run.directory, store.log.run.file_bytes, kind=names.COMMIT_LOG
+            self._files,
+            store.log.run.directory,
+            store.log.run.file_bytes,
+            kind=names.COMMIT_LOG,
+            folders=store.log.run.folders,
         )
         run.load()
         self.log = CommitLog(run, end=store.log.end)
@@ -119,10 +124,14 @@ class KnownStore:
 
     def _look_of_log(self) -> Sequence[tuple[str, int]]:
         """The names of the log's files, and when each last changed."""
-        folder = self.path / names.COMMIT_LOG
-        if not self._fs.is_dir(folder):
-            return []
-        return [(name, self._fs.mtime_ms(folder / name)) for name in self._fs.list_dir(folder)]
+        settings = parse_store_settings(self._options.settings)
+        folders = StoreDirectory(self._fs, self.path, log_folders=settings.log_folders).log_folders
+        return [
+            (name, self._fs.mtime_ms(folder / name))
+            for folder in folders
+            if self._fs.is_dir(folder)
+            for name in self._fs.list_dir(folder)
+        ]
 
     # ---- bringing up to date ----
 

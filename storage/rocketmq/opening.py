@@ -194,7 +194,13 @@ def _confirmed(checkpoint: Checkpoint, plan: StorePlan) -> Checkpoint:
 
 def load_log(files: HandleCache, directory: StoreDirectory, sizes: Sizes) -> FileRun:
     """The files of the commit log as they lie there."""
-    run = FileRun(files, directory.commit_log, sizes.commit_log_bytes, kind=names.COMMIT_LOG)
+    run = FileRun(
+        files,
+        directory.commit_log,
+        sizes.commit_log_bytes,
+        kind=names.COMMIT_LOG,
+        folders=directory.log_folders,
+    )
     run.load()
     return run
 

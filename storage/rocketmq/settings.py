@@ -44,6 +44,8 @@ _BOOLEANS: Final = ("false", "true")
 _DEFAULT_STORE_HOST: Final = "127.0.0.1:10911"
 _DEFAULT_MAX_MESSAGE_BYTES: Final = 4 << 20
 _DEFAULT_TOPIC_QUEUES: Final = 8
+LOG_FOLDERS: Final = ("storePathCommitLog", "readOnlyCommitLogStorePaths")
+MULTI_PATH_SPLITTER: Final = ","
 STORE_SETTINGS: Final = (
     *_NUMBERS,
     *_SWITCHES,
@@ -51,6 +53,7 @@ STORE_SETTINGS: Final = (
     "storeHost",
     "deleteWhen",
     "messageDelayLevel",
+    *LOG_FOLDERS,
 )
 
 _TOPIC_NUMBERS: Final[dict[str, tuple[int, int]]] = {
@@ -108,6 +111,7 @@ class StoreSettings:
     disk_max_used_percent: int | None
     delete_hours: frozenset[int]
     delays_ms: tuple[int, ...] | None
+    log_folders: tuple[str, ...]  # empty: commitlog in the store
 
 
 def parse_store_settings(settings: Mapping[str, str]) -> StoreSettings:
@@ -144,7 +148,31 @@ def parse_store_settings(settings: Mapping[str, str]) -> StoreSettings:
         disk_max_used_percent=numbers["diskMaxUsedSpaceRatio"],
         delete_hours=_delete_hours(settings),
         delays_ms=_delays_ms(settings.get("messageDelayLevel")),
+        log_folders=_log_folders(settings),
     )
+
+
+def _log_folders(settings: Mapping[str, str]) -> tuple[str, ...]:
+    """The folders of the commit log, those for new files first (MessageStoreConfig.MULTI_PATH_SPLITTER)."""
+    found: list[str] = []
+    for name in LOG_FOLDERS:
+        if name not in settings:
+            continue
+        folders = [part.strip() for part in settings[name].split(MULTI_PATH_SPLITTER)]
+        if not all(folders):
+            raise InvalidConfig(
+                f"setting {name} must be folders with '{MULTI_PATH_SPLITTER}' between them, not {settings[name]!r}",
+                name=name,
+                value=settings[name],
+            )
+        found += [folder for folder in folders if folder not in found]
+    if found and "storePathCommitLog" not in settings:
+        raise InvalidConfig(
+            "setting readOnlyCommitLogStorePaths names folders beside storePathCommitLog: set that too",
+            name="storePathCommitLog",
+            value=None,
+        )
+    return tuple(found)
 
 
 def _whole_units(size_bytes: int | None) -> int | None:

@@ -61,7 +61,7 @@ def resolve_sizes(
     files are noted there instead.
     """
     odd: list[Finding] = []
-    log = [_run_files(fs, path / names.COMMIT_LOG)]
+    log = [_run_files(fs, folder) for folder in _log_folders(path, settings)]
     commit_log_bytes = _run_bytes(
         log,
         setting=("mappedFileSizeCommitLog", settings.commit_log_bytes),
@@ -97,6 +97,10 @@ def resolve_sizes(
         index_slots=slots,
         index_entries=entries,
     )
+
+
+def _log_folders(path: Path, settings: StoreSettings) -> Sequence[Path]:
+    return [Path(folder) for folder in settings.log_folders] or [path / names.COMMIT_LOG]
 
 
 def _queue_folders(fs: FileSystem, path: Path) -> Iterator[Path]:

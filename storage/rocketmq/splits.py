@@ -154,6 +154,7 @@ class RocketMQSplitter:
             log_start=log.start,
             log_end=log.end,
             log_bases=log.run.bases,
+            log_folders=[str(folder) for folder in log.run.folders],
             runs=runs,
         )
         return Split(backend=BACKEND, size_bytes=size_bytes, plan=plan) if runs else None

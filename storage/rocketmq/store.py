@@ -16,6 +16,7 @@ from types import MappingProxyType
 from storage.disk_store import DiskStore, open_directory
 from storage.errors import (
     InvalidArgument,
+    InvalidConfig,
     NotOffered,
     UnknownPartition,
     UnknownTopic,
@@ -65,7 +66,7 @@ from storage.rocketmq.queues import Queue
 from storage.rocketmq.reading import Limits, QueueReader, locator_text
 from storage.rocketmq.reporting import CAPABILITIES, stats_of
 from storage.rocketmq.retention import Deletions, before_deletion, delete_head, given_up
-from storage.rocketmq.settings import StoreSettings, parse_store_settings
+from storage.rocketmq.settings import MULTI_PATH_SPLITTER, StoreSettings, parse_store_settings
 from storage.rocketmq.sizes import resolve_sizes
 from storage.rocketmq.time_lookup import find_time
 from storage.rocketmq.topic_files import (
@@ -87,6 +88,7 @@ def open_rocketmq(
     settings = parse_store_settings(options.settings)
     refuse_other_format(fs, path)
     if not read_only:
+        _refuse_several_folders(settings)
         rocksdb.refuse(StoreDirectory(fs, path))
 
     def opened(view: FileSystem, lock: FileLock | None) -> RocketMQStore:
@@ -95,6 +97,18 @@ def open_rocketmq(
     return open_directory(
         path, fs=fs, clock=clock, read_only=read_only, take_lock=take_lock, opened=opened
     )
+
+
+def _refuse_several_folders(settings: StoreSettings) -> None:
+    """Raise InvalidConfig for a store that is to be written and has its log in several folders."""
+    if len(settings.log_folders) > 1:
+        folders = MULTI_PATH_SPLITTER.join(settings.log_folders)
+        raise InvalidConfig(
+            f"storePathCommitLog: the log is in several folders ({folders}), and such a store is not written. Serve it "
+            "with --read-only, or put all log files into one folder and name that",
+            name="storePathCommitLog",
+            value=folders,
+        )
 
 
 class RocketMQStore(DiskStore, KeepsGroupOffsets):
@@ -115,7 +129,9 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         super().__init__(fs, path, options, lock=lock)
         self._settings = settings
         self._clock = clock
-        self._directory = StoreDirectory(fs, path, enable_lmq=settings.enable_lmq)
+        self._directory = StoreDirectory(
+            fs, path, enable_lmq=settings.enable_lmq, log_folders=settings.log_folders
+        )
         try:
             self._open(options)
         except BaseException:

@@ -62,6 +62,7 @@ class SplitPlan:
     log_start: int
     log_end: int
     log_bases: Sequence[int]
+    log_folders: Sequence[str]
     runs: Sequence[UnitRun]
 
     @property

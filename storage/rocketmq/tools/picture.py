@@ -55,7 +55,7 @@ class Picture:
     """
 
     fs: FileSystem
-    log_directory: Path
+    log_folders: Sequence[Path]
     log_bases: Sequence[int]
     queue_directory: Path
     queues: Sequence[QueueFiles]
@@ -92,7 +92,13 @@ class Picture:
     def opened(self) -> Iterator[Opened]:
         """The store's parts, as they were seen."""
         files = HandleCache(self.fs, OPEN_FILES)
-        run = FileRun(files, self.log_directory, self.sizes.commit_log_bytes, kind=names.COMMIT_LOG)
+        run = FileRun(
+            files,
+            self.log_folders[0],
+            self.sizes.commit_log_bytes,
+            kind=names.COMMIT_LOG,
+            folders=self.log_folders,
+        )
         run.take_as_there(self.log_bases)
         queues = QueueTable(
             files,
@@ -123,7 +129,7 @@ def picture_of(raw: RawStore) -> Picture:
     ]
     return Picture(
         fs=raw.fs,
-        log_directory=raw.directory.commit_log,
+        log_folders=raw.run.folders,
         log_bases=tuple(raw.run.bases),
         queue_directory=raw.directory.consume_queue,
         queues=queues,

@@ -34,7 +34,7 @@ class RawStore:
         self.fs = fs
         self.findings: list[Finding] = []
         self.settings = parse_store_settings(options.settings)
-        self.directory = StoreDirectory(fs, root)
+        self.directory = StoreDirectory(fs, root, log_folders=self.settings.log_folders)
         self.clean = not self.directory.is_unclean()
         self.checkpoint = self.directory.checkpoint()
         stored = self.directory.store_file()

@@ -32,7 +32,7 @@ from storage.rocketmq.format import names
 from storage.rocketmq.format.config_json import decode_config
 from storage.rocketmq.lmq import is_lmq
 from storage.rocketmq.physical import unread_findings
-from storage.rocketmq.settings import Sizes
+from storage.rocketmq.settings import LOG_FOLDERS, Sizes
 from storage.rocketmq.store import open_rocketmq
 from storage.rocketmq.tools.dump import bad_small_file, is_config_name
 from storage.rocketmq.tools.salvage_log import write_log
@@ -213,7 +213,7 @@ class Salvage:
         """Open the new store, so that queues and index are made, and stop it."""
         sizes = self._sizes
         settings = {
-            **self._options.settings,
+            **{name: v for name, v in self._options.settings.items() if name not in LOG_FOLDERS},
             "mappedFileSizeCommitLog": str(sizes.commit_log_bytes),
             "mappedFileSizeConsumeQueue": str(sizes.consume_queue_bytes),
             "maxHashSlotNum": str(sizes.index_slots),

@@ -407,5 +407,5 @@ def odd_files(findings: Sequence[Finding], run: FileRun) -> Sequence[Loss]:
             reason="misnamed",
         )
         for path in odd
-        if path.parent == run.directory
+        if path.parent in run.folders
     ]

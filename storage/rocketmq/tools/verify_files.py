@@ -37,6 +37,7 @@ def check_names(raw: RawStore) -> Iterator[Finding]:
                 root / name, "no file or folder that a store has: it is not read and not changed"
             )
     yield from _check_run(fs, raw.run)
+    yield from _check_unread_log(raw)
     folder = raw.directory.consume_queue
     is_looked_at = fs.is_dir(folder) and not raw.directory.queues_in_database()
     for topic in fs.list_dir(folder) if is_looked_at else ():
@@ -51,16 +52,8 @@ def check_names(raw: RawStore) -> Iterator[Finding]:
 
 
 def _check_run(fs: FileSystem, run: FileRun) -> Iterator[Finding]:
-    listed = fs.list_dir(run.directory) if fs.is_dir(run.directory) else ()
-    for name in listed:
-        path = run.directory / name
-        is_name, is_folder = names.parse_file_name(name) is not None, fs.is_dir(path)
-        if is_name and is_folder:
-            yield _unknown(path, "a folder with the name of a file")
-        elif not is_name and (is_folder or (name == listed[-1] and not fs.size(path))):
-            yield _unknown(path, "no file that this folder has: it is not read and not changed")
-        elif not is_name:
-            yield _unknown(path, _REFUSED, severity="error")
+    for folder in run.folders:
+        yield from _check_run_names(fs, run, folder)
     placed = [base for base in run.bases if not base % run.file_bytes]
     for before, after in pairwise(placed):
         if before + run.file_bytes != after:
@@ -71,6 +64,33 @@ def _check_run(fs: FileSystem, run: FileRun) -> Iterator[Finding]:
                 found=f"the next begins at {after}",
                 message=f"{after - before - run.file_bytes} bytes have no file",
             )
+
+
+def _check_run_names(fs: FileSystem, run: FileRun, folder: Path) -> Iterator[Finding]:
+    listed = fs.list_dir(folder) if fs.is_dir(folder) else ()
+    for name in listed:
+        path, base = folder / name, names.parse_file_name(name)
+        is_folder = fs.is_dir(path)
+        if base is not None and is_folder:
+            yield _unknown(path, "a folder with the name of a file")
+        elif base is not None and base in run.bases and run.path(base) != path:
+            what = f"the log has this file in {run.path(base).parent} too, and that one is read"
+            yield _unknown(path, what, severity="error")
+        elif base is None and (is_folder or (name == listed[-1] and not fs.size(path))):
+            yield _unknown(path, "no file that this folder has: it is not read and not changed")
+        elif base is None:
+            yield _unknown(path, _REFUSED, severity="error")
+
+
+def _check_unread_log(raw: RawStore) -> Iterator[Finding]:
+    """Log files in the store's own folder, where storePathCommitLog names others."""
+    folder = raw.root / names.COMMIT_LOG
+    if folder.absolute() in [path.absolute() for path in raw.run.folders]:
+        return
+    for name in raw.fs.list_dir(folder) if raw.fs.is_dir(folder) else ():
+        if names.parse_file_name(name) is not None:
+            what = "a log file that is not read: storePathCommitLog names other folders"
+            yield _unknown(folder / name, what, severity="error")
 
 
 def _unknown(path: Path, what: str, *, severity: str | None = None) -> Finding:

@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from storage import Finding, LossReport, StoreOptions, TopicPartition, open_inspector
-from storage.errors import Corrupt, DamagedStore
+from storage import Finding, LossReport, StoreOptions, TopicPartition, open_inspector, open_splitter
+from storage.columns import OffsetRange
+from storage.errors import Corrupt, DamagedStore, InvalidConfig
 from storage.rocketmq.format.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from storage.rocketmq.format.names import file_name
+from storage.rocketmq.unit_runs import SplitPlan
 from tests.unit.rocketmq.workshop import (
     LOG_BYTES,
     ROOT,
@@ -331,3 +333,85 @@ def test_a_delivered_delay_level_is_a_used_offset(shop: Workshop) -> None:
     shop.fs.remove(ROOT / "checkpoint")
     with pytest.raises(DamagedStore, match="offset 12 of delay level 3"):
         shop.open()
+
+
+# ---- log files in other folders ----
+
+DISK = ROOT.parent / "disk2"
+HERE = str(ROOT / "commitlog")
+
+
+def moved(shop: Workshop, numbers: slice) -> None:
+    """Move log files to another folder."""
+    shop.fs.make_dir(DISK)
+    for base in shop.log_bases()[numbers]:
+        shop.fs.rename(shop.log_path(base), DISK / file_name(base))
+
+
+FOLDERS = [
+    (slice(1, None, 2), {"storePathCommitLog": f"{HERE},{DISK}"}),
+    (slice(0, 3), {"storePathCommitLog": HERE, "readOnlyCommitLogStorePaths": str(DISK)}),
+    (slice(None), {"storePathCommitLog": str(DISK)}),
+    (slice(2, None), {"storePathCommitLog": f"{DISK} , {HERE}"}),
+]
+
+
+@pytest.mark.parametrize(("numbers", "setting"), FOLDERS)
+def test_a_log_in_other_folders_is_whole(
+    shop: Workshop, numbers: slice, setting: dict[str, str]
+) -> None:
+    before = verified(shop)
+    with shop.open(read_only=True) as store:
+        wanted = values(store), values(store, T1)
+    moved(shop, numbers)
+    with shop.open(setting, read_only=True) as store:
+        assert (values(store), values(store, T1)) == wanted
+        assert store.find("t", unique_id="a3").records
+    options = StoreOptions(settings={**SMALL, **setting})
+    inspector = open_inspector(ROOT, options, fs=shop.fs, clock=shop.clock)
+    assert [f.code for f in inspector.verify()] == [f.code for f in before]
+    report = inspector.salvage(ROOT.parent / "new")
+    assert (report.kept_records, report.losses) == (2 * COUNT, [])
+    inspector.close()
+    splitter = open_splitter(ROOT, options, fs=shop.fs, clock=shop.clock)
+    (split,) = splitter.plan([OffsetRange(T0, 0, COUNT)])
+    splitter.close()
+    assert isinstance(split.plan, SplitPlan)
+    folders = [str(folder) for folder in split.plan.log_folders]
+    assert {str(DISK)} <= set(folders) <= {str(DISK), HERE}
+
+
+@pytest.mark.parametrize(("numbers", "setting"), FOLDERS)
+def test_a_log_in_several_folders_is_not_written(
+    shop: Workshop, numbers: slice, setting: dict[str, str]
+) -> None:
+    moved(shop, numbers)
+    if numbers.start in (None, 2):
+        with pytest.raises(DamagedStore):
+            shop.open()
+    if "," in setting["storePathCommitLog"] or len(setting) > 1:
+        with pytest.raises(InvalidConfig, match="several folders"):
+            shop.open(setting)
+        return
+    with shop.open(setting) as store:
+        assert put_value(store, b"new").base_offset == COUNT
+    with shop.open(setting) as store:
+        assert values(store)[-1] == b"new"
+    assert not shop.log_bases()
+
+
+@pytest.mark.parametrize("value", ["", "a,,b", ","])
+def test_a_folder_has_a_name(shop: Workshop, value: str) -> None:
+    with pytest.raises(InvalidConfig, match="storePathCommitLog"):
+        shop.open({"storePathCommitLog": value})
+
+
+def test_a_log_file_that_is_not_read_is_told(shop: Workshop) -> None:
+    moved(shop, slice(2, None))
+    setting = {"storePathCommitLog": str(DISK)}
+    inspector = open_inspector(
+        ROOT, StoreOptions(settings={**SMALL, **setting}), fs=shop.fs, clock=shop.clock
+    )
+    found = {f.path for f in inspector.verify() if f.code == "unknown-file"}
+    assert found == {str(shop.log_path(base)) for base in shop.log_bases()}
+    inspector.close()
