@@ -1,12 +1,15 @@
 """One file of config/ with its `.bak`, as the broker's ConfigManager keeps them.
 
 Owns which of the two is read and how both are written; must not know what is in them. A `.bak` has
-the content before the last change.
+the content before the last change. ConfigManager.load reads it where the file is missing or empty, or where
+decoding it fails.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
@@ -26,11 +29,19 @@ def next_version(stored: object, now_ms: int) -> Mapping[str, Any]:
     return version | {"counter": counter + 1, "timestamp": now_ms}
 
 
+@dataclass(frozen=True, slots=True)
+class Decoders(Generic[_T]):
+    """How the content of a file is read: as the broker does, or as much of it as can be read."""
+
+    decode: Callable[[bytes], _T]
+    decode_loosely: Callable[[bytes], _T]
+
+
 class ConfigFile(Generic[_T]):
     """config/NAME of the store at `root`. Not thread-safe.
 
-    `decode` raises DataError; a damaged file is moved to `damaged`, at the store's root, by the
-    first write. `report` is told what was passed over.
+    `decode` reads as the broker does, `decode_loosely` leaves out what it cannot read; both raise DataError. A
+    damaged file is moved to `damaged`, at the store's root, by the first write. `report` is given what was passed over.
     """
 
     def __init__(
@@ -38,7 +49,7 @@ class ConfigFile(Generic[_T]):
         fs: FileSystem,
         root: Path,
         name: str,
-        decode: Callable[[bytes], _T],
+        decoders: Decoders[_T],
         *,
         damaged: str,
         report: Callable[[Path, str], None],
@@ -47,9 +58,10 @@ class ConfigFile(Generic[_T]):
         self._fs = fs
         self._backup = self.path.with_name(name + names.BACKUP)
         self._damaged = root / damaged
-        self._decode = decode
+        self._decoders = decoders
         self._report = report
-        self._stored: bytes | None = None  # the file as it stands, if it can be understood
+        self._stored: bytes | None = None  # the file as it stands, if the broker reads it
+        self._is_loose = False  # whether the content holds what the broker cannot read
 
     @property
     def is_understood(self) -> bool:
@@ -57,37 +69,51 @@ class ConfigFile(Generic[_T]):
         return bool(self._stored)
 
     def read(self) -> _T | None:
-        """What the file says; without it, or when it is damaged, its `.bak`, as the broker does. None
-        where there is neither. Raises Corrupt, naming the file, when neither can be understood.
+        """What the file says; without it, or when it is damaged, its `.bak`, as the broker does.
+
+        Where the broker can read neither, what can be read of the file, or of its `.bak`. None where there is
+        neither. Raises Corrupt, naming the file, when nothing can be read.
         """
-        if not self._fs.is_dir(self.path.parent):
+        self._is_loose = False
+        self._stored = self._bytes_of(self.path)
+        backup = self._bytes_of(self._backup)
+        if not self._stored and backup is None:
             return None
-        self._stored = self._fs.read_bytes(self.path) if self._fs.exists(self.path) else None
-        if not self._stored and not self._fs.exists(self._backup):
-            return None
+        main = self._stored or b""
         try:
-            return self._decode(self._stored or b"")
+            return self._decoders.decode(main)
         except DataError as error:
             self._stored = None
-            return self._read_backup(error)
+            return self._read_otherwise(main, backup or b"", error)
 
-    def _read_backup(self, error: DataError) -> _T:
-        data = self._fs.read_bytes(self._backup) if self._fs.exists(self._backup) else b""
-        try:
-            value = self._decode(data)
-        except DataError:
-            raise Corrupt(
-                f"{self.path}: neither it nor its {names.BACKUP} can be understood: {error.message}",
-                **{**error.facts(), "path": str(self.path)},
-            ) from error
-        self._report(self.path, f"read from its {names.BACKUP}: {error.message}")
-        return value
+    def _bytes_of(self, path: Path) -> bytes | None:
+        is_there = self._fs.is_dir(path.parent) and self._fs.exists(path)
+        return self._fs.read_bytes(path) if is_there else None
+
+    def _read_otherwise(self, main: bytes, backup: bytes, error: DataError) -> _T:
+        """A file that the broker cannot read: `error` is why."""
+        with suppress(DataError):
+            value = self._decoders.decode(backup)
+            self._report(self.path, f"read from its {names.BACKUP}: {error.message}")
+            return value
+        self._is_loose = True
+        for data, source in ((main, ""), (backup, f" from its {names.BACKUP}")):
+            with suppress(DataError):
+                value = self._decoders.decode_loosely(data)
+                message = f"read{source} as far as it can be understood; the broker cannot read it"
+                self._report(self.path, f"{message}: {error.message}")
+                return value
+        raise Corrupt(
+            f"{self.path}: neither it nor its {names.BACKUP} can be understood: {error.message}",
+            **{**error.facts(), "path": str(self.path)},
+        ) from error
 
     def write(self, data: bytes) -> None:
         """Make the file hold `data`, its former content the `.bak`; durable on return, and left out
         where it would change nothing.
 
-        A damaged one is kept at the store's root: then the `.bak` is the last good one, and stays.
+        A damaged one is kept at the store's root: then the `.bak` is the last good one, and stays. Content that
+        the broker cannot read never becomes the `.bak`: with both unreadable it would not start.
         """
         if data == self._stored:
             return
@@ -95,9 +121,9 @@ class ConfigFile(Generic[_T]):
         if not self._fs.exists(config):
             self._fs.make_dir(config)
             self._fs.sync_dir(config.parent)
-        if self._stored is not None:
+        if self._stored is not None and not self._is_loose:
             atomic_write(self._fs, self._backup, self._stored)
-        elif self._fs.exists(self.path):
+        elif self._stored is None and self._fs.exists(self.path):
             atomic_write(self._fs, self._damaged, self._fs.read_bytes(self.path))
         atomic_write(self._fs, self.path, data)
         self._stored = data

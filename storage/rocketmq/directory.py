@@ -31,7 +31,7 @@ from storage.files import (
 )
 from storage.findings import finding
 from storage.model import TopicPartition
-from storage.rocketmq.config_file import ConfigFile
+from storage.rocketmq.config_file import ConfigFile, Decoders
 from storage.rocketmq.format import names
 from storage.rocketmq.format.checkpoint import (
     Checkpoint,
@@ -173,7 +173,7 @@ class StoreDirectory(RootFiles[StoreFile]):
             fs,
             path,
             names.TOPICS,
-            TopicTable.decode,
+            Decoders(TopicTable.decode, TopicTable.decode_loosely),
             damaged=DAMAGED_TOPICS_FILE,
             report=self._report_topics,
         )
@@ -181,7 +181,7 @@ class StoreDirectory(RootFiles[StoreFile]):
             fs,
             path,
             self._offsets_name(enable_lmq),
-            StoredOffsets.decode,
+            Decoders(StoredOffsets.decode, StoredOffsets.decode_loosely),
             damaged=DAMAGED_OFFSETS_FILE,
             report=self._report_offsets,
         )

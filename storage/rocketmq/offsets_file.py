@@ -1,8 +1,8 @@
 """The content of config/consumerOffset.json, or lmqConsumerOffset.json: how far each group has come in each queue.
 
 Owns that content as a value: a change gives a new one, so that one that could not be written leaves
-the old one standing; must not touch a file. What is not known here (other keys, entries of another
-shape) is kept as it is. As ConsumerOffsetManager:
+the old one standing; must not touch a file. What is not known here (other keys, entries of another name,
+single offsets below 0) is kept as it is. As ConsumerOffsetManager:
 
     dataVersion       counter, stateVersion, timestamp    counted up at each change
     groupTopicMap     group -> its topics                 made from offsetTable, for who reads the file
@@ -13,14 +13,16 @@ shape) is kept as it is. As ConsumerOffsetManager:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from storage.group_offsets import INT32_MAX, INT64_MAX, OffsetTable
 from storage.model import TopicPartition
 from storage.rocketmq.config_file import VERSION, next_version
-from storage.rocketmq.format.config_json import decode_table, encode_config
+from storage.rocketmq.config_shapes import LMQ_OFFSETS
+from storage.rocketmq.format.config_json import decode_loosely, decode_object, encode_config
 
+KIND: Final = "consumerOffset.json"
 TABLE: Final = "offsetTable"
 PULL_TABLE: Final = "pullOffsetTable"
 GROUP_TOPICS: Final = "groupTopicMap"
@@ -32,21 +34,32 @@ class StoredOffsets:
 
     def __init__(self, content: Mapping[int | str, Any] | None = None) -> None:
         self._content = content or {}
-        self._others: dict[int | str, Any] = {}  # entries that are left as they are
+        # What is left as it is: whole entries by their key, single offsets by their entry's.
+        self._other_entries: dict[int | str, Any] = {}
+        self._other_offsets: dict[str, dict[int | str, Any]] = {}
         self._table = OffsetTable[int]()
         for key, entry in (self._content.get(TABLE) or {}).items():
-            offsets = _offsets(entry)
-            if offsets is None or not isinstance(key, str) or key.count(SEPARATOR) != 1:
-                self._others[key] = entry
+            queue = _split(key)
+            if queue is None or not isinstance(entry, dict):
+                self._other_entries[key] = entry
                 continue
-            topic, group = key.split(SEPARATOR)
-            for queue_id, offset in offsets.items():
-                self._table.put(group, TopicPartition(topic, queue_id), offset)
+            topic, group = queue
+            for stored_id, offset in entry.items():
+                queue_id = _queue_id(stored_id)
+                if queue_id is None or not _is_offset(offset):
+                    self._other_offsets.setdefault(key, {})[stored_id] = offset
+                else:
+                    self._table.put(group, TopicPartition(topic, queue_id), offset)
 
     @classmethod
     def decode(cls, data: bytes) -> StoredOffsets:
-        """The content of a file. Raises Corrupt."""
-        return cls(decode_table(data, TABLE, kind="consumerOffset.json"))
+        """The content of a file, as the broker reads it. Raises Corrupt."""
+        return cls(decode_object(data, LMQ_OFFSETS, kind=KIND))
+
+    @classmethod
+    def decode_loosely(cls, data: bytes) -> StoredOffsets:
+        """The content of a file that the broker cannot read, other entries left as they are. Raises Corrupt."""
+        return cls(decode_loosely(data, TABLE, kind=KIND))
 
     def encode(self) -> bytes:
         """The bytes of the file."""
@@ -62,7 +75,12 @@ class StoredOffsets:
         new = StoredOffsets()
         new._table = self._table.copy()
         change(new._table)
-        new._others = self._others
+        new._other_entries = self._other_entries
+        new._other_offsets = {
+            key: offsets
+            for key, offsets in self._other_offsets.items()
+            if not self._was_dropped(key, new._table)
+        }
         new._content = {
             VERSION: None,
             GROUP_TOPICS: None,
@@ -70,30 +88,56 @@ class StoredOffsets:
             PULL_TABLE: {},
             **self._content,
         }
-        new._content |= new._tables()
+        new._content[TABLE] = new._offset_table()
+        new._content[GROUP_TOPICS] = self._group_topics(new._content[TABLE])
         new._content[VERSION] = next_version(self._content.get(VERSION), now_ms)
         return new
 
-    def _tables(self) -> dict[int | str, Any]:
-        offsets: dict[int | str, Any] = {}
-        topics: dict[str, list[str]] = {}
+    def _was_dropped(self, key: str, table: OffsetTable[int]) -> bool:
+        """Whether a change took every offset of an entry: then the others of the entry go with it."""
+        topic, group = key.split(SEPARATOR)
+        return _has_topic(self._table, group, topic) and not _has_topic(table, group, topic)
+
+    def _offset_table(self) -> dict[int | str, Any]:
+        entries: dict[int | str, Any] = {
+            key: dict(offsets) for key, offsets in self._other_offsets.items()
+        }
         for group in self._table.groups():
             for (topic, queue_id), offset in self._table.of_group(group).items():
-                entry = offsets.setdefault(f"{topic}{SEPARATOR}{group}", {})
-                if not entry:
-                    topics.setdefault(group, []).append(topic)
+                entry = entries.setdefault(f"{topic}{SEPARATOR}{group}", {})
+                entry.pop(
+                    str(queue_id), None
+                )  # an offset that was not understood, with its key in quotes
                 entry[queue_id] = offset
-        return {GROUP_TOPICS: topics, TABLE: {**self._others, **offsets}}
+        return {**self._other_entries, **entries}
+
+    def _group_topics(self, keys: Iterable[int | str]) -> dict[int | str, Any]:
+        """The topics of each group, as ConsumerOffsetManager lists them; groups that were listed without
+        an offset stay.
+        """
+        stored = self._content.get(GROUP_TOPICS)
+        stored = stored if isinstance(stored, dict) else {}
+        known = self._table.groups()
+        topics = {
+            group: dict.fromkeys(listed)
+            for group, listed in stored.items()
+            if group not in known and isinstance(listed, list)
+        }
+        for topic, group in filter(None, map(_split, keys)):
+            topics.setdefault(group, {})[topic] = None
+        return {group: list(listed) for group, listed in topics.items()}
 
 
-def _offsets(entry: object) -> dict[int, int] | None:
-    """Offsets by queue id; None for an entry of another shape."""
-    if not isinstance(entry, dict):
+def _split(key: int | str) -> tuple[str, str] | None:
+    """The topic and the group of an entry's key."""
+    if not isinstance(key, str) or key.count(SEPARATOR) != 1:
         return None
-    found = {_queue_id(key): offset for key, offset in entry.items()}
-    if None in found or not all(_is_offset(offset) for offset in found.values()):
-        return None
-    return {queue_id: offset for queue_id, offset in found.items() if queue_id is not None}
+    topic, _, group = key.partition(SEPARATOR)
+    return topic, group
+
+
+def _has_topic(table: OffsetTable[int], group: str, topic: str) -> bool:
+    return any(queue.topic == topic for queue in table.of_group(group))
 
 
 def _queue_id(key: int | str) -> int | None:

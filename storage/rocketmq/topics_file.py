@@ -13,10 +13,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
+from storage.errors import Corrupt
 from storage.model import TopicInfo
 from storage.rocketmq.config_file import VERSION, next_version
+from storage.rocketmq.config_shapes import TOPICS
 from storage.rocketmq.format.config_json import (
-    decode_table,
+    decode_loosely,
+    decode_object,
     encode_config,
     lay_out_member,
     lay_out_object,
@@ -29,6 +32,7 @@ from storage.rocketmq.settings import (
     parse_attributes,
 )
 
+KIND: Final = "topics.json"
 TABLE: Final = "topicConfigTable"
 READ_QUEUES: Final = "readQueueNums"
 WRITE_QUEUES: Final = "writeQueueNums"
@@ -69,8 +73,21 @@ class TopicTable:
 
     @classmethod
     def decode(cls, data: bytes) -> TopicTable:
-        """The table in a file. Raises Corrupt."""
-        content = decode_table(data, TABLE, kind="topics.json")
+        """The table in a file, as the broker reads it. Raises Corrupt."""
+        content = decode_object(data, TOPICS, kind=KIND)
+        if TABLE in content and content[TABLE] is None:  # the broker fails and turns to the `.bak`
+            raise Corrupt(
+                f"{TABLE} is null", kind=KIND, position=None, expected="topics", found="null"
+            )
+        return cls._of(content)
+
+    @classmethod
+    def decode_loosely(cls, data: bytes) -> TopicTable:
+        """The table in a file that the broker cannot read, without the entries that are no topics. Raises Corrupt."""
+        return cls._of(decode_loosely(data, TABLE, kind=KIND))
+
+    @classmethod
+    def _of(cls, content: Mapping[int | str, Any]) -> TopicTable:
         topics: dict[str, Mapping[str, Any]] = {}
         unreadable: list[str] = []
         for topic, entry in (content.get(TABLE) or {}).items():
@@ -208,7 +225,7 @@ def _configs(entry: Mapping[str, Any]) -> dict[str, str]:
     configs = {
         name: _text(entry[name])
         for name, default in _DEFAULTS.items()
-        if entry.get(name, default) != default
+        if entry.get(name, default) not in (default, None)
     }
     count = _queue_count(entry)
     for name in (READ_QUEUES, WRITE_QUEUES):

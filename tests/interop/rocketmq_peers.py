@@ -75,6 +75,11 @@ def run_rocketmq_opens_each(
     return {name: _sorted(lines) for name, lines in rows.items()}
 
 
+def run_config_reads(parent: Path) -> Sequence[Row]:
+    """Let the broker's managers load config/ of every folder in `parent`; they delete empty files."""
+    return _lines("config-reads", parent)
+
+
 def _options(sizes: Mapping[str, str]) -> Sequence[str]:
     """The options of rocketmq-opens for the lengths of files; other settings are not its concern."""
     names = {

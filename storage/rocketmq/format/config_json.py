@@ -8,19 +8,20 @@ from RocketMQ's ConfigManager and RemotingSerializable.
     0         ...    value  one JSON value, UTF-8; int keys bare, other keys quoted
 
 A dict key of type int stands for a bare number, a str for a quoted name, so that what is read is
-written back as it was. An empty file is no value: the broker then turns to the `.bak` beside it.
+written back as it was. An empty file is no value: the broker then turns to the `.bak` beside it. Text that
+is not strict JSON, or not of the broker's types, goes to config_reader, which reads it as fastjson2 does.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from json.encoder import encode_basestring
 from typing import Any, Final
 
 from storage.errors import Corrupt, InvalidArgument
+from storage.rocketmq.format.config_reader import ConfigReader, Scalar, Shape, Verbatim, is_plain
 
 KIND: Final = "config file"
 MAX_DEPTH: Final = 100
@@ -35,30 +36,54 @@ _KEY = re.compile(
 )
 
 
-def decode_config(data: bytes) -> Any:
-    """The value of a config file; of a name that comes twice the later one.
+def decode_config(data: bytes, shape: Shape = Scalar.ANY) -> Any:
+    """The value of a config file as fastjson2 reads it into a class of this shape; None for null.
 
-    Raises Corrupt (kind, position None, found: the line and column) for what is no JSON but for
-    bare number keys.
+    Of a name that comes twice the later one counts. Members that the class does not have are kept, perhaps as
+    Verbatim. Raises Corrupt (kind, position None, found: the line and column) where fastjson2 fails.
     """
+    text = data.decode(errors="replace")  # as MixAll.file2String does
     try:
-        text = data.decode()
-        return json.loads(
-            _KEY.sub(_mark_key, text), object_pairs_hook=_object, parse_constant=_refuse_constant
-        )
-    except (ValueError, RecursionError) as error:  # bad UTF-8 and bad JSON are ValueErrors
+        value = _decode_strictly(text, parse_float=float if shape is Scalar.ANY else Verbatim)
+        if is_plain(value, shape):
+            return value
+    except (ValueError, RecursionError):
+        pass  # no JSON: the reader judges it
+    try:
+        return ConfigReader(text).read(shape)
+    except (ValueError, RecursionError) as error:
         raise Corrupt(
             f"{KIND}: no JSON: {error}",
             kind=KIND,
             position=None,
-            expected="JSON, number keys bare or quoted",
+            expected="JSON, number keys bare or quoted, as fastjson2 reads it",
             found=str(error),
         ) from error
 
 
-def decode_table(data: bytes, table: str, *, kind: str) -> dict[int | str, Any]:
-    """The value of a config file that is an object; its member `table`, where it is there and not null,
-    is one too. Raises Corrupt (of `kind`).
+def _decode_strictly(text: str, *, parse_float: Callable[[str], Any]) -> Any:
+    """The value of JSON with bare number keys: what the broker writes."""
+    return json.loads(
+        _KEY.sub(_mark_key, text),
+        object_pairs_hook=_object,
+        parse_constant=_refuse_constant,
+        parse_float=parse_float,
+    )
+
+
+def decode_object(data: bytes, shape: Shape, *, kind: str) -> dict[int | str, Any]:
+    """The value of a config file of a class; empty for null. Raises Corrupt (of `kind`)."""
+    try:
+        content: dict[int | str, Any] | None = decode_config(data, shape)
+    except Corrupt as error:
+        raise Corrupt(error.message, **{**error.facts(), "kind": kind}) from error
+    return content or {}
+
+
+def decode_loosely(data: bytes, table: str, *, kind: str) -> dict[int | str, Any]:
+    """The value of a config file as it stands: an object, its member `table` too where it is there and not null.
+
+    Raises Corrupt (of `kind`).
     """
     content = decode_config(data)
     if not isinstance(content, dict) or not isinstance(content.get(table) or {}, dict):
@@ -88,13 +113,6 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
 
 
-@dataclass(frozen=True, slots=True)
-class LaidOut:
-    """The text of a value for where it stands in a file, in place of the value: so it need not be made again."""
-
-    text: str
-
-
 def lay_out_member(key: object, value: Any, depth: int) -> str:
     """The text of a member, its key in front, of an object inside of `depth - 1` others.
 
@@ -103,9 +121,9 @@ def lay_out_member(key: object, value: Any, depth: int) -> str:
     return _key_text(key) + _text(value, depth)
 
 
-def lay_out_object(members: Sequence[str], depth: int) -> LaidOut:
+def lay_out_object(members: Sequence[str], depth: int) -> Verbatim:
     """An object inside of `depth` others, of the texts of its members."""
-    return LaidOut(_lines("{}", members, depth))
+    return Verbatim(_lines("{}", members, depth))
 
 
 def encode_config(value: Any) -> bytes:
@@ -113,17 +131,15 @@ def encode_config(value: Any) -> bytes:
 
     Raises InvalidArgument for what JSON cannot hold.
     """
-    try:
-        return _text(value, 0).encode()
-    except UnicodeEncodeError as error:
-        raise InvalidArgument(f"{KIND}: text that is no Unicode: {error}", field="value") from error
+    # Half of a surrogate pair is written as the escape that it came from.
+    return _text(value, 0).encode(errors="backslashreplace")
 
 
 def _text(value: Any, depth: int) -> str:
     """The value's text inside of `depth` others."""
     if depth > MAX_DEPTH:
         raise InvalidArgument(f"{KIND}: nested deeper than {MAX_DEPTH}", field="value")
-    if isinstance(value, LaidOut):
+    if isinstance(value, Verbatim):
         return value.text
     if isinstance(value, Mapping):
         members = [lay_out_member(key, item, depth + 1) for key, item in value.items()]

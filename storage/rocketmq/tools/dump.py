@@ -31,12 +31,11 @@ from storage.rocketmq.tools.log_walk import LogWalk, Padding
 from storage.rocketmq.tools.rows import (
     Row,
     blank_row,
-    checkpoint_entry,
-    config_entry,
     file_row,
     index_row,
     log_row,
     queued_row,
+    small_file_entry,
     unit_row,
 )
 from storage.rocketmq.tools.view import UNITS_AT_ONCE, View
@@ -200,8 +199,7 @@ def small_file_row(fs: FileSystem, path: Path, notes: Notes, *, root: Path | Non
     name = path.name if root is None else str(path.relative_to(root))
     try:
         data = fs.read_bytes(path)
-        decode = checkpoint_entry if path.name == names.CHECKPOINT else config_entry
-        return file_row(name, [decode(data)] if data else [])
+        return file_row(name, [small_file_entry(data, path.name)] if data else [])
     except DataError as error:
         notes.add(bad_small_file(path, error))
         return file_row(name, [])

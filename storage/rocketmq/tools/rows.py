@@ -11,9 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from storage.errors import DataError
+from storage.rocketmq.config_shapes import shape_of
+from storage.rocketmq.format import names
 from storage.rocketmq.format.body import decompress
 from storage.rocketmq.format.checkpoint import Checkpoint, decode_checkpoint
 from storage.rocketmq.format.config_json import decode_config
+from storage.rocketmq.format.config_reader import Verbatim
 from storage.rocketmq.format.index_file import IndexEntry, IndexHeader
 from storage.rocketmq.format.message import COMPRESSED, Message
 from storage.rocketmq.format.message_id import host_text, offset_id
@@ -168,17 +171,24 @@ def checkpoint_row(checkpoint: Checkpoint) -> Row:
     }
 
 
+def small_file_entry(data: bytes, name: str) -> Any:
+    """What is in the checkpoint, or in the config file of this name. Raises DataError."""
+    return checkpoint_entry(data) if name == names.CHECKPOINT else config_entry(data, name)
+
+
 def checkpoint_entry(data: bytes) -> Row:
     """The checkpoint file. Raises Truncated."""
     return {"size": len(data), **checkpoint_row(decode_checkpoint(data))}
 
 
-def config_entry(data: bytes) -> Any:
-    """The value of a config file, number keys as text. Raises Corrupt."""
-    return _text_keys(decode_config(data))
+def config_entry(data: bytes, name: str) -> Any:
+    """The value of the config file of this name, number keys as text. Raises Corrupt."""
+    return _text_keys(decode_config(data, shape_of(name)))
 
 
 def _text_keys(value: Any) -> Any:
+    if isinstance(value, Verbatim):
+        return _text_keys(decode_config(value.text.encode()))
     if isinstance(value, Mapping):
         return {str(key): _text_keys(item) for key, item in value.items()}
     return [_text_keys(item) for item in value] if isinstance(value, list) else value

@@ -26,6 +26,7 @@ from storage.model import Finding, KeptRange, LossReport, TopicPartition
 from storage.new_store import new_store
 from storage.notes import Meter
 from storage.rocketmq import batch_topics, rocksdb
+from storage.rocketmq.config_shapes import shape_of
 from storage.rocketmq.directory import DeletedTopics, StoreDirectory, StoreFile
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format import names
@@ -162,7 +163,7 @@ class Salvage:
             return True
         data = self._fs.read_bytes(path)
         try:
-            decode_config(data)
+            decode_config(data, shape_of(path.name))
         except DataError as error:
             backup = path.with_name(path.name + names.BACKUP)
             if not data and not self._fs.exists(backup):

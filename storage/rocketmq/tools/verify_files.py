@@ -18,7 +18,7 @@ from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format import names
 from storage.rocketmq.tools.dump import bad_small_file, small_files
 from storage.rocketmq.tools.raw import RawStore
-from storage.rocketmq.tools.rows import checkpoint_entry, config_entry
+from storage.rocketmq.tools.rows import small_file_entry
 
 OURS: Final = ".logserver."
 _IGNORED: Final = frozenset({"lost+found"})
@@ -100,11 +100,10 @@ def _unknown(path: Path, what: str, *, severity: str | None = None) -> Finding:
 def check_small_files(raw: RawStore) -> Iterator[Finding]:
     """The checkpoint, the broker's config files and our own."""
     for path in small_files(raw.fs, raw.root):
-        decode = checkpoint_entry if path.name == names.CHECKPOINT else config_entry
         data = raw.fs.read_bytes(path)
         try:
             if data or path.name == names.CHECKPOINT:
-                decode(data)
+                small_file_entry(data, path.name)
         except DataError as error:
             yield bad_small_file(path, error)
     try:

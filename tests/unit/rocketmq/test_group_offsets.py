@@ -31,11 +31,11 @@ LMQ_OFFSETS = ROOT / "config" / "lmqConsumerOffset.json"
 OLD = b'{"offsetTable":{"t@old":{0:1}}}'
 BROKER = stores.golden("broker")
 LIVE = [TopicPartition("order-live", number) for number in range(3)]
-# What is none of ours: other tables, keys of another shape, a queue that is no number.
+# What is none of ours though the broker reads it: other tables, keys of another shape, an offset below 0.
 STRANGE = b"""{
-"resetOffsetTable":{"t@g":{0:3}},"dataVersion":{"counter":41,"stateVersion":7,"timestamp":1},
+"resetOffsetTable":{"t@g":{"0":3}},"dataVersion":{"counter":41,"stateVersion":7,"timestamp":1},
 "pullOffsetTable":{"t@pull":{0:9}},
-"offsetTable":{"t@g":{0:4,"1":5},"nogroup":{0:1},"a@b@c":{0:2},"t@odd":{"x":1},"t@bad":{0:-1},"t@list":[1]}
+"offsetTable":{"t@g":{0:4,"1":5},"nogroup":{0:1},"a@b@c":{0:2},"t@bad":{0:-1},"t@none":{}}
 }"""
 ABOVE_THE_END = "queue-ends-early"
 """The finding about offsets above the end of a queue: most of these queues are empty."""
@@ -120,21 +120,66 @@ def test_what_is_not_known_is_kept() -> None:
     for name in ("resetOffsetTable", "pullOffsetTable"):
         assert after[name] == before[name]
     table = before["offsetTable"] | {"t@g": {0: 4, 1: 5}, "t@new": {0: 8}}
+    del table["t@none"]
     assert after["offsetTable"] == table
-    assert after["groupTopicMap"] == {"g": ["t"], "new": ["t"]}
+    assert after["groupTopicMap"] == {"bad": ["t"], "g": ["t"], "new": ["t"]}
+
+
+BROKEN = {
+    "null as an offset": b'{"offsetTable":{"t@g":{0:4,1:5,7:null},"u@h":{3:9}}}',
+    "an entry that is a list": b'{"offsetTable":{"t@g":{0:4,1:5},"u@h":{3:9},"t@list":[1]}}',
+    "a queue that is no number": b'{"offsetTable":{"t@g":{0:4,1:5,"x":1},"u@h":{3:9}}}',
+    "an offset beyond 2^63": b'{"offsetTable":{"t@g":{0:4,1:5,2:9223372036854775808},"u@h":{3:9}}}',
+    "number keys in a table of nobody": b'{"x":{0:1.50},"offsetTable":{"t@g":{0:4,1:5},"u@h":{3:9}}}',
+}
+
+
+@pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
+def test_what_the_broker_cannot_read_is_kept(broken: bytes) -> None:
+    """It would turn to a `.bak`, which is missing: the rest is understood, and no commit erases what is not."""
+    shop = with_files(**{OFFSETS.name: broken})
+    with shop.open() as store:
+        assert told(store) == UNDERSTOOD | {"h": {TopicPartition("u", 3): 9}}
+        assert [finding.code for finding in store.recovery.findings] == ["bad-config-file"]
+        commit(store, 8)
+        commit(store, 9)
+    before, after = decode_config(broken), decode_config(shop.fs.read_bytes(OFFSETS))
+    before["offsetTable"]["t@g"][0] = 9
+    assert after["offsetTable"] == before["offsetTable"]
+    assert {name: after[name] for name in before} == before
+    assert shop.fs.read_bytes(ROOT / ".logserver.consumerOffset.damaged.json") == broken
+    assert not shop.fs.exists(BACKUP), "with both unreadable the broker does not start"
+
+
+@pytest.mark.parametrize("odd", ["0:-1", '"0":-7', "5:-9223372036854775808"])
+def test_an_offset_below_0_is_kept_until_its_queue_is_committed(odd: str) -> None:
+    shop = with_files(**{OFFSETS.name: b'{"offsetTable":{"t@g":{%s,1:5}}}' % odd.encode()})
+    key, _, value = odd.replace('"', "").partition(":")
+    with shop.open() as store:
+        assert told(store) == {"g": {TopicPartition("t", 1): 5}}
+        offsets_of(store).commit_offsets(
+            [GroupCommit("g", {TopicPartition("t", 1): CommittedOffset(6)})]
+        )
+        entry = decode_config(shop.fs.read_bytes(OFFSETS))["offsetTable"]["t@g"]
+        assert {int(name): offset for name, offset in entry.items()} == {int(key): int(value), 1: 6}
+        commit(store, 3)
+        entry = decode_config(shop.fs.read_bytes(OFFSETS))["offsetTable"]["t@g"]
+        assert {name: entry[name] for name in (0, 1)} == {0: 3, 1: 6}
+        offsets_of(store).delete_offsets("g")
+        assert decode_config(shop.fs.read_bytes(OFFSETS))["offsetTable"] == {}
 
 
 @pytest.mark.parametrize("name", [LMQ_OFFSETS.name, LMQ_OFFSETS.name + ".bak"])
 def test_those_of_a_broker_with_light_queues_are_in_another_file(name: str) -> None:
     """It reads that one alone, so what it read before it had them counts no more."""
-    light = STRANGE.replace(b"resetOffsetTable", b"lmqOffsetTable")
+    light = STRANGE.replace(b'"resetOffsetTable":{"t@g":{"0":3}}', b'"lmqOffsetTable":{"t@g":3}')
     shop = with_files(**{OFFSETS.name: OLD, name: light})
     with shop.open() as store:
         assert told(store) == UNDERSTOOD
         commit(store, 8)
     assert shop.fs.read_bytes(OFFSETS) == OLD
     after = decode_config(shop.fs.read_bytes(LMQ_OFFSETS))
-    assert after["lmqOffsetTable"] == {"t@g": {0: 3}}
+    assert after["lmqOffsetTable"] == {"t@g": 3}
     assert after["offsetTable"]["t@g"] == {0: 8, 1: 5}
     with shop.open({"enableLmq": "false"}) as store:
         assert told(store) == {"old": {T0: 1}}

@@ -206,14 +206,15 @@ def test_missing_fields_are_the_brokers_defaults() -> None:
         None,
         7,
         [],
-        {"readQueueNums": "8"},
+        {"readQueueNums": {}},
         {"writeQueueNums": -1},
         {"readQueueNums": 1 << 31},
         {"attributes": [1]},
     ],
 )
 def test_an_entry_that_is_no_topic_is_kept_and_told(entry: object) -> None:
-    table = table_of(bad=entry, good={"readQueueNums": 1, "writeQueueNums": 1})
+    topics = {"bad": entry, "good": {"readQueueNums": 1, "writeQueueNums": 1}}
+    table = TopicTable.decode_loosely(json.dumps({"topicConfigTable": topics}).encode())
     assert (table.topics, table.unreadable) == (("good",), ["bad"])
     changed = table.created("new", 1, {}, now_ms=1)
     assert strict(changed)["topicConfigTable"]["bad"] == entry
@@ -225,19 +226,23 @@ def test_a_name_that_can_be_no_folder_is_no_topic(name: str) -> None:
 
 
 def test_other_keys_are_kept() -> None:
-    data = b'{"before":1,"topicConfigTable":{},"dataVersion":null,"after":{0:1}}'
+    data = b'{"before":1,"topicConfigTable":{},"dataVersion":null,"after":{"0":1.50}}'
     changed = TopicTable.decode(data).created("t", 1, {}, now_ms=1).encode()
     again = TopicTable.decode(changed).without(["t"], now_ms=2).encode().decode()
     assert "".join(again.split()) == (
         '{"before":1,"topicConfigTable":{},'
-        '"dataVersion":{"counter":2,"stateVersion":0,"timestamp":2},"after":{0:1}}'
+        '"dataVersion":{"counter":2,"stateVersion":0,"timestamp":2},"after":{"0":1.50}}'
     )
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"topicConfigTable":[1]}', b"\xff", b"null"])
+@pytest.mark.parametrize(
+    "data", [b"", b"{", b"[]", b'{"topicConfigTable":[1]}', b"\xff", b"[null]"]
+)
 def test_damage(data: bytes) -> None:
     with pytest.raises(Corrupt):
         TopicTable.decode(data)
+    with pytest.raises(Corrupt):
+        TopicTable.decode_loosely(data)
 
 
 @pytest.mark.parametrize("missing", ["readQueueNums", "writeQueueNums"])

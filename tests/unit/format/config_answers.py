@@ -1,0 +1,87 @@
+"""Config files and how the real broker's managers read them: rocketmq_config_answers.jsonl.
+
+Each line holds `file`, its bytes (`text`, or `base64` where they are not UTF-8) and `real`: the table of the manager of
+rocketmq-broker 5.5.0 with fastjson2 2.0.59 has after load(), or "backup" where it turned to the `.bak`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from storage.errors import Corrupt
+from storage.rocketmq.config_shapes import shape_of
+from storage.rocketmq.format.config_json import decode_config
+
+TABLES: Final = {"consumerOffset.json": "offsetTable", "topics.json": "topicConfigTable"}
+BACKUPS: Final = {
+    "consumerOffset.json": b'{"offsetTable":{"bak@g":{0:4}}}',
+    "topics.json": b'{"topicConfigTable":{"bak":{"topicName":"bak"}}}',
+}
+_TOPIC: Final = {
+    "attributes": {},
+    "order": False,
+    "perm": 6,
+    "readQueueNums": 16,
+    "topicFilterType": "SINGLE_TAG",
+    "topicName": None,
+    "topicSysFlag": 0,
+    "writeQueueNums": 16,
+}
+"""A TopicConfig of the broker before its members are set."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One file and what the real broker reads in it."""
+
+    file: str
+    data: bytes
+    real: Any
+
+    @property
+    def ours(self) -> Any:
+        """The table that this program reads, as the broker tells its own; "backup" where it turns to the `.bak`."""
+        try:
+            content = decode_config(self.data, shape_of(self.file)) or {}
+        except Corrupt:
+            return "backup"
+        if TABLES[self.file] in content and content[TABLES[self.file]] is None:
+            return None if self.file == "consumerOffset.json" else "backup"
+        table = content.get(TABLES[self.file], {})
+        if self.file == "consumerOffset.json":
+            return {
+                str(key): {str(int(queue)): offset for queue, offset in entry.items()}
+                for key, entry in table.items()
+            }
+        return {
+            str(topic): {name: entry.get(name, default) for name, default in _TOPIC.items()}
+            for topic, entry in table.items()
+        }
+
+
+def comparable(value: Any) -> Any:
+    """Without the differences of printing: numbers beyond 2^53 as text, halves of surrogate pairs as `?`."""
+    if isinstance(value, dict):
+        return {comparable(str(key)): comparable(item) for key, item in value.items()}
+    if isinstance(value, str):
+        return "".join("?" if "\ud800" <= char <= "\udfff" else char for char in value)
+    is_large = isinstance(value, int) and abs(value) >= 1 << 53
+    return str(value) if is_large else value
+
+
+def answers() -> list[Answer]:
+    """All that were recorded."""
+    path = Path(__file__).with_name("rocketmq_config_answers.jsonl")
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    return [
+        Answer(
+            row["file"],
+            base64.b64decode(row["base64"]) if "base64" in row else row["text"].encode(),
+            row["real"],
+        )
+        for row in rows
+    ]
