@@ -19,8 +19,8 @@ from typing import Any, Final
 from storage.group_offsets import INT32_MAX, INT64_MAX, OffsetTable
 from storage.model import TopicPartition
 from storage.rocketmq.config_file import VERSION, next_version
-from storage.rocketmq.config_shapes import LMQ_OFFSETS
 from storage.rocketmq.format.config_json import decode_loosely, decode_object, encode_config
+from storage.rocketmq.format.config_shapes import LMQ_OFFSETS
 
 KIND: Final = "consumerOffset.json"
 TABLE: Final = "offsetTable"

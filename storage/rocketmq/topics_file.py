@@ -16,7 +16,6 @@ from typing import Any, Final, TypeVar
 from storage.errors import Corrupt
 from storage.model import TopicInfo
 from storage.rocketmq.config_file import VERSION, next_version
-from storage.rocketmq.config_shapes import TOPICS
 from storage.rocketmq.format.config_json import (
     decode_loosely,
     decode_object,
@@ -24,6 +23,7 @@ from storage.rocketmq.format.config_json import (
     lay_out_member,
     lay_out_object,
 )
+from storage.rocketmq.format.config_shapes import TOPICS
 from storage.rocketmq.format.names import is_closed_topic, is_system_topic
 from storage.rocketmq.settings import (
     BATCH_QUEUES,

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from storage.errors import DataError
-from storage.rocketmq.config_shapes import shape_of
 from storage.rocketmq.format import names
 from storage.rocketmq.format.body import decompress
 from storage.rocketmq.format.checkpoint import Checkpoint, decode_checkpoint
 from storage.rocketmq.format.config_json import decode_config
 from storage.rocketmq.format.config_reader import Verbatim
+from storage.rocketmq.format.config_shapes import shape_of
 from storage.rocketmq.format.index_file import IndexEntry, IndexHeader
 from storage.rocketmq.format.message import COMPRESSED, Message
 from storage.rocketmq.format.message_id import host_text, offset_id

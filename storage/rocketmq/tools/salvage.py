@@ -26,11 +26,11 @@ from storage.model import Finding, KeptRange, LossReport, TopicPartition
 from storage.new_store import new_store
 from storage.notes import Meter
 from storage.rocketmq import batch_topics, rocksdb
-from storage.rocketmq.config_shapes import shape_of
 from storage.rocketmq.directory import DeletedTopics, StoreDirectory, StoreFile
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format import names
 from storage.rocketmq.format.config_json import decode_config
+from storage.rocketmq.format.config_shapes import shape_of
 from storage.rocketmq.lmq import is_lmq
 from storage.rocketmq.physical import unread_findings
 from storage.rocketmq.settings import LOG_FOLDERS, Sizes

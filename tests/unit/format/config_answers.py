@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from storage.errors import Corrupt
-from storage.rocketmq.config_shapes import shape_of
 from storage.rocketmq.format.config_json import decode_config
+from storage.rocketmq.format.config_shapes import shape_of
 
 TABLES: Final = {"consumerOffset.json": "offsetTable", "topics.json": "topicConfigTable"}
 BACKUPS: Final = {

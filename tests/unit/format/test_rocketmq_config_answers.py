@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from storage.rocketmq.config_shapes import shape_of
 from storage.rocketmq.format.config_json import decode_config, encode_config
+from storage.rocketmq.format.config_shapes import shape_of
 from tests.unit.format.config_answers import Answer, answers, comparable
 
 ALL = answers()
