@@ -32,7 +32,16 @@ LAST_RESORTS = {
 }
 
 # Modules of a format folder that own no binary layout: names, text files, other people's compression.
-NO_LAYOUT = {"__init__.py", "names.py", "properties.py", "checkpoints.py", "compression.py"}
+# Names, text and helpers: no binary layout.
+NO_LAYOUT = {
+    "__init__.py",
+    "names.py",
+    "properties.py",
+    "checkpoints.py",
+    "compression.py",
+    "config_reader.py",
+    "config_shapes.py",
+}
 
 WALL_CLOCKS = {"time.time", "time.time_ns", "datetime.now", "datetime.datetime.now"}
 FILE_MODULES = {"os", "shutil", "mmap", "fcntl", "tempfile", "io"}
