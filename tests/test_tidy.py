@@ -32,7 +32,6 @@ LAST_RESORTS = {
 }
 
 # Modules of a format folder that own no binary layout: names, text files, other people's compression.
-# Names, text and helpers: no binary layout.
 NO_LAYOUT = {
     "__init__.py",
     "names.py",

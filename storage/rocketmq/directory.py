@@ -38,7 +38,8 @@ from storage.rocketmq.format.checkpoint import (
     decode_checkpoint,
     encode_checkpoint,
 )
-from storage.rocketmq.format.config_json import decode_table
+from storage.rocketmq.format.config_json import decode_object
+from storage.rocketmq.format.config_shapes import shape_of
 from storage.rocketmq.offsets_file import StoredOffsets
 from storage.rocketmq.settings import Sizes
 from storage.rocketmq.topics_file import TopicTable
@@ -314,13 +315,14 @@ class StoreDirectory(RootFiles[StoreFile]):
         if not self.fs.is_dir(self.config) or not self.fs.exists(path):
             return {}
         try:
-            table = decode_table(self.fs.read_bytes(path), "offsetTable", kind=path.name)
+            shape = shape_of(path.name)
+            table = decode_object(self.fs.read_bytes(path), shape, kind=path.name)
         except Corrupt:
             return {}
         return {
-            level: offset
+            int(level): offset
             for level, offset in (table.get("offsetTable") or {}).items()
-            if isinstance(level, int) and isinstance(offset, int) and level > 0 and offset >= 0
+            if int(level) > 0 and offset >= 0
         }
 
     def config_files(self) -> Sequence[str]:
