@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from storage import Isolation
+from storage import Isolation, TopicPartition
 from storage.errors import DiskFull, StoreFenced
 from storage.files import OverlayFileSystem
 from tests.faults.faulty import (
@@ -127,3 +127,36 @@ def test_all_of_a_topic_is_made_inside_the_store(shop: Workshop, faulty: FaultyF
     assert {path for path in touched if ROOT not in path.parents} <= {ROOT}, (
         "beside it another file system may lie, from which nothing can be renamed"
     )
+
+
+@pytest.mark.parametrize("last", [1, 2, 3])
+def test_a_topic_that_could_not_be_deleted_goes_on(
+    shop: Workshop, faulty: FaultyFileSystem, last: int
+) -> None:
+    """Whichever folder finds no space for its new name: the topic is there, whole, and takes records."""
+    store = shop.open()
+    store.create_topic("t", 3)
+    addresses = [TopicPartition("t", number) for number in range(3)]
+    for address in addresses:
+        put_value(store, b"kept", address)
+    store.flush()
+    renames = 0
+
+    def full(operation: str, path: Path) -> None:
+        nonlocal renames
+        if operation == "rename" and path.name.endswith("-delete"):
+            renames += 1
+            if renames == last:
+                disk_full(operation, path)
+
+    faulty.fault = full
+    with pytest.raises(DiskFull):
+        store.delete_topic("t")
+    faulty.fault = no_fault
+    assert list(store.topics()) == ["t"]
+    for address in addresses:
+        put_value(store, b"more", address)
+        store.flush([address])
+        assert values(store, address) == [b"kept", b"more"]
+    store.delete_topic("t")
+    assert list(store.topics()) == []

@@ -298,6 +298,39 @@ def test_nothing_goes_unless_it_is_asked_for(shop: Workshop) -> None:
     assert (report.segments_deleted, shop.bases()) == (0, [0, 3, 6, 9, 12, 15])
 
 
+@pytest.mark.parametrize("publish", [True, False])
+def test_records_that_are_not_flushed_stay(shop: Workshop, publish: bool) -> None:
+    """Whoever waits for their flush would be told of records that are gone."""
+    store = shop.open(THREE)
+    store.create_topic("t", 1, {"retention.ms": "0"})
+    for n in range(3):
+        store.append(T0, [Record(None, b"x", (), n)])
+    store.flush()
+    for n in range(6):
+        store.append(T0, [Record(None, b"y", (), n)], publish=publish)
+    assert shop.bases() == [0, 3, 6]
+    assert store.enforce_retention(1 << 50).segments_deleted == 1
+    assert shop.bases() == [3, 6]
+    store.flush()
+    assert values(store) == [b"y"] * 6
+    assert store.enforce_retention(1 << 50).segments_deleted == 1
+
+
+@pytest.mark.parametrize("start", [1, 5, 9])
+def test_a_lookup_by_time_answers_nothing_below_the_start(shop: Workshop, start: int) -> None:
+    """The start may be inside a batch, as delete-records leaves it."""
+    store = shop.open_with_topic()
+    store.append(T0, [Record(None, b"x", (), 1000 + n) for n in range(10)])
+    store.close()
+    shop.put(ROOT / "log-start-offset-checkpoint", b"0\n1\nt 0 %d\n" % start)
+    again = shop.open()
+    assert again.bounds(T0).start == start
+    for time_ms in range(1000, 1010):
+        found = again.offset_for_time(T0, time_ms)
+        assert found is not None
+        assert found.offset == max(start, time_ms - 1000)
+
+
 @pytest.mark.parametrize(
     ("configs", "now_ms", "bases"),
     [

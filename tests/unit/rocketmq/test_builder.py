@@ -11,6 +11,7 @@ from storage.errors import DiskFull
 from storage.model import TopicPartition
 from storage.rocketmq.dispatch import Dispatch
 from storage.rocketmq.dispatcher import Builder
+from storage.rocketmq.format.queue_unit import UNIT
 from storage.rocketmq.store import RocketMQStore
 from tests.faults.faulty import SYNCS, FaultyFileSystem, fails
 from tests.unit.rocketmq.workshop import T0, Workshop
@@ -172,3 +173,22 @@ def test_deleted_records_are_not_built(shop: Workshop) -> None:
     builder = Builder(store.queues, None, {"t": 200}, with_fillers=False)
     builder.build([dispatch(0, 100), dispatch(0, 200)])
     assert [unit.physical_offset for unit in store.queue(T0).units.read(0, 9)] == [200]
+
+
+@pytest.mark.parametrize(
+    ("places", "sound"),
+    [
+        ([0, 100, 200], 3),
+        ([0, 100, 100, 200], 2),
+        ([0, 0], 1),
+        ([0, 100, 200, 100], 3),
+        ([500, 100], 1),
+    ],
+)
+def test_an_entry_that_repeats_an_earlier_one_is_not_sound(
+    shop: Workshop, places: list[int], sound: int
+) -> None:
+    """Each entry leads beyond all earlier ones: a repeat would hand one record out under two offsets."""
+    units = shop.open_with_topic().queue(T0).units
+    units.append(b"".join(UNIT.pack(place, 100, 7) for place in places), 0, places[-1] + 100)
+    assert units.sound_end(0) == sound

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from storage import Record
-from storage.errors import RecordTooLarge
+from storage.errors import DiskFull, RecordTooLarge
+from storage.files.failures import io_failure
 from storage.model import RawMessage
 from storage.rocketmq.format.message import MAGIC_PADDING
 from storage.rocketmq.store import RocketMQStore
-from tests.faults.faulty import FaultyFileSystem
+from tests.faults.faulty import FaultyFileSystem, fails, no_fault
 from tests.unit.rocketmq.workshop import (
     LOG_BYTES,
     T0,
@@ -179,3 +182,46 @@ def test_a_log_may_begin_anywhere_while_it_is_empty(shop: Workshop) -> None:
         assert again.stats().details["min_physical_offset"] == start
         assert len(values(again)) == 1
         assert put_value(again, b"next").base_offset == 1
+
+
+def test_what_follows_a_roll_that_was_taken_back_is_synced(faulty: FaultyFileSystem) -> None:
+    """The roll synced the old file up to its end. Taken back, nothing above the new end counts as synced."""
+    shop = Workshop(faulty)
+    store = shop.open_with_topic()
+    put(store, LOG_BYTES - 300)
+    store.flush()
+    faulty.fault = fails(errno.ENOSPC, "write", name=shop.log_path(LOG_BYTES).name)
+    with pytest.raises(DiskFull):
+        put(store, 400)
+    faulty.fault = no_fault
+    assert store.log.flushed <= store.log.end == LOG_BYTES - 300
+    synced: list[str] = []
+    faulty.fault = lambda operation, path: (
+        synced.append(path.name) if operation == "datasync" else None
+    )
+    put(store, 100)
+    store.flush()
+    assert shop.log_path(0).name in synced, "acknowledged only when it is on disk"
+    assert store.log.flushed == store.log.end
+
+
+@pytest.mark.parametrize("sizes", [[400, 400], [900], [100, 100, 900]])
+def test_the_synced_end_is_never_above_the_end(faulty: FaultyFileSystem, sizes: list[int]) -> None:
+    """Whichever write of an append finds the disk full."""
+    shop = Workshop(faulty)
+    store = shop.open_with_topic()
+    put(store, 200)
+    for count in range(1, 6):
+        writes = 0
+
+        def full(operation: str, path: Path, last: int = count) -> None:
+            nonlocal writes
+            writes += operation == "write"
+            if writes == last and operation == "write":
+                raise io_failure(errno.ENOSPC, path, operation)
+
+        faulty.fault = full
+        with suppress(DiskFull):
+            put(store, *sizes)
+        faulty.fault = no_fault
+        assert store.log.flushed <= store.log.end

@@ -386,3 +386,24 @@ def test_a_fence_elsewhere_hides_nothing(faulty: FaultyFileSystem) -> None:
         put_value(store, b"lost")
     assert values(store) == VALUES[:3]
     check_lookups(store)
+
+
+@pytest.mark.parametrize("operation", ["write", "datasync"])
+def test_a_failed_write_of_its_own_is_never_tried_again(
+    faulty: FaultyFileSystem, operation: str
+) -> None:
+    """The kernel may have dropped the pages: a second try that succeeds would prove nothing."""
+    store = Workshop(faulty).open_with_topic()
+    put_value(store, b"one")
+    faulty.fault = on_queues(errno.EIO, operation)
+    with pytest.raises(StoreFenced):
+        store.checkpoint()
+    changed: list[tuple[str, Path]] = []
+    faulty.fault = lambda done, path: (
+        changed.append((done, path)) if "consumequeue" in path.parts else None
+    )
+    for _ in range(3):
+        with pytest.raises(StoreFenced):
+            store._dispatcher.step()
+        store._dispatcher.try_step()
+    assert changed == []

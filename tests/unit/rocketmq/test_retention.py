@@ -11,6 +11,7 @@ import pytest
 from storage import LogStore, StoreOptions, open_inspector
 from storage.errors import DiskFull, OffsetOutOfRange, RecordNotFound
 from storage.files import File, OverlayFileSystem
+from storage.rocketmq.retention import delete_head
 from storage.rocketmq.store import RocketMQStore
 from tests.beside import beside
 from tests.contract.harness import ManualClock
@@ -312,3 +313,20 @@ def test_the_first_record_of_an_index_file_goes_with_the_head(shop: Workshop) ->
     assert [finding for finding in inspector.verify() if finding.severity != "info"] == []
     inspector.close()
     store.close()
+
+
+def test_queues_are_synced_before_their_records_go() -> None:
+    """An entry of a deleted record cannot be built again, and the next one depends on it. The checkpoint before a
+    deletion syncs the queues too, but a full disk keeps it from that.
+    """
+    faulty = FaultyFileSystem(Filling(clock=ManualClock()))
+    shop = Workshop(faulty, ManualClock())
+    store = shop.open_with_topic()
+    for value in VALUES:
+        put_value(store, value)
+    store.flush()
+    assert values(store) == VALUES
+    done: list[tuple[str, str]] = []
+    faulty.fault = lambda operation, path: done.append((operation, path.relative_to(ROOT).parts[0]))
+    delete_head(store.log, [0], store.queues, store.index)
+    assert ("datasync", "consumequeue") in done[: done.index(("remove", "commitlog"))]
