@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -191,3 +192,32 @@ def test_a_damaged_transaction_index_names_its_file(files: HandleCache) -> None:
     with pytest.raises(DataError) as refused:
         TransactionIndex(files, PATH, exists=True).entries()
     assert refused.value.facts()["path"] == str(PATH)
+
+
+def test_a_reader_never_finds_a_key_without_its_value(files: HandleCache) -> None:
+    """Readers take no lock: the value of an entry is there before its key, at each moment of an append."""
+    index = an_index(files)
+    seen: list[tuple[int, int]] = []
+
+    class Watched(array):  # type: ignore[type-arg]  # no generic at run time
+        """An array at whose changes a reader looks."""
+
+        def append(self, value: int) -> None:
+            look()
+            super().append(value)
+            look()
+
+    def look() -> None:
+        held = index.held
+        assert held is not None
+        keys, values = held
+        seen.append((len(keys), len(values)))
+        assert index.last() is None or index.floor(1 << 30) == index.last()
+
+    index.hold([(1, 10)])
+    assert index._keys is not None
+    index._keys, index._values = Watched("i", index._keys), Watched("q", index._values)
+    for number in range(2, 6):
+        index.append(number, number * 10)
+    assert len(seen) == 16
+    assert all(keys <= values for keys, values in seen)
