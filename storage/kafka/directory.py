@@ -34,7 +34,6 @@ from storage.root_files import RootFiles, StoreFacts, json_text
 
 BACKEND: Final = "kafka"
 TOPICS_FILE: Final = ".logserver.topics.json"
-DELETED_DIR_SUFFIX: Final = "-delete"
 OFFSET_CHECKPOINTS: Final = (names.RECOVERY_POINTS, names.HIGH_WATERMARKS, names.LOG_STARTS)
 _MARKS: Final = (names.META_PROPERTIES, names.CLEAN_SHUTDOWN, *OFFSET_CHECKPOINTS)
 
@@ -110,6 +109,15 @@ class LogDirectory(RootFiles[StoreFile]):
                 continue
             if self.fs.is_dir(self.path / name):
                 found.append((partition, self.path / name))
+        return sorted(found)
+
+    def renamed_dirs(self) -> Sequence[tuple[names.RenamedFolder, Path]]:
+        """Folders of partitions that a broker renamed: to be shown, never served."""
+        found = []
+        for name in self.fs.list_dir(self.path):
+            renamed = names.parse_renamed_dir(name)
+            if renamed is not None and self.fs.is_dir(self.path / name):
+                found.append((renamed, self.path / name))
         return sorted(found)
 
     def metadata_dirs(self) -> Sequence[str]:
@@ -293,7 +301,7 @@ def bad_root_file(path: Path, error: DataError) -> Finding:
 
 def bad_partition_metadata(path: Path, error: DataError) -> Finding:
     """An error, though we serve the partition: the real broker takes all of its directory offline."""
-    address = names.parse_partition_dir(path.parent.name)
+    address = names.partition_of_dir(path.parent.name)
     topic, partition = address if address is not None else (None, None)
     return finding(
         "bad-partition-metadata", path, topic=topic, partition=partition, message=error.message

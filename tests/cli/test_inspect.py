@@ -15,7 +15,7 @@ from tests.golden.stores import GoldenPartition, by_id
 @pytest.mark.parametrize("partition", stores.partitions(), ids=by_id)
 def test_numbers_of_a_partition(partition: GoldenPartition) -> None:
     expected = partition.json("times.json")["summary"]
-    summary = fine("inspect", partition.data).document
+    summary = run("inspect", partition.data).document
     assert summary["kind"] == "partition"
     (topic,) = summary["topics"]
     assert topic["topic"] == partition.address.topic
@@ -29,16 +29,21 @@ def test_numbers_of_a_partition(partition: GoldenPartition) -> None:
     records = partition.lines("expected.jsonl")
     assert row["firstTimestamp"] == (records[0]["timestamp"] if records else None)
     assert row["leaderEpoch"] == partition.epochs[-1][0]
+    assert row["state"] is None
+    is_open = row["latestReadCommitted"] < row["latest"]
+    assert bool(row["openTransactions"]) == is_open
+    assert [f["code"] for f in summary["findings"]] == ["hanging-transaction"] * is_open
 
 
 @pytest.mark.parametrize("store", stores.healthy_stores())
 def test_a_store(store: str) -> None:
     root = stores.KAFKA / store / "data"
-    summary = fine("inspect", root).document
+    summary = run("inspect", root).document
     assert summary["path"] == str(root)
     assert (summary["backend"], summary["kind"]) == ("kafka", "store")
     assert (summary["cleanShutdown"], summary["adopted"]) == (True, False)
-    assert summary["findings"] == []
+    told = ["hanging-transaction"] if store == "txnopen" else []
+    assert [finding["code"] for finding in summary["findings"]] == told
     assert summary["recovery"]["cut"] == []
     found = [f"{t['topic']}-{p['partition']}" for t in summary["topics"] for p in t["partitions"]]
     assert sorted(found) == sorted(p.name for p in stores.partitions() if p.store == store)

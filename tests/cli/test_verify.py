@@ -26,25 +26,32 @@ COMPACTED = GoldenPartition("compacted", "compact-none-0")
 PARTS = GoldenPartition("parts", "keyed-0")
 
 
+OPEN = "txnopen"  # with a transaction that its producer never ended
+
+
 @pytest.mark.parametrize("store", stores.healthy_stores())
 def test_healthy_stores(store: str) -> None:
     """Compaction leaves deleted files until the broker's next start: worth knowing, not wrong."""
-    rows = fine("verify", stores.KAFKA / store / "data").rows
-    assert {row["code"] for row in rows} == ({"leftover-file"} if store == "compacted" else set())
-    assert {row["severity"] for row in rows} <= {"info"}
+    told = {"compacted": {"leftover-file"}, OPEN: {"hanging-transaction"}}
+    rows = run("verify", stores.KAFKA / store / "data").rows
+    assert {row["code"] for row in rows} == told.get(store, set())
+    assert {row["severity"] for row in rows} <= ({"warning"} if store == OPEN else {"info"})
 
 
 @pytest.mark.parametrize("partition", stores.partitions(), ids=by_id)
 def test_healthy_partitions(partition: GoldenPartition) -> None:
     """With the topic's own index interval the indexes are compared with a rebuild, too."""
-    rows = fine("verify", partition.data, *settings_options(partition.settings)).rows
+    rows = run("verify", partition.data, *settings_options(partition.settings)).rows
     codes = {row["code"] for row in rows}
     known = {
         "epochs": {"index-differs"},  # written across restarts: others, but right
         "compacted": {"leftover-file"},
+        OPEN: {"hanging-transaction"},
     }
     assert codes <= known.get(partition.store, set())
-    assert {row["severity"] for row in rows} <= {"info"}
+    assert {row["severity"] for row in rows} <= (
+        {"warning"} if partition.store == OPEN else {"info"}
+    )
 
 
 @pytest.mark.parametrize("partition", stores.partitions(), ids=by_id)
@@ -87,6 +94,11 @@ def flip(path: Path, at: int) -> Path:
 def gone(path: Path) -> Path:
     """Remove a file."""
     path.unlink()
+    return path
+
+
+def folder_made(path: Path) -> Path:
+    path.mkdir()
     return path
 
 
@@ -324,11 +336,20 @@ DAMAGES = {
         PARTS,
         lambda _, folder: written(folder / "leader-epoch-checkpoint.tmp", ""),
     ),
-    "a left-over folder": Damage(
-        "leftover-file",
+    "a folder that was deleted": Damage(
+        "renamed-folder",
         "info",
         PARTS,
         lambda root, _: shutil.copytree(root / "keyed-2", root / "keyed-2.0a1b-delete"),
+    ),
+    "a stray folder": Damage(
+        "renamed-folder",
+        "warning",
+        PARTS,
+        lambda root, _: shutil.copytree(root / "keyed-2", root / "other-5.0a1b-stray"),
+    ),
+    "a foreign folder": Damage(
+        "foreign-folder", "error", PARTS, lambda root, _: folder_made(root / "lost+found")
     ),
     "a swap that was broken off": Damage(
         "leftover-swap",
@@ -397,7 +418,8 @@ def test_damage(case: str, tmp_path: Path) -> None:
 
 def test_every_code_of_the_page_is_found_somewhere() -> None:
     """Some are made elsewhere: by a rebuild or a comparison with one, by a start, by a store of another version."""
-    elsewhere = "index-differs kept-aside index-without-tags changed-meanwhile missing-log-file log-ends-early "
+    elsewhere = "hanging-transaction "
+    elsewhere += "index-differs kept-aside index-without-tags changed-meanwhile missing-log-file log-ends-early "
     elsewhere += "impossible-queue-offset earlier-topic batch-topic broken-queue deleted-left-out open-transaction "
     elsewhere += "unreadable-file unreadable-range copied-unchecked wrong-queue-type rocksdb-store other-delay-level"
     elsewhere += " log-begins-late missing-config-file name-of-deleted-topic queue-ends-early"  # test_missing_files.py

@@ -90,7 +90,8 @@ def test_of_a_healthy_store_nothing_is_left_behind(name: str, tmp_path: Path) ->
     assert picture(root) == before
     assert report.losses == []
     assert [f for f in report.findings if f.severity != "info"] == []
-    assert verified(target, {}) == []
+    still_open = ["hanging-transaction"] if name == "txnopen" else []
+    assert [f.code for f in verified(target, {})] == still_open
     for path in root.glob("*-*/*.log"):
         copy = target / path.parent.name / path.name
         assert copy.exists() or not path.stat().st_size

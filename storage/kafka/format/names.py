@@ -8,15 +8,17 @@ Owns every file name that the Kafka backend writes or recognises; must not touch
     20        4-10   suffix       .log .index .timeindex .txnindex .snapshot
     ...       0-8    left over    .deleted .cleaned .swap: a file on its way out or in
 
-A partition folder is `topic-partition`, split at the LAST `-`, since topics may hold `-`. Folders
-that the broker has renamed (`topic-0.<id>-delete`, `-future`, `-stray`) are no partitions. From
-Kafka's LogFileUtils, UnifiedLog and Topic.
+A partition folder is `topic-partition`, split at the LAST `-`, since topics may hold `-`. A folder that the broker has
+renamed (`topic-0.<id>-delete`, `-stray`, `-future`) is a partition that is not served: it waits for its deletion, was
+in no metadata, or is a copy that is being moved here from another disk. A broker does not start beside any other
+folder. From
+Kafka's LogFileUtils, LocalLog.parseTopicPartitionName, LogManager.loadLogs and Topic.
 """
 
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, NamedTuple
 
 from storage.errors import InvalidArgument, InvalidTopic
 from storage.model import TopicPartition
@@ -56,6 +58,9 @@ ROOT_FILES: Final = (
     LOCK,
 )
 
+REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
+"""The one folder at the root that is no partition: the broker's, where segments are also kept elsewhere."""
+
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 GROUP_OFFSETS_TOPIC: Final = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
@@ -73,6 +78,8 @@ _SEGMENT_NAME = re.compile(
 )
 _PARTITION_DIR = re.compile(r"([a-zA-Z0-9._-]+)-(0|[1-9][0-9]{0,9})")
 _DELETED_DIR = re.compile(r"[a-zA-Z0-9._-]+-[0-9]{1,10}\.[0-9a-f]{32}-delete")
+_RENAMED_DIR = re.compile(r"(\S+)\.[^\s.]+-(delete|stray|future)")
+_BROKER_TAKES = re.compile(r".+-\+?[0-9]+")
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
@@ -110,6 +117,38 @@ def parse_partition_dir(name: str) -> TopicPartition | None:
     if match is None or int(match[2]) > _MAX_PARTITION:
         return None
     return TopicPartition(match[1], int(match[2]))
+
+
+class RenamedFolder(NamedTuple):
+    """What the name of a folder that the broker renamed tells. `state`: delete, stray or future."""
+
+    partition: TopicPartition
+    state: str
+
+
+def parse_renamed_dir(name: str) -> RenamedFolder | None:
+    """The partition that a renamed folder holds, `topic-partition.ID-STATE`; None for every other name.
+
+    A long topic's name was cut when its folder was renamed, so that the name fits.
+    """
+    match = _RENAMED_DIR.fullmatch(name)
+    partition = None if match is None else parse_partition_dir(match[1])
+    if match is None or partition is None:
+        return None
+    return RenamedFolder(partition, match[2])
+
+
+def partition_of_dir(name: str) -> TopicPartition | None:
+    """The partition that a folder holds, renamed or not; None for every other name."""
+    renamed = parse_renamed_dir(name)
+    return parse_partition_dir(name) if renamed is None else renamed.partition
+
+
+def is_foreign_dir(name: str) -> bool:
+    """Whether a folder of this name keeps a real broker from starting."""
+    if name == REMOTE_INDEX_CACHE or parse_renamed_dir(name) is not None:
+        return False
+    return _BROKER_TAKES.fullmatch(name) is None
 
 
 def deleted_dir_name(topic: str, partition: int, unique_id: str) -> str:

@@ -21,7 +21,7 @@ from storage.files import FileSystem
 from storage.interface import Clock, StoreOptions, SupportsInspect
 from storage.kafka.directory import detect
 from storage.kafka.format import names
-from storage.kafka.format.names import parse_partition_dir, parse_segment_name
+from storage.kafka.format.names import parse_segment_name, partition_of_dir
 from storage.kafka.tools.directory_inspector import DirectoryInspector
 from storage.kafka.tools.file_inspector import FileInspector, classify
 from storage.kafka.tools.view import View
@@ -48,7 +48,7 @@ def open_inspector(
         )
     if not _holds_segments(fs, path):
         return None
-    address = parse_partition_dir(path.name) or TopicPartition(path.name, 0)
+    address = partition_of_dir(path.name) or TopicPartition(path.name, 0)
     return DirectoryInspector(
         lambda: View(path.parent, options, fs=fs, clock=clock, only=(address, path)),
         kind="partition",

@@ -59,7 +59,7 @@ class FileInspector:
         self._fs = fs
         self._path = path
         self._kind = kind
-        self._address = names.parse_partition_dir(path.absolute().parent.name)
+        self._address = names.partition_of_dir(path.absolute().parent.name)
         self._reader = LogReader(HandleCache(fs, 1), Notes())
         topic, partition = self._place
         self._log = Log(

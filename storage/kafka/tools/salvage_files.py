@@ -131,7 +131,7 @@ class SmallFiles:
         known = {*names.ROOT_FILES, *self._view.directory.metadata_dirs(), *folders}
         for name in self._fs.list_dir(self._view.root):
             if name not in known and not name.startswith(_OURS):
-                self._note_unknown(self._view.root / name)
+                self._note_root_name(name)
         for folder in self._view.folders.values():
             for name in self._fs.list_dir(folder):
                 if name not in _IN_FOLDERS and parse_segment_name(name) is None:
@@ -148,6 +148,25 @@ class SmallFiles:
         except DataError as error:
             self._note(path, f"not copied: {error.message}")
             return None
+
+    def _note_root_name(self, name: str) -> None:
+        renamed = names.parse_renamed_dir(name)
+        if renamed is None:
+            self._note_unknown(self._view.root / name)
+            return
+        topic, partition = renamed.partition
+        shown = self._view.folders[renamed.partition].name
+        self.findings.append(
+            finding(
+                "renamed-folder",
+                self._view.root / name,
+                severity="warning",
+                topic=topic,
+                partition=partition,
+                found=renamed.state,
+                message=f"not taken along: {shown} holds the same partition. Salvage this folder alone",
+            )
+        )
 
     def _note_unknown(self, path: Path) -> None:
         self.findings.append(

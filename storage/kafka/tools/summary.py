@@ -13,8 +13,11 @@ import msgspec
 
 from storage.errors import DataError
 from storage.kafka.format import names, properties
+from storage.kafka.format.producer_snapshot import ProducerEntry
 from storage.kafka.tools.logs import Log
+from storage.kafka.tools.open_transactions import open_transactions, transaction_findings
 from storage.kafka.tools.rows import Row
+from storage.kafka.tools.verify_files import foreign_folders
 from storage.kafka.tools.view import View
 from storage.model import Finding, TopicPartition
 
@@ -28,6 +31,8 @@ def of_view(view: View, *, kind: str, adopted: bool | None) -> Row:
     for address in view.folders:
         topics.setdefault(address.topic, []).append(_partition(view, address))
     view.directory.known_cluster_id()
+    if kind == "store":
+        view.notes.add(*foreign_folders(view))
     rows = [_topic(view, name, partitions) for name, partitions in topics.items()]
     return {
         "path": str(view.root if kind == "store" else next(iter(view.folders.values()))),
@@ -81,6 +86,7 @@ def _partition(view: View, address: TopicPartition) -> Row:
     start, stable, end = partition.bounds()
     parts = view.logs(address)
     plan = view.plan(address)
+    view.notes.add(*transaction_findings(plan, view.clock()))
     return {
         "partition": address.partition,
         "earliest": start,
@@ -90,8 +96,19 @@ def _partition(view: View, address: TopicPartition) -> Row:
         "maxTimestamp": _latest_time(view, address),
         "leaderEpoch": plan.epochs.latest,
         "producers": len(plan.producers),
+        "openTransactions": [_transaction(entry) for entry in open_transactions(plan)],
+        "state": view.state_of(address),
         "segments": len(parts),
         "sizeBytes": sum(log.size_bytes for log in parts),
+    }
+
+
+def _transaction(entry: ProducerEntry) -> Row:
+    return {
+        "producerId": entry.producer_id,
+        "producerEpoch": entry.epoch,
+        "firstOffset": entry.current_txn_first_offset,
+        "lastTimestamp": entry.timestamp_ms,
     }
 
 

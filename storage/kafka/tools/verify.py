@@ -17,6 +17,7 @@ from storage.interface import Counted, not_counted
 from storage.kafka.format import names
 from storage.kafka.physical import unread_findings
 from storage.kafka.tools import verify_files
+from storage.kafka.tools.open_transactions import transaction_findings
 from storage.kafka.tools.verify_log import SegmentPart, SegmentResult, check_segment
 from storage.kafka.tools.verify_partition import PartitionCheck
 from storage.kafka.tools.view import View
@@ -102,6 +103,7 @@ class _Audit:
                 notes.add(*verify_files.check_snapshots(view, plan))
                 notes.add(*verify_files.check_small_files(view, plan, self._topic_ids))
                 notes.add(*verify_files.check_against_root(view, plan))
+                notes.add(*transaction_findings(plan, view.clock()))
             except IoFailure as error:
                 view.note_gone(plan.partition, error)
             yield from sorted(notes.all(), key=lambda found: (found.path, found.position or 0))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from storage.errors import DataError
 from storage.findings import finding
-from storage.kafka.directory import DELETED_DIR_SUFFIX, bad_partition_metadata
+from storage.kafka.directory import bad_partition_metadata
 from storage.kafka.format import checkpoints, names, producer_snapshot
 from storage.kafka.format.names import parse_segment_name, segment_name
 from storage.kafka.listing import INDEX_SUFFIXES
@@ -21,7 +21,6 @@ from storage.kafka.tools.view import View
 from storage.model import FileCount, Finding, TopicPartition
 
 _OURS = ".logserver."
-_RENAMED = (DELETED_DIR_SUFFIX, "-future", "-stray")
 
 
 # ---- the root ------------------------------------------------------------------------------------
@@ -41,6 +40,7 @@ def check_root(view: View, *, whole: bool) -> Iterator[Finding]:
         view.directory.offsets(name)
     yield from view.findings()
     if whole:
+        yield from foreign_folders(view)
         yield from _root_names(view)
 
 
@@ -48,14 +48,24 @@ def _root_names(view: View) -> Iterator[Finding]:
     folders = {folder.name for folder in view.folders.values()}
     known = {*names.ROOT_FILES, *view.directory.metadata_dirs(), *folders}
     for name in view.fs.list_dir(view.root):
-        if name not in known and not name.startswith(_OURS):
-            yield _odd_name(view.root / name)
+        path = view.root / name
+        if name in known or name.startswith(_OURS):
+            continue
+        if not view.fs.is_dir(path, follow=True):
+            yield _odd_name(path)
+
+
+def foreign_folders(view: View) -> Iterator[Finding]:
+    """Folders at the root that keep a real broker from starting."""
+    for name in view.fs.list_dir(view.root):
+        if names.is_foreign_dir(name) and view.fs.is_dir(view.root / name, follow=True):
+            yield finding("foreign-folder", view.root / name)
 
 
 def _odd_name(path: Path, partition: TopicPartition | None = None) -> Finding:
     """A name that means nothing to a server, or something that is on its way out."""
-    if path.name.endswith((*_RENAMED, names.TEMPORARY)):
-        code, message = "leftover-file", "left by an interrupted deletion or write"
+    if path.name.endswith(names.TEMPORARY):
+        code, message = "leftover-file", "left by an interrupted write"
     else:
         code, message = (
             "unknown-file",

@@ -36,6 +36,11 @@ from storage.kafka.tools.logs import Log, LogReader
 from storage.model import Finding, TopicPartition
 from storage.notes import Meter, Notes
 
+_STATES: Final = {
+    "delete": "the topic was deleted: a real broker removes this folder a minute after its start",
+    "stray": "the partition was in no metadata of the cluster: a real broker does not serve this folder",
+    "future": "a copy that was being moved here from another directory: it may be incomplete",
+}
 INDEX_INTERVAL: Final = "index.interval.bytes"
 
 
@@ -64,9 +69,12 @@ class View:
         self.notes = Notes()
         self.reader = LogReader(self.files, self.notes)
         self.clean = self.directory.is_clean()
-        self.folders: Mapping[TopicPartition, Path] = dict(
-            self.directory.partition_dirs() if only is None else [only]
-        )
+        self.folders: Mapping[TopicPartition, Path]
+        if only is None:
+            self.folders = self._all_folders()
+        else:
+            self.folders = dict([only])
+            self._note_renamed(*only)
         self.plans: dict[TopicPartition, PartitionPlan] = {}
         self.gone: list[Finding] = []  # of partitions that were changed while they were looked at
         self._partitions: dict[TopicPartition, Partition] = {}
@@ -74,8 +82,7 @@ class View:
         self._configs = self.directory.topic_configs()
         # Taken before any log: beside a running server they would say more than the logs seen here.
         self.checkpoints = {
-            name: self.directory.offsets(name)
-            for name in (*OFFSET_CHECKPOINTS, names.CLEANER_OFFSETS)
+            name: self._root_offsets(name) for name in (*OFFSET_CHECKPOINTS, names.CLEANER_OFFSETS)
         }
         self._context = RecoveryContext(
             root=root,
@@ -97,6 +104,51 @@ class View:
             producer_expiration_ms=settings.producer_id_expiration_ms,
             epochs=OwnEpochs(),
         )
+
+    def _all_folders(self) -> Mapping[TopicPartition, Path]:
+        """The partitions of the directory. One that has a renamed folder alone is shown from there; where several
+        folders hold one partition, a renamed one is only reported.
+        """
+        folders = dict(self.directory.partition_dirs())
+        for renamed, path in self.directory.renamed_dirs():
+            shown = folders.setdefault(renamed.partition, path)
+            self._note_renamed(renamed.partition, path, instead=None if shown == path else shown)
+        return dict(sorted(folders.items()))
+
+    def _note_renamed(
+        self, address: TopicPartition, path: Path, *, instead: Path | None = None
+    ) -> None:
+        renamed = names.parse_renamed_dir(path.name)
+        if renamed is None:
+            return
+        message = _STATES[renamed.state]
+        if instead is not None:
+            message += f". {instead.name} holds the same partition and is shown; name this folder to look at it alone"
+        self.notes.add(
+            finding(
+                "renamed-folder",
+                path,
+                severity="warning" if renamed.state == "stray" else "info",
+                topic=address.topic,
+                partition=address.partition,
+                found=renamed.state,
+                message=message,
+            )
+        )
+
+    def state_of(self, address: TopicPartition) -> str | None:
+        """delete, stray or future, where the partition is shown from a folder that a broker renamed."""
+        renamed = names.parse_renamed_dir(self.folders[address].name)
+        return None if renamed is None else renamed.state
+
+    def _root_offsets(self, name: str) -> dict[TopicPartition, int]:
+        """A checkpoint of the root. It says nothing of a renamed folder beside the folder that has its place."""
+        offsets = self.directory.offsets(name)
+        for address, folder in self.folders.items():
+            current = self.root / names.partition_dir_name(*address)
+            if folder.name != current.name and self.fs.exists(current):
+                offsets.pop(address, None)
+        return offsets
 
     # ---- partitions ----------------------------------------------------------------------------
 

@@ -1,0 +1,48 @@
+"""Transactions that are open at the end of a partition, and which of them hang.
+
+Owns the rule: as `kafka-transactions find-hanging` has it, a transaction hangs when its producer's last record is older
+than the longest timeout of a transaction allows (`transaction.max.timeout.ms`, 15 minutes) and 5 minutes of grace. The
+age is by the clock of this machine against record time, since a log that got no more records does not age by itself.
+Must not read logs: recovery knows the producers at the log's end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import Final
+
+from storage.findings import finding
+from storage.kafka.format.producer_snapshot import ProducerEntry
+from storage.kafka.plan import PartitionPlan
+from storage.model import Finding
+
+MAX_TIMEOUT_MS: Final = 15 * 60 * 1000
+GRACE_MS: Final = 5 * 60 * 1000
+
+
+def open_transactions(plan: PartitionPlan) -> Sequence[ProducerEntry]:
+    """Producers whose transaction has no end, the earliest first."""
+    entries = (e for e in plan.producers.entries() if e.current_txn_first_offset >= 0)
+    return sorted(entries, key=lambda entry: entry.current_txn_first_offset)
+
+
+def transaction_findings(plan: PartitionPlan, now_ms: int) -> Iterator[Finding]:
+    """A finding for each open transaction of a partition: producer, epoch, first offset and age."""
+    for entry in open_transactions(plan):
+        age_ms = now_ms - entry.timestamp_ms
+        hangs = age_ms > MAX_TIMEOUT_MS + GRACE_MS
+        age = timedelta(seconds=max(age_ms, 0) // 1000)
+        yield finding(
+            "hanging-transaction",
+            plan.directory,
+            severity="warning" if hangs else "info",
+            topic=plan.partition.topic,
+            partition=plan.partition.partition,
+            offset=entry.current_txn_first_offset,
+            found=f"producer {entry.producer_id}, epoch {entry.epoch}",
+            message=(
+                f"producer {entry.producer_id}, epoch {entry.epoch}: a transaction is open from offset "
+                f"{entry.current_txn_first_offset} on, its last record is {age} old; read_committed readers stop there"
+            ),
+        )
