@@ -29,6 +29,8 @@ from logserver.commands.output import (
 )
 from storage import KeptRange, Loss, LossReport
 
+LEFT_BEHIND = "left-behind"
+
 
 @click.command("salvage", epilog="Example: logserver salvage data --to rescued")
 @path_argument
@@ -92,7 +94,9 @@ def _totals(report: LossReport) -> Iterator[str]:
         f"in {report.target}"
     )
     if not report.losses:
-        yield "lost: nothing was left behind"
+        behind = sum(found.code == LEFT_BEHIND for found in report.findings)
+        things = "1 file or folder was" if behind == 1 else f"{behind} files and folders were"
+        yield f"lost: {f'no record of the log; {things} left behind' if behind else 'nothing was left behind'}"
         return
     reasons = Counter(loss.reason for loss in report.losses)
     shown = ", ".join(f"{count} {reason}" for reason, count in sorted(reasons.items()))

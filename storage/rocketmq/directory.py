@@ -71,6 +71,13 @@ def _has_parts(fs: FileSystem, path: Path, entries: set[str]) -> bool:
     has_log = names.COMMIT_LOG in entries and fs.is_dir(log)
     if has_log and any(_is_log_file(fs, log / name) for name in fs.list_dir(log)):
         return True
+    for name in entries:
+        if (
+            names.is_dledger_name(name)
+            and fs.is_dir(path / name)
+            and fs.is_dir(path / name / "data")
+        ):
+            return True
     parts = (
         has_log,
         names.CONSUME_QUEUE in entries and fs.is_dir(path / names.CONSUME_QUEUE),

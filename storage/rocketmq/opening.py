@@ -17,7 +17,7 @@ from storage.files import HandleCache
 from storage.interface import Clock, StoreOptions
 from storage.kept import keep_losses
 from storage.model import Finding, Loss, RecoveryReport
-from storage.rocketmq import batch_topics, rocksdb
+from storage.rocketmq import batch_topics, live_data, rocksdb
 from storage.rocketmq.commit_log import CommitLog
 from storage.rocketmq.directory import ProducerSnapshot, StoreDirectory, StoreFile
 from storage.rocketmq.dispatch import dispatch_of
@@ -327,6 +327,7 @@ def _findings(
 ) -> list[Finding]:
     found = list(plan.findings)
     found += rocksdb.findings(opening.directory)
+    found += live_data.findings(opening.directory)
     found += batch_topics.findings(opening.directory, opening.topics.batch_topics)
     found += missing_config_findings(opening.directory)
     if index is not None:

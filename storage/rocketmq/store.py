@@ -47,7 +47,7 @@ from storage.model import (
     TopicInfo,
     TopicPartition,
 )
-from storage.rocketmq import rocksdb
+from storage.rocketmq import live_data, rocksdb
 from storage.rocketmq.appending import Appender, Stamp
 from storage.rocketmq.checkpoints import Checkpointer
 from storage.rocketmq.directory import (
@@ -80,13 +80,22 @@ from storage.sequencing import PRODUCER_EXPIRATION_MS, ProducerIds, highest_id
 
 
 def open_rocketmq(
-    path: Path, options: StoreOptions, *, fs: FileSystem, clock: Clock, read_only: bool
+    path: Path,
+    options: StoreOptions,
+    *,
+    fs: FileSystem,
+    clock: Clock,
+    read_only: bool,
+    with_dledger: bool = False,
 ) -> RocketMQStore:
     """Open the store at `path`; a missing or empty one is made, unless `read_only`. See
-    storage.open_store. Raises also UnsupportedFormat for one with a RocksDB database, unless `read_only`.
+    storage.open_store. Raises also UnsupportedFormat for one with a RocksDB database, unless `read_only`, and for one
+    whose log is kept by DLedger, unless `with_dledger`: for a summary.
     """
     settings = parse_store_settings(options.settings)
     refuse_other_format(fs, path)
+    if not with_dledger:
+        live_data.refuse_dledger(StoreDirectory(fs, path))
     if not read_only:
         _refuse_several_folders(settings)
         rocksdb.refuse(StoreDirectory(fs, path))

@@ -46,10 +46,12 @@ BATCH_QUEUE: Final = "batchconsumequeue"
 ROCKSDB_QUEUE: Final = "consumequeue_rocksdb"
 ROCKSDB_CURRENT: Final = "CURRENT"
 """The file by which RocksDB, and the broker, know a folder that is a database."""
+COMPACTION: Final = "compaction"
+TIMER_LOG: Final = "timerlog"
 OTHER_FOLDERS: Final = (
     "rocksdbstore",
-    "compaction",
-    "timerlog",
+    COMPACTION,
+    TIMER_LOG,
     QUEUE_EXTENSION,
     BATCH_QUEUE,
     ROCKSDB_QUEUE,
@@ -94,6 +96,16 @@ _INDEX_NAME = re.compile(r"[0-9]{17}")
 _QUEUE_ID = re.compile(r"0|[1-9][0-9]{0,9}")
 _TOPIC_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def is_dledger_name(name: str) -> bool:
+    """Whether a folder at the root is named as DLedger names its own (DLedgerConfig.getDataStorePath)."""
+    return name.startswith("dledger-")
+
+
+def is_live_data(name: str) -> bool:
+    """Whether what has this name at the root is data of the broker that this program does not read."""
+    return name in OTHER_FOLDERS + OTHER_FILES or is_dledger_name(name)
 
 
 def file_name(position: int) -> str:

@@ -12,6 +12,7 @@ from storage.errors import InvalidArgument, NotOffered
 from storage.interface import Progress
 from storage.model import RebuildReport
 from storage.parts import RunParts
+from storage.rocketmq import live_data
 from storage.rocketmq.directory import StoreDirectory, take_lock
 from storage.rocketmq.format import names
 from storage.rocketmq.tools.raw import RawStore
@@ -40,6 +41,7 @@ def rebuild(
         raise NotOffered(
             f"rebuild: {names.QUEUE_EXTENSION} holds what the log does not tell", feature="rebuild"
         )
+    live_data.refuse_dledger(StoreDirectory(view.base, view.root))
     if what == QUEUES and StoreDirectory(view.base, view.root).queues_in_database():
         raise NotOffered("rebuild: the broker keeps its queues in RocksDB", feature="rebuild")
     if not write:

@@ -25,7 +25,7 @@ from storage.kept import SALVAGE_REPORT, lost_bytes, write_report
 from storage.model import Finding, KeptRange, LossReport, TopicPartition
 from storage.new_store import new_store
 from storage.notes import Meter
-from storage.rocketmq import batch_topics, rocksdb
+from storage.rocketmq import batch_topics, live_data, rocksdb
 from storage.rocketmq.directory import DeletedTopics, StoreDirectory, StoreFile
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format import names
@@ -40,7 +40,6 @@ from storage.rocketmq.tools.salvage_log import write_log
 from storage.rocketmq.tools.salvage_survey import LogSource, Survey, odd_files
 
 WHAT: Final = "salvaging"
-_LEFT_OUT: Final = (*names.OTHER_FOLDERS, *names.OTHER_FILES)
 
 
 class Salvage:
@@ -70,6 +69,7 @@ class Salvage:
         inside = [self._path if self._fs.is_dir(self._path, follow=True) else self._path.parent]
         if self._directory is not None:
             inside.append(self._directory.path)
+            live_data.refuse_dledger(self._directory)
         now_ms = self._clock()
         with new_store(self._fs, target, sources=inside, now_ms=now_ms) as made:
             survey = self._survey()
@@ -150,7 +150,7 @@ class Salvage:
         fs.make_dir(target.config)
         for name in fs.list_dir(source.config):
             path = source.config / name
-            if fs.is_dir(path) or name.endswith(names.TEMPORARY):
+            if fs.is_dir(path) or name.endswith(names.TEMPORARY) or live_data.is_timer_file(name):
                 continue
             good = path if self._is_good(path) else path.with_name(name + names.BACKUP)
             if good == path or (fs.exists(good) and self._is_good(good)):
@@ -197,13 +197,7 @@ class Salvage:
         self.findings += source.findings
         self.findings += rocksdb.findings(source)
         self.findings += batch_topics.findings(source, self._source.queues.batch_topics)
-        for name in self._fs.list_dir(source.path):
-            if name in _LEFT_OUT or (
-                name not in names.ROOT_NAMES and not name.startswith(".logserver.")
-            ):
-                self._note(
-                    "unknown-file", source.path / name, "no file of this kind of store: not copied"
-                )
+        self.findings += live_data.left_behind(source)
 
     def _note(self, code: str, path: Path, message: str) -> None:
         self.findings.append(finding(code, path, message=message))

@@ -47,6 +47,7 @@ class StoreInspector:
 
     def summary(self) -> Mapping[str, object]:
         """See SupportsInspect."""
+        self._view.with_dledger = True
         return summary.of_view(self._view, adopted=self._adopted)
 
     def dump(

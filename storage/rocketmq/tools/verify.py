@@ -18,7 +18,7 @@ from storage.interface import Counted, Progress, no_progress, not_counted
 from storage.model import FileCount, Finding
 from storage.notes import Meter, Notes, Tallies
 from storage.parts import RunParts, one_by_one
-from storage.rocketmq import batch_topics, rocksdb
+from storage.rocketmq import batch_topics, live_data, rocksdb
 from storage.rocketmq.evidence import (
     LogEnd,
     deleted_topic_findings,
@@ -59,10 +59,13 @@ def check_store(
     notes.add(*verify_files.check_names(raw))
     notes.add(*verify_files.check_small_files(raw))
     notes.add(*rocksdb.findings(raw.directory))
+    notes.add(*live_data.findings(raw.directory))
     notes.add(*batch_topics.findings(raw.directory, raw.queues.batch_topics))
     if not raw.clean:
         notes.add(_unclean(raw))
     yield from notes.take()
+    if live_data.dledger_folders(raw.directory):
+        return  # queues and index lead into a log that is not read
     picture = picture_of(raw)
     log = _Log(raw, notes)
     for _ in log.read(picture, run, progress):

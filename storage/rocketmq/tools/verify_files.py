@@ -32,7 +32,11 @@ def check_names(raw: RawStore) -> Iterator[Finding]:
     """Names that mean nothing where they stand, and files that are missing between others."""
     fs, root = raw.fs, raw.root
     for name in fs.list_dir(root):
-        if name not in names.ROOT_NAMES | _IGNORED and not name.startswith(OURS):
+        if (
+            name not in names.ROOT_NAMES | _IGNORED
+            and not name.startswith(OURS)
+            and not names.is_dledger_name(name)
+        ):
             yield _unknown(
                 root / name, "no file or folder that a store has: it is not read and not changed"
             )

@@ -51,6 +51,7 @@ class View:
         self.topic = topic
         self.queue_id = queue_id
         self.notes = Notes()
+        self.with_dledger = False  # a summary shows also a store whose log is not read
 
     @property
     def is_whole(self) -> bool:
@@ -83,7 +84,12 @@ class View:
         """
         moment_ms = self.base.mtime_ms(self.root)
         store = open_rocketmq(
-            self.root, self.options, fs=self.base, clock=lambda: moment_ms, read_only=True
+            self.root,
+            self.options,
+            fs=self.base,
+            clock=lambda: moment_ms,
+            read_only=True,
+            with_dledger=self.with_dledger,
         )
         if store.index is not None:
             store.index.write_back()

@@ -1,0 +1,159 @@
+"""Data of a store that this program does not read: compacted topics, timers, and a log kept by DLedger.
+
+Owns knowing it by name, measuring it, and the findings about it; must not read what is in its files. All of it is
+live data of the broker: a tool that makes a new store reports what did not come along.
+
+    compaction/compactionLog/TOPIC/QUEUE/*     records of compacted topics, the older ones only here
+    timerlog/, timerwheel, config/timercheck   timed messages that wait, by physical offset: they belong together
+    dledger-NAME/data/*                        the log of a broker with enableDLegerCommitLog, in place of commitlog
+    batchconsumequeue/, consumequeue_ext/      queues, by physical offset
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from storage.errors import UnsupportedFormat
+from storage.files import FileSystem
+from storage.findings import finding
+from storage.model import Finding
+from storage.rocketmq.directory import StoreDirectory
+from storage.rocketmq.format import names
+
+COMPACTION_LOG: Final = "compactionLog"
+TIMER_FILES: Final = ("timercheck", "timermetrics")
+"""Files of config/ that only fit the timer log beside them: without it the broker builds its wheel again from the topic
+of the timers, but only where timercheck is missing too (TimerMessageStore.load).
+"""
+
+
+class Size(NamedTuple):
+    """How much a file or a folder holds."""
+
+    files: int
+    size_bytes: int
+
+
+def size_of(fs: FileSystem, path: Path) -> Size:
+    """The files at and below a path, and their bytes."""
+    if not fs.exists(path):
+        return Size(0, 0)
+    if not fs.is_dir(path):
+        return Size(1, fs.size(path))
+    below = [size_of(fs, path / name) for name in fs.list_dir(path)]
+    return Size(sum(size.files for size in below), sum(size.size_bytes for size in below))
+
+
+def dledger_folders(directory: StoreDirectory) -> Sequence[Path]:
+    """The folders with a log of DLedger."""
+    fs, root = directory.fs, directory.path
+    return [
+        root / name
+        for name in fs.list_dir(root)
+        if names.is_dledger_name(name)
+        and fs.is_dir(root / name)
+        and fs.is_dir(root / name / "data")
+    ]
+
+
+def refuse_dledger(directory: StoreDirectory) -> None:
+    """Raise UnsupportedFormat for a store whose log is kept by DLedger."""
+    for folder in dledger_folders(directory) if directory.fs.is_dir(directory.path) else ():
+        raise UnsupportedFormat(
+            f"{folder} is a log of DLedger (enableDLegerCommitLog), which is not read: the records of this store are "
+            "there. Nothing has been changed. Read them with the broker's own tools",
+            path=str(folder),
+        )
+
+
+def findings(directory: StoreDirectory) -> Iterator[Finding]:
+    """Report the live data that is not read."""
+    yield from dledger_findings(directory)
+    yield from _compacted(directory)
+    yield from _timers(directory)
+
+
+def dledger_findings(directory: StoreDirectory) -> Iterator[Finding]:
+    """Report the logs of DLedger."""
+    for folder in dledger_folders(directory):
+        size = size_of(directory.fs, folder / "data")
+        yield finding(
+            "dledger-store",
+            folder,
+            message=f"a log of DLedger (enableDLegerCommitLog) with {size.size_bytes} bytes in {size.files} files: the "
+            "records of this store are there, and are not read",
+        )
+
+
+def _compacted(directory: StoreDirectory) -> Iterator[Finding]:
+    fs, folder = directory.fs, directory.path / names.COMPACTION / COMPACTION_LOG
+    for topic in _folders(fs, folder):
+        for queue in _folders(fs, folder / topic):
+            size = size_of(fs, folder / topic / queue)
+            if size.files:
+                yield finding(
+                    "compaction-log",
+                    folder / topic / queue,
+                    topic=topic,
+                    partition=names.parse_queue_id(queue),
+                    message=f"{size.size_bytes} bytes in {size.files} files of a compacted topic "
+                    "(cleanup.policy=COMPACTION) are not read: the log has only the newer records of this queue",
+                )
+
+
+def _timers(directory: StoreDirectory) -> Iterator[Finding]:
+    size = size_of(directory.fs, directory.path / names.TIMER_LOG)
+    if size.size_bytes:
+        yield finding(
+            "timer-log",
+            directory.path / names.TIMER_LOG,
+            message=f"{size.size_bytes} bytes of the broker's timers are not read; the timed messages themselves are "
+            "in topic rmq_sys_wheel_timer",
+        )
+
+
+def _folders(fs: FileSystem, path: Path) -> Sequence[str]:
+    if not fs.is_dir(path):
+        return ()
+    return [name for name in fs.list_dir(path) if fs.is_dir(path / name)]
+
+
+def left_behind(directory: StoreDirectory) -> Iterator[Finding]:
+    """Report what beside the log does not come along into a new store: it is not the log's, or leads into the log by
+    its own rules.
+    """
+    fs, root = directory.fs, directory.path
+    for name in fs.list_dir(root):
+        known = name in names.ROOT_NAMES and name not in names.OTHER_FOLDERS + names.OTHER_FILES
+        if known or name.startswith(".logserver."):
+            continue
+        size = size_of(fs, root / name)
+        yield _left(root / name, size, names.is_live_data(name))
+    for name in directory.config_files():
+        if is_timer_file(name):
+            yield _left(
+                directory.config / name, size_of(fs, directory.config / name), is_live=False
+            )
+
+
+def _left(path: Path, size: Size, is_live: bool) -> Finding:
+    what = {
+        names.TIMER_LOG: ": the broker builds its timers again from topic rmq_sys_wheel_timer, and may "
+        "deliver again what was delivered",
+        names.COMPACTION: ": records of compacted topics that are only there are not in the new store",
+        names.BATCH_QUEUE: ": the broker builds these queues again from the log",
+    }.get(path.name, "")
+    has_data = size.size_bytes > 0 and size.files > (path.name == names.COMPACTION)
+    return finding(
+        "left-behind",
+        path,
+        severity="warning" if is_live and has_data else "info",
+        message=f"not taken along, {size.size_bytes} bytes in {size.files} files{what}",
+    )
+
+
+def is_timer_file(name: str) -> bool:
+    """Whether a file of config/ belongs to the timer log."""
+    return name.removesuffix(names.BACKUP) in TIMER_FILES
