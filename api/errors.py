@@ -114,7 +114,7 @@ MEANINGS: Final[Mapping[int, str]] = {
     42209: "the `Idempotency-Key` belongs to another request of the last day",
     42901: "too much at once: bytes of requests or answers, connections, waiting fetches, instances; `Retry-After`",
     50000: "a failure without a code of its own",
-    50010: "damaged data: `file`, `position`, `next_good_offset`",
+    50010: "damaged data: `file`, `position`, `topic`, `partition`, `offset`, `next_good_offset`",
     50301: "starting, recovering, stopping, read-only, or fenced after a failed write",
     50401: "not confirmed within `timeout`; it may be stored",
     50701: "the disk is full; nothing of the request counts as stored",

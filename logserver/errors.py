@@ -14,8 +14,12 @@ Owns the classes only; must not know HTTP or click.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final
 
 from storage import StorageError
+
+DAMAGED: Final = 50010
+"""The code of a server's answer to a read of damaged data."""
 
 
 class ServiceError(StorageError):
@@ -90,6 +94,12 @@ class ServerRefused(ClientError):
     def facts(self) -> dict[str, object]:
         """Status and code, and the facts of the answer."""
         return {**self._answer, **super().facts()}
+
+    @property
+    def next_good_offset(self) -> int | None:
+        """The offset after the damage that the answer reports; None where it reports no such offset."""
+        following = self._answer.get("next_good_offset")
+        return following if self.error_code == DAMAGED and isinstance(following, int) else None
 
 
 class PartlyStored(ServerRefused):

@@ -215,7 +215,7 @@ class Truncated(DataError):
 
 class Corrupt(DataError):
     """Bytes that break their format. Facts: kind, path, position, expected, found,
-    next_good_offset.
+    next_good_offset; of a read of records also topic, partition and offset.
     """
 
     code = "corrupt"

@@ -19,7 +19,7 @@ from logserver.client.outgoing import RecordParts, Value, as_record, produce_bod
 from logserver.client.produced import ProduceStream, placed
 from logserver.client.producer import IdempotentProducer
 from logserver.client.queries import QueryCalls
-from logserver.client.reading import Start, each_record, read_topic
+from logserver.client.reading import OnDamage, Start, each_record, read_topic
 from logserver.client.transport import (
     BINARY_JSON,
     RECORD_BATCH,
@@ -324,14 +324,26 @@ class LogClient(QueryCalls, GroupCalls):
         follow: bool = False,
         tag: str | None = None,
         isolation: Isolation | None = None,
+        on_damage: OnDamage | None = None,
     ) -> AsyncGenerator[FetchedRecord, None]:
         """The records of a partition in order, or of all partitions, which then take turns. Ends where
         the partitions ended when it began; with `follow` it waits for more, for ever.
 
+        Damage in the store raises ServerRefused with code 50010; with `on_damage` it is called with that error, and the
+        reading continues after the damage.
+
         >>> [record.text async for record in client.records("orders")]
         ['first']
         """
-        pages = self.pages(topic, partition, offset, follow=follow, tag=tag, isolation=isolation)
+        pages = self.pages(
+            topic,
+            partition,
+            offset,
+            follow=follow,
+            tag=tag,
+            isolation=isolation,
+            on_damage=on_damage,
+        )
         return each_record(pages)
 
     def pages(
@@ -343,10 +355,18 @@ class LogClient(QueryCalls, GroupCalls):
         follow: bool = False,
         tag: str | None = None,
         isolation: Isolation | None = None,
+        on_damage: OnDamage | None = None,
     ) -> AsyncGenerator[FetchedPage, None]:
         """The same in pages, as they come: for what is cheaper many at a time. A page may be empty."""
         return read_topic(
-            self, topic, partition, offset, follow=follow, tag=tag, isolation=isolation
+            self,
+            topic,
+            partition,
+            offset,
+            follow=follow,
+            tag=tag,
+            isolation=isolation,
+            on_damage=on_damage,
         )
 
     # ---- the server ------------------------------------------------------------------------------

@@ -8,11 +8,12 @@ a page tells where to read on past what is not shown, and a connection that brea
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from logserver.client.values import FetchedPage, FetchedRecord
+from logserver.errors import ServerRefused
 from storage import Isolation
 
 if TYPE_CHECKING:
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
 Start: TypeAlias = int | str
 """An offset, "earliest", "latest", "-N" (the last N) or "@ms" (the first at or after a time)."""
+
+OnDamage: TypeAlias = Callable[[ServerRefused], None]
+"""Gets the server's answer to a read of damaged data, which is then skipped. The facts name partition and offsets."""
 
 POLL_MS: Final = 20_000
 
@@ -43,6 +47,7 @@ async def read_topic(
     follow: bool,
     tag: str | None,
     isolation: Isolation | None,
+    on_damage: OnDamage | None = None,
 ) -> AsyncGenerator[FetchedPage, None]:
     """The pages of one partition, or of all of a topic. See LogClient.records."""
     if partition is not None:
@@ -50,7 +55,16 @@ async def read_topic(
     else:
         partitions = (await client.topic(topic)).partitions
     readings = [
-        read_pages(client, topic, number, start, follow=follow, tag=tag, isolation=isolation)
+        read_pages(
+            client,
+            topic,
+            number,
+            start,
+            follow=follow,
+            tag=tag,
+            isolation=isolation,
+            on_damage=on_damage,
+        )
         for number in partitions
     ]
     pages = _merged(readings) if follow and len(readings) > 1 else _one_by_one(readings)
@@ -68,23 +82,32 @@ async def read_pages(
     follow: bool,
     tag: str | None = None,
     isolation: Isolation | None = None,
+    on_damage: OnDamage | None = None,
 ) -> AsyncIterator[FetchedPage]:
     """The pages of one partition, up to its end at the first of them, or with `follow` for ever."""
-    page = await client.fetch(topic, partition, start, tag=tag, isolation=isolation)
+
+    async def fetch(offset: Start, timeout_ms: int = 0) -> FetchedPage:
+        """The page at an offset, or at the next good one."""
+        while True:
+            try:
+                return await client.fetch(
+                    topic, partition, offset, timeout_ms=timeout_ms, tag=tag, isolation=isolation
+                )
+            except ServerRefused as error:
+                following = error.next_good_offset
+                if on_damage is None or following is None or following == offset:
+                    raise
+                on_damage(error)
+                offset = following
+
+    page = await fetch(start)
     end = page.end_offset
     yield page
     while follow or page.next_offset < end:
         before = page.next_offset
-        page = await client.fetch(
-            topic,
-            partition,
-            before,
-            timeout_ms=POLL_MS if follow else 0,
-            tag=tag,
-            isolation=isolation,
-        )
+        page = await fetch(before, POLL_MS if follow else 0)
         if not follow and page.next_offset == before:
-            return  # an open transaction lies there: nobody may see behind it yet
+            return  # an open transaction begins there: nobody may read past it yet
         yield page
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import click
 
-from logserver.commands.findings import Inspected, all_option, end_with
+from logserver.commands.findings import Inspected, all_option, end_with, incomplete_line
 from logserver.commands.options import (
     opened,
     partition_option,
@@ -103,7 +103,11 @@ def command(
             write_rows(_flat(short_messages(runs), kind), output)
         else:
             write_rows(runs, output)
-        end_with(inspector.findings(), Inspected(path, settings), shows_all=shows_all)
+        findings = inspector.findings()
+        line = incomplete_line(findings)
+        if line is not None:
+            click.echo(line, err=True)
+        end_with(findings, Inspected(path, settings), shows_all=shows_all)
 
 
 def _by_file(runs: Iterable[Sequence[Row]], *, single: bool) -> Mapping[str, Any]:

@@ -8,18 +8,15 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from typing import Final
 
 import click
 import msgspec
 
 from logserver.commands import FAILURE, FINDINGS, FINE, INTERRUPTED, USAGE
 from logserver.commands.output import JSON, chosen_output
-from logserver.errors import ServerRefused, SettingsError
+from logserver.errors import DAMAGED, ServerRefused, SettingsError
 from storage import StorageError
 from storage.errors import CallerError, DataError, UnsupportedFormat
-
-DAMAGED: Final = 50010  # a server met damaged data
 
 
 def told(error: BaseException, ctx: click.Context) -> int:

@@ -20,7 +20,7 @@ from logserver.commands.options import (
     time_option,
     topic_option,
 )
-from logserver.commands.output import TABLE, output_option, write_rows
+from logserver.commands.output import TABLE, output_option, within_limit, write_rows
 from storage import FindQuery
 
 
@@ -55,16 +55,18 @@ def command(
 
     Give one of --key, --id, --unique-id, --tag and --grep, or only times.
 
-    All records are looked at that may match, also behind damage, which is told on standard error.
+    All records are looked at that may match, also after damage, which is reported on standard error; so is a
+    search that stopped at --limit.
     Times are those that lookups by time go by: with RocketMQ when a message was stored.
     """
     query = FindQuery(**wanted)  # type: ignore[arg-type]  # the options above have its fields' types
+    query.check()
     if isinstance(place, str):
         from logserver.commands.online import asking
 
         asking.find(place, query, access=access, output=output)
         return
     with opened(place, settings) as (inspector, _):
-        runs = ([row] for row in inspector.find(query))
+        runs = within_limit(([row] for row in inspector.find(query)), query.limit)
         write_rows(short_messages(runs) if output == TABLE else runs, output)
         end_with(inspector.findings(), Inspected(place, settings), shows_all=shows_all)

@@ -7,6 +7,7 @@ texts are the catalogue's (storage/findings.toml).
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple, TypeAlias
@@ -132,6 +133,21 @@ def _others(alike: Sequence[Finding]) -> str:
     elif offsets:
         text += f", offsets {min(offsets)} to {max(offsets)}"
     return f"{text}; --all shows each"
+
+
+def incomplete_line(findings: Sequence[Finding]) -> str | None:
+    """What a dump left out, partition by partition. None where it is complete."""
+    kinds: dict[str, Counter[str]] = {}
+    for finding in filter(is_wrong, findings):
+        place = "the store" if finding.topic is None else f"{finding.topic}-{finding.partition}"
+        kinds.setdefault(place, Counter())[finding.code] += 1
+    if not kinds:
+        return None
+    shown = "; ".join(
+        f"{place}: {', '.join(f'{count} {code}' for code, count in codes.items())}"
+        for place, codes in kinds.items()
+    )
+    return f"incomplete: records may be missing above ({shown})"
 
 
 def end_with(findings: Sequence[Finding], inspected: Inspected, *, shows_all: bool = False) -> None:

@@ -125,6 +125,18 @@ def _until_failure(
         failures.append(error)
 
 
+def within_limit(runs: Iterable[Sequence[Row]], limit: int) -> Iterator[Sequence[Row]]:
+    """The same runs. Where they end with row number `limit`, a line on standard error says so."""
+    rows = 0
+    for run in runs:
+        rows += len(run)
+        yield run
+    if rows >= limit:
+        click.echo(
+            f"stopped at --limit {limit}: more records may match; give a larger --limit", err=True
+        )
+
+
 # ---- tables --------------------------------------------------------------------------------------
 
 

@@ -10,7 +10,7 @@ import gc
 import logging
 from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
@@ -19,11 +19,16 @@ from logserver.pipeline.options import ReadOptions
 from logserver.pipeline.pruning import Pruning, pruning_of
 from logserver.pipeline.ranges import open_chosen
 from storage import Finding, Split
+from storage.errors import Corrupt, IoFailure
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
 _log = logging.getLogger(__name__)
+
+_SKIPPING: Final = (
+    "to read the rest, set the option mode=PERMISSIVE, which skips and logs what cannot be read"
+)
 
 
 class SplitPartition(InputPartition):
@@ -38,20 +43,27 @@ def read_partition(
     partition: InputPartition, schema: StructType, options: ReadOptions
 ) -> Iterator[RecordBatch]:
     """The rows of one task, on whatever machine it runs. A damaged stretch raises Corrupt, which names the
-    file and the position; with mode=PERMISSIVE it is logged, and the rows behind it follow.
+    file and the position, and the mode that skips it: with mode=PERMISSIVE it is logged, and the rows after it follow.
     """
     from pyspark.sql.pandas.types import to_arrow_schema
 
     from logserver.pipeline.arrow import record_batches
 
     _spare_collector()
-    if isinstance(partition, SplitPartition):  # Spark makes another of no partitions at all
+    if not isinstance(partition, SplitPartition):  # Spark makes another of no partitions at all
+        return
+    try:
         yield from record_batches(
             partition.split,
             to_arrow_schema(schema, timezone="UTC"),
             check_crcs=options.check_crcs,
             on_damage=_warn if options.permissive else None,
         )
+    except (Corrupt, IoFailure) as error:
+        if options.permissive:
+            raise
+        message = f"{error.message}; {_SKIPPING}"
+        raise type(error)(message, **error.facts()) from error
 
 
 @cache

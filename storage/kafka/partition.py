@@ -18,8 +18,8 @@ for the index entry of a transaction that was aborted: no reader may see the end
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,6 +28,7 @@ from typing import TypeVar
 from sortedcontainers import SortedDict
 
 from storage.errors import (
+    Corrupt,
     DiskFull,
     IoFailure,
     OffsetOutOfRange,
@@ -183,9 +184,10 @@ class Partition:
             return Page((), offset, bounds)
 
         def look() -> Page:
-            records, next_offset = reading.read_records(
-                self._segment_at, offset, end, limits, committed=committed
-            )
+            with self._damage_at(offset):
+                records, next_offset = reading.read_records(
+                    self._segment_at, offset, end, limits, committed=committed
+                )
             return Page(records, next_offset, bounds)
 
         return self._unless_deleted(offset, look)
@@ -196,10 +198,21 @@ class Partition:
         end = bounds.stable if isolation is Isolation.READ_COMMITTED else bounds.end
 
         def look() -> BatchPage:
-            data, next_offset = reading.read_bytes(self._segment_at, offset, end, max_bytes)
+            with self._damage_at(offset):
+                data, next_offset = reading.read_bytes(self._segment_at, offset, end, max_bytes)
             return BatchPage(data, next_offset, bounds)
 
         return self._unless_deleted(offset, look)
+
+    @contextmanager
+    def _damage_at(self, offset: int) -> Iterator[None]:
+        """Give damage that a read from `offset` meets the place that the read was for."""
+        try:
+            yield
+        except Corrupt as error:
+            topic, partition = self.partition
+            facts = {"topic": topic, "partition": partition, "offset": offset, **error.facts()}
+            raise Corrupt(error.message, **facts) from error
 
     def _unless_deleted(self, offset: int, look: Callable[[], _T]) -> _T:
         """What `look` reads; files deleted under it make it no such topic, or out of range."""

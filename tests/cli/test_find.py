@@ -16,6 +16,7 @@ from tests.golden.stores import GoldenPartition, by_id
 PARTS = stores.KAFKA / "parts/data"
 Row = dict[str, Any]
 EVERYTHING = ("--limit", "100000")
+STOPPED = "stopped at --limit {}: more records may match; give a larger --limit\n"
 
 
 def expected_of(store: str) -> list[Row]:
@@ -87,8 +88,11 @@ def test_a_segment_without_times_does_not_end_the_search() -> None:
 
 def test_limit() -> None:
     rows = expected_of("parts")
-    assert fine("find", PARTS, "--from", "0").rows == rows[:32]
-    assert fine("find", PARTS, "--from", "0", "--limit", "3").rows == rows[:3]
+    for options, limit in (([], 32), (["--limit", "3"], 3)):
+        ended = run("find", PARTS, "--from", "0", *options)
+        assert (ended.code, ended.rows) == (0, rows[:limit])
+        assert ended.err == STOPPED.format(limit)
+    assert fine("find", PARTS, "--from", "0", "--limit", len(rows) + 1).rows == rows
 
 
 def test_one_topic() -> None:
@@ -104,9 +108,9 @@ def test_one_log_file() -> None:
     rows = fine("dump", path).rows
     key = text_of(rows[2], "key")
     assert key is not None
-    found = fine("find", path, "--key", key.decode()).rows
+    found = run("find", path, "--key", key.decode()).rows
     assert found == [row for row in rows if text_of(row, "key") == key][:32]
-    assert fine("find", path, "--from", "0", "--limit", "2").rows == rows[:2]
+    assert run("find", path, "--from", "0", "--limit", "2").rows == rows[:2]
 
 
 @pytest.mark.parametrize("compression", ["none", "zstd"])

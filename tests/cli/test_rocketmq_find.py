@@ -12,6 +12,7 @@ import pytest
 from storage import Record, StoreOptions, TopicPartition, open_store
 from storage.rocketmq.format.body import decompress
 from tests.cli.runner import fine, run, settings_options
+from tests.cli.test_find import STOPPED
 from tests.contract.harness import ManualClock
 from tests.golden import rocketmq_stores as stores
 from tests.golden.rocketmq_stores import GoldenStore
@@ -50,9 +51,10 @@ def test_by_key_over_all_topics() -> None:
     topic = wanted[0]["topic"]
     of_topic = [row for row in wanted if row["topic"] == topic]
     assert found("--key", "k3", "--topic", topic) == of_topic
-    limited = fine(
+    limited = run(
         "find", BASIC.root, "--key", "k3", "--limit", 2, *settings_options(BASIC.settings)
     )
+    assert (limited.code, limited.err) == (0, STOPPED.format(2))
     assert limited.rows == wanted[-2:]  # the newest, as the real store gives
 
 

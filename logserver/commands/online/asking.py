@@ -15,10 +15,11 @@ import click
 
 from logserver.client import FetchedRecord, LogClient, MessagesFound, ServerRefused
 from logserver.commands.access import Access
-from logserver.commands.failures import DAMAGED, told
+from logserver.commands.failures import told
 from logserver.commands.online.options import client_of, run_with_client
 from logserver.commands.online.showing import row
-from logserver.commands.output import TABLE, Row, write_document, write_rows
+from logserver.commands.output import TABLE, Row, within_limit, write_document, write_rows
+from logserver.errors import DAMAGED
 from storage import FindQuery
 
 Tell: TypeAlias = Callable[[ServerRefused], None]
@@ -48,7 +49,7 @@ def find(url: str, query: FindQuery, *, access: Access, output: str) -> None:
     def tell(damage: ServerRefused) -> None:
         codes.append(told(damage, ctx))
 
-    write_rows(_rows(client_of(url, access), query, tell), output)
+    write_rows(within_limit(_rows(client_of(url, access), query, tell), query.limit), output)
     if codes:
         ctx.exit(codes[0])
 

@@ -7,13 +7,14 @@ is `showing`'s business, how they get out `printing`'s.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from typing import Any, Final
 
 import click
 
-from logserver.client import LogClient
+from logserver.client import LogClient, ServerRefused
+from logserver.commands import FINDINGS
 from logserver.commands.online.options import Command, online, partition_option
 from logserver.commands.online.printing import Printer, while_somebody_reads
 from logserver.commands.online.showing import Show, as_json, as_line, by_format
@@ -59,6 +60,12 @@ def _options(
             "-Z", "shows_null", is_flag=True, help="Print NULL for what is null (with -f)."
         ),
         click.option("-T", "--tag", metavar="TAG", help="Only records with this tag."),
+        click.option(
+            "--skip-damaged",
+            "skips",
+            is_flag=True,
+            help="Continue after damage in the store; what is skipped is named, and the exit code is 1.",
+        ),
     ]
 
     def add(command: Command) -> Command:
@@ -102,6 +109,7 @@ async def _consume(
     at_end: bool,
     count: int | None,
     tag: str | None,
+    skips: bool,
     **shape: Any,
 ) -> None:
     if start == STORED:
@@ -109,11 +117,20 @@ async def _consume(
     if len(topics) > 1:
         raise click.UsageError("several topics need a group: consume -G")
     printer = Printer(_shown(**shape), count)
-    pages = client.pages(topics[0], partition, start, follow=not at_end, tag=tag)
-    async with while_somebody_reads(), aclosing(pages):
+    skipped = _Skipped()
+    pages = client.pages(
+        topics[0],
+        partition,
+        start,
+        follow=not at_end,
+        tag=tag,
+        on_damage=skipped.tell if skips else None,
+    )
+    async with _hint(), while_somebody_reads(), aclosing(pages):
         async for page in pages:
             if printer.write(page.records):
-                return
+                break
+    skipped.end()
 
 
 async def _consume_as_member(
@@ -126,6 +143,7 @@ async def _consume_as_member(
     at_end: bool,
     count: int | None,
     tag: str | None,
+    skips: bool,
     **shape: Any,
 ) -> None:
     """Read as a member of a group. What was printed is committed, no more."""
@@ -136,16 +154,72 @@ async def _consume_as_member(
     printer = Printer(_shown(**shape), count)
     chosen = [TopicPartition(topic, partition) for topic in topics] if partition is not None else []
     reset = "earliest" if start == STORED else str(start)
+    skipped = _Skipped()
     async with (
+        _hint(),
         while_somebody_reads(),
         client.consumer(group, topics, partitions=chosen, offset_reset=reset) as consumer,
     ):
         while True:
-            records = await consumer.poll(timeout_ms=POLL_MS, max_records=printer.left)
+            try:
+                records = await consumer.poll(timeout_ms=POLL_MS, max_records=printer.left)
+            except ServerRefused as error:
+                place, following = _place(error), error.next_good_offset
+                if not skips or place is None or following is None:
+                    raise
+                skipped.tell(error)
+                await consumer.seek({place: following})
+                continue
             is_full = printer.write(records)
             await consumer.commit()
             if is_full or (at_end and not records):
-                return
+                break
+    skipped.end()
+
+
+@asynccontextmanager
+async def _hint() -> AsyncIterator[None]:
+    """Say in the error of damaged data how the rest can be read."""
+    try:
+        yield
+    except ServerRefused as error:
+        if error.next_good_offset is None:
+            raise
+        message = f"{error.message}; to continue after it, give --skip-damaged"
+        raise ServerRefused(
+            message, status=error.status, error_code=error.error_code, answer=error.facts()
+        ) from error
+
+
+class _Skipped:
+    """Damage that was skipped: a line on standard error for each place, and the exit code."""
+
+    def __init__(self) -> None:
+        self._is_empty = True
+
+    def tell(self, error: ServerRefused) -> None:
+        """Name what is skipped."""
+        facts = error.facts()
+        place, following = _place(error) or "an unknown partition", error.next_good_offset
+        first = facts.get("offset")
+        offsets = f"before offset {following}"
+        if isinstance(first, int) and following is not None:
+            offsets = f"offsets {first} to {following - 1}"
+        click.echo(f"skipped: {place} {offsets}: {error.message} [{error.error_code}]", err=True)
+        self._is_empty = False
+
+    def end(self) -> None:
+        """End the command with the exit code of findings, if anything was skipped."""
+        if not self._is_empty:
+            click.get_current_context().exit(FINDINGS)
+
+
+def _place(error: ServerRefused) -> TopicPartition | None:
+    facts = error.facts()
+    topic, partition = facts.get("topic"), facts.get("partition")
+    if isinstance(topic, str) and isinstance(partition, int):
+        return TopicPartition(topic, partition)
+    return None
 
 
 def _shown(*, template: str | None, is_json: bool, shows_null: bool) -> Show:

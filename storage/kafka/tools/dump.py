@@ -19,6 +19,7 @@ from storage.kafka.format.names import parse_segment_name
 from storage.kafka.log_file import Batch, Gap
 from storage.kafka.reading import AbortedRanges
 from storage.kafka.segment import Segment
+from storage.kafka.tools.holes import HoleWatch
 from storage.kafka.tools.logs import Log, LogReader
 from storage.kafka.tools.rows import (
     OFFSET_FILES,
@@ -68,10 +69,15 @@ def partition_rows(view: View, address: TopicPartition, what: str, isolation: Is
         end = bounds.stable if committed else bounds.end
         hidden = _aborted(view, address, bounds.start, end) if committed else None
         return record_runs(
-            view.reader, view.logs(address), start=bounds.start, end=end, hidden=hidden
+            view.reader,
+            view.logs(address),
+            start=bounds.start,
+            end=end,
+            hidden=hidden,
+            holes=HoleWatch(view, address),
         )
     if what == BATCHES:
-        return batch_runs(view.reader, view.logs(address))
+        return batch_runs(view.reader, view.logs(address), HoleWatch(view, address))
     if what == CHECKPOINTS:
         return _folder_rows(view, address)
     return _index_rows(view, address, FILE_KINDS[what])
@@ -87,12 +93,15 @@ def record_runs(
     start: int,
     end: int,
     hidden: Hidden | None = None,
+    holes: HoleWatch | None = None,
 ) -> Runs:
     """The records at offsets [start, end), in runs; bad places and hidden batches are left out."""
     run: list[Row] = []
     size_bytes = 0
     for log in parts:
-        for batch in reader.batches(log):
+        if log.base_offset >= end:
+            break
+        for batch in (holes or reader).batches(log):
             header = batch.header
             if header.base_offset >= end:
                 break
@@ -108,6 +117,8 @@ def record_runs(
                 run, size_bytes = [], 0
     if run:
         yield run
+    if holes is not None:
+        holes.finish()
 
 
 def _aborted(view: View, address: TopicPartition, start: int, end: int) -> Hidden:
@@ -133,12 +144,12 @@ def _check_aborted(segment: Segment) -> None:
         ) from error
 
 
-def batch_runs(reader: LogReader, parts: Sequence[Log]) -> Runs:
+def batch_runs(reader: LogReader, parts: Sequence[Log], holes: HoleWatch | None = None) -> Runs:
     """Every batch of these logs, bad ones too where their header can be read."""
     for log in parts:
         place = {"topic": log.topic, "partition": log.partition, "file": log.path.name}
         run: list[Row] = []
-        for item in reader.items(log):
+        for item in (holes or reader).items(log):
             if isinstance(item, Batch):
                 run.append(place | batch_row(item.header, item.position, valid=True))
             else:
@@ -148,6 +159,8 @@ def batch_runs(reader: LogReader, parts: Sequence[Log]) -> Runs:
                 run = []
         if run:
             yield run
+    if holes is not None:
+        holes.finish()
 
 
 def _bad_batches(reader: LogReader, log: Log, gap: Gap) -> Iterator[Row]:

@@ -30,6 +30,7 @@ from storage.kafka.tools.check_indexes import (
     WrongEntries,
     wrong_transaction,
 )
+from storage.kafka.tools.holes import hole, is_left_behind
 from storage.kafka.tools.logs import Log, LogReader, epoch_at
 from storage.kafka.tools.opened_before import opened_before
 from storage.model import Finding
@@ -109,19 +110,6 @@ def check_segment(part: SegmentPart, meter: Meter | None = None) -> SegmentResul
         return LogCheck(part, files, meter or Meter()).run()
     finally:
         files.close(sync=False)
-
-
-def hole(log: Log, position: int, *, expected: int, found: int) -> Finding:
-    """Offsets are missing in front of a batch."""
-    return log.finding(
-        "offset-gap",
-        "warning",
-        position=position,
-        offset=expected,
-        expected=f"offset {expected}",
-        found=f"offset {found}",
-        message=f"{found - expected} offsets are missing",
-    )
 
 
 class LogCheck:
@@ -314,8 +302,3 @@ class LogCheck:
         return finding(
             code, path, severity=severity, topic=log.topic, partition=log.partition, **facts
         )
-
-
-def is_left_behind(runs: Sequence[range], first_offset: int, next_offset: int) -> bool:
-    """Whether these offsets are known to be missing: the store was made by a salvage."""
-    return any(run.start <= first_offset and next_offset <= run.stop for run in runs)

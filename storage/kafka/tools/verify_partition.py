@@ -16,11 +16,11 @@ from storage.kafka.format import names
 from storage.kafka.format.names import segment_name
 from storage.kafka.listing import INDEX_SUFFIXES
 from storage.kafka.plan import PartitionPlan, SegmentPlan
+from storage.kafka.tools.holes import hole, is_left_behind, left_behind
 from storage.kafka.tools.logs import Log
-from storage.kafka.tools.verify_log import SegmentPart, SegmentResult, hole, is_left_behind
+from storage.kafka.tools.verify_log import SegmentPart, SegmentResult
 from storage.kafka.tools.view import INDEX_INTERVAL, View
-from storage.kept import salvaged_losses
-from storage.model import FileCount, Finding, TopicPartition
+from storage.model import FileCount, Finding
 
 
 class PartitionCheck:
@@ -32,7 +32,7 @@ class PartitionCheck:
         segments = [*plan.segments, *plan.removed_segments]
         self.segments = segments  # also those that the next start would cut
         self.found: list[Finding] = []
-        self._left_behind = _left_behind(view, plan.partition)
+        self._left_behind = left_behind(view, plan.partition)
         self._interval_bytes = _known_interval(view, plan.partition.topic)
         self._taken = 0
         self._next_offset = segments[0].base_offset if segments else 0
@@ -122,19 +122,6 @@ class PartitionCheck:
     def all(self) -> Sequence[Finding]:
         """What was found in the logs and the indexes; what compaction took out is no hole."""
         return self.found if self._compacted else [*self.found, *self._holes]
-
-
-def _left_behind(view: View, address: TopicPartition) -> Sequence[range]:
-    """The offsets that a salvage left behind when it made this store, in runs."""
-    runs: list[range] = []
-    for loss in salvaged_losses(view.fs, view.root):
-        if (loss.topic, loss.partition) != address or loss.next_offset is None:
-            continue
-        if runs and loss.first_offset <= runs[-1].stop:
-            runs[-1] = range(runs[-1].start, max(runs[-1].stop, loss.next_offset))
-        else:
-            runs.append(range(loss.first_offset, loss.next_offset))
-    return runs
 
 
 def _known_interval(view: View, topic: str) -> int | None:

@@ -1,0 +1,89 @@
+"""Offsets that are missing between two good batches of a log.
+
+Owns what counts as missing: neither what compaction removed, nor what a salvage reported, nor what lies in a damaged
+place, which has a finding of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from storage.kafka.format import names
+from storage.kafka.log_file import Batch, Gap
+from storage.kafka.tools.logs import Log
+from storage.kafka.tools.view import View
+from storage.kept import salvaged_losses
+from storage.model import Finding, TopicPartition
+
+
+class HoleWatch:
+    """Reads the batches of a partition in order, as LogReader does, and looks for holes between them."""
+
+    def __init__(self, view: View, address: TopicPartition) -> None:
+        self._reader = view.reader
+        self._left_behind = left_behind(view, address)
+        self._is_compacted = address in view.checkpoints[names.CLEANER_OFFSETS]
+        self._next_offset: int | None = None
+        self._holes: list[Finding] = []
+
+    def items(self, log: Log) -> Iterator[Batch | Gap]:
+        """Every good batch of the next log, and the damaged places between them."""
+        for item in self._reader.items(log):
+            self._meet(log, item)
+            yield item
+
+    def batches(self, log: Log) -> Iterator[Batch]:
+        """Every good batch of the next log."""
+        return (item for item in self.items(log) if isinstance(item, Batch))
+
+    def _meet(self, log: Log, item: Batch | Gap) -> None:
+        if isinstance(item, Gap):
+            self._next_offset = None
+            return
+        header, expected = item.header, self._next_offset
+        found = header.base_offset
+        if (
+            expected is not None
+            and found > expected
+            and not is_left_behind(self._left_behind, expected, found)
+        ):
+            self._holes.append(hole(log, item.position, expected=expected, found=found))
+        if header.has_delete_horizon or header.count <= header.last_offset_delta:
+            self._is_compacted = True
+        self._next_offset = header.next_offset
+
+    def finish(self) -> None:
+        """Note the holes, once it is known whether the log was compacted."""
+        if not self._is_compacted:
+            self._reader.notes.add(*self._holes)
+
+
+def hole(log: Log, position: int, *, expected: int, found: int) -> Finding:
+    """Offsets are missing in front of a batch."""
+    return log.finding(
+        "offset-gap",
+        "warning",
+        position=position,
+        offset=expected,
+        expected=f"offset {expected}",
+        found=f"offset {found}",
+        message=f"{found - expected} offsets are missing",
+    )
+
+
+def is_left_behind(runs: Sequence[range], first_offset: int, next_offset: int) -> bool:
+    """Whether these offsets are known to be missing: the store was made by a salvage."""
+    return any(run.start <= first_offset and next_offset <= run.stop for run in runs)
+
+
+def left_behind(view: View, address: TopicPartition) -> Sequence[range]:
+    """The offsets that a salvage left behind when it made this store, in runs."""
+    runs: list[range] = []
+    for loss in salvaged_losses(view.fs, view.root):
+        if (loss.topic, loss.partition) != address or loss.next_offset is None:
+            continue
+        if runs and loss.first_offset <= runs[-1].stop:
+            runs[-1] = range(runs[-1].start, max(runs[-1].stop, loss.next_offset))
+        else:
+            runs.append(range(loss.first_offset, loss.next_offset))
+    return runs
