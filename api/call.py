@@ -239,6 +239,14 @@ def decode_json(body: bytes, kind: type[T], *, lax: bool = False) -> T:
         raise ApiError(PAYLOAD, "the JSON body is nested too deeply") from None
 
 
+def as_kind(members: Mapping[str, object], kind: type[T]) -> T:
+    """The members of a decoded JSON object as `kind`; numbers and booleans may be text. Raises 42201."""
+    try:
+        return msgspec.convert(members, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise ApiError(PAYLOAD, str(error)) from None
+
+
 @lru_cache(maxsize=CACHED_HOSTS)
 def host_bytes(host: str, port: int) -> bytes:
     """An IP address and a port as RocketMQ keeps them; an IPv4 address that came by IPv6 as IPv4."""

@@ -33,6 +33,7 @@ from storage.memory_rules import (
     INT64_MIN,
     check_new_name,
     check_records,
+    check_times,
     checked_configs,
     record_bytes,
 )
@@ -142,6 +143,7 @@ class MemoryStore(LogStore):
             if isinstance(records, bytes):
                 raise errors.NotOffered("this backend takes no batches", feature="batches")
             self._check(info.configs, records, compression, producer)
+            check_times(records, info.configs, now_ms=self._clock())
             return info
 
     def alter_topic(self, topic: str, configs: Mapping[str, str | None]) -> TopicInfo:
@@ -182,6 +184,7 @@ class MemoryStore(LogStore):
                     return AppendResult(first, last, -1, range(first, last + 1), True)
                 log.producers.check(producer)
             base, now_ms = len(log.records), self._clock()
+            check_times(records, configs, now_ms=now_ms)
             by_append = configs.get("message.timestamp.type") == "LogAppendTime"
             append_time_ms = now_ms if by_append else None
             log.records += (

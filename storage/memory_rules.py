@@ -17,6 +17,7 @@ _CODECS = frozenset({"none", "gzip", "snappy", "lz4", "zstd"})
 _CONFIGS = {
     r"(index\.interval|max\.message|retention|segment|segment\.index)\.bytes": r"-?\d{1,18}",
     r"(retention|segment)\.ms": r"-?\d{1,18}",
+    r"message\.timestamp\.(before|after)\.max\.ms": r"\d{1,18}",
     r"cleanup\.policy": "delete",
     r"compression\.type": "producer|uncompressed|gzip|snappy|lz4|zstd",
     r"message\.timestamp\.type": "CreateTime|LogAppendTime",
@@ -63,6 +64,22 @@ def _check_representable(record: Record, index: int) -> None:
         field, problem = "properties", "this backend keeps no properties: use headers"
     if field:
         raise errors.UnrepresentableRecord(f"record {index}: {problem}", field=field, index=index)
+
+
+def check_times(records: Sequence[Record], configs: Mapping[str, str], *, now_ms: int) -> None:
+    """Refuse timestamps that are too far from the clock, where the topic limits them. Raises UnrepresentableRecord."""
+    if configs.get("message.timestamp.type") == "LogAppendTime":
+        return
+    for side, sign in (("before", 1), ("after", -1)):
+        name = f"message.timestamp.{side}.max.ms"
+        for index, record in enumerate(records if name in configs else ()):
+            time_ms = record.timestamp_ms
+            if time_ms not in {None, -1} and sign * (now_ms - (time_ms or 0)) > int(configs[name]):
+                raise errors.UnrepresentableRecord(
+                    f"record {index}: timestamp {time_ms}: the limit is {name}={configs[name]}",
+                    field="timestamp",
+                    index=index,
+                )
 
 
 def record_bytes(record: Record | StoredRecord) -> int:

@@ -209,7 +209,8 @@ class Capabilities:
     "store_timestamp".
 
     `messages`: records are RocketMQ's messages, with properties, a unique id, the host they were
-    born at, and an id of their own that an append gives (SupportsRawMessages).
+    born at, and an id of their own that an append gives (SupportsRawMessages). `inert_configs`: topic configs that
+    are kept for the real server and change nothing here, with its defaults.
     """
 
     backend: str
@@ -219,6 +220,7 @@ class Capabilities:
     time_axis: str
     leader_epochs: bool
     messages: bool = False
+    inert_configs: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

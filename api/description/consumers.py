@@ -42,11 +42,19 @@ CREATE: Final = Doc(
     tag=PART,
     summary="Create a consumer instance",
     about="A member of the group; it reads once it has a subscription or assigned partitions. Without a name it gets "
-    "one. Numbers and booleans may be text, settings that are not known are passed over. Idle instances are closed "
+    "one. Numbers and booleans may be text. Settings of Kafka's consumer that change what is read are obeyed or "
+    "refused with 42204. Others that are not known are ignored and named in `X-Warnings`. Idle instances are closed "
     "after the setting `consumer_idle_ms`.",
     bodies=plain(NewConsumer),
     body_required=False,
-    answers=(Answer(200, "The instance.", plain(ConsumerAnswer)),),
+    answers=(
+        Answer(
+            200,
+            "The instance.",
+            plain(ConsumerAnswer),
+            {"X-Warnings": "The settings that were ignored."},
+        ),
+    ),
     errors=(40902, 42203, 42204, 42901),
     examples=(
         _example(

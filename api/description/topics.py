@@ -19,6 +19,7 @@ _PARTITION: Final = {
 _TOPIC: Final = {"name": "orders", "configs": {}, "partitions": [_PARTITION]}
 _JSON: Final = "application/json"
 
+_WARNINGS: Final = {"X-Warnings": "The configs that are kept and have no effect here."}
 LIST_TOPICS: Final = Doc(
     id="listTopics",
     tag=TAG,
@@ -44,8 +45,8 @@ PUT_TOPIC: Final = Doc(
     bodies=plain(NewTopic),
     body_required=False,
     answers=(
-        Answer(201, "Created.", plain(Topic)),
-        Answer(200, "It was there already, in this shape.", plain(Topic)),
+        Answer(201, "Created.", plain(Topic), _WARNINGS),
+        Answer(200, "It was there already, in this shape.", plain(Topic), _WARNINGS),
     ),
     errors=(40901, 42203, 42205, 50701),
     examples=(
@@ -75,7 +76,7 @@ PATCH_TOPIC: Final = Doc(
     about="`null` resets a config; what is not named stays.",
     scope=Scope.ADMIN,
     bodies=plain(ChangedTopic),
-    answers=(Answer(200, "The topic as it is afterwards.", plain(Topic)),),
+    answers=(Answer(200, "The topic as it is afterwards.", plain(Topic), _WARNINGS),),
     errors=(40401, 42205, 50701),
     examples=(
         Example(

@@ -2,8 +2,8 @@
 
 Owns the shapes of these calls, and the trap among them: a commit names the last record that was
 consumed, so `offset` 3 commits 4, while every other number here is the next offset. Whole numbers
-and booleans may come as text; members that are not known are passed over, as older clients send
-more. How a group reads is the business of `logserver.groups`.
+and booleans may come as text; settings of a new instance that are not known are ignored and named in a header, as
+clients of other servers send more. How a group reads is the business of `logserver.groups`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from urllib.parse import quote
 from aiohttp import web
 from msgspec import Meta, Struct, field
 
-from api.call import Call
+from api.call import Call, as_kind
 from api.description.parameters import (
     CONSUMER_MAX_BYTES,
     CONSUMER_TIMEOUT,
@@ -29,6 +29,7 @@ from api.errors import CONSUMER_FORMAT, JSON, MALFORMED, PAYLOAD, ApiError
 from api.negotiation import BINARY_V2_JSON, JSON_V2_JSON, V2_JSON, Format, negotiate
 from api.rendering import encode_rows, is_large
 from api.schema import PartitionNumber, Timestamp
+from api.signature import warn
 from logserver.groups import config
 from logserver.groups.coordinator import Subscription
 from logserver.groups.pattern import TopicPattern
@@ -51,15 +52,20 @@ Offset: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 63) - 2)]
 
 
 class NewConsumer(Struct):
-    """The body of POST /consumers/{group}. `id` is an older name of `name`."""
+    """The body of POST /consumers/{group}. `id` is an older name of `name`. The names of Kafka's own consumer are taken
+    too (`enable.auto.commit`), and all of them with the prefix `consumer.`.
+    """
 
     name: str | None = None
     id: str | None = None
     format: str | None = None
     auto_offset_reset: str | None = field(default=None, name=config.OFFSET_RESET)
     auto_commit_enable: bool | str | None = field(default=None, name=config.AUTO_COMMIT)
+    auto_commit_interval_ms: int | str | None = field(default=None, name=config.COMMIT_INTERVAL_MS)
+    isolation_level: str | None = field(default=None, name=config.ISOLATION)
     fetch_min_bytes: int | str | None = field(default=None, name=config.MIN_BYTES)
     fetch_max_bytes: int | str | None = field(default=None, name=config.MAX_BYTES)
+    max_poll_records: int | str | None = field(default=None, name=config.MAX_RECORDS)
     request_timeout_ms: int | str | None = field(default=None, name=config.TIMEOUT_MS)
 
 
@@ -135,16 +141,11 @@ class PositionsBody(Struct):
 async def create(call: Call) -> web.Response:
     """POST /consumers/{group}"""
     call.params()
-    asked = await call.json_body(NewConsumer, lax=True) or NewConsumer()
+    settings = await call.json_body(dict[str, object], lax=True) or {}
+    asked = as_kind(settings, NewConsumer)
     chosen = config.consumer_config(
-        {
-            config.FORMAT: asked.format,
-            config.OFFSET_RESET: asked.auto_offset_reset,
-            config.AUTO_COMMIT: asked.auto_commit_enable,
-            config.MIN_BYTES: asked.fetch_min_bytes,
-            config.MAX_BYTES: asked.fetch_max_bytes,
-            config.TIMEOUT_MS: asked.request_timeout_ms,
-        },
+        {key: value for key, value in settings.items() if key not in {"name", "id"}},
+        group=call.group,
         max_wait_ms=call.settings.max_wait_ms,
     )
     name = asked.name if asked.id is None else asked.id
@@ -152,7 +153,9 @@ async def create(call: Call) -> web.Response:
     consumer = call.service.groups.consumers.create(call.group, name, chosen)
     name = consumer.member.name
     path = f"consumers/{quote(call.group, safe='')}/instances/{quote(name, safe='')}"
-    return call.json(ConsumerAnswer(name, f"{base_url}/{path}"))
+    response = call.json(ConsumerAnswer(name, f"{base_url}/{path}"))
+    warn(response, "unknown settings are ignored", chosen.ignored)
+    return response
 
 
 async def delete(call: Call) -> web.Response:

@@ -14,6 +14,7 @@ from msgspec import Meta, Struct
 from api.call import Call
 from api.description.parameters import TIMESTAMP
 from api.errors import PAYLOAD, ApiError
+from api.signature import warn
 from storage import TopicInfo
 
 # One process serves every partition: it is the leader and the only replica of each.
@@ -93,7 +94,9 @@ async def put_topic(call: Call) -> web.Response:
     if asked.configs is not None:
         configs = {name: _config_text(value) for name, value in asked.configs.items()}
     info, created = await call.service.create_topic(call.topic, asked.partitions, configs)
-    return call.json(_described(info), status=201 if created else 200)
+    response = call.json(_described(info), status=201 if created else 200)
+    warn_of_configs(call, response, configs or {})
+    return response
 
 
 async def patch_topic(call: Call) -> web.Response:
@@ -106,7 +109,9 @@ async def patch_topic(call: Call) -> web.Response:
         name: None if value is None else _config_text(value)
         for name, value in asked.configs.items()
     }
-    return call.json(_described(await call.service.alter_topic(call.topic, configs)))
+    response = call.json(_described(await call.service.alter_topic(call.topic, configs)))
+    warn_of_configs(call, response, configs)
+    return response
 
 
 async def delete_topic(call: Call) -> web.Response:
@@ -143,6 +148,17 @@ async def get_offsets(call: Call) -> web.Response:
     if timestamp_ms is not None:
         return call.json(TimedAnswer(bounds.end, None))
     return call.json(BoundsAnswer(bounds.start, bounds.end))
+
+
+def warn_of_configs(call: Call, response: web.Response, configs: Mapping[str, str | None]) -> None:
+    """Name the configs that are kept for the real server and change nothing here."""
+    inert = call.service.store.capabilities.inert_configs
+    names = [
+        name
+        for name, value in configs.items()
+        if value is not None and name in inert and value != inert[name]
+    ]
+    warn(response, "topic configs are kept and have no effect here", names)
 
 
 def _described(info: TopicInfo) -> Topic:

@@ -10,6 +10,7 @@ from aiohttp import web
 
 from api.call import Call
 from api.errors import NOT_OFFERED, PAYLOAD, ApiError
+from api.handlers.topics import warn_of_configs
 from api.v3.resources import CreateTopicRequest, Resources
 from logserver.cluster import cluster_id
 from storage.errors import InvalidConfig, TopicExists
@@ -49,7 +50,9 @@ async def create_topic(call: Call) -> web.Response:
     )
     if not created:
         raise TopicExists(f"topic {info.name!r} is there already", topic=info.name)
-    return call.json(resources.topic(info), status=201)
+    response = call.json(resources.topic(info), status=201)
+    warn_of_configs(call, response, configs)
+    return response
 
 
 async def get_topic(call: Call) -> web.Response:

@@ -1,8 +1,9 @@
 """How a consumer instance is configured, and the rules for names: pure.
 
 Owns Kafka's names of the consumer settings with their defaults and limits, and what a new group or
-instance may be called. Numbers and booleans may come as text; settings that are not known here are
-passed over, as other servers know more of them.
+instance may be called. Numbers and booleans may come as text. A setting that changes which records a consumer
+gets, how, or what is committed is never ignored: it is obeyed, or refused where its value asks for something that this
+server does not do. Other settings that are not known here are ignored and named.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Final, TypeVar
 
 from logserver.errors import InvalidConsumerConfig, InvalidGroup
 from logserver.groups.reading import Reset
+from storage import Isolation
 
 T = TypeVar("T")
 
@@ -24,10 +26,38 @@ MIN_BYTES: Final = "fetch.min.bytes"
 MAX_BYTES: Final = "fetch.max.bytes"
 TIMEOUT_MS: Final = "consumer.request.timeout.ms"
 
+MAX_RECORDS: Final = "max.poll.records"
+ISOLATION: Final = "isolation.level"
+COMMIT_INTERVAL_MS: Final = "auto.commit.interval.ms"
+GROUP: Final = "group.id"
+SETTINGS: Final = (
+    FORMAT, OFFSET_RESET, AUTO_COMMIT, MIN_BYTES, MAX_BYTES, TIMEOUT_MS, MAX_RECORDS, ISOLATION, COMMIT_INTERVAL_MS,
+)  # fmt: skip
+"""All that are obeyed."""
+
+PREFIX: Final = "consumer."  # of a consumer's settings in the REST Proxy's own configuration
+OTHER_NAMES: Final[Mapping[str, str]] = {"enable.auto.commit": AUTO_COMMIT}
+"""Names of Kafka's own consumer and of other REST servers for the same settings."""
+
+FIXED: Final[Mapping[str, tuple[str, str]]] = {
+    "allow.auto.create.topics": ("false", "a subscription creates no topic"),
+    "check.crcs": ("true", "every batch is checked"),
+    "exclude.internal.topics": ("true", "a pattern matches no internal topic"),
+    "group.instance.id": ("", "there are no static members"),
+    "group.remote.assignor": ("", "the server assigns by its own rule"),
+    "interceptor.classes": ("", "there are none"),
+    "key.deserializer": ("", "use format"),
+    "partition.assignment.strategy": ("", "the server assigns by its own rule"),
+    "value.deserializer": ("", "use format"),
+}
+"""Settings of Kafka's consumer that change what is read and are not offered: the one value that says what is done
+here (empty: none does), and what that is."""
+
 FORMATS: Final = ("binary", "json")
 MAX_MIN_BYTES: Final = 10_000_000
 MAX_MAX_BYTES: Final = 64 << 20
 MAX_NAME_BYTES: Final = 255
+INT32_MAX: Final = (1 << 31) - 1
 _ROCKETMQ_GROUP: Final = re.compile(r"[%|A-Za-z0-9_-]{1,255}")
 _BOOLEANS: Final = {"true": True, "false": False}
 
@@ -35,7 +65,8 @@ _BOOLEANS: Final = {"true": True, "false": False}
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig:
     """How an instance consumes. `format` is for its front end. A poll that says nothing else waits
-    `timeout_ms` for `min_bytes` and gives about `max_bytes`.
+    `timeout_ms` for `min_bytes` and gives about `max_bytes` and at most `max_records` (None: as many as the server
+    allows). `ignored`: settings that were given and are not known.
     """
 
     format: str = "binary"
@@ -44,11 +75,19 @@ class ConsumerConfig:
     min_bytes: int = 1
     max_bytes: int = 1 << 20
     timeout_ms: int = 1000
+    max_records: int | None = None
+    isolation: Isolation = Isolation.READ_UNCOMMITTED
+    commit_interval_ms: int = 5000
+    ignored: tuple[str, ...] = ()
 
 
-def consumer_config(given: Mapping[str, object], *, max_wait_ms: int) -> ConsumerConfig:
-    """The config of a new instance; None is as good as not given. Raises InvalidConsumerConfig."""
-    values = {name: value for name, value in given.items() if value is not None}
+def consumer_config(
+    given: Mapping[str, object], *, group: str = "", max_wait_ms: int
+) -> ConsumerConfig:
+    """The config of a new instance of a group; None is as good as not given. Raises InvalidConsumerConfig."""
+    values = _by_known_name(given)
+    _check_fixed(values, group)
+    unknown = values.keys() - {GROUP, *SETTINGS, *FIXED}
     default = ConsumerConfig()
     reset = _choice(values, OFFSET_RESET, {kind.value: kind for kind in Reset}, default.reset)
     min_bytes = _integer(values, MIN_BYTES, default.min_bytes, low=-1, high=MAX_MIN_BYTES)
@@ -61,7 +100,53 @@ def consumer_config(given: Mapping[str, object], *, max_wait_ms: int) -> Consume
         timeout_ms=_integer(
             values, TIMEOUT_MS, min(default.timeout_ms, max_wait_ms), low=0, high=max_wait_ms
         ),
+        max_records=_integer(values, MAX_RECORDS, 0, low=1, high=INT32_MAX) or None,
+        isolation=_choice(
+            values, ISOLATION, {kind.value: kind for kind in Isolation}, default.isolation
+        ),
+        commit_interval_ms=_integer(
+            values, COMMIT_INTERVAL_MS, default.commit_interval_ms, low=0, high=INT32_MAX
+        ),
+        ignored=tuple(sorted(unknown)),
     )
+
+
+def _by_known_name(given: Mapping[str, object]) -> dict[str, object]:
+    """The settings that have a value, by the names of this module."""
+    values: dict[str, object] = {}
+    for name, value in given.items():
+        if value is None:
+            continue
+        bare = name if name in SETTINGS else name.removeprefix(PREFIX)
+        known = OTHER_NAMES.get(bare, bare)
+        if known not in {*SETTINGS, *FIXED, GROUP}:
+            known = name
+        if known in values and values[known] != value:
+            raise InvalidConsumerConfig(
+                f"consumer setting {known} is given twice, with different values",
+                name=known,
+                value=str(value)[:80],
+            )
+        values[known] = value
+    return values
+
+
+def _check_fixed(values: Mapping[str, object], group: str) -> None:
+    """Raise InvalidConsumerConfig for a value that asks for what is not done here."""
+    for name, value in values.items():
+        offered, reason = FIXED.get(name, ("", ""))
+        if name == GROUP:
+            offered, reason = group, "the group is the one of the path"
+        elif name not in FIXED:
+            continue
+        asked = str(value) if name == GROUP else str(value).lower()
+        if not offered or asked != offered:
+            wanted = f"only {offered!r} is offered" if offered else "it is not offered"
+            raise InvalidConsumerConfig(
+                f"consumer setting {name} is {str(value)[:80]!r}: {wanted} ({reason})",
+                name=name,
+                value=str(value)[:80],
+            )
 
 
 def check_group_name(group: str, *, rocketmq: bool) -> None:

@@ -14,7 +14,6 @@ from bisect import bisect_right
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
-from typing import Final
 
 from logserver.errors import ConsumerState, UnknownConsumer
 from logserver.groups.config import ConsumerConfig
@@ -34,9 +33,6 @@ from logserver.groups.reading import (
 from storage import CommittedOffset, TopicPartition
 
 log = logging.getLogger(__name__)
-
-AUTO_COMMIT_MS: Final = 5000
-"""How often polls commit what was delivered: Kafka's default of auto.commit.interval.ms."""
 
 
 class Consumer:
@@ -151,7 +147,7 @@ class Consumer:
         """
         self._check_own(partitions)
         chosen = partitions or self.member.partitions
-        self._move(await self._log.run(reset_positions, self._log.store, chosen, end))
+        self._move(await self._ends(chosen, end))
 
     # -- commits
 
@@ -237,11 +233,13 @@ class Consumer:
         partitions = sorted(self._positions)
         first = 0 if self._last_first is None else bisect_right(partitions, self._last_first)
         turns = partitions[first:] + partitions[:first]
+        limit = self._log.settings.max_records_per_request
         return Reading(
             positions=[(partition, self._positions[partition]) for partition in turns],
-            max_records=self._log.settings.max_records_per_request,
+            max_records=min(limit, self.config.max_records or limit),
             max_bytes=max_bytes,
             reset=self.config.reset,
+            isolation=self.config.isolation,
         )
 
     def _own(self, batch: Batch) -> Batch:
@@ -287,13 +285,20 @@ class Consumer:
         found = {at: committed[at].offset for at in missing if at in committed}
         fresh = [at for at in missing if at not in committed]
         if fresh:
-            found |= await self._log.run(reset_positions, self._log.store, fresh, self.config.reset)
+            found |= await self._ends(fresh, self.config.reset)
         own = set(self.member.partitions)
         for partition, offset in found.items():
             if partition in own and partition not in self._positions:
                 self._positions[partition] = offset
                 if partition in committed:
                     self._committed[partition] = offset
+
+    async def _ends(
+        self, partitions: Sequence[TopicPartition], end: Reset
+    ) -> Mapping[TopicPartition, int]:
+        return await self._log.run(
+            reset_positions, self._log.store, partitions, end, self.config.isolation
+        )
 
     def _reassigned(self, partitions: Sequence[TopicPartition]) -> None:
         """Other partitions from here on. What went is committed before its next owner begins."""
@@ -333,7 +338,7 @@ class Consumer:
 
     def _auto_commit_when_due(self) -> None:
         now_ms = self._log.clock()
-        if now_ms - self._auto_committed_ms >= AUTO_COMMIT_MS:
+        if now_ms - self._auto_committed_ms >= self.config.commit_interval_ms:
             self._auto_committed_ms = now_ms
             self._auto_commit(self._positions)
 

@@ -14,9 +14,9 @@ from typing import NamedTuple
 from msgspec import structs
 
 from logserver.errors import ConsumerState
-from logserver.reading import Look, read_page
+from logserver.reading import Look, read_page, visible_end
 from logserver.requests import Fetch, Start, StartAt
-from storage import LogStore, Page, StorageError, StoredRecord, TopicPartition
+from storage import Isolation, LogStore, Page, StorageError, StoredRecord, TopicPartition
 from storage.errors import OffsetOutOfRange, UnknownPartition, UnknownTopic
 
 
@@ -64,6 +64,7 @@ class Reading:
     max_records: int
     max_bytes: int
     reset: Reset
+    isolation: Isolation = Isolation.READ_UNCOMMITTED
 
 
 def read_batch(store: LogStore, reading: Reading) -> Batch:
@@ -80,6 +81,7 @@ def read_batch(store: LogStore, reading: Reading) -> Batch:
             start=Start(StartAt.OFFSET, position),
             max_records=reading.max_records - count,
             max_bytes=reading.max_bytes - size_bytes,
+            isolation=reading.isolation,
         )
         if wanted.max_bytes <= 0 or wanted.max_records <= 0:
             return Batch(slices=slices, size_bytes=size_bytes, full=True)
@@ -101,10 +103,13 @@ def read_batch(store: LogStore, reading: Reading) -> Batch:
 
 
 def reset_positions(
-    store: LogStore, partitions: Iterable[TopicPartition], reset: Reset
+    store: LogStore,
+    partitions: Iterable[TopicPartition],
+    reset: Reset,
+    isolation: Isolation = Isolation.READ_UNCOMMITTED,
 ) -> Mapping[TopicPartition, int]:
-    """Where the log begins or ends in each partition; those whose topic is gone are left out.
-    Raises ConsumerState where there is no reset.
+    """Where the log begins or ends in each partition for a reader of this isolation; those whose topic is gone are
+    left out. Raises ConsumerState where there is no reset.
     """
     positions = {}
     for partition in partitions:
@@ -118,7 +123,8 @@ def reset_positions(
                 topic=partition.topic,
                 partition=partition.partition,
             )
-        positions[partition] = bounds.start if reset is Reset.EARLIEST else bounds.end
+        end = visible_end(bounds, isolation)
+        positions[partition] = bounds.start if reset is Reset.EARLIEST else end
     return positions
 
 

@@ -7,7 +7,7 @@ written, so an append is all or nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -25,6 +25,7 @@ from storage.kafka.format.batch import (
     BatchHeader,
     check_records,
     decode_header,
+    decode_records,
     encode_batch,
     restamp_append_time,
     restamp_latest,
@@ -35,11 +36,18 @@ from storage.kafka.format.compression import codec_id
 from storage.kafka.format.record import MIN_RECORD_BYTES
 from storage.kafka.reading import KEYS_HEADER, TAGS_HEADER
 from storage.kafka.segment import AppendedBatch
-from storage.kafka.settings import INT32_MAX, INT64_MAX, TopicSettings
+from storage.kafka.settings import (
+    INT32_MAX,
+    INT64_MAX,
+    TIMESTAMP_AFTER,
+    TIMESTAMP_BEFORE,
+    TopicSettings,
+)
 from storage.model import AppendResult, Header, ProducerSequence, Record
 from storage.sequencing import SEQUENCES
 
 INT16_MAX: Final = 2**15 - 1
+NO_TIMESTAMP: Final = -1
 MAX_CONTENT_BYTES: Final = DEFAULT_MAX_BYTES // 2
 """Keys and values of one compressed batch: half of what readers decompress leaves the other half
 for headers and lengths."""
@@ -218,6 +226,44 @@ def _check_client_attributes(at: int, header: BatchHeader) -> None:
         )
 
 
+def check_times(times_ms: Iterable[int | None], settings: TopicSettings, *, now_ms: int) -> None:
+    """Raise UnrepresentableRecord for the first record whose timestamp is too far from the server's clock, as
+    LogValidator does. A record without a timestamp (None, NO_TIMESTAMP) passes, and so does every one that gets the
+    time of its append.
+    """
+    before_ms, after_ms = settings.timestamp_before_ms, settings.timestamp_after_ms
+    if settings.log_append_time or (before_ms is None and after_ms is None):
+        return
+    for index, time_ms in enumerate(times_ms):
+        if time_ms is None or time_ms == NO_TIMESTAMP:
+            continue
+        if before_ms is not None and now_ms - time_ms > before_ms:
+            raise _untimely(index, time_ms, now_ms, f"{TIMESTAMP_BEFORE}={before_ms}")
+        if after_ms is not None and time_ms - now_ms > after_ms:
+            raise _untimely(index, time_ms, now_ms, f"{TIMESTAMP_AFTER}={after_ms}")
+
+
+def check_batch_times(
+    data: bytes, batches: Sequence[AppendedBatch], settings: TopicSettings, *, now_ms: int
+) -> None:
+    """The same for a client's whole batches."""
+    if settings.timestamp_before_ms is None and settings.timestamp_after_ms is None:
+        return  # spares decoding them
+    times_ms = (
+        record[1] for at, header in batches for record in decode_records(data, at, header=header)
+    )
+    check_times(times_ms, settings, now_ms=now_ms)
+
+
+def _untimely(index: int, time_ms: int, now_ms: int, limit: str) -> UnrepresentableRecord:
+    return UnrepresentableRecord(
+        f"record {index}: timestamp {time_ms} is {abs(now_ms - time_ms)} ms "
+        f"{'before' if time_ms < now_ms else 'after'} the server's clock: the topic's limit is {limit}",
+        field="timestamp",
+        index=index,
+    )
+
+
 def take_in(data: bytes, batches: Sequence[AppendedBatch]) -> Encoded:
     """A client's batches as the log takes them: each record is looked at, and where the header is
     wrong about the largest timestamp it is put right, as LogValidator does.
@@ -373,9 +419,11 @@ def check_appendable(
             client=True,
         )
         take_in(records, batches)
+        check_batch_times(records, batches, settings, now_ms=now_ms)
         check_one_producer(batches)
         check_span(stamp_batches(records, batches, Stamp(0, 0, 0, log_append_time=False)).batches)
     elif records:
+        check_times([record.timestamp_ms for record in records], settings, now_ms=now_ms)
         encode_records(
             records,
             Stamp(0, 0, now_ms, settings.log_append_time),

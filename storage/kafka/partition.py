@@ -266,6 +266,8 @@ class Partition:
                     producer.producer_id, epoch=producer.epoch, base_sequence=producer.sequence
                 )
             mark = self._stamp()
+            times_ms = (record.timestamp_ms for record in records)
+            encoding.check_times(times_ms, self.settings, now_ms=mark.now_ms)
             encoded = encoding.encode_records(
                 records,
                 mark,
@@ -297,6 +299,8 @@ class Partition:
             if known is not None:
                 return known
             mark = self._stamp()
+            if client:
+                encoding.check_batch_times(data, batches, self.settings, now_ms=mark.now_ms)
             encoded = encoding.stamp_batches(data, batches, mark)
             return self._append_stamped(encoded, mark, publish=publish)
 

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from storage.files import HandleCache
 from storage.kafka.format import batch
 from storage.kafka.partition import Partition
+from storage.kafka.settings import INERT_CONFIGS
 from storage.model import Capabilities, StoreStats
 
 CAPABILITIES = Capabilities(
@@ -19,6 +20,7 @@ CAPABILITIES = Capabilities(
     truncate=False,
     time_axis="timestamp",
     leader_epochs=True,
+    inert_configs=INERT_CONFIGS,
 )
 
 

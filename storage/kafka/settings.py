@@ -24,6 +24,8 @@ INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 DAY_MS: Final = 86_400_000
 COMPACT: Final = "compact"
+TIMESTAMP_BEFORE: Final = "message.timestamp.before.max.ms"
+TIMESTAMP_AFTER: Final = "message.timestamp.after.max.ms"
 MAX_PARTITIONS: Final = 10_000  # of one topic
 
 # topic config -> (the broker's server property, default, lowest, highest)
@@ -37,6 +39,9 @@ _NUMBERS: Final[dict[str, tuple[str, int, int, int]]] = {
     "max.message.bytes": ("message.max.bytes", 1_048_588, 0, INT32_MAX),
     "retention.ms": ("log.retention.ms", -1, -1, INT64_MAX),
     "retention.bytes": ("log.retention.bytes", -1, -1, INT64_MAX),
+    # The broker's default for times in the future is an hour. Here records are refused where it was asked for.
+    TIMESTAMP_BEFORE: ("log.message.timestamp.before.max.ms", INT64_MAX, 0, INT64_MAX),
+    TIMESTAMP_AFTER: ("log.message.timestamp.after.max.ms", INT64_MAX, 0, INT64_MAX),
 }
 _CHOICES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "message.timestamp.type": ("log.message.timestamp.type", ("CreateTime", "LogAppendTime")),
@@ -44,33 +49,29 @@ _CHOICES: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "preallocate": ("log.preallocate", ("false", "true")),
     "cleanup.policy": ("log.cleanup.policy", ("delete",)),
 }
-# Settings of the real broker that change nothing here: kept and shown, so that a topic's configs
-# survive a round trip.
-_KEPT: Final = frozenset(
-    {
-        "compression.gzip.level",
-        "compression.lz4.level",
-        "compression.zstd.level",
-        "delete.retention.ms",
-        "file.delete.delay.ms",
-        "flush.messages",
-        "flush.ms",
-        "follower.replication.throttled.replicas",
-        "leader.replication.throttled.replicas",
-        "local.retention.bytes",
-        "local.retention.ms",
-        "max.compaction.lag.ms",
-        "message.timestamp.after.max.ms",
-        "message.timestamp.before.max.ms",
-        "min.cleanable.dirty.ratio",
-        "min.compaction.lag.ms",
-        "min.insync.replicas",
-        "remote.copy.disable",
-        "remote.log.delete.on.disable",
-        "remote.storage.enable",
-        "unclean.leader.election.enable",
-    }
-)
+INERT_CONFIGS: Final[Mapping[str, str]] = {
+    "compression.gzip.level": "-1",
+    "compression.lz4.level": "9",
+    "compression.zstd.level": "3",
+    "delete.retention.ms": str(DAY_MS),
+    "file.delete.delay.ms": "60000",
+    "flush.messages": str(INT64_MAX),
+    "flush.ms": str(INT64_MAX),
+    "follower.replication.throttled.replicas": "",
+    "leader.replication.throttled.replicas": "",
+    "local.retention.bytes": "-2",
+    "local.retention.ms": "-2",
+    "max.compaction.lag.ms": str(INT64_MAX),
+    "min.cleanable.dirty.ratio": "0.5",
+    "min.compaction.lag.ms": "0",
+    "min.insync.replicas": "1",
+    "remote.copy.disable": "false",
+    "remote.log.delete.on.disable": "false",
+    "remote.storage.enable": "false",
+    "unclean.leader.election.enable": "false",
+}
+"""Configs of the real broker that change nothing here, with its defaults: kept and shown, so that a topic's configs
+survive a round trip."""
 _STORE_NUMBERS: Final[dict[str, tuple[int, int, int]]] = {
     "num.partitions": (1, 1, MAX_PARTITIONS),
     "producer.id.expiration.ms": (DAY_MS, 1, INT32_MAX),
@@ -101,6 +102,8 @@ class TopicSettings:
     index_interval_bytes: int
     max_message_bytes: int
     log_append_time: bool
+    timestamp_before_ms: int | None
+    timestamp_after_ms: int | None
     compression: str
     preallocate: bool
     retention_ms: int | None
@@ -187,13 +190,13 @@ def check_topic_config(name: str, value: str, *, shown_as: str | None = None) ->
         )
     elif name in _CHOICES:
         one_of(shown, value, _CHOICES[name][1])
-    elif name not in _KEPT:
+    elif name not in INERT_CONFIGS:
         raise unknown(shown, value)
 
 
 def check_topic_reset(name: str) -> None:
     """Raise InvalidConfig unless Kafka has a topic config of this name, to be set to its default."""
-    if name not in _NUMBERS and name not in _CHOICES and name not in _KEPT:
+    if name not in _NUMBERS and name not in _CHOICES and name not in INERT_CONFIGS:
         raise unknown(name, None)
 
 
@@ -213,6 +216,8 @@ def topic_settings(configs: Mapping[str, str]) -> TopicSettings:
         index_interval_bytes=numbers["index.interval.bytes"],
         max_message_bytes=numbers["max.message.bytes"],
         log_append_time=configs.get("message.timestamp.type") == "LogAppendTime",
+        timestamp_before_ms=_off_if_max(numbers[TIMESTAMP_BEFORE]),
+        timestamp_after_ms=_off_if_max(numbers[TIMESTAMP_AFTER]),
         compression="none" if compression in ("producer", "uncompressed") else compression,
         preallocate=configs.get("preallocate") == "true",
         retention_ms=_off_if_negative(numbers["retention.ms"]) if deletes else None,
@@ -222,6 +227,10 @@ def topic_settings(configs: Mapping[str, str]) -> TopicSettings:
 
 def _off_if_negative(value: int) -> int | None:
     return None if value < 0 else value
+
+
+def _off_if_max(value: int) -> int | None:
+    return None if value == INT64_MAX else value
 
 
 def _text(name: str, value: str) -> str:

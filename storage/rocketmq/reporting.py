@@ -11,6 +11,7 @@ from storage.rocketmq.commit_log import CommitLog
 from storage.rocketmq.dispatcher import Dispatcher
 from storage.rocketmq.format import message
 from storage.rocketmq.queues import QueueTable
+from storage.rocketmq.settings import INERT_CONFIGS
 
 CAPABILITIES = Capabilities(
     backend="rocketmq",
@@ -20,6 +21,7 @@ CAPABILITIES = Capabilities(
     time_axis="store_timestamp",
     leader_epochs=False,
     messages=True,
+    inert_configs=INERT_CONFIGS,
 )
 
 

@@ -67,6 +67,13 @@ _TOPIC_CHOICES: Final = {
     "topicFilterType": ("SINGLE_TAG", "MULTI_TAG"),
 }
 TOPIC_CONFIGS: Final = (*_TOPIC_NUMBERS, *_TOPIC_CHOICES, "attributes")
+INERT_CONFIGS: Final[Mapping[str, str]] = {
+    "perm": "6",
+    "topicSysFlag": "0",
+    "order": "false",
+    "topicFilterType": "SINGLE_TAG",
+}
+"""Topic configs that only the real broker acts on, with its defaults."""
 _NUMBER_TEXT: Final = r"-1|\d{1,18}"
 QUEUE_TYPE: Final = "queue.type"
 BATCH_QUEUES: Final = "BatchCQ"

@@ -59,7 +59,7 @@ async def test_numbers_and_booleans_may_be_text_and_unknown_settings_are_passed_
         auto_commit_enable="false",
         fetch_min_bytes="1",
         consumer_request_timeout_ms="10",
-        exclude_internal_topics="yes",
+        session_timeout_ms="10000",
     )
     await me.done("assignments", {"partitions": [{"topic": "t", "partition": "0"}]})
     assert await me.partitions() == [("t", 0)]
