@@ -21,6 +21,9 @@ from storage import StorageError, errors
 PROBLEM_JSON: Final = "application/problem+json"
 JSON: Final = "application/json"
 
+MAX_FACT_CHARACTERS: Final = 255
+MAX_SHOWN_CHARACTERS: Final = 80
+
 MALFORMED = 40000
 UNKNOWN_PARTITION = 40402
 PAYLOAD = 42201
@@ -163,9 +166,15 @@ def as_api_error(error: StorageError) -> ApiError:
     facts = {name: value for name, value in error.facts().items() if value is not None}
     if isinstance(error, errors.DataError) and "path" in facts:
         facts["file"] = facts.pop("path")
+    message = error.message
+    for name, fact in facts.items():
+        if isinstance(fact, str) and len(fact) > MAX_FACT_CHARACTERS and name != "path":
+            # What the client sent as a name may have the length of a request line.
+            facts[name] = f"{fact[:MAX_FACT_CHARACTERS]}..."
+            message = message.replace(fact, f"{fact[:MAX_SHOWN_CHARACTERS]}...")
     retry_after_s = _RETRY_AFTER_S.get(type(error))
     headers = {"Retry-After": retry_after_s} if retry_after_s is not None else None
-    return ApiError(code_of(error), error.message, headers=headers, facts=facts)
+    return ApiError(code_of(error), message, headers=headers, facts=facts)
 
 
 def error_body(error: ApiError) -> dict[str, object]:

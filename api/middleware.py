@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final, cast
 
-from aiohttp import EMPTY_PAYLOAD, HttpVersion11, StreamReader, web
+from aiohttp import EMPTY_PAYLOAD, HttpVersion10, HttpVersion11, StreamReader, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
 from aiohttp.http_exceptions import LineTooLong
@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 _TOO_MANY: Final = (
     b'{"error_code":42901,"message":"too many connections: try again later (max_connections)"}'
 )
+_UPGRADES: Final = (b"pgrade:", b"PGRADE:")  # however the header is written
+_HEAD_END: Final = b"\r\n\r\n"
 _UNPARSED_METHOD: Final = "UNKNOWN"  # the HTTP library's stand-in for what it could not parse
 _TURNED_AWAY_OPEN_S: Final = 1.0
 _TURNED_AWAY_AT_ONCE: Final = 8  # they take descriptors that nobody has set aside for a crowd
@@ -140,9 +142,34 @@ class ApiProtocol(web.RequestHandler):
             if self.transport is None or all(body.is_eof() for body in bodies):
                 return
             self._force_close = self._close = False
-        super().data_received(data)
+        if any(header in data for header in _UPGRADES):
+            self._take_requests(data)
+        else:
+            super().data_received(data)
         self._force_close |= closing
         self._close |= closing_soon
+
+    def _take_requests(self, data: bytes) -> None:
+        """Take data in which requests may ask for another protocol, each by itself: the library drops what follows
+        one that does in the same data. There is no other protocol here, so what follows is HTTP.
+        """
+        while data:
+            end = self._request_end(data)
+            super().data_received(data[:end])
+            data = data[end:]
+
+    def _request_end(self, data: bytes) -> int:
+        """How many bytes there are up to the end of a request that asks for another protocol, or all."""
+        if all(body.is_eof() for body in self._bodies()):
+            starts = [at for header in _UPGRADES if (at := data.find(header)) >= 0]
+            head_end = data.find(_HEAD_END, min(starts)) if starts else -1
+            return len(data) if head_end < 0 else head_end + len(_HEAD_END)
+        message = self._messages[-1][0] if self._messages else None
+        if isinstance(message, RawRequestMessage) and message.upgrade:
+            length = message.headers.get("Content-Length", "")
+            if length.isascii() and length.isdigit():
+                return int(length) or len(data)
+        return len(data)
 
     def _bodies(self) -> list[StreamReader]:
         """Of the requests that are not answered."""
@@ -268,9 +295,13 @@ def _request(
     writer: AbstractStreamWriter,
     task: asyncio.Task[None],
 ) -> web.BaseRequest:
-    """The request of a message; what was too malformed to be one is answered as HTTP/1.1 too."""
-    if message.method == _UNPARSED_METHOD:
+    """The request of a message. It is answered in a version that is spoken here, whatever version it names, and as
+    HTTP/1.1 where it was too malformed to be parsed.
+    """
+    if message.method == _UNPARSED_METHOD or message.version > HttpVersion11:
         message = message._replace(version=HttpVersion11)
+    elif message.version < HttpVersion10:
+        message = message._replace(version=HttpVersion10)
     loop = asyncio.get_running_loop()
     request = web.BaseRequest(message, payload, protocol, writer, task, loop)
     cast("ApiProtocol", protocol).begin(request)

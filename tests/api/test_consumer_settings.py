@@ -15,9 +15,9 @@ from tests.api.harness import V2, Answer, Api
 from tests.contract.batches import BatchStore, marker, transaction
 
 
-async def create(api: Api, group: str = "g", **settings: object) -> Answer:
+async def create(api: Api, **settings: object) -> Answer:
     """POST of a new instance; the names as they are."""
-    return await api.post(f"/consumers/{group}", settings, content_type=V2)
+    return await api.post("/consumers/g", settings, content_type=V2)
 
 
 async def with_transactions(api: Api) -> None:
