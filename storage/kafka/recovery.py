@@ -7,7 +7,7 @@ was).
 
 1. Without the marker of a clean stop every segment that holds offsets >= the recovery point is
    scanned: CRCs checked, indexes, aborted transactions, epochs and producer states rebuilt. A
-   segment without one of its indexes is scanned too.
+   segment without one of its indexes is scanned too, for all three of them.
 2. With the marker only the active segment is looked at, from its last index entry on; an index of
    it that is wrong (storage.kafka.active_indexes) is made anew. Leader epochs that are lost are
    looked for in every batch, with the marker or without.
@@ -178,11 +178,7 @@ class _Scan:
     def run(self) -> None:
         segments = self.plan.segments
         first = self._first_unflushed()
-        for segment in segments[:first]:
-            if not {names.INDEX, names.TIME_INDEX} <= segment.suffixes and segment.size_bytes:
-                self._rebuild_indexes_only(segment)
-            if names.TXN_INDEX in segment.suffixes:
-                self._check_transactions(segment)
+        self._check_index_files(segments[:first])
         if not self.plan.stored_epochs and not self.context.read_only:
             self._note_epochs(batch for s in segments[:first] for batch in self._good_batches(s))
         if self.unclean:
@@ -195,22 +191,51 @@ class _Scan:
         for batch in batches:
             self.plan.epochs.assign(batch.header.leader_epoch, batch.header.base_offset)
 
-    def _check_transactions(self, segment: SegmentPlan) -> None:
-        """A transaction index that cannot be read is made anew, as LogSegment.sanityCheck has it."""
+    def _check_index_files(self, segments: Sequence[SegmentPlan]) -> None:
+        """Rebuild all indexes of a segment that lacks one, or has a transaction index that cannot be read.
+
+        As LogLoader.loadSegmentFiles has it: a segment without its `.index` is recovered as after an unclean stop, its
+        aborted transactions included. A `.txnindex` that is missing alone proves nothing: most segments have none.
+        """
+        producers: ProducerStates | None = None  # where `segment` begins, if the one before was read
+        for segment in segments:
+            is_whole = {names.INDEX, names.TIME_INDEX} <= segment.suffixes or not segment.size_bytes
+            if is_whole and self._has_good_transactions(segment):
+                producers = None
+                continue
+            if producers is None:
+                producers = self._producers_at(segment.base_offset)
+            self._rebuild_index_files(segment, producers, only_transactions=is_whole)
+
+    def _has_good_transactions(self, segment: SegmentPlan) -> bool:
+        if names.TXN_INDEX not in segment.suffixes:
+            return True
         path = segment.path.with_suffix(names.TXN_INDEX)
         try:
             txn_index.decode_entries(self.context.fs.read_bytes(path))
-        except DataError:
-            self._rebuild_transactions(segment)
+        except DataError as error:
+            self.plan.findings.append(
+                _finding(self.plan, "bad-index", "warning", path, message=error.message)
+            )
+            return False
+        return True
 
-    def _rebuild_transactions(self, segment: SegmentPlan) -> None:
-        producers = self._producers_at(segment.base_offset)
-        ended = [
-            producers.update(batch.header, batch.data, batch.at)
-            for batch in self._good_batches(segment)
-            if batch.position < segment.size_bytes
-        ]
-        segment.aborted = [entry for entry in ended if entry is not None]
+    def _rebuild_index_files(
+        self, segment: SegmentPlan, producers: ProducerStates, *, only_transactions: bool = False
+    ) -> None:
+        """Read the good batches of a segment for its indexes. `producers` go on to its end."""
+        good: list[tuple[int, BatchHeader]] = []
+        aborted: list[AbortedTransaction] = []
+        for batch in self._good_batches(segment):
+            if batch.position >= segment.size_bytes:
+                break
+            good.append((batch.position, batch.header))
+            ended = producers.update(batch.header, batch.data, batch.at)
+            if ended is not None:
+                aborted.append(ended)
+        if not only_transactions:
+            self._set_indexes(segment, good)
+        segment.aborted = aborted
 
     def _first_unflushed(self) -> int:
         """Index of the first segment to be scanned in full."""
@@ -285,11 +310,7 @@ class _Scan:
                     aborted.append(ended)
                 self._note_epochs([item])
                 plan.next_offset = item.header.next_offset
-        segment.indexes = rebuild_indexes(
-            good,
-            base_offset=segment.base_offset,
-            interval_bytes=plan.settings.index_interval_bytes,
-        )
+        self._set_indexes(segment, good)
         segment.aborted = aborted
 
     def _remember_snapshot(self, offset: int) -> None:
@@ -309,8 +330,6 @@ class _Scan:
         missing = {names.INDEX, names.TIME_INDEX} - segment.suffixes
         wrong = None if missing else self._wrong_index(segment)
         if segment.size_bytes:
-            if missing:
-                self._rebuild_indexes_only(segment)
             with self.context.files.borrow(segment.path) as file:
                 position = last_indexed(self.context.fs, file, segment)
             if wrong or (position and not self._is_good_from(segment, position)):
@@ -355,7 +374,7 @@ class _Scan:
             message=wrong.message,
         )
         self.plan.findings.append(finding)
-        self._rebuild_indexes_only(segment)
+        self._rebuild_segment(segment)
 
     def _check_tail_from(self, segment: SegmentPlan, position: int) -> None:
         plan = self.plan
@@ -370,16 +389,19 @@ class _Scan:
                     self._note_epochs([item])
                     plan.next_offset = item.header.next_offset
         if segment.size_bytes < segment.file_bytes:
-            self._rebuild_indexes_only(segment)
-            if names.TXN_INDEX in segment.suffixes:
-                self._rebuild_transactions(segment)
+            self._rebuild_segment(segment)
 
-    def _rebuild_indexes_only(self, segment: SegmentPlan) -> None:
-        good = [
-            (batch.position, batch.header)
-            for batch in self._good_batches(segment)
-            if batch.position < segment.size_bytes
-        ]
+    def _rebuild_segment(self, segment: SegmentPlan) -> None:
+        """Rebuild the offset and time index, and the transaction index where there is one or a rebuild found one."""
+        if names.TXN_INDEX in segment.suffixes or segment.aborted is not None:
+            self._rebuild_index_files(segment, self._producers_at(segment.base_offset))
+            return
+        good = ((batch.position, batch.header) for batch in self._good_batches(segment))
+        self._set_indexes(segment, [item for item in good if item[0] < segment.size_bytes])
+
+    def _set_indexes(
+        self, segment: SegmentPlan, good: Sequence[tuple[int, BatchHeader]]
+    ) -> None:
         segment.indexes = rebuild_indexes(
             good,
             base_offset=segment.base_offset,

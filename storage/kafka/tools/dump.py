@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from storage.errors import Corrupt, DataError, InvalidArgument
+from storage.errors import DataError, InvalidArgument
 from storage.findings import finding
 from storage.kafka.directory import bad_partition_metadata, bad_root_file
 from storage.kafka.format import names
 from storage.kafka.format.batch import HEADER_SIZE, decode_header
 from storage.kafka.format.names import parse_segment_name
 from storage.kafka.log_file import Batch, Gap
+from storage.kafka.producers import ProducerStates
 from storage.kafka.reading import AbortedRanges
 from storage.kafka.segment import Segment
 from storage.kafka.tools.holes import HoleWatch
@@ -122,26 +123,29 @@ def record_runs(
 
 
 def _aborted(view: View, address: TopicPartition, start: int, end: int) -> Hidden:
-    """Which batches read_committed must not see.
-
-    Raises Corrupt where a transaction index is damaged: what was aborted is not known then.
-    """
+    """Which batches read_committed must not see."""
     segments = view.partition(address).segments()
-    for segment in segments:
-        _check_aborted(segment)
+    _find_unindexed(view, address, segments)
     return AbortedRanges(segment_finder(segments), start, end).hides
 
 
-def _check_aborted(segment: Segment) -> None:
-    try:
-        segment.txn_index.entries()
-    except DataError as error:
-        path = segment.txn_index.path
-        raise Corrupt(
-            f"{path}: {error.message}: which transactions were aborted is not known; "
-            "rebuild --what indexes makes it anew",
-            **{**error.facts(), "path": str(path)},
-        ) from error
+def _find_unindexed(view: View, address: TopicPartition, segments: Sequence[Segment]) -> None:
+    """Take from the logs what was aborted in segments without a transaction index.
+
+    A segment without aborts has none, and so has one whose index was deleted: only the log tells them apart. The
+    broker does not look; a dump reads the log anyway.
+    """
+    if all(segment.txn_index.entries() for segment in segments):
+        return
+    producers = ProducerStates()
+    for segment, log in zip(segments, view.logs(address), strict=True):
+        ended = [
+            producers.update(batch.header, batch.data, batch.at)
+            for batch in view.reader.unnoted_batches(log)
+            if batch.header.is_transactional
+        ]
+        if not segment.txn_index.entries():
+            segment.txn_index.hold([entry for entry in ended if entry is not None])
 
 
 def batch_runs(reader: LogReader, parts: Sequence[Log], holes: HoleWatch | None = None) -> Runs:

@@ -76,6 +76,18 @@ class LogReader:
         """Every good batch of a log."""
         return (item for item in self.items(log) if isinstance(item, Batch))
 
+    def unnoted_batches(self, log: Log) -> Iterator[Batch]:
+        """Every good batch of a log that is read once more: neither its gaps nor its bytes are counted."""
+        with self.files.borrow(log.lies_at or log.path) as file:
+            items = walk(
+                file,
+                position=0,
+                end=log.size_bytes,
+                next_offset=log.base_offset,
+                limit_offset=log.limit_offset,
+            )
+            yield from (item for item in items if isinstance(item, Batch))
+
     def records(self, batch: Batch, log: Log) -> Sequence[DecodedRecord]:
         """The records of a good batch; none where its bytes make no records."""
         try:

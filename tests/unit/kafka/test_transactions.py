@@ -17,7 +17,7 @@ INDEXES = sorted(path.name for path in MIXED.data.glob("*.txnindex"))
 
 @pytest.mark.parametrize("name", INDEXES)
 @pytest.mark.parametrize("content", [b"x" * 34, b"x", b"\0" * 34, b"\0" * 500])
-def test_a_damaged_transaction_index_is_made_anew(name: str, content: bytes) -> None:
+def test_a_damaged_transaction_index_is_reported_and_rebuilt(name: str, content: bytes) -> None:
     path = MIXED.data / name
     for read_only in (True, False):
         fs = OverlayFileSystem(RealFileSystem())
@@ -26,7 +26,7 @@ def test_a_damaged_transaction_index_is_made_anew(name: str, content: bytes) -> 
             MIXED.root, MIXED.settings, fs=fs, read_only=read_only, clock=lambda: 0
         ) as store:
             assert store.recovery.clean_shutdown
-            assert store.recovery.findings == []
+            assert [(f.code, f.path) for f in store.recovery.findings] == [("bad-index", str(path))]
             scan = store.scan(MIXED.address, isolation=Isolation.READ_COMMITTED)
             found = [stores.as_row(MIXED.address, record) for record in scan]
             assert found == MIXED.lines(stores.COMMITTED)
