@@ -19,6 +19,7 @@ _BAD_PLACES: Final = frozenset(
         "damaged-batch",
         "damaged-record",
         "log-ends-early",
+        "misplaced-batch",
         "old-message-format",
         "torn-tail",
         "zero-tail",

@@ -14,7 +14,7 @@ from storage.errors import DataError
 from storage.files import File, FileSystem
 from storage.kafka.format import names, offset_index, time_index
 from storage.kafka.format.batch import HEADER_SIZE, decode_header
-from storage.kafka.log_file import SEGMENT_OFFSETS, Batch, walk
+from storage.kafka.log_file import Batch, walk
 from storage.kafka.plan import SegmentPlan
 
 _CHUNK_BYTES: Final = 1 << 16
@@ -91,7 +91,6 @@ def _batch_at(file: File, segment: SegmentPlan, position: int) -> Batch | None:
             position=position,
             end=segment.size_bytes,
             next_offset=segment.base_offset,
-            limit_offset=segment.base_offset + SEGMENT_OFFSETS,
             chunk_bytes=_CHUNK_BYTES,
         ),
         None,

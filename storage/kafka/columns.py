@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 import numpy as np
 
+from storage.coding.varint import decode_varint
 from storage.columns import (
     CHUNK_BYTES,
     COMMON_COLUMNS,
@@ -35,7 +36,7 @@ from storage.files import FileSystem, RealFileSystem, SkippingFileSystem
 from storage.kafka import record_fields
 from storage.kafka.format.batch import DEFAULT_MAX_BYTES, HEADER_SIZE, BatchHeader
 from storage.kafka.format.batch_header import LOG_APPEND_TIME
-from storage.kafka.format.compression import decompress
+from storage.kafka.format.compression import CODECS, decompress
 from storage.kafka.log_file import Batch, damaged, walk
 from storage.kafka.physical import unread_findings
 from storage.kafka.pieces import Piece
@@ -134,7 +135,7 @@ def _log(piece: Piece) -> Log:
         size_bytes=piece.end_position,
         topic=piece.partition.topic,
         partition=piece.partition.partition,
-        limit_offset=piece.limit_offset,
+        limit_offset=piece.end,  # up to there the log was seen: what is missing is damage
     )
 
 
@@ -182,6 +183,9 @@ class _Gathered:
 
     def add(self, batch: Batch, piece: Piece) -> None:
         """Take a batch, unless it is one that compaction has emptied."""
+        if batch.header.count < 0 or batch.header.codec >= len(CODECS):
+            self._judge(batch, piece)
+            return
         data = batch.data
         start, end = batch.at + HEADER_SIZE, batch.at + batch.header.size_bytes
         if batch.header.codec and self._are_needed(batch, piece):
@@ -201,10 +205,12 @@ class _Gathered:
         self._size_bytes += end - start
 
     def _are_needed(self, batch: Batch, piece: Piece) -> bool:
-        """Whether the records have to be looked at: for a column, or to count some of them."""
+        """Whether the records have to be looked at: for a column, to count some of them, or where fewer are shown than
+        the header counts.
+        """
         header = batch.header
         whole = piece.start <= header.base_offset and header.next_offset <= piece.end
-        return bool(self._wanted) or not whole
+        return bool(self._wanted) or not whole or _repeats_offsets(batch)
 
     def _judge(self, batch: Batch, piece: Piece) -> None:
         """Raise, or tell, what is wrong with the records of a batch whose CRC holds."""
@@ -231,6 +237,22 @@ class _Gathered:
             entries = [entry for index, entry in enumerate(entries) if index not in made]
 
 
+def _repeats_offsets(batch: Batch) -> bool:
+    """Whether the second record has no offset of its own, as old producers wrote all of them without compression."""
+    header = batch.header
+    if header.codec or header.count < 2:
+        return False
+    position = batch.at + HEADER_SIZE
+    try:
+        length, start = decode_varint(batch.data, position)
+        first, _ = decode_varint(batch.data, decode_varint(batch.data, start + 1)[1])
+        _, start = decode_varint(batch.data, start + length)
+        second, _ = decode_varint(batch.data, decode_varint(batch.data, start + 1)[1])
+    except (IndexError, DataError):
+        return True
+    return second <= first
+
+
 def _fault(batch: Batch) -> Corrupt:
     """What the codec says of a batch whose fields make no sense."""
     try:
@@ -252,7 +274,7 @@ def _make_chunk(
     """The chunk of these batches; where some of them lie, their indexes instead."""
     data, shifts = _joined(parts)
     partitions, codes = _partitions(entries)
-    figures = _figures(entries, shifts)
+    figures = _figures(entries, shifts, codes)
     view = np.frombuffer(data, np.uint8)
     begins = np.array([entry.position + shifts[entry.part] for entry in entries], np.int64)
     starts, unfilled = find_starts(
@@ -260,7 +282,9 @@ def _make_chunk(
     )
     if unfilled:
         return frozenset(unfilled)
-    rows, lying = record_fields.read_rows(view, starts, figures)
+    rows, lying, odd = record_fields.read_rows(view, starts, figures)
+    faulty = [index for index in odd.tolist() if not _is_decodable(entries[index].batch)]
+    lying = np.union1d(lying, np.array(faulty, np.int64))
     columns: dict[str, Column] = {OFFSET: rows.offsets, TIMESTAMP: rows.times}
     if TIMESTAMP_TYPE in wanted:
         columns[TIMESTAMP_TYPE] = figures.is_append_time[rows.batch].astype(np.int64)
@@ -305,7 +329,17 @@ def _partitions(entries: Sequence[_Entry]) -> tuple[Sequence[TopicPartition], Nu
     return list(places), None if len(places) == 1 else np.array(codes, np.int64)
 
 
-def _figures(entries: Sequence[_Entry], shifts: Sequence[int]) -> BatchFigures:
+def _is_decodable(batch: Batch) -> bool:
+    try:
+        decoded(batch)
+    except Corrupt:
+        return False
+    return True
+
+
+def _figures(
+    entries: Sequence[_Entry], shifts: Sequence[int], codes: Numbers | None
+) -> BatchFigures:
     headers = np.array([entry.batch.header for entry in entries], np.int64)
     fields = dict(zip(BatchHeader._fields, headers.T, strict=True))
     return BatchFigures(
@@ -318,6 +352,7 @@ def _figures(entries: Sequence[_Entry], shifts: Sequence[int]) -> BatchFigures:
         is_append_time=fields["attributes"] & LOG_APPEND_TIME != 0,
         low=np.array([entry.piece.start for entry in entries], np.int64),
         high=np.array([entry.piece.end for entry in entries], np.int64),
+        partitions=np.zeros(len(entries), np.int64) if codes is None else codes,
     )
 
 

@@ -23,6 +23,7 @@ from storage.kafka.format.batch import (
     DEFAULT_MAX_BYTES,
     HEADER_SIZE,
     BatchHeader,
+    check_offered,
     check_records,
     decode_header,
     decode_records,
@@ -190,6 +191,8 @@ def check_batches(
     """
     try:
         batches = [AppendedBatch(at, header) for at, header in split_batches(data)]
+        for at, header in batches:
+            check_offered(header, at)
     except DataError as error:
         facts = error.facts()
         raise InvalidBatch(

@@ -24,7 +24,7 @@ from storage.errors import Corrupt, DataError, IoFailure
 from storage.files import FileSystem, HandleCache, is_missing
 from storage.kafka.format import names
 from storage.kafka.format.batch import HEADER_SIZE, BatchHeader, decode_header
-from storage.kafka.log_file import SEGMENT_OFFSETS, Batch, walk
+from storage.kafka.log_file import Batch, walk
 from storage.kafka.plan import PartitionPlan, SegmentPlan
 from storage.kafka.reading import find_time, skip_to_time
 from storage.kafka.segment import Segment
@@ -77,6 +77,7 @@ class FollowedPartition:
         self._settings = plan.settings
         self._start = plan.start_offset
         self._next = plan.next_offset
+        self._batches_end = plan.batches_end  # where the next batch may begin
         self._producers = plan.producers
         self._sizes = sizes
         self._segments = [self._known_segment(segment, origin) for segment in plan.segments]
@@ -122,7 +123,7 @@ class FollowedPartition:
         """The batch that ends the log; None where none does."""
         if not self._segments or not self._segments[-1].size_bytes:
             return None
-        found = self._segments[-1].batches(self._next - 1, stop_offset=self._next)
+        found = self._segments[-1].batches(self._batches_end - 1, stop_offset=self._batches_end)
         with closing(found), suppress(Corrupt):  # type: ignore[type-var]  # a generator
             for batch in found:
                 return Mark(batch.path, batch.position, batch.header)
@@ -250,8 +251,7 @@ class FollowedPartition:
                 file,
                 position=segment.size_bytes,
                 end=file.data_end(segment.size_bytes),
-                next_offset=max(self._next, segment.base_offset),
-                limit_offset=segment.base_offset + SEGMENT_OFFSETS,
+                next_offset=max(self._batches_end, segment.base_offset),
             ):
                 if isinstance(item, Batch):
                     self._take(segment, item)
@@ -263,5 +263,6 @@ class FollowedPartition:
         aborted = self._producers.update(batch.header, batch.data, batch.at)
         if aborted is not None:
             segment.txn_index.hold([*segment.txn_index.entries(), aborted])
-        self._next = batch.header.next_offset
+        self._batches_end = batch.header.next_offset
+        self._next = max(self._next, batch.header.log_end)
         self._mark = Mark(batch.path, batch.position, batch.header)

@@ -26,6 +26,9 @@ from storage.kafka.format.batch import BatchHeader
 from storage.kafka.format.txn_index import AbortedTransaction
 
 NO_TIMESTAMP = -1
+MAX_RELATIVE_OFFSET = 2**31 - 1
+"""An entry names an offset by its distance from the segment's base. A batch farther away has none: a segment with such
+batches is split at a start (storage.kafka.overflow), and read by a scan from its last entry until then."""
 
 
 class EntryFormat(Protocol):
@@ -244,18 +247,20 @@ def rebuild_indexes(
     batches: Iterable[tuple[int, BatchHeader]], *, base_offset: int, interval_bytes: int
 ) -> RebuiltIndexes:
     """The index entries of a segment made of these (position, header) pairs, as LogSegment.recover
-    makes them.
+    makes them; none for offsets that an entry cannot hold.
     """
     builder = IndexBuilder(interval_bytes)
     offsets: list[tuple[int, int]] = []
     times: list[tuple[int, int]] = []
 
     def add_time() -> None:
-        if builder.wants_time_entry(times[-1] if times else None):
-            times.append((builder.max_timestamp_ms, builder.max_timestamp_offset - base_offset))
+        relative_offset = builder.max_timestamp_offset - base_offset
+        is_wanted = builder.wants_time_entry(times[-1] if times else None)
+        if is_wanted and relative_offset <= MAX_RELATIVE_OFFSET:
+            times.append((builder.max_timestamp_ms, relative_offset))
 
     for position, header in batches:
-        if builder.add(header):
+        if builder.add(header) and header.last_offset - base_offset <= MAX_RELATIVE_OFFSET:
             offsets.append((header.last_offset - base_offset, position))
             add_time()
     add_time()

@@ -7,7 +7,10 @@ partitions.
 A batch is good when its header is sane, it lies whole inside the file, its CRC-32C holds and its
 offsets continue the log: base offset >= the offset expected next, and below the next segment's
 base. Offsets lie outside the CRC, so a batch that jumps ahead is believed only if the batch behind
-it does not contradict it.
+it does not contradict it. How far a segment's offsets reach from its base is no question here.
+
+A batch that is whole and has a right CRC is never torn, though its offsets may fit nowhere: the gap
+that it makes is `misplaced`.
 
 Messages of the formats v0 and v1 are no batches, and cannot be read here, but no damage either: the gap
 that they are says where their offsets end.
@@ -26,7 +29,14 @@ from storage.coding.checksum import crc32c
 from storage.errors import Corrupt, DataError
 from storage.files import File
 from storage.kafka.format import old_message
-from storage.kafka.format.batch import HEADER_SIZE, BatchHeader, check_crc, decode_header
+from storage.kafka.format.batch import (
+    HEADER_SIZE,
+    BatchHeader,
+    check_crc,
+    check_offered,
+    decode_header,
+    is_whole_misfit,
+)
 from storage.kafka.format.batch_header import CRC_START
 from storage.kafka.format.old_message import OldMessage
 
@@ -34,13 +44,21 @@ CHUNK_BYTES: Final = 1 << 20
 SECTOR_BYTES: Final = 512
 BASE_OFFSET_BYTES: Final = 8
 LENGTH_BYTES: Final = 4
+TRIED_BYTES: Final = 16 << 20
+"""Behind damage a batch of more bytes than that is looked for only with a header that is right in every way."""
 INT64_MAX: Final = 2**63 - 1
 SEGMENT_OFFSETS: Final = 1 << 31  # how far an index entry reaches from its segment's base
+MISPLACED: Final = "misplaced-batch"
+"""The code of the finding for a whole batch with a right CRC whose offsets fit nowhere."""
 OLD_FORMAT: Final = "old-message-format"
 """The reason of a gap in which messages of format v0 or v1 lie, and the code of the finding."""
-# Where a header's magic byte may stand: magic 2, any CRC, attributes 00 xx (the upper ones mean nothing
-# yet), lastOffsetDelta >= 0.
-_MAGIC: Final = re.compile(rb"\x02(?=.{4}\x00.[\x00-\x7f])", re.DOTALL)
+# Where a header's magic byte may stand: magic 2, any CRC, lastOffsetDelta >= 0; and either attributes 00 xx (the
+# upper ones mean nothing yet) or a base offset below 2^56 and a length >= 0. Without one of these two bytes of zeros
+# each 256th byte of any data would be tried.
+_MAGIC: Final = re.compile(
+    rb"\x02(?:(?=.{4}\x00.[\x00-\x7f])|(?=.{6}[\x00-\x7f])(?<=\x00.{7}[\x00-\x7f].{7}\x02))",
+    re.DOTALL,
+)
 _MAGIC_AT: Final = 16
 _CLAIM: Final = struct.Struct(">qi11xi")  # base offset, length, 11 bytes between, last offset delta
 
@@ -58,6 +76,7 @@ class Batch(NamedTuple):
 class Gap(NamedTuple):
     """Bytes [position, end) that hold no good batch; `next_offset` is that of the good batch at
     `end`, if any. `old_end`: the offset behind the messages of format v0 or v1 in it; None: no such.
+    `misplaced`: a whole batch with a right CRC is among them, whose offsets do not fit there.
     """
 
     position: int
@@ -67,6 +86,7 @@ class Gap(NamedTuple):
     expected: str
     found: str
     old_end: int | None = None
+    misplaced: bool = False
 
 
 def end_of(item: Batch | Gap) -> int | None:
@@ -87,6 +107,7 @@ class _Problem(NamedTuple):
     reason: str
     expected: str
     found: str
+    is_whole: bool = False  # its CRC is right
 
 
 def damaged(path: Path, gap: Gap, *, next_good: int) -> Corrupt:
@@ -190,12 +211,15 @@ def _judge(
     header = _check_bytes(window, position)
     if isinstance(header, _Problem):
         return header
+    misfit = None
     if header.base_offset < next_offset:
-        return _Problem("offset-order", f"base offset >= {next_offset}", str(header.base_offset))
-    if header.next_offset > limit_offset:
-        return _Problem("offset-order", f"offsets below {limit_offset}", str(header.last_offset))
-    if header.base_offset > next_offset and _contradicted(window, position, header, next_offset):
-        return _Problem("offset-order", f"base offset near {next_offset}", str(header.base_offset))
+        misfit = f"base offset >= {next_offset}", str(header.base_offset)
+    elif header.next_offset > limit_offset:
+        misfit = f"offsets below {limit_offset}", str(header.last_offset)
+    elif header.base_offset > next_offset and _contradicted(window, position, header, next_offset):
+        misfit = f"base offset near {next_offset}", str(header.base_offset)
+    if misfit:
+        return _Problem("offset-order", *misfit, is_whole=window.check_crcs)
     return header
 
 
@@ -209,7 +233,7 @@ def _check_bytes(window: _Window, position: int) -> BatchHeader | _Problem:
     except DataError as error:
         if not any(window.data[at : at + HEADER_SIZE]):
             return _Problem("zeros", "a batch header", "zeros")
-        return _Problem("header", "a batch header", error.message)
+        return _Problem("header", "a batch header", error.message, _is_whole(window, position))
     if header.size_bytes <= left:
         at = window.hold(position, header.size_bytes)
         left = window.end - position
@@ -220,6 +244,14 @@ def _check_bytes(window: _Window, position: int) -> BatchHeader | _Problem:
             found = crc32c(view[at + CRC_START : at + header.size_bytes])
         return _Problem("crc", f"CRC {header.crc:#010x}", f"CRC {found:#010x}")
     return header
+
+
+def _is_whole(window: _Window, position: int) -> bool:
+    """Whether a batch that has no place in a log is whole and has a right CRC."""
+    if not window.check_crcs:
+        return False
+    at = window.hold(position, min(_claim(window, position).end, window.end) - position)
+    return is_whole_misfit(window.data, at)
 
 
 def _contradicted(window: _Window, position: int, header: BatchHeader, next_offset: int) -> bool:
@@ -235,17 +267,17 @@ def _gap(
     window: _Window, position: int, problem: _Problem, next_offset: int, limit_offset: int
 ) -> Gap:
     """The bad place at `position`: up to the first good batch behind it, or to the end."""
-    nothing = window.asked_end, None
     behind = _pass_old(window, position, next_offset, limit_offset)
     if behind is None:
-        stop, offset = _next_good(window, position, next_offset, limit_offset) or nothing
-        return Gap(position, stop, offset, *problem)
+        good = _next_good(window, position, next_offset, limit_offset)
+        misplaced = problem.is_whole or (good.next_offset is None and good.misplaced)
+        return Gap(position, good.end, good.next_offset, *problem[:3], misplaced=misplaced)
     at, old_end = behind
     header = _judge(window, at, old_end, limit_offset)
     if isinstance(header, BatchHeader):
         stop, offset = at, header.base_offset
     else:
-        stop, offset = _next_good(window, at, old_end, limit_offset) or nothing
+        stop, offset, _ = _next_good(window, at, old_end, limit_offset)
     return Gap(
         position, stop, offset, OLD_FORMAT, "batches of format v2", "messages of v0 or v1", old_end
     )
@@ -300,19 +332,45 @@ def _claim(window: _Window, position: int) -> _Claim:
     return _Claim(min(end, window.end), base_offset + last_offset_delta + 1)
 
 
-def _next_good(
-    window: _Window, position: int, next_offset: int, limit_offset: int
-) -> tuple[int, int] | None:
-    """Position and base offset of the first good batch behind a bad place."""
+class _NextGood(NamedTuple):
+    """Where a bad place ends, and the base offset of the good batch there (None: the data ends there).
+
+    `misplaced`: a whole batch was met that fits nowhere. Those inside the bytes that the bad batch claims do not
+    count: they may lie in a value of it.
+    """
+
+    end: int
+    next_offset: int | None
+    misplaced: bool
+
+
+def _next_good(window: _Window, position: int, next_offset: int, limit_offset: int) -> _NextGood:
+    """The first good batch behind a bad place."""
     claim = _claim(window, position)
+    misplaced = False
     for candidate in chain([claim.end], _magics(window, position + 1)):
+        if candidate <= position or not _is_worth_a_try(window, candidate):
+            continue
         header = _judge(window, candidate, next_offset, limit_offset)
-        if not isinstance(header, BatchHeader) or candidate <= position:
+        if not isinstance(header, BatchHeader):
+            misplaced |= header.is_whole and candidate >= claim.end
             continue
         continues = header.base_offset == claim.next_offset
         if continues or _leads_out(window, candidate, header, claim.end):
-            return candidate, header.base_offset
-    return None
+            return _NextGood(candidate, header.base_offset, misplaced)
+    return _NextGood(window.asked_end, None, misplaced)
+
+
+def _is_worth_a_try(window: _Window, position: int) -> bool:
+    """Whether the CRC of what may be a batch is to be computed: garbage claims to be large, and odd in other ways."""
+    at = window.hold(position, HEADER_SIZE)
+    if _claim(window, position).end - position <= TRIED_BYTES:
+        return True
+    try:
+        check_offered(decode_header(window.data, at), position)
+    except DataError:
+        return False
+    return True
 
 
 def _magics(window: _Window, position: int) -> Iterator[int]:

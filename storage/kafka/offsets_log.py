@@ -23,6 +23,7 @@ from typing import Final, NamedTuple, TypeVar
 from storage.errors import Corrupt, DataError, OffsetOutOfRange
 from storage.group_offsets import OffsetTable
 from storage.kafka.format.batch import (
+    ABORT,
     COMMIT,
     BatchHeader,
     decode_control,
@@ -94,7 +95,7 @@ class OffsetsLog:
     def _take(self, data: bytes, at: int, header: BatchHeader) -> None:
         if header.is_control:
             marker = decode_control(data, at)
-            if marker is not None:
+            if marker is not None and marker.type in (ABORT, COMMIT):
                 self._end_transaction(header.producer_id, commit=marker.type == COMMIT)
             return
         for record_offset, _, key, value, _ in decode_records(data, at, header=header):

@@ -14,6 +14,7 @@ from storage.kafka.epochs import LeaderEpochs
 from storage.kafka.format.txn_index import AbortedTransaction
 from storage.kafka.indexes import RebuiltIndexes
 from storage.kafka.log_file import INT64_MAX
+from storage.kafka.overflow import SegmentSplit
 from storage.kafka.producers import ProducerStates
 from storage.kafka.settings import TopicSettings
 from storage.model import Finding, Loss, TopicPartition
@@ -39,6 +40,9 @@ class SegmentPlan:
 class PartitionPlan:
     """All that is known and decided about one partition; `refusal` keeps a writable start from
     happening.
+
+    `next_offset`: what the next record gets. `batches_end`: the offset behind the last batch, as its header tells it.
+    `segments` are those after the `splits`.
     """
 
     partition: TopicPartition
@@ -47,11 +51,13 @@ class PartitionPlan:
     segments: list[SegmentPlan] = field(default_factory=list)
     start_offset: int = 0
     next_offset: int = 0
+    batches_end: int = 0
     producers: ProducerStates = field(default_factory=ProducerStates)
     epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
     stored_epochs: Sequence[tuple[int, int]] | None = None
     snapshots: dict[int, bytes] = field(default_factory=dict)
     snapshot_offsets: set[int] = field(default_factory=set)
+    splits: list[SegmentSplit] = field(default_factory=list)
     removed: list[Path] = field(default_factory=list)
     set_aside: list[Path] = field(default_factory=list)  # damaged files, kept under another name
     removed_segments: list[SegmentPlan] = field(default_factory=list)

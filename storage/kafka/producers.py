@@ -11,10 +11,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
 
 from storage.errors import DataError
-from storage.kafka.format.batch import BatchHeader, ControlMarker, decode_control
+from storage.kafka.format.batch import (
+    ABORT,
+    COMMIT,
+    BatchHeader,
+    ControlMarker,
+    decode_control,
+)
 from storage.kafka.format.producer_snapshot import ProducerEntry
 from storage.kafka.format.txn_index import AbortedTransaction
 from storage.model import ProducerSequence
@@ -27,8 +32,6 @@ from storage.sequencing import (
     find_batch,
     highest_id,
 )
-
-ABORT: Final = 0
 
 
 class _Producer:
@@ -201,8 +204,11 @@ class ProducerStates:
 
 
 def _marker(data: bytes, at: int) -> ControlMarker | None:
-    """What a control batch says; None for one that compaction emptied, or that makes no sense."""
+    """What a control batch says; None for one that compaction emptied, that makes no sense, or of a type that ends no
+    transaction (those of the controller, and of later versions).
+    """
     try:
-        return decode_control(data, at)
+        marker = decode_control(data, at)
     except DataError:
         return None
+    return marker if marker is not None and marker.type in (ABORT, COMMIT) else None

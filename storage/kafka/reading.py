@@ -65,7 +65,8 @@ def read_records(
     """Records in [offset, end) as far as the limits go, at least one; control records never.
 
     `committed`: records of aborted transactions are left out too. A bad place behind the first
-    record ends the page.
+    record ends the page. Offsets rise over batches too: as for Kafka's consumer, a record at or below the offset of
+    the one before it is dropped.
     """
     records: list[StoredRecord] = []
     next_offset = offset
@@ -74,17 +75,25 @@ def read_records(
     try:
         for batch in batches_from(segment_at, offset, end):
             if batch.header.is_control or (aborted is not None and aborted.hides(batch)):
-                next_offset = batch.header.next_offset
+                next_offset = max(next_offset, batch.header.next_offset)
                 continue
-            for record in stored_records(batch, offset):
+            last_offset = batch.header.last_offset
+            is_first = True
+            for record in stored_records(batch, next_offset):
                 key, value = record.key, record.value
                 left_bytes -= (len(key) if key else 0) + (len(value) if value else 0)
                 if record.headers:
                     left_bytes -= _headers_bytes(record.headers)
-                if records and (left_bytes < 0 or len(records) >= limits.max_records):
-                    return Reading(records, record.offset)
+                # A record behind its batch's last offset is found with that offset alone: the page keeps them together.
+                if (
+                    records
+                    and (left_bytes < 0 or len(records) >= limits.max_records)
+                    and (is_first or record.offset <= last_offset)
+                ):
+                    return Reading(records, min(record.offset, last_offset))
                 records.append(record)
-            next_offset = batch.header.next_offset
+                is_first = False
+            next_offset = max(batch.header.next_offset, records[-1].offset + 1 if records else 0)
     except Corrupt:
         if next_offset == offset:
             raise
@@ -109,7 +118,8 @@ def read_bytes(segment_at: SegmentAt, offset: int, end: int, max_bytes: int) -> 
     except Corrupt:
         if not parts:
             raise
-    return b"".join(parts), next_offset
+    # Behind a last batch with more records than its header gives offsets to there is none, though the log ends later.
+    return b"".join(parts), next_offset if parts else max(offset, end)
 
 
 def _headers_bytes(headers: Sequence[Header]) -> int:
@@ -129,6 +139,7 @@ def decoded(batch: Batch) -> Sequence[DecodedRecord]:
             path=str(batch.path),
             position=batch.position,
             next_good_offset=batch.header.next_offset,
+            trailing_bytes=error.facts().get("trailing_bytes", 0),
         ) from error
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from storage.columns import Named, Slices
+from storage.kafka.format.record import MAX_DELTA
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,7 +35,7 @@ class BatchFigures(NamedTuple):
     """What the rows of the batches of one chunk share, an array entry for each batch.
 
     The records lie in [.., ends); only offsets in [low, high) become rows; `append_times` is -1
-    where each record has its own time.
+    where each record has its own time. `partitions`: equal numbers for batches of one partition.
     """
 
     counts: Numbers
@@ -46,6 +47,7 @@ class BatchFigures(NamedTuple):
     is_append_time: Flags
     low: Numbers
     high: Numbers
+    partitions: Numbers
 
 
 class Rows(NamedTuple):
@@ -101,8 +103,21 @@ def _unzigzag(values: NDArray[np.uint64]) -> Numbers:
     return ((values >> one) ^ (np.uint64(0) - (values & one))).view(np.int64)
 
 
-def read_rows(data: Bytes, positions: Numbers, batches: BatchFigures) -> tuple[Rows, Numbers]:
-    """(the rows with an offset in their batch's range, the indexes of batches that lie).
+class FoundRows(NamedTuple):
+    """Rows, the indexes of batches that lie, and of those whose records do not all have a row: nobody looks into the
+    others there.
+    """
+
+    rows: Rows
+    lying: Numbers
+    odd: Numbers
+
+
+def read_rows(data: Bytes, positions: Numbers, batches: BatchFigures) -> FoundRows:
+    """The rows that are in their batch's range.
+
+    A record with an offset behind its batch's last one counts as at that: it is in the same ranges. Records that
+    Kafka's consumer drops have no row (see `format.record.decode_records`).
 
     `positions`: where each record begins, as the walk over their lengths found it.
     """
@@ -117,18 +132,51 @@ def read_rows(data: Bytes, positions: Numbers, batches: BatchFigures) -> tuple[R
     deltas, at = read_varints(data, at)
     steps = np.diff(deltas, prepend=-1)
     steps[firsts] = 1
-    bad = (steps <= 0) | (deltas < 0) | (deltas > batches.last_offset_deltas[batch])
+    bad = (deltas > MAX_DELTA) | (deltas < -MAX_DELTA)
     bad |= (at > ends) | (data.take(positions, mode="clip") & 1 != 0)
+    last_offsets = batches.base_offsets + batches.last_offset_deltas
+    places = deltas  # where a record counts as being
+    odd = (steps <= 0) | (deltas < 0) | (deltas > batches.last_offset_deltas[batch])
+    keep = np.ones(len(deltas), np.bool_)
+    if odd.any():
+        keep = _shown(deltas, firsts, np.unique(batch[odd]), batches)
+        places = np.minimum(deltas, batches.last_offset_deltas[batch])
     offsets = batches.base_offsets[batch] + deltas
     times = batches.base_times[batch] + time_deltas
     if batches.is_append_time.any():
         times = np.where(batches.is_append_time[batch], batches.append_times[batch], times)
     rows = Rows(batch, offsets, times, at, ends)
-    next_offsets = batches.base_offsets + batches.last_offset_deltas + 1
-    if (batches.base_offsets < batches.low).any() or (next_offsets > batches.high).any():
-        keep = (offsets >= batches.low[batch]) & (offsets < batches.high[batch])
+    is_cut = (batches.base_offsets < batches.low).any() or (last_offsets >= batches.high).any()
+    if is_cut:
+        places = batches.base_offsets[batch] + places
+        keep &= (places >= batches.low[batch]) & (places < batches.high[batch])
+    if is_cut or odd.any():
         rows = Rows(*(column[keep] for column in rows))
-    return rows, np.unique(batch[bad])
+    return FoundRows(rows, np.unique(batch[bad]), np.unique(batch[odd]))
+
+
+def _shown(deltas: Numbers, firsts: Numbers, odd: Numbers, batches: BatchFigures) -> Flags:
+    """Which records are above all before them in their own batch, and above those that a batch before it has behind its
+    last offset. Only `odd` batches have others.
+    """
+    keep = np.ones(len(deltas), np.bool_)
+    counts, bases = batches.counts, batches.base_offsets
+    for index in odd.tolist():
+        own = slice(firsts[index], firsts[index] + counts[index])
+        before = np.full(counts[index], -1, np.int64)
+        before[1:] = np.maximum.accumulate(deltas[own])[:-1]
+        keep[own] &= deltas[own] > np.maximum(before, -1)
+        top = bases[index] + deltas[own].max()
+        following = index + 1
+        while (
+            following < len(counts)
+            and batches.partitions[following] == batches.partitions[index]
+            and bases[index] < bases[following] <= top
+        ):
+            own = slice(firsts[following], firsts[following] + counts[following])
+            keep[own] &= bases[following] + deltas[own] > top
+            following += 1
+    return keep
 
 
 def read_blobs(data: bytes, view: Bytes, at: Numbers, ends: Numbers) -> tuple[Blobs, Flags]:

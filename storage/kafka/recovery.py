@@ -11,7 +11,9 @@ was).
 2. With the marker only the active segment is looked at, from its last index entry on; an index of
    it that is wrong (storage.kafka.active_indexes) is made anew. Leader epochs that are lost are
    looked for in every batch, with the marker or without.
-3. A bad place with no good batch behind it is a torn tail: cut. After an unclean stop so is a bad
+   A scan that meets offsets too far from a segment's base plans its split (storage.kafka.overflow).
+3. A bad place with no good batch behind it is a torn tail: cut, unless a whole batch with a right CRC
+   is in it, whose offsets fit nowhere: that is damage. After an unclean stop so is a bad
    place that covers a lost write (an aligned 512-byte sector of zeros). Any other bad place before
    good batches is damage: a writable start is refused, unless losses are accepted (then cut, as the
    broker does); a read-only one leaves it and serves the rest. So it is with messages of an old
@@ -20,8 +22,9 @@ was).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from storage.errors import DataError
@@ -31,21 +34,27 @@ from storage.interface import Clock
 from storage.kafka.active_indexes import WrongIndex, last_indexed, wrong_index
 from storage.kafka.epochs import LeaderEpochs
 from storage.kafka.format import checkpoints, names, txn_index
-from storage.kafka.format.batch import BatchHeader
 from storage.kafka.format.names import segment_name
 from storage.kafka.format.producer_snapshot import decode_snapshot, encode_snapshot
 from storage.kafka.format.txn_index import AbortedTransaction
-from storage.kafka.indexes import rebuild_indexes
+from storage.kafka.indexes import RebuiltIndexes, rebuild_indexes
 from storage.kafka.listing import list_files
 from storage.kafka.log_file import (
+    MISPLACED,
     OLD_FORMAT,
-    SEGMENT_OFFSETS,
     Batch,
     Gap,
     end_of,
     holds_lost_write,
     is_zero,
     walk,
+)
+from storage.kafka.overflow import (
+    Placed,
+    SegmentSplit,
+    first_overflow,
+    overflow_finding,
+    split_parts,
 )
 from storage.kafka.plan import PartitionPlan, SegmentPlan
 from storage.kafka.producers import ProducerStates
@@ -84,8 +93,11 @@ def examine(
     )
     plan.next_offset = plan.start_offset
     _load_epochs(context, plan)
+    scan = _Scan(context, plan)
     if plan.segments:
-        _Scan(context, plan).run()
+        scan.run()
+    plan.batches_end = plan.next_offset
+    plan.next_offset = max(plan.next_offset, scan.log_end)
     _compare_with_checkpoint(context, plan)
     if plan.start_offset > plan.next_offset:
         plan.findings.append(
@@ -174,6 +186,10 @@ class _Scan:
         self.unclean = not context.clean_shutdown
         self.recovery_point = context.recovery_points.get(plan.partition, 0)
         self.cut = False
+        self.log_end = 0  # behind every offset of the good batches that were met
+        self.split: dict[
+            int, Sequence[SegmentPlan]
+        ] = {}  # by the base of the segment that is split
 
     def run(self) -> None:
         segments = self.plan.segments
@@ -185,6 +201,7 @@ class _Scan:
             self._recover(first)
         else:
             self._check_active_tail()
+        self._take_splits()
 
     def _note_epochs(self, batches: Iterable[Batch]) -> None:
         """What batches say of the epochs that they were written under."""
@@ -197,7 +214,9 @@ class _Scan:
         As LogLoader.loadSegmentFiles has it: a segment without its `.index` is recovered as after an unclean stop, its
         aborted transactions included. A `.txnindex` that is missing alone proves nothing: most segments have none.
         """
-        producers: ProducerStates | None = None  # where `segment` begins, if the one before was read
+        producers: ProducerStates | None = (
+            None  # where `segment` begins, if the one before was read
+        )
         for segment in segments:
             is_whole = {names.INDEX, names.TIME_INDEX} <= segment.suffixes or not segment.size_bytes
             if is_whole and self._has_good_transactions(segment):
@@ -224,7 +243,7 @@ class _Scan:
         self, segment: SegmentPlan, producers: ProducerStates, *, only_transactions: bool = False
     ) -> None:
         """Read the good batches of a segment for its indexes. `producers` go on to its end."""
-        good: list[tuple[int, BatchHeader]] = []
+        good: list[Placed] = []
         aborted: list[AbortedTransaction] = []
         for batch in self._good_batches(segment):
             if batch.position >= segment.size_bytes:
@@ -233,9 +252,9 @@ class _Scan:
             ended = producers.update(batch.header, batch.data, batch.at)
             if ended is not None:
                 aborted.append(ended)
+        segment.aborted = aborted
         if not only_transactions:
             self._set_indexes(segment, good)
-        segment.aborted = aborted
 
     def _first_unflushed(self) -> int:
         """Index of the first segment to be scanned in full."""
@@ -285,7 +304,7 @@ class _Scan:
             position=position,
             end=segment.file_bytes,
             next_offset=segment.base_offset,
-            limit_offset=min(segment.limit_offset, segment.base_offset + SEGMENT_OFFSETS),
+            limit_offset=segment.limit_offset,
         )
 
     def _scan_segment(self, segment: SegmentPlan, index: int) -> None:
@@ -296,7 +315,7 @@ class _Scan:
         plan.segments_scanned += 1
         plan.bytes_scanned += segment.file_bytes
         plan.next_offset = segment.base_offset
-        good: list[tuple[int, BatchHeader]] = []
+        good: list[Placed] = []
         aborted: list[AbortedTransaction] = []
         with self.context.files.borrow(segment.path) as file:
             for item in self._walk(file, segment, 0):
@@ -308,10 +327,15 @@ class _Scan:
                 ended = plan.producers.update(item.header, item.data, item.at)
                 if ended is not None:
                     aborted.append(ended)
-                self._note_epochs([item])
-                plan.next_offset = item.header.next_offset
-        self._set_indexes(segment, good)
+                self._meet(item)
         segment.aborted = aborted
+        self._set_indexes(segment, good)
+
+    def _meet(self, batch: Batch) -> None:
+        """A good batch, the last one so far."""
+        self._note_epochs([batch])
+        self.plan.next_offset = batch.header.next_offset
+        self.log_end = max(self.log_end, batch.header.log_end)
 
     def _remember_snapshot(self, offset: int) -> None:
         """As the broker does after a recovered segment; none at the log start."""
@@ -386,8 +410,7 @@ class _Scan:
                     if self._ends_log(item, segment, len(plan.segments) - 1, file):
                         break
                 else:
-                    self._note_epochs([item])
-                    plan.next_offset = item.header.next_offset
+                    self._meet(item)
         if segment.size_bytes < segment.file_bytes:
             self._rebuild_segment(segment)
 
@@ -399,14 +422,56 @@ class _Scan:
         good = ((batch.position, batch.header) for batch in self._good_batches(segment))
         self._set_indexes(segment, [item for item in good if item[0] < segment.size_bytes])
 
-    def _set_indexes(
-        self, segment: SegmentPlan, good: Sequence[tuple[int, BatchHeader]]
-    ) -> None:
-        segment.indexes = rebuild_indexes(
-            good,
-            base_offset=segment.base_offset,
-            interval_bytes=self.plan.settings.index_interval_bytes,
+    def _set_indexes(self, segment: SegmentPlan, good: Sequence[Placed]) -> None:
+        """Plan the indexes of a segment with these good batches, or its split where they reach too far."""
+        plan = self.plan
+        segment.indexes = self._indexes(segment.base_offset, good)
+        self.split.pop(segment.base_offset, None)  # planned before its tail was cut
+        plan.splits = [split for split in plan.splits if split.path != segment.path]
+        far = first_overflow(good, segment.base_offset)
+        if far is None:
+            return
+        found = overflow_finding(segment.path, plan.partition, *far)
+        if found not in plan.findings:
+            plan.findings.append(found)
+        if not self.context.read_only:
+            self._plan_split(segment, good)
+
+    def _indexes(self, base_offset: int, good: Sequence[Placed]) -> RebuiltIndexes:
+        return rebuild_indexes(
+            good, base_offset=base_offset, interval_bytes=self.plan.settings.index_interval_bytes
         )
+
+    def _plan_split(self, segment: SegmentPlan, good: Sequence[Placed]) -> None:
+        parts = split_parts(good, base_offset=segment.base_offset, end=segment.size_bytes)
+        self.plan.splits.append(SegmentSplit(segment.path, frozenset(segment.suffixes), parts))
+        self.split[segment.base_offset] = [
+            SegmentPlan(
+                base_offset=part.base_offset,
+                path=self.plan.directory / segment_name(part.base_offset),
+                size_bytes=part.end - part.start,
+                file_bytes=part.end - part.start,
+                suffixes={names.LOG},
+                indexes=self._indexes(
+                    part.base_offset,
+                    [(position - part.start, header) for position, header in part.batches],
+                ),
+                aborted=[
+                    entry
+                    for entry in segment.aborted or ()
+                    if part.base_offset <= entry.last_offset <= part.batches[-1][1].last_offset
+                ],
+            )
+            for part in parts
+        ]
+
+    def _take_splits(self) -> None:
+        """Put the parts of split segments in their places."""
+        segments = self.plan.segments
+        if self.split:
+            segments[:] = [p for s in segments for p in self.split.get(s.base_offset, [s])]
+            for segment, following in pairwise(segments):
+                segment.limit_offset = following.base_offset
 
     # ---- bad places ----
 
@@ -420,10 +485,12 @@ class _Scan:
             and plan.next_offset >= self.recovery_point  # below it everything had reached the disk
             and holds_lost_write(file, position=gap.position, end=gap.end)
         )
-        torn = not old and (not behind or lost_write)
+        torn = not old and not gap.misplaced and (not behind or lost_write)
         zeros = torn and not behind and is_zero(file, position=gap.position, end=gap.end)
         if old:
             code, severity = OLD_FORMAT, "error"
+        elif gap.misplaced:
+            code, severity = MISPLACED, "error"
         elif not torn:
             code, severity = "damaged-batch", "error"
         elif zeros:
@@ -486,6 +553,8 @@ def _judgement(gap: Gap, *, torn: bool, behind: bool) -> str:
     size = gap.end - gap.position
     if gap.old_end is not None:
         return f"{size} bytes with messages of format v0 or v1, which is not supported"
+    if gap.misplaced:
+        return f"{size} bytes that begin with, or hold, whole batches whose offsets do not fit here"
     if not torn:
         return f"{size} damaged bytes, and good batches follow"
     if behind:

@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from storage.files import FileSystem, HandleCache, atomic_write, copy_range, write_durably
+from storage.kafka import overflow
 from storage.kafka.format import checkpoints, names
 from storage.kafka.format.names import parse_segment_name, segment_name
 from storage.kafka.log_file import Batch, walk
@@ -85,13 +86,33 @@ def _end_offset(fs: FileSystem, path: Path, base_offset: int) -> int | None:
 
 
 def _remove_replaced(fs: FileSystem, directory: Path, *, start: int, end: int) -> None:
-    """Remove the segments that a completed `.swap` segment of [start, end) stands for."""
+    """Remove the segments that a completed `.swap` segment of [start, end) stands for.
+
+    The one before `start` too, if its first batch is at `start` or behind it: it is being split, and the first part is
+    named after that batch (storage.kafka.overflow).
+    """
+    split = _split_from(fs, directory, start)
     for name in fs.list_dir(directory):
         parsed = parse_segment_name(name)
         if parsed is None or parsed[1] not in names.SEGMENT_SUFFIXES[:-1]:
             continue
-        if start <= parsed[0] < max(end, start + 1):
+        if start <= parsed[0] < max(end, start + 1) or parsed[0] == split:
             fs.remove(directory / name)
+
+
+def _split_from(fs: FileSystem, directory: Path, start: int) -> int | None:
+    """The base of the segment before `start`, if its log begins with a batch at `start` or behind it."""
+    parsed = filter(None, map(parse_segment_name, fs.list_dir(directory)))
+    base = max((b for b, suffix in parsed if suffix == names.LOG and b < start), default=None)
+    if base is None:
+        return None
+    file = fs.open(directory / segment_name(base))
+    try:
+        items = walk(file, position=0, end=file.size(), next_offset=base)
+        first = next((item for item in items if isinstance(item, Batch)), None)
+    finally:
+        file.close()
+    return base if first is not None and first.header.base_offset >= start else None
 
 
 def keep_aside(fs: FileSystem, plan: PartitionPlan, kept_dir: Path) -> None:
@@ -118,6 +139,8 @@ def apply(fs: FileSystem, files: HandleCache, plan: PartitionPlan) -> Sequence[S
         fs.rename(path, path.with_name(kept_name(path.name)))
     for lost in plan.removed_segments:
         _remove_segment(fs, files, plan, lost)
+    for split in plan.splits:
+        overflow.carry_out(fs, files, split)
     segments = [_apply_segment(fs, files, plan, segment) for segment in plan.segments]
     if not segments:
         segments = [Segment.create(files, plan.directory, plan.start_offset, plan.settings)]

@@ -22,6 +22,7 @@ from storage.kafka.format import names
 from storage.kafka.format.batch import HEADER_SIZE, BatchHeader, decode_header
 from storage.kafka.format.names import segment_name
 from storage.kafka.indexes import (
+    MAX_RELATIVE_OFFSET,
     NO_TIMESTAMP,
     IndexBuilder,
     RebuiltIndexes,
@@ -33,7 +34,6 @@ from storage.kafka.indexes import (
 )
 from storage.kafka.log_file import (
     INT64_MAX,
-    SEGMENT_OFFSETS,
     Batch,
     Gap,
     Portion,
@@ -41,8 +41,6 @@ from storage.kafka.log_file import (
     walk,
 )
 from storage.kafka.settings import TopicSettings
-
-INT32_MAX = 2**31 - 1
 
 
 class AppendedBatch(NamedTuple):
@@ -180,17 +178,20 @@ class Segment:
         self.size_bytes = start + len(data)
 
     def _add_to_indexes(self, header: BatchHeader, position: int) -> None:
-        if self.builder.add(header) and len(self.offset_index) < self.offset_index.max_entries:
-            self.offset_index.append(header.last_offset - self.base_offset, position)
+        relative_offset = header.last_offset - self.base_offset
+        has_room = len(self.offset_index) < self.offset_index.max_entries
+        if self.builder.add(header) and has_room and relative_offset <= MAX_RELATIVE_OFFSET:
+            self.offset_index.append(relative_offset, position)
             if len(self.time_index) < self.time_index.max_entries - 1:
                 self._add_time_entry()
 
     def _add_time_entry(self) -> None:
         builder = self.builder
-        if builder.wants_time_entry(self.time_index.last()):
-            self.time_index.append(
-                builder.max_timestamp_ms, builder.max_timestamp_offset - self.base_offset
-            )
+        relative_offset = builder.max_timestamp_offset - self.base_offset
+        if builder.wants_time_entry(self.time_index.last()) and (
+            relative_offset <= MAX_RELATIVE_OFFSET
+        ):
+            self.time_index.append(builder.max_timestamp_ms, relative_offset)
 
     def observe(self, header: BatchHeader, position: int) -> None:
         """Take in a batch that another process has put at `position`: figures and indexes in memory
@@ -219,7 +220,7 @@ class Segment:
             (self.size_bytes > 0 and waited_ms > settings.segment_ms - settings.segment_jitter_ms)
             or len(self.offset_index) >= self.offset_index.max_entries
             or len(self.time_index) >= self.time_index.max_entries - 1
-            or appended[-1].header.last_offset - self.base_offset > INT32_MAX
+            or appended[-1].header.last_offset - self.base_offset > MAX_RELATIVE_OFFSET
         )
 
     def sync(self) -> None:
@@ -312,7 +313,7 @@ class Segment:
             position=place.position,
             end=self.size_bytes,
             next_offset=place.next_offset,
-            limit_offset=min(self.limit_offset, self.base_offset + SEGMENT_OFFSETS),
+            limit_offset=self.limit_offset,
             portion=portion,
         )
 

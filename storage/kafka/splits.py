@@ -19,7 +19,6 @@ from storage.interface import Clock, StoreOptions
 from storage.kafka.directory import BACKEND, LogDirectory
 from storage.kafka.followed import FollowedPartition, log_sizes
 from storage.kafka.format import names
-from storage.kafka.log_file import SEGMENT_OFFSETS
 from storage.kafka.pieces import Piece, cutting
 from storage.kafka.reading import AbortedRanges
 from storage.kafka.segment import Segment
@@ -187,7 +186,7 @@ class KafkaSplitter:
                 position=0,
                 end_position=segment.size_bytes,
                 next_offset=segment.base_offset,
-                limit_offset=min(segment.limit_offset, segment.base_offset + SEGMENT_OFFSETS),
+                limit_offset=min(segment.limit_offset, bounds.end),
                 start=first,
                 end=last,
                 aborted=AbortedRanges(partition.segment_at, first, last) if committed else None,

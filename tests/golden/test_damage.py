@@ -68,7 +68,7 @@ OUTCOMES = {
     "cut-mid-batch-recovery-point-end": TORN_TAIL,
     "epochs-missing": SOUND,
     "flip-active": DAMAGED_ACTIVE,
-    "flip-base-offset": DAMAGED_ACTIVE,
+    "flip-base-offset": DAMAGED_ACTIVE._replace(code="misplaced-batch"),
     "flip-leader-epoch": SOUND,
     "flip-length": DAMAGED_ACTIVE,
     "flip-magic": TORN_TAIL,
@@ -101,7 +101,8 @@ CUT = [
     pytest.param(variant, mode, id=f"{variant}-{mode}")
     for variant, outcome in OUTCOMES.items()
     for mode in MODES[1:]
-    if outcome.code == "torn-tail" or (outcome.code == "damaged-batch" and mode == "accept-loss")
+    if outcome.code == "torn-tail"
+    or (outcome.code in {"damaged-batch", "misplaced-batch"} and mode == "accept-loss")
 ]
 
 

@@ -39,8 +39,10 @@ from storage.kafka.format.batch_header import (
     BatchHeader,
     Buffer,
     check_crc,
+    check_offered,
     corrupt_batch,
     decode_header,
+    is_whole_misfit,
     restamp_append_time,
     restamp_latest,
     scan_headers,
@@ -61,12 +63,14 @@ __all__ = [
     "BatchHeader",
     "ControlMarker",
     "check_crc",
+    "check_offered",
     "check_records",
     "decode_control",
     "decode_header",
     "decode_records",
     "encode_batch",
     "encode_control_batch",
+    "is_whole_misfit",
     "restamp_append_time",
     "restamp_latest",
     "scan_headers",
@@ -191,6 +195,8 @@ def decode_records(
 ) -> list[DecodedRecord]:
     """(offset, timestamp_ms, key, value, headers) of the batch at `position`; the CRC is not checked.
 
+    Offsets rise; records that Kafka's consumer drops are left out (see `record.decode_records`).
+
     `header` spares decoding it once more where the caller has it. A control batch gives its raw record. Raises
     Truncated where the batch's end is missing, Corrupt for what breaks the format and for compressed records that would
     measure more than `max_bytes`.
@@ -206,11 +212,11 @@ def decode_records(
             end=stop,
             count=header.count,
             base_offset=header.base_offset,
-            last_offset_delta=header.last_offset_delta,
             base_timestamp_ms=header.base_timestamp,
         )
     except DataError as fault:
-        raise corrupt_batch(position, fault.message) from fault
+        trailing_bytes = fault.facts().get("trailing_bytes", 0)
+        raise corrupt_batch(position, fault.message, trailing_bytes=trailing_bytes) from fault
     if header.is_log_append_time:
         time = header.max_timestamp
         return [(offset, time, key, value, headers) for offset, _, key, value, headers in found]

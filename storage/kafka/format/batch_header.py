@@ -9,9 +9,10 @@ codecs or files. Source: DefaultRecordBatch of Kafka's clients.
     12        4      leader epoch       not covered, stamped too
     16        1      magic              2; not covered
     17        4      CRC-32C            of everything from byte 21 to the batch's end
-    21        2      attributes         bits 0-2 codec, 3 LogAppendTime, 4 transactional, 5 control, 6 delete horizon
-                                           others are ignored
-    23        4      last offset delta  next offset = base offset + this + 1, also where compaction took records out
+    21        2      attributes         bits 0-2 codec, 3 LogAppendTime, 4 transactional, 5 control, 6 delete horizon;
+                                           others are ignored (KNOWN_ATTRIBUTES)
+    23        4      last offset delta  next offset = base offset + this + 1, also where compaction took records out;
+                                           some producers wrote 0 whatever the count
     27        8      base timestamp     the first record's, or (bit 6) the delete horizon; record times count from it
     35        8      max timestamp      with LogAppendTime every record's timestamp
     43        8      producer id        -1: none
@@ -49,6 +50,7 @@ LOG_APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40
+KNOWN_ATTRIBUTES: Final = 0x7F
 
 MAX_SEQUENCE: Final = (1 << 31) - 1
 """The next sequence is 0."""
@@ -125,8 +127,17 @@ class BatchHeader(NamedTuple):
         return self.base_offset + self.last_offset_delta + 1
 
     @property
+    def log_end(self) -> int:
+        """Return where a log that ends with this batch goes on, so that no offset of its records is given again.
+
+        That is `next_offset`, unless the last offset delta is too small for the count: then records have offsets
+        behind it (Sarama before 1.16 wrote 0).
+        """
+        return self.base_offset + max(self.last_offset_delta + 1, self.count)
+
+    @property
     def codec(self) -> int:
-        """Index into `compression.CODECS`."""
+        """Index into `compression.CODECS`, which has no name for 5 to 7."""
         return self.attributes & CODEC_MASK
 
     @property
@@ -164,23 +175,43 @@ _new_header: Final = tuple.__new__
 def decode_header(data: Buffer, position: int = 0) -> BatchHeader:
     """The header at `position`; neither the CRC nor the rest of the batch is looked at.
 
-    Raises Truncated where fewer than 61 bytes are there, Corrupt for values that no batch can have.
+    Raises Truncated where fewer than 61 bytes are there, Corrupt for values with which a batch has no place in a log.
+    What else is odd in it (`check_offered`) keeps no broker from serving it, and is no sign of damage.
     """
     if not 0 <= position <= len(data) - HEADER_SIZE:
         raise truncated_batch(position, HEADER_SIZE)
     fields: tuple[int, ...] = _HEADER.unpack_from(data, position)
     header = _new_header(BatchHeader, fields)
-    base_offset, length, _, magic, _, attributes, last_offset_delta, _, _, _, _, _, count = fields
+    base_offset, length, _, magic, _, _, last_offset_delta, _, _, _, _, _, _ = fields
     if (
         magic != MAGIC
         or length < MIN_LENGTH
         or not 0 <= base_offset <= MAX_BASE_OFFSET
-        or attributes & CODEC_MASK > ZSTD
         or last_offset_delta < 0
-        or not 0 <= count <= last_offset_delta + 1
     ):
         raise _implausible(header, position)
     return header
+
+
+def is_whole_misfit(data: Buffer, position: int) -> bool:
+    """Whether a batch with a right CRC is at `position`, whole, whose header `decode_header` does not take."""
+    if not 0 <= position <= len(data) - HEADER_SIZE:
+        return False
+    fields: tuple[int, ...] = _HEADER.unpack_from(data, position)
+    header = _new_header(BatchHeader, fields)
+    if header.magic != MAGIC or header.length < MIN_LENGTH:
+        return False
+    return position + header.size_bytes <= len(data) and check_crc(data, position, header)
+
+
+def check_offered(header: BatchHeader, position: int) -> None:
+    """Raise Corrupt for a batch that is not to be appended: a codec of a later version, a count that its offsets do
+    not allow.
+    """
+    if header.attributes & CODEC_MASK > ZSTD or not 0 <= header.count <= (
+        header.last_offset_delta + 1
+    ):
+        raise _implausible(header, position)
 
 
 def _implausible(header: BatchHeader, position: int) -> Corrupt:

@@ -7,7 +7,7 @@ timestamps are stored as differences from the batch's. Source: DefaultRecord of 
     0         1..5   length           of all that follows
     .         1      attributes       0; ignored when read
     .         1..10  timestamp delta  from the batch's base timestamp; may be negative; wraps at 64 bits as in Java
-    .         1..5   offset delta     from the batch's base offset; rises
+    .         1..5   offset delta     from the batch's base offset; rises, but see `decode_records`
     .         1..5   key length       -1: null
     .         n      key
     .         1..5   value length     -1: null
@@ -53,9 +53,13 @@ NULL: Final = encode_varint(-1)
 NULL_BYTE: Final = 1
 NONE_THERE: Final = encode_varint(0)
 MIN_RECORD_BYTES: Final = 7
+MAX_DELTA: Final = (1 << 31) - 1
+"""Offset deltas have 32 bits."""
 NULL_NAME: Final = "a header name is null"
 NOT_YET: Final[DecodedRecord] = (-1, -1, None, None, ())
 """Stands where a record is still to come: no record has the offset -1."""
+DROPPED: Final[DecodedRecord] = (-2, -1, None, None, ())
+"""Stands where a record is that no consumer is given."""
 NO_TIMESTAMP: Final = -1
 """What Kafka takes for the largest timestamp where there is none above it."""
 NEAR: Final = 1 << 61
@@ -157,31 +161,39 @@ def decode_records(
     end: i64,
     count: i64,
     base_offset: i64,
-    last_offset_delta: i64,
     base_timestamp_ms: i64,
 ) -> list[DecodedRecord]:
     """The `count` records that fill `data[position:end]` exactly. Raises Corrupt; its fact `record` counts from 0.
 
-    Offset deltas must rise and stay within `last_offset_delta`. A count or a length is checked before anything is made
+    Offset deltas that do not rise from 0 are read as Kafka's consumer reads them (CompletedFetch.nextFetchedRecord): a
+    record below the offset behind the one before it is dropped. A count or a length is checked before anything is made
     of it.
     """
+    if count < 0:
+        raise Corrupt(f"a count of {count} records", kind="record")
     if count > (end - position) // MIN_RECORD_BYTES:
         raise Corrupt(f"{count} records do not fit into {end - position} bytes", kind="record")
     out: list[DecodedRecord] = [NOT_YET] * count
+    dropped: i64 = 0
     try:
-        position = _decode_into(
+        position, dropped = _decode_into(
             out,
             data,
             position,
             end=end,
             base_offset=base_offset,
-            last_offset_delta=last_offset_delta,
             base_timestamp_ms=base_timestamp_ms,
         )
     except (IndexError, DataError) as cause:
         raise _corrupt(cause, out.index(NOT_YET)) from cause
     if position != end:
-        raise Corrupt(f"{end - position} bytes follow the last record", kind="record")
+        raise Corrupt(
+            f"{end - position} bytes follow the last record",
+            kind="record",
+            trailing_bytes=end - position,
+        )
+    if dropped:
+        return [found for found in out if found is not DROPPED]
     return out
 
 
@@ -192,12 +204,14 @@ def _decode_into(
     *,
     end: i64,
     base_offset: i64,
-    last_offset_delta: i64,
     base_timestamp_ms: i64,
-) -> i64:
-    """Fills `out` from its start, so that the caller sees how far it came; gives the position behind the records."""
+) -> tuple[i64, i64]:
+    """Fills `out` from its start, so that the caller sees how far it came; gives the position behind the records, and
+    how many of them are DROPPED.
+    """
     none: Sequence[Header] = ()
     previous: i64 = -1
+    dropped: i64 = 0
     index: i64
     for index in range(len(out)):
         number, position = decode_varint(data, position)
@@ -219,10 +233,8 @@ def _decode_into(
             number = (number >> 1) ^ -(number & 1)
             position += 1
         else:
-            number, position = decode_varint(data, position)
-        if not previous < number <= last_offset_delta:
-            raise Corrupt(f"its offset delta {number} does not lie in order")
-        previous = number
+            number, position = _decode_offset_delta(data, position)
+        offset_delta = number
         key: bytes | None = None
         if data[position] == NULL_BYTE:
             position += 1
@@ -236,8 +248,20 @@ def _decode_into(
             headers, position = _decode_headers(Cursor(data, position, stop))
         if position != stop:
             raise Corrupt("its fields do not fill its length")
-        out[index] = (base_offset + previous, timestamp, key, value, headers)
-    return position
+        if offset_delta > previous:
+            previous = offset_delta
+            out[index] = (base_offset + previous, timestamp, key, value, headers)
+        else:
+            out[index] = DROPPED
+            dropped += 1
+    return position, dropped
+
+
+def _decode_offset_delta(data: bytes, position: i64) -> tuple[i64, i64]:
+    number, position = decode_varint(data, position)
+    if not -MAX_DELTA <= number <= MAX_DELTA:
+        raise Corrupt(f"its offset delta {number} has more than 32 bits")
+    return number, position
 
 
 def check_records(

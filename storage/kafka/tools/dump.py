@@ -99,6 +99,7 @@ def record_runs(
     """The records at offsets [start, end), in runs; bad places and hidden batches are left out."""
     run: list[Row] = []
     size_bytes = 0
+    next_offset = start  # a record below it is dropped, as Kafka's consumer drops it
     for log in parts:
         if log.base_offset >= end:
             break
@@ -109,8 +110,9 @@ def record_runs(
             if header.is_control or header.next_offset <= start or (hidden and hidden(batch)):
                 continue
             found = reader.records(batch, log)
-            if header.base_offset < start:
-                found = [record for record in found if record[0] >= start]
+            if header.base_offset < next_offset:
+                found = [record for record in found if record[0] >= next_offset]
+            next_offset = found[-1][0] + 1 if found else next_offset
             run += record_rows(log.topic, log.partition, header, found)
             size_bytes += header.size_bytes
             if size_bytes >= RUN_BYTES:

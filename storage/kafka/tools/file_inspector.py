@@ -102,7 +102,7 @@ class FileInspector:
         next_offset = self._log.base_offset
         for batch in self._reader.batches(self._log):
             count += 1
-            records += batch.header.count
+            records += max(batch.header.count, 0)
             first = batch.header.base_offset if first is None else first
             largest_ms = max(largest_ms, batch.header.max_timestamp)
             next_offset = batch.header.next_offset

@@ -8,19 +8,26 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
-from typing import Unpack
+from typing import Final, Unpack
 
-from storage.errors import Corrupt
+from storage.errors import Corrupt, DataError
 from storage.files import File, HandleCache
 from storage.findings import FindingFacts, finding
+from storage.kafka.format.batch import decode_control
+from storage.kafka.format.batch_header import KNOWN_ATTRIBUTES
+from storage.kafka.format.compression import CODECS
 from storage.kafka.format.record import DecodedRecord
-from storage.kafka.log_file import INT64_MAX, OLD_FORMAT, Batch, Gap, is_zero, walk
+from storage.kafka.log_file import INT64_MAX, MISPLACED, OLD_FORMAT, Batch, Gap, is_zero, walk
 from storage.kafka.reading import decoded
 from storage.model import Finding
 from storage.notes import Meter, Notes
+
+CONTROL_TYPES: Final = range(7)
+"""Of control records: 0 abort, 1 commit, the others are the controller's (ControlRecordType)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +60,7 @@ class LogReader:
         self.files = files
         self.notes = notes
         self.meter = Meter()
+        self._odd: set[tuple[str, str]] = set()  # paths and codes that were noted
 
     def items(self, log: Log) -> Iterator[Batch | Gap]:
         """Every good batch of a log, and the gaps between them, which are noted."""
@@ -89,18 +97,60 @@ class LogReader:
             yield from (item for item in items if isinstance(item, Batch))
 
     def records(self, batch: Batch, log: Log) -> Sequence[DecodedRecord]:
-        """The records of a good batch; none where its bytes make no records."""
+        """The records of a good batch; none where its bytes make no records. What is odd in it is noted once a log."""
         try:
-            return decoded(batch)
+            found = decoded(batch)
         except Corrupt as error:
             self.notes.add(undecodable(batch, log, error))
-            return ()
+            found = ()
+        else:
+            for odd in _oddities(batch, found, log):
+                if (odd.path, odd.code) not in self._odd:
+                    self._odd.add((odd.path, odd.code))
+                    self.notes.add(odd)
+        return found
+
+
+def _oddities(batch: Batch, found: Sequence[DecodedRecord], log: Log) -> Iterator[Finding]:
+    """What a batch says that no version known today writes; its records are served all the same."""
+    header = batch.header
+
+    def odd(code: str, expected: str, found: str, severity: str = "warning") -> Finding:
+        return log.finding(
+            code,
+            severity,
+            position=batch.position,
+            offset=header.base_offset,
+            expected=expected,
+            found=found,
+        )
+
+    unknown = header.attributes & 0xFFFF & ~KNOWN_ATTRIBUTES
+    if unknown:
+        yield odd("unknown-attributes", "bits 0 to 6", f"bits {unknown:#06x}", "info")
+    highest = found[-1][0] if found else header.base_offset
+    is_too_many = header.count > header.last_offset_delta + 1 or len(found) < header.count
+    if is_too_many or highest > header.last_offset:
+        yield odd(
+            "unusual-offsets",
+            f"{header.count} records with offsets up to {header.last_offset}",
+            f"{len(found)} with offsets up to {highest}",
+        )
+    if header.is_control and found:
+        with suppress(DataError):
+            marker = decode_control(batch.data, batch.at)
+            if marker is not None and marker.type not in CONTROL_TYPES:
+                yield odd("unknown-control-type", "type 0 to 6", f"type {marker.type}")
 
 
 def undecodable(batch: Batch, log: Log, error: Corrupt) -> Finding:
     """The CRC holds, but what it covers is no run of records."""
+    if batch.header.codec >= len(CODECS):
+        code = "unknown-codec"
+    else:
+        code = "trailing-bytes" if error.facts().get("trailing_bytes") else "undecodable-batch"
     return log.finding(
-        "undecodable-batch",
+        code,
         "error",
         position=batch.position,
         offset=batch.header.base_offset,
@@ -116,6 +166,9 @@ def gap_finding(log: Log, gap: Gap, file: File) -> Finding:
     if gap.old_end is not None:
         code, severity = OLD_FORMAT, "error"
         message = f"{size_bytes} bytes with messages of format v0 or v1, which is not supported"
+    elif gap.misplaced:
+        code, severity = MISPLACED, "error"
+        message = f"{size_bytes} bytes that begin with, or hold, whole batches whose offsets do not fit here"
     elif gap.next_offset is not None or log.limit_offset != INT64_MAX:
         code, severity = "damaged-batch", "error"
         message = f"{size_bytes} damaged bytes, and good batches follow"

@@ -89,7 +89,7 @@ def batch_row(header: BatchHeader, position: int, *, valid: bool) -> Row:
         "maxTimestamp": header.max_timestamp,
         "size": header.size_bytes,
         "magic": header.magic,
-        "codec": CODECS[header.codec],
+        "codec": CODECS[header.codec] if header.codec < len(CODECS) else str(header.codec),
         "crc": header.crc,
         "valid": valid,
     }

@@ -175,9 +175,9 @@ class _Copy:
                 )
             )
         output.add(batch.data[batch.at : batch.at + header.size_bytes])
-        copied.records += 0 if header.is_control else header.count
+        copied.records += 0 if header.is_control else max(header.count, 0)
         copied.kept_bytes += header.size_bytes
-        self._expected = self._kept_end = header.next_offset
+        self._expected = self._kept_end = header.log_end
 
     # ---- what is left behind -------------------------------------------------------------------
 

@@ -34,8 +34,8 @@ class Wanted(NamedTuple):
         header = batch.header
         if header.is_control:
             return False
-        if self.offset is not None and not header.base_offset <= self.offset <= header.last_offset:
-            return False
+        if self.offset is not None and not header.base_offset <= self.offset <= header.log_end:
+            return False  # offset deltas may begin at 1
         if self.search.from_ms is not None and header.max_timestamp < self.search.from_ms:
             return False
         if header.codec:

@@ -23,6 +23,7 @@ from storage.kafka.format.names import segment_name
 from storage.kafka.format.txn_index import AbortedTransaction
 from storage.kafka.indexes import RebuiltIndexes, rebuild_indexes
 from storage.kafka.log_file import Batch, Gap
+from storage.kafka.overflow import first_overflow, overflow_finding
 from storage.kafka.producers import ProducerStates
 from storage.kafka.tools.check_indexes import (
     OffsetEntries,
@@ -124,6 +125,7 @@ class LogCheck:
         self._reader.meter = meter
         self._raw = {suffix: part.fs.read_bytes(path) for suffix, path in part.indexes.items()}
         self._aborted: list[AbortedTransaction] = []
+        self._overflows = False
         self._offsets = OffsetEntries(self._load(names.INDEX), log.base_offset)
         self._times = TimeEntries(self._load(names.TIME_INDEX), log.base_offset)
         self._result = SegmentResult(
@@ -173,6 +175,7 @@ class LogCheck:
                 continue
             header = item.header
             self._check_offsets(item)
+            self._check_reach(item)
             self._check_epoch(item)
             result.records += len(self._reader.records(item, self._log))
             self._offsets.meet(item.position, header)
@@ -202,8 +205,16 @@ class LogCheck:
             result.holes.append(hole(self._log, batch.position, expected=expected, found=found))
         if header.has_delete_horizon or header.count <= header.last_offset_delta:
             result.compacted = True
-        result.next_offset = header.next_offset
+        result.next_offset = header.log_end
         result.after_gap = False
+
+    def _check_reach(self, batch: Batch) -> None:
+        """Tell once that offsets are too far from the segment's base."""
+        header, log = batch.header, self._log
+        far = first_overflow([(batch.position, header)], log.base_offset)
+        if far is not None and not self._overflows:
+            self._overflows = True
+            self._notes.add(overflow_finding(log.path, (log.topic, log.partition), *far))
 
     def _check_epoch(self, batch: Batch) -> None:
         header, part = batch.header, self._part

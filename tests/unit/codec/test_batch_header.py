@@ -12,9 +12,11 @@ from storage.kafka.format.batch import (
     HEADER_SIZE,
     BatchHeader,
     check_crc,
+    check_offered,
     decode_header,
     decode_records,
     encode_batch,
+    is_whole_misfit,
     restamp_append_time,
     restamp_latest,
     scan_headers,
@@ -44,7 +46,11 @@ FIELDS: dict[str, tuple[int, str, int | None, int | None]] = {
     "count": (57, ">i", 0, 2**31 - 1),
 }
 WRONG = [
-    *((name, row[3]) for name, row in FIELDS.items() if row[3] is not None),
+    *(
+        (name, row[3])
+        for name, row in FIELDS.items()
+        if row[3] is not None and name not in ("attributes", "count")
+    ),
     ("magic", 0),
     ("magic", 7),
     ("magic", -2),
@@ -52,6 +58,9 @@ WRONG = [
     ("length", -(2**31)),
     ("base_offset", MAX_BASE_OFFSET + 1),
     ("base_offset", -(2**63)),
+]
+NOT_OFFERED = [
+    ("attributes", 0x05),
     ("attributes", 0x06),
     ("attributes", 0x07),
     ("attributes", -1),
@@ -116,6 +125,30 @@ def test_what_no_batch_can_have(name: str, value: int) -> None:
     facts = caught.value.facts()
     assert (facts["kind"], facts["position"], facts["found"]) == ("batch", 3, str(value))
     assert name.replace("_", " ") in caught.value.message
+
+
+@pytest.mark.parametrize(("name", "value"), NOT_OFFERED)
+def test_what_is_read_but_not_appended(name: str, value: int) -> None:
+    header = decode_header(with_field(PRODUCED[0].data, name, value))
+    with pytest.raises(Corrupt, match=name) as caught:
+        check_offered(header, 3)
+    facts = caught.value.facts()
+    assert (facts["kind"], facts["position"], facts["found"]) == ("batch", 3, str(value))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("base_offset", -1), ("base_offset", 2**63 - 1), ("last_offset_delta", -2)]
+)
+def test_a_whole_batch_that_has_no_place_is_known(name: str, value: int) -> None:
+    data = with_field(PRODUCED[0].data, name, value)
+    if name == "last_offset_delta":
+        payload = data[HEADER_SIZE:]
+        header = decode_header(PRODUCED[0].data)._replace(last_offset_delta=value)
+        data = seal(header, payload) + payload
+    assert is_whole_misfit(b"..." + data + b"...", 3)
+    assert not is_whole_misfit(data[:-1], 0)
+    assert not is_whole_misfit(data[:-1] + bytes([data[-1] ^ 1]), 0)
+    assert not is_whole_misfit(with_field(data, "magic", 7), 0)
 
 
 @pytest.mark.parametrize("cut", range(HEADER_SIZE))

@@ -12,7 +12,7 @@ from tests.unit.kafka.batches import data_batch
 from tests.unit.kafka.workshop import ROOT, Workshop, read_around, values
 
 SIZE = 2**31 - 1
-FEW_BYTES = 24 << 20  # of a log of 2 GB with a few small batches
+FEW_BYTES = 64 << 20  # of a log of 2 GB with a few small batches
 
 
 def sparse_log(shop: Workshop, batches: dict[int, bytes], *, stopped: bool = False) -> Workshop:
