@@ -275,12 +275,11 @@ def _gap(
     at, old_end = behind
     header = _judge(window, at, old_end, limit_offset)
     if isinstance(header, BatchHeader):
-        stop, offset = at, header.base_offset
+        good = _NextGood(at, header.base_offset, misplaced=False)
     else:
-        stop, offset, _ = _next_good(window, at, old_end, limit_offset)
-    return Gap(
-        position, stop, offset, OLD_FORMAT, "batches of format v2", "messages of v0 or v1", old_end
-    )
+        good = _next_good(window, at, old_end, limit_offset)
+    wanted = "batches of format v2", "messages of v0 or v1"
+    return Gap(position, good.end, good.next_offset, OLD_FORMAT, *wanted, old_end)
 
 
 def _pass_old(

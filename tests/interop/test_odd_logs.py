@@ -36,7 +36,7 @@ def store_of(root: Path, logs: dict[str, bytes], *, clean: bool) -> Path:
     return root
 
 
-def offsets_of(root: Path, topic: str, *, committed: bool = False) -> list[int]:
+def offsets_of(root: Path, topic: str, *, committed: bool = False) -> list[object]:
     inspector = open_inspector(root)
     isolation = Isolation.READ_COMMITTED if committed else Isolation.READ_UNCOMMITTED
     with closing(inspector):
