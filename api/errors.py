@@ -61,6 +61,7 @@ CODES: Final[Mapping[type[StorageError], int]] = {
     errors.Corrupt: 50010,
     errors.UnsupportedFormat: 50010,
     errors.DamagedStore: 50010,
+    errors.MiscountedResult: 50010,
     errors.IoFailure: 50301,
     errors.DiskFull: 50701,
     service.ServiceError: 50000,

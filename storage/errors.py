@@ -7,7 +7,7 @@ Owns the classes, their stable codes and the facts they carry; must not know HTT
                          OffsetOutOfRange RecordTooLarge RecordNotFound UnrepresentableRecord
                          InvalidBatch OutOfOrderSequence FencedProducer NotOffered InvalidArgument
       StateError         StoreClosed StoreReadOnly StoreLocked StoreFenced
-      DataError          Truncated Corrupt UnsupportedFormat DamagedStore
+      DataError          Truncated Corrupt UnsupportedFormat DamagedStore MiscountedResult
       IoFailure          DiskFull
 
 Each class has a stable `code` (kebab-case, never reused) and keeps its facts as attributes;
@@ -225,6 +225,12 @@ class UnsupportedFormat(DataError):
     """Not a store of ours, another backend's, or a version that we do not know. Facts: path."""
 
     code = "unsupported-format"
+
+
+class MiscountedResult(DataError):
+    """A tool's new store does not hold what the tool reports. Facts: path, topic, partition, reported, counted."""
+
+    code = "miscounted-result"
 
 
 class DamagedStore(DataError):

@@ -36,11 +36,11 @@ from storage.interface import Clock, Progress
 from storage.model import (
     ConversionReport,
     ConvertedTopic,
-    OffsetBounds,
     TopicPartition,
 )
 from storage.new_store import new_store
 from storage.parts import RunParts
+from storage.recount import Contents, check_recount
 
 WHAT: Final = "converting"
 REPORT: Final = ".logserver.convert.json"
@@ -337,8 +337,13 @@ class _Work:
 
     # ---- both ----------------------------------------------------------------------------------
 
-    def _check(self, bounds: Mapping[TopicPartition, OffsetBounds]) -> None:
-        check_ends(self._ends, bounds)
+    def _check(self, counted: Mapping[TopicPartition, Contents]) -> None:
+        """Compare what was written with what the new store holds."""
+        reported = {}
+        for address, records in self._counts.items():
+            target = self._selection.renamed(address)
+            reported[target] = Contents(records, self._ends.get(target))
+        check_recount(self._made, reported, counted)
 
 
 def first_position(starts: Iterable[int], file_bytes: int) -> int:
@@ -346,20 +351,6 @@ def first_position(starts: Iterable[int], file_bytes: int) -> int:
     the real store they must lead before the log's beginning.
     """
     return file_bytes if any(starts) else 0
-
-
-def check_ends(
-    ends: Mapping[TopicPartition, int], bounds: Mapping[TopicPartition, OffsetBounds]
-) -> None:
-    """Raise Corrupt unless recovery found every record that was written."""
-    for address, end in ends.items():
-        if bounds[address].end != end:
-            raise Corrupt(
-                f"{address} of the new store ends at {bounds[address].end}, {end} was written",
-                kind="conversion",
-                expected=str(end),
-                found=str(bounds[address].end),
-            )
 
 
 def check_direction(backend: str, to: str) -> None:

@@ -24,7 +24,9 @@ from storage.kafka.format.compression import codec_id
 from storage.kafka.format.names import parse_segment_name, partition_dir_name, segment_name
 from storage.kafka.settings import INT32_MAX, TopicSettings, parse_store_settings
 from storage.kafka.store import open_kafka
-from storage.model import Header, OffsetBounds, TopicPartition
+from storage.kafka.tools.recount import count_records
+from storage.model import Header, TopicPartition
+from storage.recount import Contents
 
 BATCH_BYTES: Final = 256 << 10
 BATCH_RECORDS: Final = 1000
@@ -147,7 +149,7 @@ def complete(
     *,
     fs: FileSystem,
     clock: Clock,
-) -> Mapping[TopicPartition, OffsetBounds]:
+) -> Mapping[TopicPartition, Contents]:
     """Make a store, durable and cleanly stopped, of the logs in `root`; gives what is in it."""
     for topic, partitions in topics.items():
         topic_id = new_uuid()
@@ -155,9 +157,10 @@ def complete(
             _complete_partition(fs, root / partition_dir_name(topic, number), topic_id)
     LogDirectory(fs, root).write_store_file(StoreFile(created=True))
     fs.sync_dir(root)
-    with open_kafka(root, options, fs=fs, clock=clock, read_only=False) as store:
+    store = open_kafka(root, options, fs=fs, clock=clock, read_only=False)
+    with store:
         addresses = [TopicPartition(topic, n) for topic, ns in topics.items() for n in ns]
-        return {address: store.bounds(address) for address in addresses}
+        return count_records(store, addresses)
 
 
 def _complete_partition(fs: FileSystem, folder: Path, topic_id: str) -> None:

@@ -18,7 +18,8 @@ from storage.conversion.shapes import QueuedMessage
 from storage.errors import UnrepresentableRecord
 from storage.files import FileSystem, HandleCache
 from storage.interface import Clock, StoreOptions
-from storage.model import OffsetBounds, TopicPartition
+from storage.model import TopicPartition
+from storage.recount import Contents
 from storage.rocketmq.directory import StoreDirectory, StoreFile
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format import names
@@ -36,6 +37,7 @@ from storage.rocketmq.format.properties import closed_record, has_crc_property
 from storage.rocketmq.settings import Sizes, parse_store_settings
 from storage.rocketmq.sizes import resolve_sizes
 from storage.rocketmq.store import open_rocketmq
+from storage.rocketmq.tools.recount import count_records
 from storage.rocketmq.topics_file import TopicTable
 
 WRITE_BYTES: Final = 1 << 20
@@ -159,7 +161,7 @@ def complete(
     *,
     fs: FileSystem,
     clock: Clock,
-) -> Mapping[TopicPartition, OffsetBounds]:
+) -> Mapping[TopicPartition, Contents]:
     """Make a store, durable and cleanly stopped, of the log in `root`; gives what is in it.
 
     `topics`: how many queues each has.
@@ -174,6 +176,7 @@ def complete(
     sizes = resolve_sizes(fs, root, settings, None)
     directory.write_store_file(StoreFile(created=True, sizes=sizes))
     fs.sync_dir(root)
-    with open_rocketmq(root, options, fs=fs, clock=clock, read_only=False) as store:
+    store = open_rocketmq(root, options, fs=fs, clock=clock, read_only=False)
+    with store:
         addresses = [TopicPartition(t, n) for t, queues in topics.items() for n in range(queues)]
-        return {address: store.bounds(address) for address in addresses}
+        return count_records(store, addresses)

@@ -25,12 +25,14 @@ from storage.kafka.plan import PartitionPlan
 from storage.kafka.repair import clear_leftovers
 from storage.kafka.store import open_kafka
 from storage.kafka.tools.logs import Log
+from storage.kafka.tools.recount import count_records
 from storage.kafka.tools.salvage_files import SmallFiles
 from storage.kafka.tools.salvage_log import CopiedPartition, PartitionSource, copy_partition
 from storage.kafka.tools.view import View
 from storage.kept import SALVAGE_REPORT, lost_bytes, write_report
 from storage.model import Finding, KeptRange, LossReport, OffsetBounds, TopicPartition
 from storage.new_store import new_store
+from storage.recount import Contents, check_recount
 
 WHAT: Final = "salvaging"
 UNNAMED: Final = TopicPartition("salvaged", 0)
@@ -150,10 +152,15 @@ class _Salvage:
     def _finish(self) -> dict[TopicPartition, OffsetBounds]:
         """Open the new store, so that recovery makes all that follows from the logs, and stop it."""
         view = self._view
-        with open_kafka(
+        store = open_kafka(
             self._made, view.options, fs=view.base, clock=view.clock, read_only=False
-        ) as store:
-            return {copied.address: store.bounds(copied.address) for copied in self._copied}
+        )
+        with store:
+            bounds = {copied.address: store.bounds(copied.address) for copied in self._copied}
+            counted = count_records(store, bounds)
+        reported = {c.address: Contents(c.records, None) for c in self._copied}
+        check_recount(self._made, reported, counted)
+        return bounds
 
     def _report(self, bounds: dict[TopicPartition, OffsetBounds]) -> LossReport:
         copied = self._copied

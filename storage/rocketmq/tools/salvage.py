@@ -13,6 +13,8 @@ all records of the log's first possible file. Then all records move on by one fi
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -25,6 +27,7 @@ from storage.kept import SALVAGE_REPORT, lost_bytes, write_report
 from storage.model import Finding, KeptRange, LossReport, TopicPartition
 from storage.new_store import new_store
 from storage.notes import Meter
+from storage.recount import Contents, check_recount
 from storage.rocketmq import batch_topics, live_data, rocksdb
 from storage.rocketmq.directory import DeletedTopics, StoreDirectory, StoreFile
 from storage.rocketmq.file_run import FileRun
@@ -36,10 +39,12 @@ from storage.rocketmq.physical import unread_findings
 from storage.rocketmq.settings import LOG_FOLDERS, Sizes
 from storage.rocketmq.store import open_rocketmq
 from storage.rocketmq.tools.dump import bad_small_file, is_config_name
+from storage.rocketmq.tools.recount import count_records
 from storage.rocketmq.tools.salvage_log import write_log
 from storage.rocketmq.tools.salvage_survey import LogSource, Survey, odd_files
 
 WHAT: Final = "salvaging"
+REFUSED_RECORD: Final = "impossible-queue-offset"
 
 
 class Salvage:
@@ -216,14 +221,18 @@ class Salvage:
         }
         # Groups keep their offsets: where records below one are lost, its queue goes on above it.
         options = replace(self._options, settings=settings, accept_loss=True)
-        with open_rocketmq(made, options, fs=self._fs, clock=self._clock, read_only=False) as store:
+        store = open_rocketmq(made, options, fs=self._fs, clock=self._clock, read_only=False)
+        with store:
             found = store.recovery.findings
             self.findings += [f for f in found if f.code != batch_topics.CODE]  # told of the source
-            return [
-                self._kept(survey, address, store.bounds(address))
+            addresses = [
+                TopicPartition(name, number)
                 for name, info in store.topics().items()
-                for address in (TopicPartition(name, number) for number in info.partitions)
+                for number in info.partitions
             ]
+            counted = count_records(store, addresses)
+            check_recount(made, _reported(survey, found, counted), counted)
+            return [self._kept(survey, address, store.bounds(address)) for address in addresses]
 
     def _kept(
         self, survey: Survey, address: TopicPartition, bounds: tuple[int, int, int]
@@ -257,3 +266,21 @@ class Salvage:
             kept_bytes=survey.kept_bytes,
             blank_bytes=blank_bytes,
         )
+
+
+def _reported(
+    survey: Survey, findings: Iterable[Finding], counted: Mapping[TopicPartition, Contents]
+) -> Mapping[TopicPartition, Contents]:
+    """The records that readers of each queue should get. Of records that bear one offset, each of which was reported,
+    one has an entry: which ones do, the start that made the queues has decided.
+    """
+    refused = Counter(
+        (found.topic, found.partition) for found in findings if found.code == REFUSED_RECORD
+    )
+    reported = {}
+    for key, queue in survey.queues.items():
+        address = TopicPartition(*key)
+        most = queue.records - refused[key]
+        found = counted.get(address, Contents(0, 0)).records
+        reported[address] = Contents(min(max(found, most - queue.repeated), most), None)
+    return reported

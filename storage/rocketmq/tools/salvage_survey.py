@@ -68,13 +68,16 @@ class Bad(NamedTuple):
 
 @dataclass(slots=True)
 class QueueSurvey:
-    """What was met of a queue. `met`: how many bad places lay before its last record."""
+    """What was met of a queue. `met`: how many bad places lay before its last record; `repeated`: records with
+    an offset that another has, which get no entry.
+    """
 
     first_offset: int
     next_offset: int
     records: int = 0
     size_bytes: int = 0
     met: int = 0
+    repeated: int = 0
     has_holes: bool = False
 
 
@@ -195,6 +198,7 @@ class Survey:
             queue = self.queues[key] = QueueSurvey(queue_offset, first)
         if queue_offset < queue.next_offset:
             self._tallies.add(self._repeated(key, queue_offset, at))
+            queue.repeated += 1
         elif queue_offset > queue.next_offset:
             self._miss(key, queue, queue_offset, at)
         queue.next_offset = max(queue.next_offset, queue_offset + 1)

@@ -1,0 +1,50 @@
+"""A tool that makes a store opens it again, counts what is in it, and compares that with its own report.
+
+Owns the comparison; must not know how a backend counts. A difference is an error: then the report, or the store, is
+wrong, and neither is to be relied on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from storage.errors import MiscountedResult
+from storage.model import TopicPartition
+
+
+class Contents(NamedTuple):
+    """The records of one partition, and the offset after the last of them; `next_offset` None: not compared."""
+
+    records: int
+    next_offset: int | None
+
+
+def check_recount(
+    path: Path,
+    reported: Mapping[TopicPartition, Contents],
+    counted: Mapping[TopicPartition, Contents],
+) -> None:
+    """Raise MiscountedResult for the first partition of the store at `path` that does not hold what was reported."""
+    for address, wanted in reported.items():
+        found = counted.get(address, Contents(0, 0))
+        if wanted.records != found.records:
+            raise _miscounted(path, address, "records", wanted.records, found.records)
+        if wanted.next_offset is not None and wanted.next_offset != found.next_offset:
+            raise _miscounted(path, address, "next offset", wanted.next_offset, found.next_offset)
+
+
+def _miscounted(
+    path: Path, address: TopicPartition, what: str, reported: int, counted: int | None
+) -> MiscountedResult:
+    topic, partition = address
+    return MiscountedResult(
+        f"{path}: {topic}-{partition}: {what} {reported} by the report, {counted} in the new store, which is not to be "
+        "used. The source is unchanged",
+        path=str(path),
+        topic=topic,
+        partition=partition,
+        reported=reported,
+        counted=counted,
+    )
