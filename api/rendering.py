@@ -69,7 +69,8 @@ class RowHeader(Struct, gc=False):
 
 class Row(Struct, gc=False):
     """A fetched record. `tag` and `keys` are there when the record has them, `properties`,
-    `message_id` and `store_timestamp` where the store keeps them, `..._b64` and `error` when needed.
+    `message_id` and `store_timestamp` where the store keeps them, `..._b64` and `error` when needed,
+    `suspect` where parts of it that no checksum covers cannot be what was written.
     """
 
     topic: str
@@ -87,6 +88,7 @@ class Row(Struct, gc=False):
     key_b64: bytes | UnsetType = UNSET
     value_b64: bytes | UnsetType = UNSET
     error: str | UnsetType = UNSET
+    suspect: Sequence[str] | UnsetType = UNSET
 
 
 def offset_rows(
@@ -188,6 +190,8 @@ def _binary_row(topic: str, partition: int, record: StoredRecord) -> Row:
     )
     if record.tag is not None or record.lookup_keys:
         _add_lookup(row, record)
+    if record.suspect:
+        row.suspect = record.suspect
     return row
 
 

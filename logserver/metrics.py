@@ -17,7 +17,7 @@ from prometheus_client import (
     ProcessCollector,
     generate_latest,
 )
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from storage import StoreStats
@@ -156,6 +156,11 @@ class _StoreCollector(Collector):
         )
         for name, about, value in figures:
             yield GaugeMetricFamily(f"logserver_store_{name}", about, value=float(value))
+        yield CounterMetricFamily(
+            "logserver_store_suspect_records",
+            "Reads of records with parts that no checksum covers and that cannot be what was written.",
+            value=float(stats.suspect_records),
+        )
         lag_bytes = stats.details.get("dispatch_lag_bytes")
         if isinstance(lag_bytes, int):
             yield GaugeMetricFamily(

@@ -85,6 +85,7 @@ class StoredRecord(msgspec.Struct, frozen=True, gc=False):
 
     `timestamp_type` is "CreateTime" or "LogAppendTime"; `store_timestamp_ms` is None where a
     backend keeps one time, `properties` (all of a message's, in stored order) where it has none.
+    `suspect`: parts that no checksum covers and that cannot be what was written.
     """
 
     offset: int
@@ -98,6 +99,7 @@ class StoredRecord(msgspec.Struct, frozen=True, gc=False):
     locator: int = -1
     store_timestamp_ms: int | None = None
     properties: Mapping[str, str] | None = None
+    suspect: Sequence[str] = ()
 
 
 def weight_bytes(record: StoredRecord) -> int:
@@ -312,7 +314,10 @@ class RetentionReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreStats:
-    """Sizes and counters at one moment; `details` holds a backend's own figures under stable names."""
+    """Sizes and counters at one moment; `details` holds a backend's own figures under stable names.
+
+    `suspect_records`: how often a record with a suspect part was read, see StoredRecord.
+    """
 
     topics: int
     partitions: int
@@ -320,6 +325,7 @@ class StoreStats:
     size_bytes: int
     open_files: int
     fenced: str | None
+    suspect_records: int = 0
     details: Mapping[str, object] = field(default_factory=dict)
 
 

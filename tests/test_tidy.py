@@ -33,6 +33,7 @@ LAST_RESORTS = {
 
 # Modules of a format folder that own no binary layout: names, text files, other people's compression.
 NO_LAYOUT = {
+    "suspect.py",
     "__init__.py",
     "names.py",
     "properties.py",

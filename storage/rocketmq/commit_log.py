@@ -33,6 +33,9 @@ class CommitLog:
     def __init__(self, run: FileRun, *, end: int) -> None:
         self.run = run
         self.end = end  # written under the append lock, read by anyone
+        self.suspect_records = (
+            0  # how often one was read whose header or properties cannot be right
+        )
         self._flushed = end
         self._flush_lock = threading.Lock()
 

@@ -326,10 +326,13 @@ def _stored(
     log: CommitLog, queue: TopicPartition, message: Message, offset: int, at: int
 ) -> _Found:
     try:
-        return _Found(at, queue.partition, to_stored(message, offset, at))
+        record = to_stored(message, offset, at)
     except Corrupt as error:
         damage = log.damage(at, error.message)
         return _Found(at, queue.partition, damage=damaged(damage, queue, offset))
+    if record.suspect:
+        log.suspect_records += 1
+    return _Found(at, queue.partition, record)
 
 
 # ---- by a scan ----

@@ -29,6 +29,7 @@ from storage.rocketmq.format.properties import (
     decode_properties,
 )
 from storage.rocketmq.format.queue_unit import UNIT_SIZE, Unit
+from storage.rocketmq.format.suspect import suspect_parts
 from storage.rocketmq.lmq import is_in_lmq
 
 WINDOW_BYTES: Final = 1 << 20
@@ -84,6 +85,7 @@ def to_stored(message: Message, offset: int, physical_offset: int) -> StoredReco
         locator_of(message.store_host, physical_offset),
         message.store_timestamp_ms,
         properties,
+        suspect_parts(message, physical_offset),
     )
 
 
@@ -138,9 +140,12 @@ class QueueReader:
 
     def _stored(self, message: Message, offset: int, unit: Unit) -> StoredRecord:
         try:
-            return to_stored(message, offset, unit.physical_offset)
+            record = to_stored(message, offset, unit.physical_offset)
         except Corrupt as error:
             raise self._log.damage(unit.physical_offset, error.message) from error
+        if record.suspect:
+            self._log.suspect_records += 1
+        return record
 
     def _records(
         self, units: Sequence[Unit], offset: int, begun: bool

@@ -53,5 +53,6 @@ def stats_of(
         size_bytes=max(log.end - log.start, 0),
         open_files=files.open_files,
         fenced=fenced,
+        suspect_records=log.suspect_records,
         details=details,
     )

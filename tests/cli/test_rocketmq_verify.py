@@ -12,14 +12,16 @@ from zlib import crc32
 import pytest
 
 from storage import Record, StoreOptions, TopicPartition, open_store
+from storage.findings import catalogue
 from tests.cli.runner import fine, run, settings_options
 from tests.contract.harness import ManualClock
 from tests.golden import rocketmq_stores as stores
-from tests.golden.rocketmq_stores import Row
+from tests.golden.rocketmq_stores import GoldenStore, Row
 
 QUEUE = ("order_s1", 0)
 UNIT = struct.Struct(">qiq")
 QUEUE_OFFSET, PHYSICAL_OFFSET, BODY_CRC, BODY = 20, 28, 8, 88
+QUEUE_ID, SYS_FLAG, STORE_TIME, STORE_HOST = 12, 36, 56, 64
 
 
 class Damage(NamedTuple):
@@ -102,6 +104,41 @@ def a_torn_record(root: Path) -> tuple[Path, int]:
 
 def another_place(root: Path) -> tuple[Path, int]:
     return in_a_record(root, PHYSICAL_OFFSET, struct.pack(">q", 7))
+
+
+def in_properties(root: Path, at: int, data: bytes) -> tuple[Path, int]:
+    """Other bytes at a position of a record's properties."""
+    row = rows()[5]
+    start = BODY + row["bodyLength"] + 1 + len(row["topic"]) + 2
+    return in_a_record(root, start + at, data)
+
+
+def zeros_in_properties(root: Path) -> tuple[Path, int]:
+    return in_properties(root, 2, b"\0\0")
+
+
+def no_name_and_value(root: Path) -> tuple[Path, int]:
+    return in_properties(root, len(next(iter(rows()[5]["properties"]))), b"=")
+
+
+def a_control_character_in_the_topic(root: Path) -> tuple[Path, int]:
+    return in_a_record(root, BODY + rows()[5]["bodyLength"] + 2, b"\x07")
+
+
+def no_store_time(root: Path) -> tuple[Path, int]:
+    return in_a_record(root, STORE_TIME, struct.pack(">q", -1))
+
+
+def a_store_time_of_other_years(root: Path) -> tuple[Path, int]:
+    return in_a_record(root, STORE_TIME, struct.pack(">q", 1_000_000_000_000))
+
+
+def an_unknown_flag(root: Path) -> tuple[Path, int]:
+    return in_a_record(root, SYS_FLAG, struct.pack(">i", 1 << 20))
+
+
+def a_port_that_is_none(root: Path) -> tuple[Path, int]:
+    return in_a_record(root, STORE_HOST + 4, struct.pack(">i", 1 << 24))
 
 
 def a_wrong_crc_property(root: Path) -> tuple[Path, int]:
@@ -304,6 +341,15 @@ DAMAGES = {
         "undecodable-body", "error", a_body_that_was_never_compressed, "bodies"
     ),
     "another physical offset": Damage("wrong-physical-offset", "warning", another_place),
+    "zeros in properties": Damage("suspect-header", "error", zeros_in_properties),
+    "no 01 in a property": Damage("suspect-header", "error", no_name_and_value),
+    "a control character in a topic": Damage(
+        "suspect-header", "error", a_control_character_in_the_topic
+    ),
+    "a store time below 0": Damage("suspect-header", "warning", no_store_time),
+    "a store time of other years": Damage("suspect-header", "warning", a_store_time_of_other_years),
+    "a flag of no version": Damage("suspect-header", "warning", an_unknown_flag),
+    "a port above 65535": Damage("suspect-header", "warning", a_port_that_is_none),
     "a wrong CRC property": Damage("wrong-property-crc", "error", a_wrong_crc_property),
     "the same offset twice": Damage("offset-repeated", "warning", the_same_offset_twice),
     "a jump of offsets": Damage("offset-gap", "warning", a_jump_of_offsets),
@@ -384,6 +430,36 @@ def test_one_flipped_bit_is_one_finding(tmp_path: Path) -> None:
     (found,) = run("verify", root, *settings_options(golden.settings)).rows
     assert found["code"] == "damaged-record"
     assert "CRC" in found["found"]
+
+
+@pytest.mark.parametrize("queue_id", [1, 9, 0x4000_0000])
+def test_a_record_that_names_another_queue_than_its_entry(queue_id: int, tmp_path: Path) -> None:
+    """The entry may be right, so no command is advised that would build it from the record."""
+    golden = stores.golden("small")
+    root = stores.copy_store(golden, tmp_path / "store")
+    in_a_record(root, QUEUE_ID, struct.pack(">i", queue_id))
+    found = run("verify", root, *settings_options(golden.settings)).rows
+    (named,) = [row for row in found if row["code"] == "suspect-header"]
+    assert (named["topic"], named["partition"], named["offset"]) == (*QUEUE, 5)
+    assert named["severity"] == "error"
+    assert (named["expected"], named["found"]) == (
+        str(TopicPartition(*QUEUE)),
+        str(TopicPartition(QUEUE[0], queue_id)),
+    )
+    assert "unit-points-nowhere" not in {row["code"] for row in found}
+    for code in CONTRADICTING:
+        assert "rebuild" not in (catalogue()[code].command or "")
+
+
+CONTRADICTING = ("suspect-header", "wrong-unit", "unit-points-nowhere", "wrong-tags-code")
+
+
+@pytest.mark.parametrize("golden", stores.all_stores(), ids=str)
+def test_no_golden_record_is_suspect(golden: GoldenStore) -> None:
+    found = run("verify", golden.root, *settings_options(golden.settings)).rows
+    assert "suspect-header" not in {row["code"] for row in found}
+    dumped = run("dump", golden.root, "--what", "commitlog", *settings_options(golden.settings))
+    assert not [row for row in dumped.rows if "suspect" in row]
 
 
 def test_many_of_a_kind_are_counted(tmp_path: Path) -> None:

@@ -39,8 +39,8 @@ UNSEEN: Final[Mapping[str, frozenset[str]]] = {
     ),
     "rocketmq": frozenset(
         {
-            # The CRC of a record is that of its body. Of the rest only what says where it belongs is compared with the
-            # queues and the index; of a record of a deleted topic nothing, since it is in none.
+            # The CRC of a record is that of its body. The rest must be plausible, and what says where it belongs is
+            # compared with the queues and the index; of a record of a deleted topic that is not, since it is in none.
             *("commitlog: queue id", "commitlog: queue offset", "commitlog: sys flag"),
             *("commitlog: flag", "commitlog: reconsume times", "commitlog: prepared offset"),
             *("commitlog: born timestamp", "commitlog: born host", "commitlog: store host"),
@@ -199,6 +199,34 @@ def changed(flip: Flip, rows: list[Row] | None) -> bool:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_sample(backend: str) -> None:
     check(backend, SAMPLE_STEP)
+
+
+ALWAYS_FOUND: Final = (
+    *("size", "magic", "body crc", "physical offset", "body length", "topic length", "topic"),
+    "properties length",
+)
+"""Fields of a RocketMQ record of which `verify` finds any other byte."""
+
+
+@pytest.mark.parametrize("mask", [0x01, 0x20, 0x80, 0xFF])
+def test_each_byte_of_a_records_frame_is_found(mask: int) -> None:
+    """And of its properties where the byte becomes a separator, a zero or no UTF-8."""
+    store = tiny("rocketmq", clean=True)
+    files = store.files()
+    every = [place for place in places(store) if place.field.startswith("commitlog: ")]
+    rows = sorted({place.rows for place in every if place.rows}, key=sorted)
+    for place in every:
+        if place.rows != rows[mask % len(rows)]:
+            continue
+        field = place.field.removeprefix("commitlog: ")
+        byte = files[place.file][place.position] ^ mask
+        if field == "properties":
+            byte = 0xFF if mask == 0xFF else 0 if mask == 0x80 else byte
+        if field not in ALWAYS_FOUND and (field != "properties" or byte not in (0, 0xFF)):
+            continue
+        disk = store.copy()
+        overwrite(disk, ROOT / place.file, place.position, bytes([byte]))
+        assert is_told(Flip(store, place, disk)), (field, place.position)
 
 
 @pytest.mark.slow

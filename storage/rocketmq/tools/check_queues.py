@@ -13,8 +13,10 @@ from typing import Final, NamedTuple, Unpack
 
 from storage.errors import Corrupt
 from storage.findings import Comparison, finding
+from storage.model import TopicPartition
 from storage.notes import Tallies
 from storage.rocketmq.dispatch import Dispatch
+from storage.rocketmq.format.message import Message
 from storage.rocketmq.format.queue_unit import UNIT_SIZE, Unit
 from storage.rocketmq.queues import Queue, QueueTable
 from storage.rocketmq.tools import due_times
@@ -24,11 +26,17 @@ EXTENSION: Final = -(1 << 31)
 """A tags code below this is a place in consumequeue_ext."""
 
 
+def no_record(_: int) -> Message | None:
+    """`Surroundings.record_at` of one who does not read the log."""
+    return None
+
+
 class Surroundings(NamedTuple):
     """What is known of the log. `rebuilt_from`: after a crash, the physical offset from which on a
     start makes what is missing; None after a clean stop. `damaged_between`: whether a bad place was
     met in [start, end). `extended`: tags codes may be places in consumequeue_ext. `levels_given`: what
     delayed records wait is known, and not only likely. `fillers_hide`: the real store skips records behind a filler.
+    `record_at`: the good record that begins at a physical offset, None where none does.
     """
 
     log_start: int
@@ -37,6 +45,7 @@ class Surroundings(NamedTuple):
     extended: bool = False
     levels_given: bool = False
     fillers_hide: bool = False
+    record_at: Callable[[int], Message | None] = no_record
 
 
 class QueueState(NamedTuple):
@@ -150,6 +159,7 @@ class QueueCheck:
         self._log_start, self._rebuilt_from, self._damaged_between, *_ = surroundings
         self._extended, self._levels_given = surroundings.extended, surroundings.levels_given
         self._fillers_hide = surroundings.fillers_hide
+        self._record_at = surroundings.record_at
         self._next, self._following, self._last_at = state
         self.unmatched: list[Range] = []  # [first, stop) of units no record was met for
         self._block: Sequence[Unit] = ()
@@ -266,12 +276,33 @@ class QueueCheck:
                 code = "unit-beyond-log"
                 severity = "error" if self._rebuilt_from is None else "warning"
                 what = f"the queue entry points after the end of the log at {log_end}"
+            elif self._is_renamed(offset, unit):
+                continue
             else:
                 code, severity = "unit-points-nowhere", "error"
                 what = "no record of this queue begins where the queue entry points"
             self._report(code, severity, offset, what, found=f"{unit.size} bytes at {at}")
         if self._fillers_hide:
             self._judge_fillers(unmatched)
+
+    def _is_renamed(self, offset: int, unit: Unit) -> bool:
+        """Report an entry whose record is there, of its size, and says that it belongs to another queue."""
+        message = self._record_at(unit.physical_offset)
+        if message is None or message.size != unit.size:
+            return False
+        found = TopicPartition(message.topic, message.queue_id)
+        if found == self._partition:
+            return False
+        self._report(
+            "suspect-header",
+            "error",
+            offset,
+            f"the record at physical offset {unit.physical_offset}, where the queue entry points, names another "
+            "queue: its topic or queue id is damaged, or the entry is",
+            expected=str(self._partition),
+            found=str(found),
+        )
+        return True
 
     def _judge_fillers(self, unmatched: Range) -> None:
         """Report the fillers behind the first entry that leads to a record."""

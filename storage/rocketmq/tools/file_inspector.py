@@ -218,8 +218,8 @@ class FileInspector:
         dump.check_kind(what, self.dump_kinds())
         if what == RECORDS:
             return dump.in_runs(
-                (message_row(message), message.size)
-                for _, message, *_ in self._walk().records()
+                (message_row(message, physical_offset=at), message.size)
+                for at, message, *_ in self._walk().records()
                 if topic in (None, message.topic) and partition in (None, message.queue_id)
             )
         if what == COMMIT_LOG:

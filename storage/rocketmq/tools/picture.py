@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from storage.errors import DataError
 from storage.files import FileSystem, HandleCache
 from storage.rocketmq.deleted_records import DeletedRecords
 from storage.rocketmq.dispatch import Dispatch
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format import names
+from storage.rocketmq.format.message import PADDING_SIZE, Message, decode_message, peek
 from storage.rocketmq.key_index_file import KeyIndexFile
 from storage.rocketmq.queues import QueueTable
 from storage.rocketmq.settings import Sizes
@@ -82,6 +84,7 @@ class Picture:
             extended=self.extended,
             levels_given=self.delays_ms is not None,
             fillers_hide=not run.lacks_first,
+            record_at=lambda at: _record_at(run, at),
         )
 
     def live(self, dispatches: Sequence[Dispatch]) -> Sequence[Dispatch]:
@@ -117,6 +120,15 @@ class Picture:
             yield Opened(files, run, queues, index_files)
         finally:
             files.close(sync=False)
+
+
+def _record_at(run: FileRun, physical_offset: int) -> Message | None:
+    """The good record that begins at a physical offset, None where none does."""
+    try:
+        size, _ = peek(run.read(physical_offset, PADDING_SIZE), 0)
+        return decode_message(run.read(physical_offset, max(size, 0)))
+    except DataError:
+        return None
 
 
 def picture_of(raw: RawStore) -> Picture:

@@ -5,17 +5,22 @@ Owns these checks; must not know what is derived from the log.
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import Final, Unpack
 
 from storage.errors import DataError
 from storage.findings import Comparison
 from storage.model import Finding
 from storage.notes import Notes, Tallies
 from storage.rocketmq.format.body import decompress
-from storage.rocketmq.format.message import COMPRESSED
+from storage.rocketmq.format.message import COMPRESSED, Message
 from storage.rocketmq.format.properties import check_crc_property, has_crc_property
+from storage.rocketmq.format.suspect import END_OF_TIME_MS, suspect_parts
 from storage.rocketmq.reading import MAX_BODY_BYTES
 from storage.rocketmq.tools.log_walk import LogWalk, Placed
+
+CONTENT: Final = frozenset({"topic", "properties"})
+"""Parts that readers are given."""
+FAR_MS: Final = 365 * 86_400_000
 
 
 class RecordCheck:
@@ -23,6 +28,7 @@ class RecordCheck:
 
     def __init__(self, walk: LogWalk, tallies: Tallies) -> None:
         self.latest_ms = 0  # the largest store time
+        self._stored_ms: int | None = None  # of the record before
         self._walk = walk
         self._tallies = tallies
 
@@ -38,6 +44,7 @@ class RecordCheck:
                 expected=str(at),
                 found=str(message.physical_offset),
             )
+        self._check_header(placed)
         record = placed.data[placed.position : placed.position + message.size]
         if has_crc_property(record) and not check_crc_property(record):
             self._note("wrong-property-crc", "error", placed, "the CRC over the record is wrong")
@@ -48,6 +55,35 @@ class RecordCheck:
                 what = f"the body cannot be decompressed: {error.message}"
                 self._note("undecodable-body", "error", placed, what)
         self.latest_ms = max(self.latest_ms, message.store_timestamp_ms)
+        self._stored_ms = message.store_timestamp_ms
+
+    def _check_header(self, placed: Placed) -> None:
+        """Report the parts that cannot be what was written; a wrong physical offset has a code of its own."""
+        message = placed.message
+        parts = [
+            p for p in suspect_parts(message, placed.physical_offset) if p != "physical_offset"
+        ]
+        if self._is_out_of_time(message):
+            parts.append("store_timestamp")
+        if parts:
+            severity = "error" if CONTENT & set(parts) else "warning"
+            what = f"no checksum covers these parts of the record, and they cannot be right: {', '.join(parts)}"
+            self._note("suspect-header", severity, placed, what)
+
+    def _is_out_of_time(self, message: Message) -> bool:
+        """Whether the store time is a year from that of the record before, and the client's time is not."""
+        stored_ms, born_ms, before_ms = (
+            message.store_timestamp_ms,
+            message.born_timestamp_ms,
+            self._stored_ms,
+        )
+        return (
+            before_ms is not None
+            and abs(stored_ms - before_ms) > FAR_MS
+            and abs(stored_ms - born_ms) > FAR_MS
+            and abs(born_ms - before_ms) < FAR_MS
+            and 0 <= stored_ms < END_OF_TIME_MS
+        )
 
     def _note(
         self, code: str, severity: str, placed: Placed, what: str, **facts: Unpack[Comparison]

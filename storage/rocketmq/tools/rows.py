@@ -22,6 +22,7 @@ from storage.rocketmq.format.message import COMPRESSED, Message
 from storage.rocketmq.format.message_id import host_text, offset_id
 from storage.rocketmq.format.properties import KEYS, TAGS, decode_properties
 from storage.rocketmq.format.queue_unit import Unit, code_of
+from storage.rocketmq.format.suspect import suspect_parts
 from storage.rocketmq.reading import MAX_BODY_BYTES
 
 Row: TypeAlias = dict[str, Any]
@@ -31,9 +32,18 @@ INT32_MIN: Final = -1 << 31
 
 
 def message_row(
-    message: Message, unit: Unit | None = None, *, delays_ms: Sequence[int] | None = None
+    message: Message,
+    unit: Unit | None = None,
+    *,
+    delays_ms: Sequence[int] | None = None,
+    physical_offset: int | None = None,
 ) -> Row:
-    """One record; `unit` is that of its queue, None for one that is in none; `delays_ms` as for `code_of`."""
+    """One record; `unit` is that of its queue, None for one that is in none; `delays_ms` as for `code_of`.
+
+    `physical_offset`: where it lies; None: where the unit leads, or the record says.
+    """
+    if physical_offset is None and unit is not None:
+        physical_offset = unit.physical_offset
     properties = decode_properties(message.properties)
     return {
         "kind": "message",
@@ -60,7 +70,15 @@ def message_row(
         "preparedTransactionOffset": message.prepared_transaction_offset,
         "bornHost": host_text(message.born_host),
         "storeHost": host_text(message.store_host),
+        **_suspect(message, physical_offset),
     }
+
+
+def _suspect(message: Message, physical_offset: int | None) -> Row:
+    """The parts that cannot be what was written, where there are such."""
+    at = message.physical_offset if physical_offset is None else physical_offset
+    parts = suspect_parts(message, at)
+    return {"suspect": list(parts)} if parts else {}
 
 
 def _tags_code(
@@ -114,6 +132,7 @@ def log_row(message: Message, physical_offset: int) -> Row:
         "storeTimestamp": message.store_timestamp_ms,
         "bodyLength": len(message.body),
         "bodyCRC": message.body_crc,
+        **_suspect(message, physical_offset),
     }
 
 

@@ -127,7 +127,7 @@ def _row(view: View, at: int, message: Message) -> Row:
     queue = view.store.queues.get(message.topic, message.queue_id)
     offset = None if queue is None else offset_of(queue, message, at)
     if queue is None or offset is None:
-        return message_row(message)
+        return message_row(message, physical_offset=at)
     return queued_row(message, queue.units.unit(offset), offset, delays_ms=view.delays_ms)
 
 

@@ -1,0 +1,106 @@
+"""Whether a record's topic, properties and header can be what was written.
+
+Owns these checks of one record; must not know queues or index. RocketMQ's CRC covers the body alone, so a damaged
+sector in the rest passes every check of `message`. Each part that cannot be right is named:
+
+    topic                empty, control characters, no UTF-8
+    properties           a NUL, no UTF-8, a piece without a name or without 01
+    queue_id             below 0
+    queue_offset         below 0
+    physical_offset      not the place of the record
+    sys_flag             bits that no version knows (MessageSysFlag)
+    born_timestamp       below 0 (but -1: none), or in the year 2100 or later
+    store_timestamp      below 0, or in the year 2100 or later
+    born_host            a port outside 0 to 65535
+    store_host           likewise
+    reconsume_times      below 0, or a million and more
+    prepared_offset      below 0, not before the record, or there outside a transaction
+
+A value that is wrong and likely, as another digit in a time, is not found here: see tools.record_check.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from storage.rocketmq.format.message import TRANSACTION_MASK, Message
+
+KNOWN_FLAGS: Final = 0x7FF
+"""The bits of the sys flag that 5.5.0 gives a meaning."""
+MAX_COMPRESSION_TYPE: Final = 3
+END_OF_TIME_MS: Final = 4_102_444_800_000
+"""The first millisecond of 2100."""
+MAX_TIMES: Final = 1_000_000
+
+_REPLACEMENT: Final = "\ufffd"
+_NOT_IN_TOPICS: Final = re.compile(r"[\x00-\x1f\x7f\ufffd]")
+
+
+def suspect_parts(message: Message, physical_offset: int) -> tuple[str, ...]:
+    """The parts of a record, which lies at this physical offset, that cannot be what was written."""
+    properties = message.properties
+    if (
+        message.topic.isprintable()
+        and message.topic
+        and _REPLACEMENT not in message.topic
+        and message.queue_id >= 0
+        and message.queue_offset >= 0
+        and message.physical_offset == physical_offset
+        and 0 <= message.sys_flag <= KNOWN_FLAGS
+        and message.sys_flag >> 8 <= MAX_COMPRESSION_TYPE
+        and -1 <= message.born_timestamp_ms < END_OF_TIME_MS
+        and 0 <= message.store_timestamp_ms < END_OF_TIME_MS
+        and message.born_host[-4:-2] == message.store_host[-4:-2] == b"\0\0"
+        and 0 <= message.reconsume_times <= MAX_TIMES
+        and (
+            not message.prepared_transaction_offset
+            or (
+                message.sys_flag & TRANSACTION_MASK
+                and 0 < message.prepared_transaction_offset <= physical_offset
+            )
+        )
+        and (not properties or _can_be_properties(properties))
+    ):
+        return ()
+    return tuple(part for part, is_bad in _judged(message, physical_offset) if is_bad)
+
+
+def _judged(message: Message, physical_offset: int) -> list[tuple[str, bool]]:
+    """Each part, and whether it is bad."""
+    topic, properties, flag = message.topic, message.properties, message.sys_flag
+    prepared, in_transaction = message.prepared_transaction_offset, flag & TRANSACTION_MASK
+    is_known = 0 <= flag <= KNOWN_FLAGS and flag >> 8 <= MAX_COMPRESSION_TYPE
+    return [
+        ("topic", not topic or _NOT_IN_TOPICS.search(topic) is not None),
+        ("properties", bool(properties) and not _can_be_properties(properties)),
+        ("queue_id", message.queue_id < 0),
+        ("queue_offset", message.queue_offset < 0),
+        ("physical_offset", message.physical_offset != physical_offset),
+        ("sys_flag", not is_known),
+        ("born_timestamp", not -1 <= message.born_timestamp_ms < END_OF_TIME_MS),
+        ("store_timestamp", not 0 <= message.store_timestamp_ms < END_OF_TIME_MS),
+        ("born_host", message.born_host[-4:-2] != b"\0\0"),
+        ("store_host", message.store_host[-4:-2] != b"\0\0"),
+        ("reconsume_times", not 0 <= message.reconsume_times <= MAX_TIMES),
+        (
+            "prepared_offset",
+            prepared != 0 and not (0 < prepared <= physical_offset and in_transaction),
+        ),
+    ]
+
+
+def _can_be_properties(data: bytes) -> bool:
+    """Whether each piece has a name and a 01; a value may be empty."""
+    if b"\0" in data or not (data.isascii() or _is_text(data)):
+        return False
+    pieces = data.removesuffix(b"\x02").split(b"\x02")
+    return min([piece.find(b"\x01") for piece in pieces]) > 0
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
