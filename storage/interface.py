@@ -20,6 +20,7 @@ from storage.model import (
     Bound,
     Capabilities,
     CommittedOffset,
+    ConversionNote,
     FileCount,
     Finding,
     FindQuery,
@@ -54,6 +55,9 @@ DEFAULT_MAX_RECORDS = 500
 DEFAULT_MAX_BYTES = 1 << 20
 DEFAULT_FOUND_BYTES = 16 << 20
 
+
+OnForeseen: TypeAlias = Callable[[Sequence[ConversionNote]], None]
+"""Gets what a conversion will leave out, as far as that is known before it begins."""
 
 Counted: TypeAlias = Callable[[FileCount], None]
 """Gets each file that `verify` has read."""

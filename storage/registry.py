@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 from storage.columns import SPLIT_BYTES, Chunk, Damage, ReadSplit, Split, Splitter
 from storage.errors import InvalidArgument, IoFailure, NotOffered, UnsupportedFormat
 from storage.files import FileSystem, RealFileSystem, SkippingFileSystem
-from storage.interface import Clock, LogStore, StoreOptions, SupportsInspect
+from storage.interface import Clock, LogStore, OnForeseen, StoreOptions, SupportsInspect
 from storage.model import ConversionReport, StoredFile, TopicPartition
 from storage.parts import RunParts
 from storage.staged_append import StagedForm, finish_staged
@@ -230,9 +230,11 @@ def convert_store(
     *,
     to: str,
     encode: bool = False,
+    replace: bool = False,
     topics: Sequence[str] = (),
     options: StoreOptions | None = None,
     target_options: StoreOptions | None = None,
+    on_foreseen: OnForeseen | None = None,
     run: RunParts | None = None,
     split_bytes: int = SPLIT_BYTES,
     fs: FileSystem | None = None,
@@ -242,11 +244,13 @@ def convert_store(
     tell what of them it could not keep; the report is kept in the new store too.
 
     `encode`: what a record has and the other format has no place for is encoded reversibly, instead of
-    leaving the record out. `topics`: only these. `options` are the source's (its `progress` is told),
-    `target_options` those of the new store. `run`: who does it in parts of about `split_bytes`, each of
-    which is done where the same two paths are seen; None: it is done here. The source is not
-    changed, and a server may be running on it; the new store is durable and cleanly stopped on return;
-    on an error there is none.
+    leaving the record out. `replace`: a target that an earlier conversion of this source made is moved
+    to `TARGET.replaced-TIME` first. `on_foreseen` gets what will be left out, as far as it is known before
+    the work begins: topics, and fields of the first records of each partition. `topics`: only these.
+    `options` are the source's, whose `progress` is called; `target_options` those of the new store.
+    `run`: who does it in parts of about `split_bytes`, each of which is done where the same two paths are
+    seen; None: it is done here. The source is not changed, and a server may be running on it; the new
+    store is durable and cleanly stopped on return; on an error there is none.
 
     Raises InvalidArgument (to) for a target that holds something or lies in the source, and for a
     source of the backend `to`; UnsupportedFormat for a source that is no store; UnknownTopic,
@@ -265,6 +269,7 @@ def convert_store(
         target=target,
         to=to,
         encode=encode,
+        replace=replace,
         topics=topics,
         options=options or StoreOptions(),
         target_options=target_options or StoreOptions(),
@@ -272,7 +277,7 @@ def convert_store(
         split_bytes=split_bytes,
     )
     report: ConversionReport = resolve("storage.conversion.converting:convert")(
-        order, fs=fs, clock=clock
+        order, fs=fs, clock=clock, on_foreseen=on_foreseen
     )
     return report
 

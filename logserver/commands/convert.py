@@ -6,6 +6,7 @@ Owns how the report is printed; the rule is storage's.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypedDict, Unpack
 
@@ -41,6 +42,7 @@ class Conversion(TypedDict):
     target: Path
     to: str
     encode: bool
+    replace: bool
     topics: Sequence[str]
     settings: Mapping[str, str]
     target_settings: Mapping[str, str]
@@ -59,6 +61,11 @@ _OPTIONS: Final = (
         "--encode",
         is_flag=True,
         help="Encode reversibly what the other format has no place for; else such records are left out.",
+    ),
+    click.option(
+        "--replace",
+        is_flag=True,
+        help="Convert again where an earlier conversion of SRC made DST; its result is kept at DST.replaced-TIME.",
     ),
     click.option(
         "--topic",
@@ -95,8 +102,10 @@ def command(
 ) -> None:
     """Make a new store at DST, in the other format, of the records of the store SRC.
 
-    SRC is not changed, and a server may be running on it; DST must not exist, or be empty. The report
-    is kept in DST as .logserver.convert.json. The exit code is 1 if a record was left out.
+    SRC is not changed, and a server may be running on it; DST must not exist, be empty, or with
+    --replace be the result of an earlier conversion of SRC. What is known to be left out (topics, and
+    fields of the first records of each partition) is printed on standard error before the work begins.
+    The report is kept in DST as .logserver.convert.json. The exit code is 1 if a record was left out.
     """
     with LateProgress() as progress:
         report = convert_store(
@@ -104,9 +113,11 @@ def command(
             given["target"],
             to=given["to"],
             encode=given["encode"],
+            replace=given["replace"],
             topics=given["topics"],
             options=StoreOptions(settings=given["settings"], progress=progress),
             target_options=StoreOptions(settings=given["target_settings"], progress=progress),
+            on_foreseen=partial(_announce, encode=given["encode"]),
         )
     if report_path is not None:
         write_file(report_path, msgspec.json.format(msgspec.json.encode(report)) + b"\n")
@@ -118,6 +129,17 @@ def command(
         write_document(with_help(report, inspected, report.findings), output)
     if report.left_out or any(map(is_wrong, report.findings)):
         click.get_current_context().exit(FINDINGS)
+
+
+def _announce(notes: Sequence[ConversionNote], *, encode: bool) -> None:
+    """Say on standard error, before the work begins, what will be left out."""
+    for note in notes:
+        click.echo(_line("will be left out", note), err=True)
+    if notes and not encode:
+        click.echo(
+            "convert begins, and leaves this out; with --encode it is kept in an encoded form where possible",
+            err=True,
+        )
 
 
 def _notes(report: ConversionReport) -> Iterator[str]:

@@ -18,6 +18,8 @@ import msgspec
 
 from storage.columns import OffsetRange
 from storage.conversion import kafka_logs, rocketmq_log, rule
+from storage.conversion.earlier import REPORT, replaced
+from storage.conversion.foresight import foreseen
 from storage.conversion.order import Order
 from storage.conversion.selection import Selection
 from storage.conversion.shapes import QueuedMessage
@@ -32,7 +34,7 @@ from storage.errors import (
     UnrepresentableRecord,
 )
 from storage.files import FileSystem, write_durably
-from storage.interface import Clock, Progress
+from storage.interface import Clock, OnForeseen, Progress
 from storage.model import (
     ConversionReport,
     ConvertedTopic,
@@ -43,14 +45,15 @@ from storage.parts import RunParts
 from storage.recount import Contents, check_recount
 
 WHAT: Final = "converting"
-REPORT: Final = ".logserver.convert.json"
 TOLD_EVERY: Final = 10_000
 KAFKA: Final = "kafka"
 ROCKETMQ: Final = "rocketmq"
 MOVED: Final = "at another offset than before"
 
 
-def convert(order: Order, *, fs: FileSystem, clock: Clock) -> ConversionReport:
+def convert(
+    order: Order, *, fs: FileSystem, clock: Clock, on_foreseen: OnForeseen | None = None
+) -> ConversionReport:
     """See storage.convert_store."""
     source: KafkaSource | RocketMQSource
     if order.to == ROCKETMQ:
@@ -60,7 +63,12 @@ def convert(order: Order, *, fs: FileSystem, clock: Clock) -> ConversionReport:
     fates = Fates()
     try:
         selection = select(source, order, fates)
-        with new_store(fs, order.target, sources=[order.source], now_ms=clock()) as made:
+        if on_foreseen is not None:
+            on_foreseen(foreseen(source, selection, fates, encode=order.encode))
+        with (
+            replaced(order, source, fs=fs, now_ms=clock()),
+            new_store(fs, order.target, sources=[order.source], now_ms=clock()) as made,
+        ):
             work = _Work(order, selection, fates, made, fs=fs, clock=clock)
             counts = (
                 work.to_rocketmq(source)

@@ -16,7 +16,8 @@ from storage.parts import RunParts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What is to be converted, and how. `topics` empty: all but the server's own. `run`: who does it in
+    """What is to be converted, and how. `topics` empty: all but the server's own. `replace`: a target that an earlier
+    conversion of the same source made may be replaced. `run`: who does it in
     parts of about `split_bytes`; None: it is done here, record by record.
     """
 
@@ -24,6 +25,7 @@ class Order:
     target: Path
     to: str
     encode: bool = False
+    replace: bool = False
     topics: Sequence[str] = ()
     options: StoreOptions = field(default_factory=StoreOptions)
     target_options: StoreOptions = field(default_factory=StoreOptions)

@@ -208,6 +208,12 @@ def test_a_kill_leaves_a_folder_whose_name_tells_it(way: Way, share: float, tmp_
     assert left[-1] == "whole"
     assert left[0].startswith("new.unfinished-")
     assert len(left) == 2
+    convert(way, tmp_path / "new", FaultyFileSystem(RealFileSystem()))  # a repeat needs no help
+    options = settings_options(way.target_options.settings)
+    assert (
+        fine("dump", tmp_path / "new", *options).rows
+        == fine("dump", tmp_path / "whole", *options).rows
+    )
 
 
 def test_what_recovery_does_not_find_again_is_an_error(
@@ -244,3 +250,109 @@ def test_messages_of_an_old_format_are_not_passed_over_in_silence(
     assert shown.count("[old-message-format]") == 1
     assert f"converted: {count} records" in shown
     assert "nothing was left out" not in shown
+
+
+# ---- before it begins, and once more ----------------------------------------------------------------
+
+
+def source_with(tmp_path: Path, *topics: str, records: tuple[Record, ...]) -> Path:
+    """A Kafka store with these records in each of the topics."""
+    root = tmp_path / "source"
+    with open_store("kafka", root) as store:
+        for topic in topics:
+            store.create_topic(topic, 1)
+            store.append(TopicPartition(topic, 0), records)
+    return root
+
+
+GOOD = Record(b"key", b"value")
+
+
+@pytest.mark.parametrize(
+    ("topics", "records", "told"),
+    [
+        (("orders.v1",), (GOOD, GOOD), ["orders.v1-0 offsets 0, ...: topic: ", "(2 records)"]),
+        (("plain", "a.b"), (GOOD,), ["a.b-0 offsets 0: topic: "]),
+        (("plain",), (GOOD, Record(b"k", None)), ["plain-0 offsets 1: value: is null"]),
+        (("plain",), (Record(b"", b"v"),), ["plain-0 offsets 0: key: is empty"]),
+    ],
+)
+def test_what_will_be_left_out_is_said_before_the_work(
+    topics: tuple[str, ...], records: tuple[Record, ...], told: list[str], tmp_path: Path
+) -> None:
+    root = source_with(tmp_path, *topics, records=records)
+    ended = run("convert", root, tmp_path / "new", "--to", "rocketmq", *NEW_SIZES[2:])
+    assert ended.code == 1
+    said = [line for line in ended.err.splitlines() if line.startswith("will be left out: ")]
+    assert len(said) == 1
+    assert all(words in said[0] for words in told)
+    assert "--encode" in ended.err.splitlines()[-1]
+    fine("convert", root, tmp_path / "kept", "--to", "rocketmq", "--encode", *NEW_SIZES[2:])
+
+
+def test_it_is_said_before_anything_is_written(tmp_path: Path) -> None:
+    root = source_with(tmp_path, "orders.v1", records=(GOOD,))
+    target = tmp_path / "new"
+    seen: list[list[str]] = []
+    convert_store(
+        root,
+        target,
+        to="rocketmq",
+        target_options=StoreOptions(settings=SMALL.settings),
+        on_foreseen=lambda notes: seen.append([path.name for path in tmp_path.iterdir()]),
+    )
+    assert seen == [["source"]]
+    assert target.exists()
+
+
+@pytest.mark.parametrize("encode", [[], ["--encode"]])
+def test_a_conversion_can_be_repeated(encode: list[str], tmp_path: Path) -> None:
+    """The second result is what a first one would be, and the earlier result is kept."""
+    root = source_with(tmp_path, "orders.v1", "plain", records=(GOOD, Record(b"k", None)))
+    target, other = tmp_path / "new", tmp_path / "other"
+    arguments = ["--to", "rocketmq", *NEW_SIZES]
+    run("convert", root, target, *arguments)
+    refused = run("convert", root, target, *arguments, *encode)
+    assert refused.code == 2
+    assert "--replace" in refused.err
+    again = run("convert", root, target, *arguments, *encode, "--replace")
+    assert again.code == (0 if encode else 1)
+    run("convert", root, other, *arguments, *encode)
+    dumps = [run("dump", place, *SIZES).rows for place in (target, other)]
+    assert dumps[0] == dumps[1]
+    (kept,) = tmp_path.glob("new.replaced-*")
+    assert detect(kept) is not None
+    assert [row["code"] for row in again.document["findings"]] == ["kept-aside"]
+
+
+@pytest.mark.parametrize("what", ["other-source", "no-report", "broken-report"])
+def test_only_an_earlier_result_is_replaced(what: str, tmp_path: Path) -> None:
+    root = source_with(tmp_path, "plain", records=(GOOD,))
+    target = tmp_path / "new"
+    arguments = ["--to", "rocketmq", *NEW_SIZES]
+    fine("convert", root, target, *arguments)
+    report = target / ".logserver.convert.json"
+    if what == "other-source":
+        root = source_with(tmp_path / "2", "plain", records=(GOOD,))
+    elif what == "no-report":
+        report.unlink()
+    else:
+        report.write_bytes(report.read_bytes()[:10])
+    before = picture(target)
+    refused = run("convert", root, target, *arguments, "--replace")
+    assert refused.code == 2
+    assert "is not empty" in refused.err
+    assert picture(target) == before
+
+
+def test_an_earlier_result_stays_where_the_new_one_fails(tmp_path: Path) -> None:
+    root = source_with(tmp_path, "plain", records=(GOOD,))
+    target = tmp_path / "new"
+    options = StoreOptions(settings=SMALL.settings)
+    convert_store(root, target, to="rocketmq", target_options=options)
+    before = picture(target)
+    fs = FaultyFileSystem(RealFileSystem())
+    fs.fault = fails(errno.ENOSPC, "write")
+    with pytest.raises(DiskFull):
+        convert_store(root, target, to="rocketmq", replace=True, target_options=options, fs=fs)
+    assert picture(target) == before

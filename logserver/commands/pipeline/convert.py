@@ -29,6 +29,7 @@ def command(*, output: str, **given: Unpack[Conversion]) -> None:
     wanted = convert.Wanted(
         to=given["to"],
         encode=given["encode"],
+        replace=given["replace"],
         topics=given["topics"],
         settings=given["settings"],
         target_settings=given["target_settings"],

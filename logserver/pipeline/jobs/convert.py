@@ -31,6 +31,7 @@ class Wanted:
 
     to: str
     encode: bool = False
+    replace: bool = False
     topics: Sequence[str] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
     target_settings: Mapping[str, str] = field(default_factory=dict)
@@ -51,6 +52,7 @@ def run(spark: SparkSession, source: Path, target: Path, wanted: Wanted) -> Data
         target,
         to=wanted.to,
         encode=wanted.encode,
+        replace=wanted.replace,
         topics=wanted.topics,
         options=StoreOptions(settings=wanted.settings),
         target_options=StoreOptions(settings=wanted.target_settings),

@@ -1,0 +1,37 @@
+"""What a conversion will leave out, as far as it can be known before it begins: whole topics, and fields of records.
+
+Owns the look at names and at the first records of each partition; must not change anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+from typing import Final
+
+from storage.conversion import rule
+from storage.conversion.selection import Selection
+from storage.conversion.sources import KafkaSource, RocketMQSource
+from storage.conversion.tally import Fates
+from storage.errors import UnrepresentableRecord
+from storage.model import ConversionNote
+
+SAMPLE_RECORDS: Final = 1000
+
+
+def foreseen(
+    source: KafkaSource | RocketMQSource, selection: Selection, fates: Fates, *, encode: bool
+) -> Sequence[ConversionNote]:
+    """The topics that `fates` leaves out already, and what the first records of the others have that a message cannot
+    keep. A Kafka record keeps everything of a message, and with `encode` a message nearly everything of a record.
+    """
+    sampled = Fates()
+    if isinstance(source, KafkaSource) and not encode:
+        for address in selection.addresses():
+            for record in islice(source.records(address, Fates()), SAMPLE_RECORDS):
+                try:
+                    rule.to_rocketmq(record, least_store_ms=0, encode=False)
+                except UnrepresentableRecord as error:
+                    field = str(error.facts().get("field", ""))
+                    sampled.left_out.add(address, record.offset, field, error.message)
+    return [*fates.left_out.notes(), *sampled.left_out.notes()]
