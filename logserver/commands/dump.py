@@ -59,8 +59,8 @@ _MESSAGE: Final = (
     "--what",
     metavar="KIND",
     help="records (default), checkpoints or offsets (where consumer groups stand); of Kafka "
-    "batches, index, timeindex, txnindex or snapshot; of RocketMQ commitlog, consumequeue or "
-    "indexfile. The default of a file is what it "
+    "batches, index, timeindex, txnindex, snapshot or decoded (records of internal topics, by their "
+    "message schemas); of RocketMQ commitlog, consumequeue or indexfile. The default of a file is what it "
     "holds.",
 )
 @topic_option

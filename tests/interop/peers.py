@@ -81,6 +81,14 @@ def run_read_small_files(files: Iterable[Path]) -> dict[Path, dict[str, Any]]:
     return {Path(answer["file"]): answer for answer in answers}
 
 
+def run_read_messages(file: Path) -> list[dict[str, Any]]:
+    """What Kafka's own classes read of the messages in a file of lines `NAME VERSION HEX`, in its order."""
+    done = _run("read-messages", file)
+    if done.returncode != 0:
+        raise _failure(done)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
 def index_check(directories: Iterable[Path]) -> None:
     """Let the real Kafka check every index of these partition directories; PeerError tells what is wrong."""
     folders = list(directories)
@@ -89,9 +97,11 @@ def index_check(directories: Iterable[Path]) -> None:
         raise _failure(done)
 
 
-def dump_log(files: Iterable[Path]) -> str:
-    """What Kafka's own dump tool prints for these files (.log, .index, .timeindex, .snapshot, .txnindex)."""
-    done = _run("dump-log", *files)
+def dump_log(files: Iterable[Path], *options: str) -> str:
+    """What Kafka's own dump tool prints for these files (.log, .index, .timeindex, .snapshot, .txnindex); `options`:
+    how records of internal topics are decoded.
+    """
+    done = _run("dump-log", *options, *files)
     if done.returncode != 0:
         raise _failure(done)
     return done.stdout

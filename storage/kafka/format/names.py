@@ -65,6 +65,7 @@ CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 GROUP_OFFSETS_TOPIC: Final = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC: Final = "__transaction_state"
 SHARE_STATE_TOPIC: Final = "__share_group_state"
+REMOTE_LOG_METADATA_TOPIC: Final = "__remote_log_metadata"
 
 MAX_NAME_LENGTH: Final = 255
 MAX_TOPIC_LENGTH: Final = 249
@@ -76,6 +77,7 @@ _SEGMENT_NAME = re.compile(
     r"([0-9]{20})"  # base offset
     r"((?:\.log|\.index|\.timeindex|\.txnindex|\.snapshot)(?:\.deleted|\.cleaned|\.swap)?)"
 )
+_METADATA_SNAPSHOT = re.compile(r"[0-9]{20}-[0-9]{10}\.checkpoint(?:\.part|\.deleted)?")
 _PARTITION_DIR = re.compile(r"([a-zA-Z0-9._-]+)-(0|[1-9][0-9]{0,9})")
 _DELETED_DIR = re.compile(r"[a-zA-Z0-9._-]+-[0-9]{1,10}\.[0-9a-f]{32}-delete")
 _RENAMED_DIR = re.compile(r"(\S+)\.[^\s.]+-(delete|stray|future)")
@@ -102,6 +104,13 @@ def parse_segment_name(name: str) -> tuple[int, str] | None:
     if match is None or int(match[1]) > _MAX_OFFSET:
         return None
     return int(match[1]), match[2]
+
+
+def is_metadata_snapshot(name: str) -> bool:
+    """Whether a file is a snapshot of the cluster's metadata, `END-EPOCH.checkpoint`, or what a cluster was made from:
+    record batches, as in a log.
+    """
+    return name == BOOTSTRAP or _METADATA_SNAPSHOT.fullmatch(name) is not None
 
 
 def partition_dir_name(topic: str, partition: int) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 from storage.errors import InvalidArgument
 from storage.interface import Counted, Progress, no_progress, not_counted
 from storage.kafka.tools import search, summary, verify
+from storage.kafka.tools.decoded import DECODED, decoded_partitions, partition_runs
 from storage.kafka.tools.dump import CHECKPOINTS, KINDS, check_kind, partition_rows, root_rows
 from storage.kafka.tools.offsets import OFFSETS, offset_runs
 from storage.kafka.tools.rebuild import INDEXES, rebuild_indexes
@@ -61,6 +62,9 @@ class DirectoryInspector:
     ) -> Iterator[Sequence[Mapping[str, object]]]:
         """See SupportsInspect. Raises also UnknownTopic, UnknownPartition."""
         check_kind(what, self.dump_kinds())
+        if what == DECODED:
+            chosen = decoded_partitions(self._view, topic, partition)
+            return (run for view, address in chosen for run in partition_runs(view, address))
         addresses = self._view.select(topic, partition)
         if what == OFFSETS:
             everything = topic is None and partition is None
@@ -79,7 +83,7 @@ class DirectoryInspector:
 
     def dump_kinds(self) -> Sequence[str]:
         """See SupportsInspect."""
-        return (*KINDS, OFFSETS)
+        return (*KINDS, OFFSETS, DECODED)
 
     def partitions(self) -> Sequence[TopicPartition]:
         """See SupportsInspect."""

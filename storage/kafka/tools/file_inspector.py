@@ -14,9 +14,11 @@ from storage.errors import InvalidArgument
 from storage.files import FileSystem, HandleCache
 from storage.interface import Clock, Counted, Progress, StoreOptions, no_progress, not_counted
 from storage.kafka.format import names
+from storage.kafka.format.messages.records import DECODED_TOPICS
 from storage.kafka.log_file import INT64_MAX
 from storage.kafka.physical import unread_findings
 from storage.kafka.tools import dump, search, summary
+from storage.kafka.tools.decoded import DECODED, log_runs
 from storage.kafka.tools.dump import BATCHES, CHECKPOINTS, FILE_KINDS, RECORDS
 from storage.kafka.tools.logs import Log, LogReader
 from storage.kafka.tools.rebuild import INDEXES
@@ -142,13 +144,28 @@ class FileInspector:
             )
         if what == RECORDS:
             return dump.record_runs(self._reader, [self._log], start=0, end=INT64_MAX)
+        if what == DECODED:
+            return log_runs(self._reader, self._log, self._decoded_topic(), start=0, end=INT64_MAX)
         if what == BATCHES:
             return dump.batch_runs(self._reader, [self._log])
         return iter([[dump.file_row(*self._place, self._path, self._entries())]])
 
     def dump_kinds(self) -> Sequence[str]:
         """See SupportsInspect."""
-        return (RECORDS, BATCHES) if self._is_log else (self._kind,)
+        if names.is_metadata_snapshot(self._path.name):
+            return (DECODED, RECORDS, BATCHES)
+        return (RECORDS, BATCHES, DECODED) if self._is_log else (self._kind,)
+
+    def _decoded_topic(self) -> str:
+        topic, _ = self._place
+        if names.is_metadata_snapshot(self._path.name):
+            return names.CLUSTER_METADATA_TOPIC
+        if topic in DECODED_TOPICS:
+            return str(topic)
+        raise InvalidArgument(
+            f"{DECODED}: {self._path} does not lie in a folder of {', '.join(sorted(DECODED_TOPICS))}",
+            field="what",
+        )
 
     def find(self, query: FindQuery) -> Iterator[Mapping[str, object]]:
         """See SupportsInspect. An id's topic and partition are not looked at."""
@@ -240,6 +257,8 @@ def classify(name: str) -> tuple[str, int] | None:
     """
     if name in ROOT_FILES or name in PARTITION_FILES:
         return CHECKPOINTS, 0
+    if names.is_metadata_snapshot(name):
+        return RECORDS, 0
     parsed = names.parse_segment_name(name)
     stem = name
     for suffix in names.LEFTOVER_SUFFIXES:

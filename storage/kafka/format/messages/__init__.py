@@ -1,0 +1,10 @@
+"""Kafka's messages, read and written by one table of their schemas.
+
+Owns the table (schemas.txt, made by scripts/kafka_schemas from the jars of Kafka), the codec that follows it, and which
+message a record of the internal topics holds; must not do IO beyond loading its own table. The doors:
+
+    codec    decode and encode a message by name and version: requests, responses, headers, records of internal topics
+    schema   the table: fields of a message, in which versions and of which type
+    records  key and value of a record in `__consumer_offsets`, `__transaction_state`, `__share_group_state`,
+             `__remote_log_metadata` and `__cluster_metadata`, `.checkpoint` snapshots of it included
+"""

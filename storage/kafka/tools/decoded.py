@@ -1,0 +1,120 @@
+"""The records of Kafka's internal topics as rows: which message each is, and its fields.
+
+Owns the shape of these rows and which partitions have them; must not know bytes. Control records are shown too: the
+metadata log and its snapshots say in them who leads, and where a snapshot begins and ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from storage.errors import InvalidArgument
+from storage.findings import finding
+from storage.kafka.format import names
+from storage.kafka.format.messages.records import (
+    DECODED_TOPICS,
+    RecordContent,
+    decode_control,
+    decode_record,
+)
+from storage.kafka.log_file import Batch
+from storage.kafka.tools.logs import Log, LogReader
+from storage.kafka.tools.rows import Row
+from storage.kafka.tools.view import View
+from storage.model import TopicPartition
+
+DECODED: Final = "decoded"
+RUN_ROWS: Final = 1000
+
+
+def decoded_partitions(
+    view: View, topic: str | None, partition: int | None
+) -> Sequence[tuple[View, TopicPartition]]:
+    """The partitions of internal topics that are meant, each with the view to read it by.
+
+    The metadata log is no partition of a store, so it has a view of its own. Raises UnknownTopic, UnknownPartition, and
+    InvalidArgument for a topic whose records are the users' own.
+    """
+    if topic is not None and topic not in DECODED_TOPICS:
+        view.select(topic, partition)
+        raise InvalidArgument(
+            f"{DECODED}: records of {topic} are not decoded, only those of {', '.join(sorted(DECODED_TOPICS))}",
+            field="topic",
+        )
+    found = []
+    for name in view.directory.metadata_dirs():
+        address = names.parse_partition_dir(name)
+        folder = view.root / name
+        if address is not None and address not in view.folders and view.fs.is_dir(folder):
+            only = View(
+                view.root, view.options, fs=view.base, clock=view.clock, only=(address, folder)
+            )
+            only.notes = view.notes
+            only.reader.notes = view.notes
+            found.append((only, address))
+    found += [(view, address) for address in view.folders if address.topic in DECODED_TOPICS]
+    chosen = [
+        (of, address)
+        for of, address in found
+        if topic in {None, address.topic} and partition in {None, address.partition}
+    ]
+    if topic is not None and not chosen:
+        view.select(topic, partition)
+    return chosen
+
+
+def partition_runs(view: View, address: TopicPartition) -> Iterator[list[Row]]:
+    """The decoded records of a partition."""
+    start, _, end = view.partition(address).bounds()
+    for log in view.logs(address):
+        yield from log_runs(view.reader, log, address.topic, start=start, end=end)
+
+
+def log_runs(
+    reader: LogReader, log: Log, topic: str, *, start: int, end: int
+) -> Iterator[list[Row]]:
+    """The decoded records of one log file at offsets [start, end)."""
+    run: list[Row] = []
+    for batch in reader.batches(log):
+        if batch.header.base_offset >= end:
+            break
+        for offset, timestamp_ms, key, value, _ in reader.records(batch, log):
+            if offset < start:
+                continue
+            control = batch.header.is_control
+            content = decode_control(key, value) if control else decode_record(topic, key, value)
+            _note(reader, log, batch, offset, content)
+            run.append(
+                {
+                    "topic": log.topic,
+                    "partition": log.partition,
+                    "offset": offset,
+                    "timestamp": timestamp_ms,
+                    "control": control,
+                    "type": content.type,
+                    "version": content.version,
+                    "key": content.key,
+                    "value": content.value,
+                }
+            )
+        if len(run) >= RUN_ROWS:
+            yield run
+            run = []
+    if run:
+        yield run
+
+
+def _note(reader: LogReader, log: Log, batch: Batch, offset: int, content: RecordContent) -> None:
+    if content.problem is not None:
+        reader.notes.add(
+            finding(
+                "unknown-record",
+                log.path,
+                position=batch.position,
+                topic=log.topic,
+                partition=log.partition,
+                offset=offset,
+                message=f"shown as bytes: {content.problem.message}",
+            )
+        )
