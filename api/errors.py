@@ -33,6 +33,7 @@ NOT_OFFERED = 42207
 BODY_TOO_LARGE = 41301
 RECORD_TOO_LARGE = 41302
 CONSUMER_FORMAT = 40601
+MISSING_PARTITIONS = 50302
 
 CODES: Final[Mapping[type[StorageError], int]] = {
     StorageError: 50000,
@@ -56,6 +57,7 @@ CODES: Final[Mapping[type[StorageError], int]] = {
     errors.StoreReadOnly: 50301,
     errors.StoreLocked: 50301,
     errors.StoreFenced: 50301,
+    errors.MissingPartitions: MISSING_PARTITIONS,
     errors.DataError: 50010,
     errors.Truncated: 50010,
     errors.Corrupt: 50010,
@@ -120,6 +122,8 @@ MEANINGS: Final[Mapping[int, str]] = {
     50000: "a failure without a code of its own",
     50010: "damaged data: `file`, `position`, `topic`, `partition`, `offset`, `next_good_offset`",
     50301: "starting, recovering, stopping, read-only, or fenced after a failed write",
+    MISSING_PARTITIONS: "partitions of the topic are missing on the disk, or would give used offsets again; "
+    "`missing_partitions`",
     50401: "not confirmed within `timeout`; it may be stored",
     50701: "the disk is full; nothing of the request counts as stored",
 }

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from logserver.requests import Produce
 from logserver.writer import Part, Run
 from storage import TopicInfo, TopicPartition, partition_for_key
-from storage.errors import InvalidArgument, UnknownPartition
+from storage.errors import InvalidArgument, MissingPartitions, UnknownPartition
 
 
 class Partitioner:
@@ -25,14 +25,15 @@ class Partitioner:
         self._turns: dict[str, int] = {}
 
     def parts(self, info: TopicInfo, request: Produce) -> tuple[list[Part], list[Run]]:
-        """The records by partition, in order, and those that name a partition which is not there.
+        """The records by partition, in order, and those that cannot be placed: they name a partition which does not
+        exist, or have a key while partitions of the topic are missing.
 
         Raises InvalidArgument for a sequenced request that does not lead to one partition, and
         UnknownPartition where the request as a whole names one that is not there.
         """
         if request.partitions is None:
             number = request.partition
-            if number is None and len(info.partitions) == 1:
+            if number is None and len(info.partitions) == 1 and not info.missing:
                 number = info.partitions[0]
             if number is not None:
                 return [_part(info, number, range(len(request.records)), request)], []
@@ -54,6 +55,10 @@ class Partitioner:
         for position, (record, named) in enumerate(zip(request.records, given, strict=True)):
             number = named
             if number is None and record.key is not None:
+                if info.missing:  # no client would look for the key where a shorter list leads
+                    error = MissingPartitions(info.name, info.missing)
+                    failed.append(Run(min(info.missing), (position,), -1, error))
+                    continue
                 number = self._by_key(record.key, info.partitions)
             if number is None:
                 if keyless is None:
@@ -62,8 +67,7 @@ class Partitioner:
             if number in info.partitions:
                 placed.setdefault(number, []).append(position)
             else:
-                missing = UnknownPartition(info.name, number, len(info.partitions))
-                failed.append(Run(number, (position,), -1, missing))
+                failed.append(Run(number, (position,), -1, not_served(info, number)))
         return placed, failed
 
     def _by_key(self, key: bytes, partitions: Sequence[int]) -> int:
@@ -72,6 +76,8 @@ class Partitioner:
         return partitions[partition_for_key(key, len(partitions))]
 
     def _next_turn(self, info: TopicInfo, request: Produce) -> int:
+        if not info.partitions:
+            raise MissingPartitions(info.name, info.missing)
         if request.key is not None:
             return self._by_key(request.key.key.encode(), info.partitions)
         if request.producer is not None and len(info.partitions) > 1:
@@ -82,14 +88,23 @@ class Partitioner:
 
 
 def address(info: TopicInfo, number: int) -> TopicPartition:
-    """The address of a partition that a topic has. Raises UnknownPartition."""
+    """The address of a partition that a topic has. Raises UnknownPartition, MissingPartitions."""
     if number not in info.partitions:
-        raise UnknownPartition(info.name, number, len(info.partitions))
+        raise not_served(info, number)
     return TopicPartition(info.name, number)
+
+
+def not_served(info: TopicInfo, number: int) -> UnknownPartition | MissingPartitions:
+    """The error for a partition that is not served: it is missing, or the topic has none of this number."""
+    if number in info.missing:
+        return MissingPartitions(info.name, info.missing, partition=number)
+    return UnknownPartition(info.name, number, len(info.partitions) + len(info.missing))
 
 
 def only_partition(info: TopicInfo) -> int:
     """The partition of a topic that has one. Raises InvalidArgument."""
+    if info.missing:
+        raise MissingPartitions(info.name, info.missing)
     if len(info.partitions) != 1:
         raise InvalidArgument(
             f"record batches go to one partition, and topic {info.name!r} has "

@@ -6,7 +6,7 @@ Owns the classes, their stable codes and the facts they carry; must not know HTT
       CallerError        UnknownTopic UnknownPartition TopicExists InvalidTopic InvalidConfig
                          OffsetOutOfRange RecordTooLarge RecordNotFound UnrepresentableRecord
                          InvalidBatch OutOfOrderSequence FencedProducer NotOffered InvalidArgument
-      StateError         StoreClosed StoreReadOnly StoreLocked StoreFenced
+      StateError         StoreClosed StoreReadOnly StoreLocked StoreFenced MissingPartitions
       DataError          Truncated Corrupt UnsupportedFormat DamagedStore MiscountedResult
       IoFailure          DiskFull
 
@@ -17,6 +17,7 @@ problem and the limit.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 
@@ -197,6 +198,40 @@ class StoreFenced(StateError):
     """
 
     code = "store-fenced"
+
+
+class MissingPartitions(StateError):
+    """Partitions of an existing topic are missing on disk, or would give used offsets again; the rest is served.
+
+    `reasons`: why, by partition; `partition`: the one that was asked for; `creating`: a topic of this name was to be
+    created. Facts: topic, missing_partitions.
+    """
+
+    code = "missing-partitions"
+
+    def __init__(
+        self,
+        topic: str,
+        reasons: Mapping[int, str],
+        *,
+        partition: int | None = None,
+        creating: bool = False,
+    ) -> None:
+        numbers = sorted(reasons)
+        first = numbers[0] if partition is None else partition
+        listed = ", ".join(map(str, numbers[:10]))
+        more = f" and {len(numbers) - 10} more" if len(numbers) > 10 else ""
+        what = (
+            f"topic {topic!r} cannot be created, partitions {listed}{more} of that name are in checkpoints"
+            if creating
+            else f"partitions {listed}{more} of topic {topic!r} are missing here"
+        )
+        super().__init__(
+            f"{what}. Partition {first}: {reasons[first]}. Restore the files, or start with --accept-loss to go on "
+            "above the highest offset that a file names",
+            topic=topic,
+            missing_partitions=numbers,
+        )
 
 
 class DataError(StorageError):

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from storage.coding.own_json import decode_json
-from storage.errors import Corrupt
+from storage.errors import Corrupt, IoFailure
 from storage.files import FileSystem, write_durably
 from storage.model import Loss, LossReport
 
@@ -51,12 +51,23 @@ def write_report(fs: FileSystem, path: Path, report: LossReport) -> None:
     fs.sync_dir(path.parent)
 
 
-def salvaged_losses(fs: FileSystem, root: Path) -> Sequence[Loss]:
-    """What was left behind when the store at `root` was made by a salvage; else nothing."""
-    path = root / SALVAGE_REPORT
-    if not fs.exists(path):
-        return ()
+def salvage_report(fs: FileSystem, root: Path) -> LossReport | None:
+    """Return the report of the salvage that made the store at `root`; None where there is none to be read."""
+    return _read_report(fs, root / SALVAGE_REPORT)
+
+
+def known_losses(fs: FileSystem, root: Path) -> Sequence[Loss]:
+    """Return the losses that are reported already: by the salvage that made the store, and by its starts."""
+    paths = [root / SALVAGE_REPORT]
+    if fs.exists(root.parent):
+        kept = [name for name in fs.list_dir(root.parent) if name.startswith(f"{root.name}.cut-")]
+        paths += [root.parent / name / CUT_REPORT for name in kept]
+    reports = (_read_report(fs, path) for path in paths)
+    return [loss for report in reports if report is not None for loss in report.losses]
+
+
+def _read_report(fs: FileSystem, path: Path) -> LossReport | None:
     try:
-        return decode_json(fs.read_bytes(path), LossReport).losses
-    except Corrupt:
-        return ()
+        return decode_json(fs.read_bytes(path), LossReport) if fs.exists(path) else None
+    except (Corrupt, IoFailure):
+        return None

@@ -228,7 +228,8 @@ class Capabilities:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicInfo:
     """A topic: its partitions (their numbers, ascending) and the configs that differ from the
-    store's defaults. `closed`: the real server lets no client write to it.
+    store's defaults. `closed`: the real server lets no client write to it. `missing`: partitions that
+    should exist and are not served, with the reason.
     """
 
     name: str
@@ -237,6 +238,7 @@ class TopicInfo:
     topic_id: str | None = None
     internal: bool = False
     closed: bool = False
+    missing: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

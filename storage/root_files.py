@@ -102,7 +102,12 @@ class RootFiles(Generic[_Facts]):
             return None
 
     def _report(self, path: Path, message: str) -> None:
-        self.findings.append(finding("bad-root-file", path, message=message))
+        self._note(finding("bad-root-file", path, message=message))
+
+    def _note(self, found: Finding) -> None:
+        """Add a finding once: a file may be read more than once."""
+        if found not in self.findings:
+            self.findings.append(found)
 
     def _write(self, name: str, data: bytes) -> None:
         """The file with these bytes, durable on return; left out where it is known to have them. A file that could not

@@ -28,10 +28,12 @@ import msgspec
 from storage.coding.own_json import decode_json
 from storage.errors import (
     CallerError,
+    Corrupt,
     DamagedStore,
     DataError,
     InvalidArgument,
     IoFailure,
+    MissingPartitions,
     RecordTooLarge,
     StorageError,
     UnknownPartition,
@@ -145,6 +147,17 @@ def is_pending(fs: FileSystem, path: Path, folder: Path) -> bool:
     return pending is not None and pending.folder == folder.name
 
 
+def pending_ends(fs: FileSystem, path: Path) -> Mapping[TopicPartition, int]:
+    """Where the partitions of an unfinished write to the store at `path` ended before it."""
+    try:
+        data = fs.read_bytes(path / NOTE) if fs.exists(path / NOTE) else None
+        pending = None if data is None else decode_json(data, Note).pending
+    except (Corrupt, IoFailure):  # the write itself reports them
+        return {}
+    ends = () if pending is None else pending.ends
+    return {TopicPartition(topic, partition): end for topic, partition, end in ends}
+
+
 def append_staged(store: LogStore, form: StagedForm, write: StagedWrite) -> bool:
     """Put a write into an open store that nobody else uses meanwhile; durable on return. False: its unit
     is there already, and nothing was written.
@@ -195,7 +208,7 @@ def finish_staged(store: LogStore, form: StagedForm, *, accept_loss: bool) -> No
     folder = disk.path.resolve().with_name(note.pending.folder)
     try:
         _finish(store, form, note, None, resumed=True)
-    except (CallerError, DataError, IoFailure) as error:
+    except (CallerError, DataError, IoFailure, MissingPartitions) as error:
         if isinstance(error, IoFailure) and not is_missing(error):
             raise
         if not accept_loss:

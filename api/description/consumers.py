@@ -109,7 +109,7 @@ ASSIGN: Final = Doc(
     about="Whoever else in the group reads them. Not beside a subscription.",
     bodies=plain(PartitionsBody),
     answers=(_DONE,),
-    errors=(40401, 40402, 40403, 40903),
+    errors=(40401, 40402, 40403, 40903, 50302),
     examples=(_example(body=_ORDERS, path={"instance": "worker-0"}, status=204),),
 )
 GET_ASSIGNMENTS: Final = Doc(
@@ -129,7 +129,7 @@ POLL: Final = Doc(
     "ends the wait of the one before it.",
     query=(CONSUMER_TIMEOUT, CONSUMER_MAX_BYTES),
     answers=(Answer(200, "The records; none when nothing came in time.", plain(Sequence[Row])),),
-    errors=(40403, 40601, 40903, 41601, 50010),
+    errors=(40403, 40601, 40903, 41601, 50010, 50302),
     examples=(
         Example(
             query={"timeout": "1000", "max_bytes": "300000"},
@@ -161,7 +161,7 @@ COMMIT: Final = Doc(
     bodies=plain(CommitBody),
     body_required=False,
     answers=(Answer(200, "Committed; the list is always empty.", plain(Sequence[OffsetRow])),),
-    errors=(40401, 40402, 40403, 41601, 50701),
+    errors=(40401, 40402, 40403, 41601, 50302, 50701),
     examples=(
         _example(
             body={
@@ -182,7 +182,7 @@ GET_COMMITTED: Final = Doc(
     bodies=plain(PartitionsBody),
     body_required=False,
     answers=(Answer(200, "The committed offsets.", plain(OffsetsAnswer)),),
-    errors=(40401, 40402, 40403),
+    errors=(40401, 40402, 40403, 50302),
     examples=(
         _example(body=_ORDERS, answer={"offsets": []}),
         _example("by query", query={"topic": "orders"}, answer={"offsets": []}),

@@ -72,7 +72,7 @@ FETCH: Final = Doc(
         ),
         Answer(304, "The page that was kept still holds."),
     ),
-    errors=(40401, 40402, 41601, 42207, 50010),
+    errors=(40401, 40402, 41601, 42207, 50302, 50010),
     examples=(
         Example(query={"max_records": "1"}, answer=[_ROW]),
         Example(

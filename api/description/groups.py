@@ -61,7 +61,7 @@ RESET_GROUP: Final = Doc(
     scope=Scope.ADMIN,
     bodies=plain(ResetGroup),
     answers=(Answer(200, "The next offsets as they are afterwards.", plain(OffsetsAnswer)),),
-    errors=(40401, 40402, 40405, 40903, 41601, 42203, 50701),
+    errors=(40401, 40402, 40405, 40903, 41601, 42203, 50302, 50701),
     examples=(
         Example(
             path={"group": "accounting"},

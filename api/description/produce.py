@@ -64,7 +64,7 @@ BODIES: Final[Mapping[str, Shape]] = {
     OCTET_STREAM: OCTETS,
 }
 ERRORS: Final = (
-    40401, 40402, 40904, 40905, 41302, 42201, 42202, 42203, 42206, 42207, 42208, 42209, 50401, 50701,
+    40401, 40402, 40904, 40905, 41302, 42201, 42202, 42203, 42206, 42207, 42208, 42209, 50302, 50401, 50701,
 )  # fmt: skip
 _ROW: Final = {"partition": 0, "offset": 2, "error_code": None, "error": None}
 

@@ -65,7 +65,7 @@ PARTITION_FILES: Final = Doc(
     about=f"{_ABOUT} Of a RocketMQ store these are the queue's: its records lie in the one commit log.",
     query=(FILES_LIMIT, CURSOR),
     answers=(Answer(200, "One page of files.", plain(FilesAnswer)),),
-    errors=(40401, 40402, 42207),
+    errors=(40401, 40402, 42207, 50302),
     examples=(
         Example(
             query={"limit": "1", "cursor": "orders-0/00000000000000000000.index"},

@@ -48,7 +48,7 @@ PUT_TOPIC: Final = Doc(
         Answer(201, "Created.", plain(Topic), _WARNINGS),
         Answer(200, "It was there already, in this shape.", plain(Topic), _WARNINGS),
     ),
-    errors=(40901, 42203, 42205, 50701),
+    errors=(40901, 42203, 42205, 50302, 50701),
     examples=(
         Example(
             path={"topic": "invoices"},
@@ -116,7 +116,7 @@ GET_PARTITION: Final = Doc(
     tag=TAG,
     summary="One partition",
     answers=(Answer(200, "The partition.", plain(Partition)),),
-    errors=(40401, 40402),
+    errors=(40401, 40402, 50302),
     examples=(Example(answer=_PARTITION),),
 )
 GET_OFFSETS: Final = Doc(
@@ -127,7 +127,7 @@ GET_OFFSETS: Final = Doc(
     "time; the end and `null` if there is none.",
     query=(TIMESTAMP,),
     answers=(Answer(200, "The offsets.", plain(OneOf((BoundsAnswer, TimedAnswer)))),),
-    errors=(40401, 40402, 50010),
+    errors=(40401, 40402, 50302, 50010),
     examples=(
         Example(answer={"beginning_offset": 0, "end_offset": 2}),
         Example(

@@ -58,7 +58,7 @@ CREATE_TOPIC: Final = Doc(
     scope=Scope.ADMIN,
     bodies={JSON: CreateTopicRequest},
     answers=(Answer(201, "Created.", {JSON: TopicData}),),
-    errors=(404, 40901, 42203, 42205, 42207, 50701),
+    errors=(404, 40901, 42203, 42205, 42207, 50302, 50701),
     examples=(
         Example(
             media_type=JSON,
@@ -98,7 +98,7 @@ GET_PARTITION: Final = Doc(
     tag=TAG,
     summary="One partition",
     answers=(Answer(200, "The partition.", {JSON: PartitionData}),),
-    errors=(404, 40401, 40402),
+    errors=(404, 40401, 40402, 50302),
     examples=(Example(answer={"kind": "KafkaPartition", "partition_id": 0}),),
 )
 LIST_CONFIGS: Final = Doc(
@@ -127,7 +127,7 @@ _RECORD: Final = {
     "key": {"type": "STRING", "data": "k1"},
     "value": {"type": "JSON", "data": {"total": 12}},
 }
-_ERRORS: Final = (404, 40401, 42203, 50701)
+_ERRORS: Final = (404, 40401, 42203, 50302, 50701)
 PRODUCE_RECORDS: Final = Doc(
     id="v3ProduceRecords",
     tag=TAG,

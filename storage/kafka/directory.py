@@ -10,7 +10,7 @@ plain files do not disturb it.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -95,6 +95,7 @@ class LogDirectory(RootFiles[StoreFile]):
 
     def __init__(self, fs: FileSystem, path: Path) -> None:
         super().__init__(fs, path, BACKEND, StoreFile)
+        self._configured: Sequence[str] = ()
 
     # ---- reading ----
 
@@ -139,6 +140,17 @@ class LogDirectory(RootFiles[StoreFile]):
             return False
         return checkpoints.decode_clean_shutdown(data) != checkpoints.NO_BROKER_EPOCH
 
+    def deleted_partitions(self) -> Sequence[TopicPartition]:
+        """Partitions whose folders are renamed for deletion and have no other folder."""
+        present = self.fs.list_dir(self.path)
+        renamed = (names.parse_renamed_dir(name) for name in present)
+        deleted = (found.partition for found in renamed if found and found.state == "delete")
+        return [partition for partition in deleted if str(partition) not in present]
+
+    def checkpoints(self) -> Mapping[str, Offsets]:
+        """The offset checkpoints of the root by file name, the cleaner's too."""
+        return {name: self.offsets(name) for name in (*OFFSET_CHECKPOINTS, names.CLEANER_OFFSETS)}
+
     def offsets(self, name: str) -> Offsets:
         """One of the root's offset checkpoints. A damaged one is reported. Of it the lines that can be read count:
         without its log start a partition would show deleted records again. Recovery points are the exception:
@@ -156,9 +168,7 @@ class LogDirectory(RootFiles[StoreFile]):
             lines = checkpoints.decode_offsets(data)
         except DataError as error:
             self._damaged.add(name)
-            told = bad_root_file(path, error)
-            if told not in self.findings:
-                self.findings.append(told)
+            self._note(bad_root_file(path, error))
             return checkpoints.readable_offsets(data)
         self._damaged.discard(name)
         return lines
@@ -185,7 +195,7 @@ class LogDirectory(RootFiles[StoreFile]):
         try:
             return self.cluster_id()
         except (Corrupt, UnsupportedFormat) as error:
-            self.findings.append(bad_root_file(self.path / names.META_PROPERTIES, error))
+            self._note(bad_root_file(self.path / names.META_PROPERTIES, error))
             return None
 
     def topic_id(self, directory: Path) -> str | None:
@@ -196,14 +206,19 @@ class LogDirectory(RootFiles[StoreFile]):
         try:
             return checkpoints.decode_partition_metadata(self.fs.read_bytes(path)).topic_id
         except DataError as error:
-            self.findings.append(bad_partition_metadata(path, error))
+            self._note(bad_partition_metadata(path, error))
             return None
 
     def topic_configs(self) -> dict[str, dict[str, str]]:
         """Configs by topic; one that is not legal is left out and reported."""
         self._stored[TOPICS_FILE] = json_text({})  # a missing file says as much
         stored = self._read_json(TOPICS_FILE, dict[str, dict[str, str]]) or {}
+        self._configured = tuple(stored)
         return {topic: self._legal(configs) for topic, configs in stored.items()}
+
+    def configured_topics(self) -> Sequence[str]:
+        """The topics that `topic_configs` found in its file."""
+        return self._configured
 
     def _legal(self, configs: Mapping[str, str]) -> dict[str, str]:
         legal: dict[str, str] = {}
@@ -223,22 +238,21 @@ class LogDirectory(RootFiles[StoreFile]):
     ) -> None:
         """Write an offset checkpoint, unless it says so already; None: no line.
 
-        Lines of partitions that are not here are kept, but for those of topics that are `gone`.
+        Lines of other partitions are kept, unless their topic is `gone`: they tell that a folder is missing.
         """
-        here = {partition.topic for partition in offsets}
         lines = {
             partition: offset
             for partition, offset in self._lines(name).items()
-            if partition.topic not in here and partition.topic not in gone
+            if partition not in offsets and partition.topic not in gone
         }
         lines |= {p: offset for p, offset in offsets.items() if offset is not None}
         self._write(name, checkpoints.encode_offsets(lines))
 
-    def forget_topic(self, topic: str) -> None:
-        """Take the lines of a topic out of the offset checkpoints that have some."""
-        for name in OFFSET_CHECKPOINTS:
+    def forget(self, is_deleted: Callable[[TopicPartition], bool]) -> None:
+        """Remove the lines of deleted partitions from the checkpoints that have some."""
+        for name in (*OFFSET_CHECKPOINTS, names.CLEANER_OFFSETS):
             lines = self._lines(name)
-            kept = {p: offset for p, offset in lines.items() if p.topic != topic}
+            kept = {p: offset for p, offset in lines.items() if not is_deleted(p)}
             if len(kept) < len(lines):
                 self._write(name, checkpoints.encode_offsets(kept))
 
@@ -279,7 +293,10 @@ class LogDirectory(RootFiles[StoreFile]):
         atomic_write(self.fs, self.path / names.CLEAN_SHUTDOWN, data)
 
     def remove_deleted_dirs(self) -> None:
-        """Finish topic deletions that a stop interrupted."""
+        """Finish topic deletions that a stop interrupted: the checkpoints first, while the folders still tell which."""
+        deleted = set(self.deleted_partitions())
+        if deleted:
+            self.forget(deleted.__contains__)
         for name in self.fs.list_dir(self.path):
             if names.is_deleted_dir(name) and self.fs.is_dir(self.path / name):
                 self.fs.remove_tree(self.path / name)

@@ -20,9 +20,9 @@ from storage.coding.javahash import java_hash
 from storage.errors import DiskFull
 from storage.group_offsets import OffsetTable, at_time, check_commits
 from storage.interface import Clock
+from storage.kafka.format import names
 from storage.kafka.format.offset_records import OffsetKey, OffsetValue, encode_key, encode_value
-from storage.kafka.format.properties import parse_uuid_text
-from storage.kafka.offsets_log import OffsetsLog, is_of
+from storage.kafka.offsets_log import OffsetsLog, id_bytes, is_of
 from storage.kafka.partition import Partition
 from storage.model import CommittedOffset, GroupCommit, Record, TopicPartition
 
@@ -35,15 +35,18 @@ class Home(Protocol):
     """What is asked of the store that the offsets belong to."""
 
     def partition(self, address: TopicPartition) -> Partition:
-        """Raises UnknownTopic, UnknownPartition."""
+        """Raises UnknownTopic, UnknownPartition, MissingPartitions."""
 
     def topic_id(self, topic: str) -> str | None:
         """The id of a topic, None where it has none or is not there."""
 
     def offsets_partitions(self) -> Sequence[Partition]:
-        """Those of `__consumer_offsets`, none before the first commit."""
+        """The partitions of `__consumer_offsets` that are here, none before the first commit."""
 
-    def create_offsets_topic(self) -> Sequence[Partition]:
+    def offsets_count(self) -> int:
+        """How many partitions `__consumer_offsets` has, those that are missing here included; 0 without the topic."""
+
+    def create_offsets_topic(self) -> None:
         """Make `__consumer_offsets`; durable on return."""
 
 
@@ -86,13 +89,18 @@ class GroupOffsets:
         }
 
     def _counts(self, partition: TopicPartition, value: OffsetValue) -> bool:
-        return is_of(value, _id_bytes(self._home.topic_id(partition.topic)))
+        return is_of(value, id_bytes(self._home.topic_id(partition.topic)))
 
     def _of_group(self, group: str) -> Mapping[TopicPartition, OffsetValue]:
         logs = self._current()
-        if not logs:
+        count = self._home.offsets_count()
+        if not count:
             return {}
-        return logs[home_of(group, len(logs))].look(lambda table: table.of_group(group))
+        home = self._home.partition(
+            TopicPartition(names.GROUP_OFFSETS_TOPIC, home_of(group, count))
+        )
+        (log,) = (log for log in logs if log.partition is home)
+        return log.look(lambda table: table.of_group(group))
 
     def _current(self) -> Sequence[OffsetsLog]:
         """The logs of the topic as it is now: it may have been made, or deleted, since the last look."""
@@ -132,7 +140,7 @@ class GroupOffsets:
                 (group, partition, None)
                 for log in self._current()
                 for group, partition, value in log.look(lambda table: table.of_topic(topic))
-                if is_of(value, _id_bytes(topic_id))
+                if is_of(value, id_bytes(topic_id))
             ]
             self._append(changes, durable=True)
 
@@ -148,17 +156,21 @@ class GroupOffsets:
     def _append(self, changes: Sequence[_Change], *, durable: bool) -> None:
         if not changes:
             return
-        partitions = self._home.offsets_partitions() or self._home.create_offsets_topic()
+        if not self._home.offsets_count():
+            self._home.create_offsets_topic()
+        count = self._home.offsets_count()
         runs: dict[int, list[Record]] = {}
         for change in changes:
-            runs.setdefault(home_of(change[0], len(partitions)), []).append(self._record(change))
-        for number, records in sorted(runs.items()):
-            partitions[number].append(
-                records, compression="none", producer=None, publish=not durable
-            )
+            runs.setdefault(home_of(change[0], count), []).append(self._record(change))
+        homes = [
+            (self._home.partition(TopicPartition(names.GROUP_OFFSETS_TOPIC, number)), records)
+            for number, records in sorted(runs.items())
+        ]
+        for partition, records in homes:
+            partition.append(records, compression="none", producer=None, publish=not durable)
         if durable:
-            for number in sorted(runs):
-                partitions[number].flush()
+            for partition, _ in homes:
+                partition.flush()
 
     def _record(self, change: _Change) -> Record:
         group, (topic, partition), committed = change
@@ -166,11 +178,7 @@ class GroupOffsets:
         if committed is None:
             return Record(key, None)
         offset, leader_epoch, metadata, time_ms = at_time(committed, self._clock())
-        topic_id = _id_bytes(self._home.topic_id(topic))
+        topic_id = id_bytes(self._home.topic_id(topic))
         assert time_ms is not None
         value = OffsetValue(offset, leader_epoch, metadata, time_ms, topic_id)
         return Record(key, encode_value(value))
-
-
-def _id_bytes(topic_id: str | None) -> bytes | None:
-    return None if topic_id is None else parse_uuid_text(topic_id, field="topic id")

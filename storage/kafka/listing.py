@@ -9,12 +9,11 @@ from __future__ import annotations
 from itertools import pairwise
 
 from storage.files import FileSystem, HandleCache
+from storage.kafka.evidence import INDEX_SUFFIXES
 from storage.kafka.format import names
 from storage.kafka.format.names import segment_name
 from storage.kafka.log_file import Batch, walk
 from storage.kafka.plan import PartitionPlan, SegmentPlan
-
-INDEX_SUFFIXES = (names.INDEX, names.TIME_INDEX, names.TXN_INDEX)
 
 
 def list_files(fs: FileSystem, files: HandleCache, plan: PartitionPlan) -> None:

@@ -31,6 +31,7 @@ from storage.kafka.format.batch import (
     split_batches,
 )
 from storage.kafka.format.offset_records import OffsetKey, OffsetValue, decode_key, decode_value
+from storage.kafka.format.properties import parse_uuid_text
 from storage.kafka.partition import Partition
 from storage.model import Isolation, TopicPartition
 
@@ -43,6 +44,11 @@ def is_of(value: OffsetValue, topic_id: bytes | None) -> bool:
     name (as in OffsetMetadataManager). None: not known.
     """
     return None in (value.topic_id, topic_id) or value.topic_id == topic_id
+
+
+def id_bytes(topic_id: str | None) -> bytes | None:
+    """Return a topic's id as the records have it; None where it is not known."""
+    return None if topic_id is None else parse_uuid_text(topic_id, field="topic id")
 
 
 class _Said(NamedTuple):

@@ -5,28 +5,35 @@ changed nothing.
 
     examine all (on a copy-on-write view) -> refuse? -> drop the marker -> keep a copy of what is
     cut -> repair
+
+A partition whose log would give used offsets again is left as it is and not served; the others start.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from storage.errors import DamagedStore
-from storage.files import FileSystem, HandleCache, OverlayFileSystem
+from storage.files import Fence, FileSystem, HandleCache, OverlayFileSystem
+from storage.group_offsets import OffsetTable
 from storage.interface import Clock, StoreOptions
 from storage.kafka.directory import LogDirectory, StoreFile
 from storage.kafka.epochs import OwnEpochs
+from storage.kafka.evidence import Evidence, MissingPartition, NamedOffset, collect
 from storage.kafka.format import names
+from storage.kafka.format.offset_records import OffsetValue
+from storage.kafka.lost_offsets import MISSING
+from storage.kafka.offsets_log import OffsetsLog, id_bytes, is_of
 from storage.kafka.partition import Partition, Surroundings
 from storage.kafka.plan import PartitionPlan
 from storage.kafka.recovery import RecoveryContext, examine
 from storage.kafka.repair import apply, clear_leftovers, keep_aside
 from storage.kafka.settings import StoreSettings, TopicSettings
-from storage.kept import keep_losses
-from storage.model import Loss, RecoveryReport
+from storage.kept import keep_losses, known_losses
+from storage.model import Finding, Loss, RecoveryReport, TopicPartition
 
 SettingsOf = Callable[[str], TopicSettings]
 
@@ -49,17 +56,37 @@ def own_epochs(directory: LogDirectory, facts: StoreFile) -> OwnEpochs:
     return OwnEpochs(facts.highest_epoch, partial(directory.write_highest_epoch, facts))
 
 
+class Recovered(NamedTuple):
+    """What a start found and did.
+
+    `refused`: partitions with a folder that are not served; `missing`: partitions without one; `names_left`: topics of
+    which nothing but offsets in checkpoints is left.
+    """
+
+    partitions: Sequence[Partition]
+    report: RecoveryReport
+    refused: Mapping[TopicPartition, Finding]
+    missing: Sequence[MissingPartition]
+    names_left: Mapping[str, Mapping[int, NamedOffset]]
+    accepts_loss: bool
+
+
 def recover_partitions(
     directory: LogDirectory, shared: Surroundings, opening: Opening, facts: StoreFile
-) -> tuple[Sequence[Partition], RecoveryReport]:
+) -> Recovered:
     """Open every partition of the directory; the report leaves out what `directory` itself found.
 
     Raises DamagedStore when a writable start has to be refused.
     """
     started_ms = opening.clock()
     clean = directory.is_clean()
-    plans = _examine_all(directory, opening, clean=clean)
-    _refuse_damaged(directory.path, opening, plans)
+    examination = _Examination(directory, opening, clean=clean)
+    examined = examination.run()
+    _refuse_damaged(directory.path, opening, examined)
+    here = [plan.partition for plan in examined]
+    missing = examination.evidence.missing(here)
+    plans = [plan for plan in examined if plan.refused is None]
+    losses: Sequence[Loss] = [loss for plan in plans for loss in plan.losses]
     if not opening.read_only:
         if facts.broker_led and facts.created:
             directory.write_store_file(facts)  # before the marker that tells it goes
@@ -68,54 +95,127 @@ def recover_partitions(
     for plan in plans:
         clear_leftovers(shared.fs, plan.directory)
     if not opening.read_only:
-        _keep_losses(shared.fs, directory.path, plans, started_ms)
+        accepted = missing if opening.options.accept_loss else ()
+        losses = _keep_losses(shared.fs, directory.path, plans, accepted, started_ms)
     partitions = []
     for done, plan in enumerate(plans):
         partitions.append(Partition(shared, plan, apply(shared.fs, shared.files, plan)))
         opening.options.progress("repairing partitions", done + 1, len(plans))
-    report = RecoveryReport(
-        clean_shutdown=clean or not plans,
-        elapsed_ms=opening.clock() - started_ms,
-        partitions=len(plans),
-        segments_scanned=sum(plan.segments_scanned for plan in plans),
-        bytes_scanned=sum(plan.bytes_scanned for plan in plans),
-        indexes_rebuilt=sum(s.indexes is not None for plan in plans for s in plan.segments),
-        findings=[finding for plan in plans for finding in plan.findings],
-        losses=[loss for plan in plans for loss in plan.losses],
+    return Recovered(
+        partitions,
+        RecoveryReport(
+            clean_shutdown=clean or not examined,
+            elapsed_ms=opening.clock() - started_ms,
+            partitions=len(plans),
+            segments_scanned=sum(plan.segments_scanned for plan in plans),
+            bytes_scanned=sum(plan.bytes_scanned for plan in plans),
+            indexes_rebuilt=sum(s.indexes is not None for plan in plans for s in plan.segments),
+            findings=[
+                *(finding for plan in examined for finding in plan.findings),
+                *(one.finding() for one in missing),
+            ],
+            losses=losses,
+        ),
+        {plan.partition: plan.refused for plan in examined if plan.refused is not None},
+        missing,
+        examination.evidence.without_folder(here),
+        opening.options.accept_loss and not opening.read_only,
     )
-    return partitions, report
 
 
-def _examine_all(
-    directory: LogDirectory, opening: Opening, *, clean: bool
-) -> Sequence[PartitionPlan]:
-    """A plan for each partition, made on a view in memory in which left-over files are cleared
-    away.
+class _Examination:
+    """A plan for each partition, made on a view in memory in which left-over files are cleared away."""
+
+    def __init__(self, directory: LogDirectory, opening: Opening, *, clean: bool) -> None:
+        checkpoints = directory.checkpoints()
+        view = OverlayFileSystem(directory.fs)
+        self._opening = opening
+        self._found = directory.partition_dirs()
+        self._directory = directory
+        self.evidence = collect(directory, checkpoints)
+        self._context = RecoveryContext(
+            root=directory.path,
+            fs=view,
+            files=HandleCache(view, opening.options.open_files),
+            clock=opening.clock,
+            clean_shutdown=clean,
+            recovery_points=checkpoints[names.RECOVERY_POINTS],
+            log_starts=checkpoints[names.LOG_STARTS],
+            evidence=self.evidence,
+            known_losses=known_losses(directory.fs, directory.path),
+            producer_expiration_ms=opening.settings.producer_id_expiration_ms,
+            read_only=opening.read_only,
+            accept_loss=opening.options.accept_loss,
+        )
+
+    def run(self) -> Sequence[PartitionPlan]:
+        """Examine all: the committed offsets first, since they name offsets of the others."""
+        context = self._context
+        folders = dict(self._found)
+        homes = [p for p in folders if p.topic == names.GROUP_OFFSETS_TOPIC]
+        others = [p for p in folders if p.topic != names.GROUP_OFFSETS_TOPIC]
+        plans: dict[TopicPartition, PartitionPlan] = {}
+        try:
+            for partition in (*homes, *others):
+                if partition not in homes and len(plans) == len(homes):
+                    self._add_committed(list(plans.values()), others)
+                clear_leftovers(context.fs, folders[partition])
+                settings = self._opening.settings_of(partition.topic)
+                plans[partition] = examine(context, partition, folders[partition], settings)
+                self._opening.options.progress("examining partitions", len(plans), len(folders))
+        finally:
+            context.files.close(sync=False)
+        return [plans[partition] for partition in folders]
+
+    def _add_committed(
+        self, homes: Sequence[PartitionPlan], others: Sequence[TopicPartition]
+    ) -> None:
+        context = self._context
+        if not needs_committed(context, others):
+            return
+        topic_ids = {p: self._directory.topic_id(f) for p, f in self._found if p in set(others)}
+        for plan in homes:
+            log = OffsetsLog(open_in_memory(context, plan))
+            add_committed(self.evidence, log, plan.directory, topic_ids)
+
+
+def needs_committed(context: RecoveryContext, partitions: Sequence[TopicPartition]) -> bool:
+    """Whether committed offsets can name more than the checkpoints do: these are complete after a clean stop."""
+    return not context.clean_shutdown or any(p not in context.recovery_points for p in partitions)
+
+
+def open_in_memory(context: RecoveryContext, plan: PartitionPlan) -> Partition:
+    """Open an examined partition on the view that it was examined on, to be read."""
+    shared = Surroundings(
+        fs=context.fs,
+        files=context.files,
+        clock=context.clock,
+        fence=Fence(context.root),
+        read_only=True,
+        producer_expiration_ms=context.producer_expiration_ms,
+        epochs=OwnEpochs(),
+    )
+    return Partition(shared, plan, apply(context.fs, context.files, plan))
+
+
+def add_committed(
+    evidence: Evidence,
+    log: OffsetsLog,
+    path: Path,
+    topic_ids: Mapping[TopicPartition, str | None],
+) -> None:
+    """Let the committed offsets of one partition of `__consumer_offsets` count as evidence.
+
+    Offsets of an earlier topic of the same name, which `topic_ids` tells apart, do not.
     """
-    view = OverlayFileSystem(directory.fs)
-    files = HandleCache(view, opening.options.open_files)
-    context = RecoveryContext(
-        root=directory.path,
-        fs=view,
-        files=files,
-        clock=opening.clock,
-        clean_shutdown=clean,
-        recovery_points=directory.offsets(names.RECOVERY_POINTS),
-        log_starts=directory.offsets(names.LOG_STARTS),
-        producer_expiration_ms=opening.settings.producer_id_expiration_ms,
-        read_only=opening.read_only,
-        accept_loss=opening.options.accept_loss,
-    )
-    found = directory.partition_dirs()
-    plans = []
-    try:
-        for done, (partition, path) in enumerate(found):
-            clear_leftovers(view, path)
-            plans.append(examine(context, partition, path, opening.settings_of(partition.topic)))
-            opening.options.progress("examining partitions", done + 1, len(found))
-    finally:
-        files.close(sync=False)
-    return plans
+
+    def take(table: OffsetTable[OffsetValue]) -> None:
+        for group in table.groups():
+            for partition, value in table.of_group(group).items():
+                if is_of(value, id_bytes(topic_ids.get(partition))):
+                    evidence.add(partition, NamedOffset(value.offset, path, group))
+
+    log.look(take)
 
 
 def _refuse_damaged(path: Path, opening: Opening, plans: Sequence[PartitionPlan]) -> None:
@@ -132,14 +232,38 @@ def _refuse_damaged(path: Path, opening: Opening, plans: Sequence[PartitionPlan]
     )
 
 
-def _keep_losses(fs: FileSystem, path: Path, plans: Sequence[PartitionPlan], now_ms: int) -> None:
-    """Copy what will be cut beside the store, with a report of it (JSON, ranges per partition)."""
+def _loss_of(missing: MissingPartition) -> Loss:
+    named = missing.named
+    return Loss(
+        topic=missing.address.topic,
+        partition=missing.address.partition,
+        path=str(missing.path),
+        position=0,
+        size_bytes=0,
+        first_offset=0,
+        next_offset=None if named is None else named.offset,
+        reason=MISSING,
+    )
+
+
+def _keep_losses(
+    fs: FileSystem,
+    path: Path,
+    plans: Sequence[PartitionPlan],
+    missing: Sequence[MissingPartition],
+    now_ms: int,
+) -> list[Loss]:
+    """Copy what will be cut beside the store, with a report of all losses (JSON, ranges per partition)."""
     damaged = [plan for plan in plans if plan.losses]
+    kept: list[Loss] = []
 
     def copy(kept_dir: Path) -> Sequence[Loss]:
         for plan in damaged:
             keep_aside(fs, plan, kept_dir)
-        return [loss for plan in damaged for loss in plan.losses]
+        kept.extend(loss for plan in damaged for loss in plan.losses)
+        kept.extend(_loss_of(one) for one in missing)
+        return kept
 
-    if damaged:
+    if damaged or missing:
         keep_losses(fs, path, now_ms, copy)
+    return kept

@@ -497,9 +497,10 @@ class Partition:
                 with self._state_lock:
                     del self._segments[segment.base_offset]
                     self._start = max(self._start, self._segments.peekitem(0)[0])
-                remove_files(self._shared.files, self.directory, segment)
-            if doomed:
+            if doomed:  # before the files: after a crash no epoch names offsets that are deleted
                 self._cut_epochs()
+            for segment in doomed:
+                remove_files(self._shared.files, self.directory, segment)
             return RetentionReport(
                 segments_deleted=len(doomed), bytes_deleted=sum(s.size_bytes for s in doomed)
             )

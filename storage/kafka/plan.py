@@ -38,8 +38,10 @@ class SegmentPlan:
 
 @dataclass(slots=True, kw_only=True)
 class PartitionPlan:
-    """All that is known and decided about one partition; `refusal` keeps a writable start from
-    happening.
+    """All that is known and decided about one partition.
+
+    `refusal` keeps a writable start from happening, `refused` this partition from being served by one: its log would
+    give used offsets again. `continues_at`: the log goes on with an empty segment at this offset, above its end.
 
     `next_offset`: what the next record gets. `batches_end`: the offset behind the last batch, as its header tells it.
     `segments` are those after the `splits`.
@@ -64,6 +66,8 @@ class PartitionPlan:
     findings: list[Finding] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
     refusal: Finding | None = None
+    refused: Finding | None = None
+    continues_at: int | None = None
     segments_scanned: int = 0
     bytes_scanned: int = 0
 
@@ -72,6 +76,7 @@ class PartitionPlan:
         """Whether carrying the plan out makes or removes files that matter after a crash."""
         return bool(
             not self.segments
+            or self.continues_at is not None
             or self.removed
             or self.set_aside
             or self.removed_segments

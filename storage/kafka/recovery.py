@@ -33,6 +33,7 @@ from storage.findings import finding
 from storage.interface import Clock
 from storage.kafka.active_indexes import WrongIndex, last_indexed, wrong_index
 from storage.kafka.epochs import LeaderEpochs
+from storage.kafka.evidence import Evidence
 from storage.kafka.format import checkpoints, names, txn_index
 from storage.kafka.format.names import segment_name
 from storage.kafka.format.producer_snapshot import decode_snapshot, encode_snapshot
@@ -49,6 +50,7 @@ from storage.kafka.log_file import (
     is_zero,
     walk,
 )
+from storage.kafka.lost_offsets import judge_end, judge_start
 from storage.kafka.overflow import (
     Placed,
     SegmentSplit,
@@ -64,7 +66,7 @@ from storage.model import Finding, Loss, TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryContext:
-    """What examining a partition needs beside its folder. Offsets come from the root checkpoints."""
+    """What examining a partition needs beside its folder: what the other files say of it, and how it is opened."""
 
     root: Path
     fs: FileSystem
@@ -73,6 +75,8 @@ class RecoveryContext:
     clean_shutdown: bool
     recovery_points: Mapping[TopicPartition, int]
     log_starts: Mapping[TopicPartition, int]
+    evidence: Evidence
+    known_losses: Sequence[Loss]
     producer_expiration_ms: int
     read_only: bool = False
     accept_loss: bool = False
@@ -93,12 +97,14 @@ def examine(
     )
     plan.next_offset = plan.start_offset
     _load_epochs(context, plan)
+    judge_start(plan, context.known_losses, read_only=context.read_only)
     scan = _Scan(context, plan)
     if plan.segments:
         scan.run()
+    if plan.splits:  # the first segment may have got another base offset
+        plan.start_offset = max(plan.start_offset, plan.segments[0].base_offset)
     plan.batches_end = plan.next_offset
     plan.next_offset = max(plan.next_offset, scan.log_end)
-    _compare_with_checkpoint(context, plan)
     if plan.start_offset > plan.next_offset:
         plan.findings.append(
             _finding(
@@ -113,29 +119,16 @@ def examine(
             )
         )
         plan.next_offset = plan.start_offset
+    judge_end(
+        context.fs,
+        plan,
+        context.evidence,
+        read_only=context.read_only,
+        accept_loss=context.accept_loss,
+    )
     plan.epochs.truncate_end(max(plan.next_offset, plan.start_offset + 1))
     plan.epochs.truncate_start(plan.start_offset)
     return plan
-
-
-def _compare_with_checkpoint(context: RecoveryContext, plan: PartitionPlan) -> None:
-    """A log that ends below its recovery point has lost what had been made durable: if no cut tells
-    it, then a file was emptied or taken away.
-    """
-    point = context.recovery_points.get(plan.partition, 0)
-    if plan.next_offset < point and not plan.losses:
-        plan.findings.append(
-            _finding(
-                plan,
-                "checkpoint-ahead",
-                "error",
-                context.root / names.RECOVERY_POINTS,
-                offset=point,
-                expected=f"at most {plan.next_offset}, the log's end",
-                found=str(point),
-                message="records that were durable are lost, and no damage in the log explains it",
-            )
-        )
 
 
 def _load_epochs(context: RecoveryContext, plan: PartitionPlan) -> None:

@@ -121,6 +121,9 @@ def keep_aside(fs: FileSystem, plan: PartitionPlan, kept_dir: Path) -> None:
     """
     kept: list[Loss] = []
     for loss in plan.losses:
+        if not loss.size_bytes:
+            kept.append(loss)
+            continue
         source = Path(loss.path)
         directory = kept_dir / plan.directory.name
         fs.make_dir(directory)
@@ -142,8 +145,9 @@ def apply(fs: FileSystem, files: HandleCache, plan: PartitionPlan) -> Sequence[S
     for split in plan.splits:
         overflow.carry_out(fs, files, split)
     segments = [_apply_segment(fs, files, plan, segment) for segment in plan.segments]
-    if not segments:
-        segments = [Segment.create(files, plan.directory, plan.start_offset, plan.settings)]
+    if not segments or plan.continues_at is not None:
+        base_offset = plan.start_offset if plan.continues_at is None else plan.continues_at
+        segments = [*segments, Segment.create(files, plan.directory, base_offset, plan.settings)]
     for segment, following in pairwise(segments):
         segment.limit_offset = following.base_offset
     _write_snapshots(fs, plan)

@@ -10,14 +10,18 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
+from typing import NamedTuple
 
 from storage.disk_store import DiskStore, open_directory
 from storage.errors import (
+    DiskFull,
     InvalidArgument,
+    MissingPartitions,
     NotOffered,
     UnknownPartition,
     UnknownTopic,
@@ -35,6 +39,7 @@ from storage.kafka.directory import (
     LogDirectory,
     StoreFile,
     is_empty,
+    new_uuid,
     refuse_other_format,
     take_lock,
 )
@@ -42,7 +47,7 @@ from storage.kafka.encoding import check_appendable
 from storage.kafka.finding import Budget, Search, find_by_id, find_records
 from storage.kafka.format import names
 from storage.kafka.group_offsets import GroupOffsets
-from storage.kafka.opening import Opening, own_epochs, recover_partitions
+from storage.kafka.opening import Opening, Recovered, own_epochs, recover_partitions
 from storage.kafka.partition import Partition, Surroundings
 from storage.kafka.reading import Limits
 from storage.kafka.reporting import CAPABILITIES, stats_of
@@ -54,6 +59,7 @@ from storage.kafka.settings import (
     parse_store_settings,
 )
 from storage.kafka.topic_files import (
+    NewPartitions,
     check_new_name,
     check_partition_count,
     check_same_shape,
@@ -80,13 +86,21 @@ from storage.model import (
 from storage.sequencing import FIRST_BESIDE_BROKER, ProducerIds
 
 
+class Unserved(NamedTuple):
+    """Why a partition is not served; `folder` None: it has none."""
+
+    reason: str
+    folder: Path | None
+
+
 @dataclass(slots=True)
 class _Topic:
-    """One topic: its partitions by number, and its own configs."""
+    """One topic: its partitions by number, its own configs, and which partitions are not served, with the reason."""
 
     partitions: dict[int, Partition]
     configs: dict[str, str]
     topic_id: str | None
+    missing: dict[int, Unserved] = field(default_factory=dict)
 
 
 def open_kafka(
@@ -147,12 +161,18 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
             producer_expiration_ms=self._settings.producer_id_expiration_ms,
             epochs=own_epochs(directory, facts),
         )
-        partitions, report = recover_partitions(directory, self._shared, opening, facts)
+        recovered = recover_partitions(directory, self._shared, opening, facts)
         self._topics: dict[str, _Topic] = {}
         self._deleted: set[str] = set()  # topics deleted in this run: their checkpoint lines go
-        for partition in partitions:
-            self._adopt(partition)
+        for partition in recovered.partitions:
+            self._adopt(partition.partition, partition.directory).partitions[
+                partition.partition.partition
+            ] = partition
+        self._take_missing(recovered)
+        self._names_left = dict(recovered.names_left)
+        self._accepts_loss = opening.options.accept_loss
         self._configs = {t: c for t, c in self._configs.items() if t in self._topics}
+        report = recovered.report
         self.recovery = replace(report, findings=[*directory.findings, *report.findings])
         self._producer_ids = ProducerIds(
             max(facts.next_producer_id, FIRST_BESIDE_BROKER),
@@ -168,12 +188,33 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
         if self.recovery.losses or not self.recovery.clean_shutdown:
             self.checkpoint()
 
-    def _adopt(self, partition: Partition) -> None:
-        name = partition.partition.topic
-        topic_id = self._directory.topic_id(partition.directory)
+    def _adopt(self, address: TopicPartition, folder: Path | None) -> _Topic:
+        name = address.topic
+        topic_id = None if folder is None else self._directory.topic_id(folder)
         topic = self._topics.setdefault(name, _Topic({}, self._configs.get(name, {}), topic_id))
         topic.topic_id = topic.topic_id or topic_id
-        topic.partitions[partition.partition.partition] = partition
+        return topic
+
+    def _take_missing(self, recovered: Recovered) -> None:
+        """Note the partitions that are not served, or make them again where losses are accepted."""
+        for address, refused in recovered.refused.items():
+            folder = self.path / names.partition_dir_name(*address)
+            topic = self._adopt(address, folder)
+            topic.missing[address.partition] = Unserved(refused.message, folder)
+        starts: dict[str, dict[int, int]] = {}
+        for lost in recovered.missing:
+            topic = self._adopt(lost.address, None)
+            topic.missing[lost.address.partition] = Unserved(lost.finding().message, None)
+            starts.setdefault(lost.address.topic, {})[lost.address.partition] = lost.next_offset
+        if recovered.accepts_loss:
+            for name, offsets in starts.items():
+                topic = self._topics[name]
+                topic.topic_id = topic.topic_id or new_uuid()
+                settings = self.settings_of(name)
+                new = NewPartitions(name, offsets, topic.topic_id, settings)
+                made = create_partitions(self._shared, self.path, new)
+                topic.partitions |= {p.partition.partition: p for p in made}
+                topic.missing.clear()
 
     def settings_of(self, topic: str) -> TopicSettings:
         """What a topic's partitions are run with; of one that is not there, what they would be."""
@@ -188,9 +229,11 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
         if topic is None:
             raise UnknownTopic(address.topic)
         partition = topic.partitions.get(address.partition)
-        if partition is None:
-            raise UnknownPartition(*address, partitions=len(topic.partitions))
-        return partition
+        if partition is not None:
+            return partition
+        if address.partition in topic.missing:
+            raise MissingPartitions(address.topic, _reasons(topic), partition=address.partition)
+        raise UnknownPartition(*address, partitions=len(topic.partitions) + len(topic.missing))
 
     def partitions(self) -> Sequence[Partition]:
         """Every partition, in order of topic and number."""
@@ -205,6 +248,7 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
             configs={**self._settings.broker_configs(name), **topic.configs},
             topic_id=topic.topic_id,
             internal=names.is_internal_topic(name),
+            missing=_reasons(topic),
         )
 
     def topics(self) -> Mapping[str, TopicInfo]:
@@ -226,15 +270,28 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
                 info = self._info(topic, self._topics[topic])
                 check_same_shape(info, partitions, configs)
                 return info
-            check_new_name(topic, self._topics)
+            self._check_new(topic)
             with self._fence.guarding():
                 return self._create(topic, count, wanted)
 
+    def _check_new(self, topic: str) -> None:
+        """Raise InvalidTopic, or MissingPartitions where checkpoints name offsets of a topic of this name."""
+        check_new_name(topic, self._topics)
+        left = self._names_left.get(topic)
+        if left and not self._accepts_loss:
+            reasons = {number: str(named) for number, named in left.items()}
+            raise MissingPartitions(topic, reasons, creating=True)
+
     def _create(self, topic: str, count: int, configs: dict[str, str]) -> TopicInfo:
         settings = self._settings.of_topic(topic, configs)
-        self._directory.forget_topic(topic)  # its lines are those of one deleted before
+        left = self._names_left.get(topic, {})  # losses are accepted: go on above the offsets
+        starts = {n: left[n].offset if n in left else 0 for n in range(count)}
+        topic_id = new_uuid()
+        self._directory.forget(lambda partition: partition.topic == topic)
         self._directory.write_topic_configs({**self._configs, topic: configs})
-        topic_id, made = create_partitions(self._shared, self.path, topic, count, settings)
+        new = NewPartitions(topic, starts, topic_id, settings)
+        made = create_partitions(self._shared, self.path, new)
+        self._names_left.pop(topic, None)
         self._configs[topic] = configs
         self._topics[topic] = _Topic({p.partition.partition: p for p in made}, configs, topic_id)
         return self._info(topic, self._topics[topic])
@@ -251,7 +308,7 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
         with self._lock:
             known = self._topics.get(topic)
             if known is None:
-                check_new_name(topic, self._topics)
+                self._check_new(topic)
                 info = TopicInfo(name=topic, partitions=range(self._settings.num_partitions))
             else:
                 info = self._info(topic, known)
@@ -291,11 +348,19 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
             with self._fence.guarding():
                 self._producer_ids.remember(self._highest_producer_id())
                 self._directory.write_topic_configs({**self._configs, topic: {}})
-                partitions = list(self._topics[topic].partitions.values())
-                delete_partitions(self._shared, self.path, partitions)
+                known = self._topics[topic]
+                unserved = [
+                    TopicPartition(topic, number)
+                    for number, missing in known.missing.items()
+                    if missing.folder is not None
+                ]
+                partitions = list(known.partitions.values())
+                delete_partitions(self._shared, self.path, partitions, unserved)
                 del self._topics[topic]
                 self._deleted.add(topic)
                 self._configs.pop(topic, None)
+                with suppress(DiskFull):  # the next checkpoint does it
+                    self._directory.forget(lambda partition: partition.topic == topic)
         self._group_offsets.forget_topic(topic, topic_id)
 
     # ---- what the committed offsets need of their store: see group_offsets.Home ----
@@ -306,14 +371,18 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
         return None if known is None else known.topic_id
 
     def offsets_partitions(self) -> Sequence[Partition]:
-        """Those of `__consumer_offsets`, none before the first commit."""
+        """The partitions of `__consumer_offsets` that are here, none before the first commit."""
         topic = self._topics.get(names.GROUP_OFFSETS_TOPIC)
         return () if topic is None else self._partitions_of(topic)
 
-    def create_offsets_topic(self) -> Sequence[Partition]:
+    def offsets_count(self) -> int:
+        """How many partitions `__consumer_offsets` has, those that are missing here included."""
+        topic = self._topics.get(names.GROUP_OFFSETS_TOPIC)
+        return 0 if topic is None else len(topic.partitions) + len(topic.missing)
+
+    def create_offsets_topic(self) -> None:
         """Make `__consumer_offsets`; durable on return."""
         self.create_topic(names.GROUP_OFFSETS_TOPIC, self._settings.offsets_partitions)
-        return self.offsets_partitions()
 
     # ---- records ----
 
@@ -492,4 +561,17 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
             for partition in self._all_partitions():
                 partition.close()
             self._write_checkpoints()
-            self._directory.write_marker()
+            if self.recovery.clean_shutdown or not self._has_unserved_folder():
+                self._directory.write_marker()
+
+    def _has_unserved_folder(self) -> bool:
+        """Whether a partition was left as an unclean stop left it: no marker may cover it."""
+        return any(
+            missing.folder is not None
+            for topic in self._topics.values()
+            for missing in topic.missing.values()
+        )
+
+
+def _reasons(topic: _Topic) -> Mapping[int, str]:
+    return {number: topic.missing[number].reason for number in sorted(topic.missing)}

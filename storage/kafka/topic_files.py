@@ -12,10 +12,10 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from storage.errors import DiskFull, InvalidArgument, InvalidTopic, StorageError, TopicExists
 from storage.files import FileSystem, HandleCache
-from storage.kafka.directory import new_uuid
 from storage.kafka.epochs import LeaderEpochs
 from storage.kafka.format import checkpoints, names
 from storage.kafka.partition import Partition, Surroundings
@@ -51,78 +51,81 @@ def check_same_shape(
     info: TopicInfo, partitions: int | None, configs: Mapping[str, str] | None
 ) -> None:
     """Raise TopicExists unless a topic that is there has the wanted shape; None: any."""
-    if partitions is not None and partitions != len(info.partitions):
+    count = len(info.partitions) + len(info.missing)
+    if partitions is not None and partitions != count:
         raise TopicExists(
-            f"topic {info.name!r} exists with {len(info.partitions)} partitions, not {partitions}",
+            f"topic {info.name!r} exists with {count} partitions, not {partitions}",
             topic=info.name,
         )
     if configs is not None and dict(configs) != info.configs:
         raise TopicExists(f"topic {info.name!r} exists with other configs", topic=info.name)
 
 
-def create_partitions(
-    shared: Surroundings, root: Path, topic: str, count: int, settings: TopicSettings
-) -> tuple[str, Sequence[Partition]]:
-    """Make `count` partitions of a new topic; durable on return. Gives the topic id and the opened
-    partitions.
+class NewPartitions(NamedTuple):
+    """Partitions to be made: the offset that each begins at, and their topic's id and settings."""
+
+    topic: str
+    starts: Mapping[int, int]
+    topic_id: str
+    settings: TopicSettings
+
+
+def create_partitions(shared: Surroundings, root: Path, new: NewPartitions) -> Sequence[Partition]:
+    """Make new partitions of a topic and open them; durable on return.
 
     On an error what was made is taken away again and the error goes on.
     """
-    topic_id = new_uuid()
     made: list[Partition] = []
     try:
-        for number in range(count):
-            address = TopicPartition(topic, number)
-            made.append(_create(shared, root, address, topic_id, settings))
+        for number in new.starts:
+            address = TopicPartition(new.topic, number)
+            made.append(_create(shared, root, address, new))
         shared.fs.sync_dir(root)
     except StorageError:
         for partition in made:
             shared.fs.remove_tree(partition.directory)
             shared.files.forget_tree(partition.directory, sync=False)
         raise
-    return topic_id, made
+    return made
 
 
 def _create(
-    shared: Surroundings,
-    root: Path,
-    address: TopicPartition,
-    topic_id: str,
-    settings: TopicSettings,
+    shared: Surroundings, root: Path, address: TopicPartition, new: NewPartitions
 ) -> Partition:
     fs = shared.fs
     name = names.partition_dir_name(address.topic, address.partition)
     building = root / _deleted_name(address)
-    epochs = LeaderEpochs([(FIRST_EPOCH, 0)])
+    start_offset = new.starts[address.partition]
+    epochs = LeaderEpochs([(FIRST_EPOCH, start_offset)])
     plan = PartitionPlan(
         partition=address,
         directory=root / name,
-        settings=settings,
+        settings=new.settings,
         epochs=epochs,
         stored_epochs=epochs.entries,
+        start_offset=start_offset,
+        next_offset=start_offset,
     )
     try:
-        _build(fs, building, topic_id, settings, epochs)
+        _build(fs, building, new, plan)
         fs.rename(building, plan.directory)
     except StorageError:
         if fs.exists(building):
             fs.remove_tree(building)
         raise
-    segment = Segment(shared.files, plan.directory, 0, settings, size_bytes=0)
+    segment = Segment(shared.files, plan.directory, start_offset, new.settings, size_bytes=0)
     return Partition(shared, plan, [segment], created_now=True)
 
 
-def _build(
-    fs: FileSystem, building: Path, topic_id: str, settings: TopicSettings, epochs: LeaderEpochs
-) -> None:
+def _build(fs: FileSystem, building: Path, new: NewPartitions, plan: PartitionPlan) -> None:
     """All files of an empty partition, durably, in a folder that nobody looks at yet."""
     fs.make_dir(building)
     files = HandleCache(fs, 8)
     try:
-        Segment.create(files, building, 0, settings)
+        Segment.create(files, building, plan.start_offset, plan.settings)
         for name, data in (
-            (names.LEADER_EPOCHS, checkpoints.encode_epochs(epochs.entries)),
-            (names.PARTITION_METADATA, checkpoints.encode_partition_metadata(topic_id)),
+            (names.LEADER_EPOCHS, checkpoints.encode_epochs(plan.epochs.entries)),
+            (names.PARTITION_METADATA, checkpoints.encode_partition_metadata(new.topic_id)),
         ):
             with files.borrow(building / name, write=True, create=True) as file:
                 file.pwrite(data, 0)
@@ -132,18 +135,27 @@ def _build(
     fs.sync_dir(building)
 
 
-def delete_partitions(shared: Surroundings, root: Path, partitions: Sequence[Partition]) -> None:
-    """Rename the folders to `NAME.ID-delete` (durably: they are gone), then remove what is in them.
+def delete_partitions(
+    shared: Surroundings,
+    root: Path,
+    partitions: Sequence[Partition],
+    unserved: Sequence[TopicPartition] = (),
+) -> None:
+    """Rename the folders to `NAME.ID-delete` (durably), then remove their content. `unserved`: partitions that have a
+    folder and are not open.
 
     On a full disk all keep their names and the error goes on.
     """
+    folders = {partition.partition: partition.directory for partition in partitions}
+    folders |= {p: root / names.partition_dir_name(*p) for p in unserved}
     renamed: list[tuple[Path, Path]] = []
     try:
         for partition in partitions:
             partition.retire()
-            target = root / _deleted_name(partition.partition)
-            shared.fs.rename(partition.directory, target)
-            renamed.append((partition.directory, target))
+        for address, folder in folders.items():
+            target = root / _deleted_name(address)
+            shared.fs.rename(folder, target)
+            renamed.append((folder, target))
     except DiskFull:
         for directory, target in renamed:
             shared.fs.rename(target, directory)

@@ -126,6 +126,24 @@ def of_old_messages(folder: Path) -> Path:
     return path
 
 
+def without_first_segment(folder: Path) -> Path:
+    first, second = sorted(folder.glob("*.log"))[:2]
+    for path in folder.glob(f"{first.stem}.*"):
+        path.unlink()
+    return second
+
+
+def without_logs(folder: Path) -> Path:
+    for path in folder.glob("*.log"):
+        path.unlink()
+    return folder
+
+
+def without_folder(folder: Path) -> Path:
+    shutil.rmtree(folder)
+    return folder
+
+
 def without_middle_segment(folder: Path) -> Path:
     """All files of the third segment are gone; the finding is at the fourth log."""
     logs = sorted(folder.glob("*.log"))
@@ -205,7 +223,7 @@ DAMAGES = {
     ),
     "a missing segment": Damage(
         "offset-gap",
-        "warning",
+        "error",
         SEGMENTS,
         lambda _, folder: without_middle_segment(folder),
         position=0,
@@ -389,6 +407,32 @@ DAMAGES = {
         "error",
         IDEM,
         lambda root, _: checkpoint(root, "recovery-point-offset-checkpoint", 1204),
+    ),
+    "an epoch above the end": Damage(
+        "log-ends-below-named",
+        "error",
+        IDEM,
+        lambda _, folder: written(folder / "leader-epoch-checkpoint", "0\n2\n0 0\n9 5000\n"),
+    ),
+    "no first segment": Damage(
+        "log-starts-late",
+        "error",
+        SEGMENTS,
+        lambda _, folder: without_first_segment(folder),
+    ),
+    "no log": Damage(
+        "partition-without-logs", "error", IDEM, lambda _, folder: without_logs(folder)
+    ),
+    "no folder of a partition": Damage(
+        "partition-without-folder", "error", PARTS, lambda _, folder: without_folder(folder)
+    ),
+    "a topic by name only": Damage(
+        "topic-without-folder",
+        "info",
+        IDEM,
+        lambda root, _: written(
+            root / "replication-offset-checkpoint", "0\n2\nepoch-idem 0 1203\ndeleted 0 7\n"
+        ),
     ),
     "a start behind the end": Damage(
         "log-start-beyond-end",

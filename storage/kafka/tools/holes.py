@@ -1,7 +1,7 @@
 """Offsets that are missing between two good batches of a log.
 
-Owns what counts as missing: neither what compaction removed, nor what a salvage reported, nor what lies in a damaged
-place, which has a finding of its own.
+Owns what counts as missing: neither what compaction removed, nor what a salvage or a start reported, nor what lies in
+a damaged place, which has a finding of its own.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from storage.kafka.format import names
 from storage.kafka.log_file import Batch, Gap
 from storage.kafka.tools.logs import Log
 from storage.kafka.tools.view import View
-from storage.kept import salvaged_losses
 from storage.model import Finding, TopicPartition
 
 
@@ -59,10 +58,10 @@ class HoleWatch:
 
 
 def hole(log: Log, position: int, *, expected: int, found: int) -> Finding:
-    """Offsets are missing in front of a batch."""
+    """Offsets are missing in front of a batch; an error where a whole segment is lost."""
     return log.finding(
         "offset-gap",
-        "warning",
+        "error" if log.base_offset > expected else "warning",
         position=position,
         offset=expected,
         expected=f"offset {expected}",
@@ -72,14 +71,14 @@ def hole(log: Log, position: int, *, expected: int, found: int) -> Finding:
 
 
 def is_left_behind(runs: Sequence[range], first_offset: int, next_offset: int) -> bool:
-    """Whether these offsets are known to be missing: the store was made by a salvage."""
+    """Whether these offsets are known to be missing: a salvage or a start reported them."""
     return any(run.start <= first_offset and next_offset <= run.stop for run in runs)
 
 
 def left_behind(view: View, address: TopicPartition) -> Sequence[range]:
-    """The offsets that a salvage left behind when it made this store, in runs."""
+    """The offsets that a salvage or an earlier start reported as lost, in runs."""
     runs: list[range] = []
-    for loss in salvaged_losses(view.fs, view.root):
+    for loss in view.known_losses:
         if (loss.topic, loss.partition) != address or loss.next_offset is None:
             continue
         if runs and loss.first_offset <= runs[-1].stop:

@@ -9,8 +9,7 @@ from collections.abc import Container, Iterator
 from typing import Final
 
 from storage.kafka.format import names
-from storage.kafka.format.properties import parse_uuid_text
-from storage.kafka.offsets_log import OffsetsLog, is_of
+from storage.kafka.offsets_log import OffsetsLog, id_bytes, is_of
 from storage.kafka.tools.rows import Row
 from storage.kafka.tools.view import View
 from storage.model import TopicPartition
@@ -51,5 +50,4 @@ def _rows(view: View, log: OffsetsLog, group: str) -> Iterator[Row]:
 
 def _topic_id(view: View, partition: TopicPartition) -> bytes | None:
     folder = view.folders.get(partition)
-    topic_id = None if folder is None else view.directory.topic_id(folder)
-    return None if topic_id is None else parse_uuid_text(topic_id, field="topic id")
+    return id_bytes(None if folder is None else view.directory.topic_id(folder))

@@ -17,6 +17,7 @@ from typing import Final
 from storage.errors import InvalidArgument
 from storage.findings import finding
 from storage.kafka.directory import detect
+from storage.kafka.evidence import MissingPartition, end_in_folder, first_offset, is_emptied
 from storage.kafka.format import names
 from storage.kafka.format.names import parse_partition_dir, partition_dir_name
 from storage.kafka.listing import list_files
@@ -69,8 +70,11 @@ class _Salvage:
         """Make the new store, stopped cleanly; gives the report without its target."""
         view = self._view
         view.start_meter(WHAT, list(view.folders))
+        view.weigh_names()
         for address, folder in view.folders.items():
             self._copied.append(self._partition(address, folder))
+        for missing in view.evidence.missing(list(view.folders)) if self._files.whole else ():
+            self._copied.append(self._missing(missing))
         ends = {copied.address: copied.next_offset for copied in self._copied}
         self._files.write_root(self._log_starts)
         self._files.write_cleaner_offsets(ends)
@@ -84,39 +88,76 @@ class _Salvage:
         fs.make_dir(target)
         source = self._source(address, folder)
         copied = copy_partition(fs, self._view.reader, source, target)
-        self._files.write_partition(address, target, source.epochs)
+        epochs = [entry for entry in source.epochs if entry[1] <= copied.next_offset]
+        self._files.write_partition(address, target, epochs)
         fs.sync_dir(target)
         if source.logs and source.start_offset > source.logs[0].base_offset:
             self._log_starts[address] = source.start_offset
         return copied
 
+    def _missing(self, missing: MissingPartition) -> CopiedPartition:
+        """Make a partition that has no folder, empty, above the offsets that files name."""
+        fs = self._view.base
+        target = self._made / partition_dir_name(*missing.address)
+        fs.make_dir(target)
+        source = PartitionSource(
+            address=missing.address,
+            folder=missing.path,
+            logs=(),
+            start_offset=0,
+            known_end=missing.next_offset,
+            is_emptied=True,
+        )
+        copied = copy_partition(fs, self._view.reader, source, target)
+        self._files.write_partition(missing.address, target, ())
+        fs.sync_dir(target)
+        return copied
+
     def _source(self, address: TopicPartition, folder: Path) -> PartitionSource:
         view = self._view
-        logs = self._logs(address, folder) if self._only is None else [self._alone(address)]
-        start = max(0 if self._only else view.checkpoints[names.LOG_STARTS].get(address, 0), 0)
-        first = logs[0].base_offset if logs else 0
-        told = [
-            view.checkpoints[name].get(address, 0)
-            for name in (names.RECOVERY_POINTS, names.HIGH_WATERMARKS)
-        ]
-        last = logs[-1].base_offset if logs else 0
-        known = max((end for end in told if end <= last + SEGMENT_OFFSETS), default=0)
+        epochs = self._files.epochs(folder)
+        compacted = address in view.checkpoints[names.CLEANER_OFFSETS]
+        if self._only is not None:
+            log = self._alone(address)
+            return PartitionSource(
+                address=address,
+                folder=folder,
+                logs=[log],
+                start_offset=log.base_offset,
+                epochs=epochs,
+                compacted=compacted,
+            )
+        plan = self._listed(address, folder)
+        plan.stored_epochs = epochs
+        logs = self._logs(plan)
+        first, last = (logs[0].base_offset, logs[-1].base_offset) if logs else (0, 0)
+        named = (view.evidence.end(address, last), end_in_folder(view.fs, plan, last))
+        ends = [one.offset for one in named if one is not None]
+        began = first_offset(plan)
         return PartitionSource(
             address=address,
+            folder=folder,
             logs=logs,
-            start_offset=max(start, first),
-            known_end=0 if self._only else known,
-            epochs=self._files.epochs(folder),
-            compacted=address in view.checkpoints[names.CLEANER_OFFSETS],
+            start_offset=max(view.checkpoints[names.LOG_STARTS].get(address, 0), first),
+            began_at=None if began is None else began.offset,
+            known_end=max((end for end in ends if end <= last + SEGMENT_OFFSETS), default=0),
+            is_emptied=is_emptied(view.fs, plan),
+            epochs=epochs,
+            compacted=compacted,
         )
 
-    def _logs(self, address: TopicPartition, folder: Path) -> Sequence[Log]:
+    def _listed(self, address: TopicPartition, folder: Path) -> PartitionPlan:
         view = self._view
         clear_leftovers(view.fs, folder)
         plan = PartitionPlan(
             partition=address, directory=folder, settings=view.settings_of(address.topic)
         )
         list_files(view.fs, view.files, plan)
+        return plan
+
+    @staticmethod
+    def _logs(plan: PartitionPlan) -> Sequence[Log]:
+        address = plan.partition
         return [
             Log(
                 path=segment.path,

@@ -19,23 +19,28 @@ from storage.files import File, FileSystem
 from storage.kafka.format.batch import HEADER_SIZE, stamp
 from storage.kafka.format.names import segment_name
 from storage.kafka.log_file import INT64_MAX, Batch, Gap, is_zero
+from storage.kafka.lost_offsets import MISSING
 from storage.kafka.tools.logs import Log, LogReader, epoch_at
 from storage.model import Finding, Loss, TopicPartition
 
 WRITE_BYTES: Final = 1 << 20
-MISSING: Final = "missing"
 
 
 @dataclass(slots=True, kw_only=True)
 class PartitionSource:
-    """What is known of a partition before its logs are read. `known_end`: up to where checkpoints
-    say that it was written, 0 when they do not.
+    """What is known of a partition before its logs are read.
+
+    `began_at` and `known_end`: from where and up to where files say that it was written; None and 0 when they do not.
+    `is_emptied`: it has no log, but files or names that prove that it had one.
     """
 
     address: TopicPartition
+    folder: Path
     logs: Sequence[Log]
     start_offset: int
+    began_at: int | None = None
     known_end: int = 0
+    is_emptied: bool = False
     epochs: Sequence[tuple[int, int]] = ()
     compacted: bool = False
 
@@ -117,7 +122,11 @@ class _Copy:
 
     def run(self) -> CopiedPartition:
         """Copy and tell."""
-        copied = self._copied
+        copied, began_at = self._copied, self._source.began_at
+        if self._source.logs and began_at is not None and began_at < self._expected:
+            end = self._expected
+            self._expected = began_at
+            self._lose(self._source.logs[0], 0, end, size_bytes=0, reason=MISSING)
         for log in self._source.logs:
             self._enter(log)
             self._copy_log(log)
@@ -205,13 +214,13 @@ class _Copy:
         self._expected = following
 
     def _loss(
-        self, log: Log, position: int, following: int | None, *, size_bytes: int, reason: str
+        self, log: Log | None, position: int, following: int | None, *, size_bytes: int, reason: str
     ) -> Loss:
         topic, partition = self._source.address
         return Loss(
             topic=topic,
             partition=partition,
-            path=str(log.path),
+            path=str(self._source.folder if log is None else log.path),
             position=position,
             size_bytes=size_bytes,
             first_offset=self._expected,
@@ -226,9 +235,11 @@ class _Copy:
         known_end, losses = self._source.known_end, self._copied.losses
         if losses and losses[-1].next_offset is None and known_end >= losses[-1].first_offset:
             losses[-1] = replace(losses[-1], next_offset=known_end)
-        elif known_end > self._expected and self._source.logs:
-            log = self._source.logs[-1]
-            losses.append(self._loss(log, log.size_bytes, known_end, size_bytes=0, reason=MISSING))
+        elif known_end > self._expected or self._source.is_emptied:
+            log = self._source.logs[-1] if self._source.logs else None
+            position = 0 if log is None else log.size_bytes
+            end = known_end or None
+            losses.append(self._loss(log, position, end, size_bytes=0, reason=MISSING))
         self._expected = max(self._expected, known_end)
 
     # ---- leader epochs -------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from storage.kafka.format.producer_snapshot import ProducerEntry
 from storage.kafka.tools.logs import Log
 from storage.kafka.tools.open_transactions import open_transactions, transaction_findings
 from storage.kafka.tools.rows import Row
+from storage.kafka.tools.segment_gaps import segment_gaps
 from storage.kafka.tools.verify_files import foreign_folders
 from storage.kafka.tools.view import View
 from storage.model import Finding, TopicPartition
@@ -27,6 +28,7 @@ BATCH_FORMAT = "record batches, version 2 (written by Kafka 0.11 to 4.x)"
 
 def of_view(view: View, *, kind: str, adopted: bool | None) -> Row:
     """The summary of a store, or of one partition (`kind`)."""
+    view.weigh_names()
     topics: dict[str, list[Row]] = {}
     for address in view.folders:
         topics.setdefault(address.topic, []).append(_partition(view, address))
@@ -87,6 +89,7 @@ def _partition(view: View, address: TopicPartition) -> Row:
     parts = view.logs(address)
     plan = view.plan(address)
     view.notes.add(*transaction_findings(plan, view.clock()))
+    view.notes.add(*segment_gaps(view, address))
     return {
         "partition": address.partition,
         "earliest": start,

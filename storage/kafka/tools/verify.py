@@ -39,6 +39,7 @@ def check_view(
     """
     notes = Notes()
     notes.add(*verify_files.check_root(view, whole=whole))
+    notes.add(*view.weigh_names())
     yield from notes.take()
     view.start_meter("verifying", list(view.folders))
     yield from _Audit(view, run, counted).findings()

@@ -12,9 +12,9 @@ from pathlib import Path
 from storage.errors import DataError
 from storage.findings import finding
 from storage.kafka.directory import bad_partition_metadata
+from storage.kafka.evidence import INDEX_SUFFIXES
 from storage.kafka.format import checkpoints, names, producer_snapshot
 from storage.kafka.format.names import parse_segment_name, segment_name
-from storage.kafka.listing import INDEX_SUFFIXES
 from storage.kafka.plan import PartitionPlan
 from storage.kafka.tools.rows import PARTITION_FILES
 from storage.kafka.tools.view import View

@@ -12,9 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from storage.findings import finding
+from storage.kafka.evidence import INDEX_SUFFIXES
 from storage.kafka.format import names
 from storage.kafka.format.names import segment_name
-from storage.kafka.listing import INDEX_SUFFIXES
 from storage.kafka.plan import PartitionPlan, SegmentPlan
 from storage.kafka.tools.holes import hole, is_left_behind, left_behind
 from storage.kafka.tools.logs import Log

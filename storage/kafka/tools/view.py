@@ -22,9 +22,12 @@ from storage.errors import (
 from storage.files import Fence, FileSystem, HandleCache, OverlayFileSystem, is_missing
 from storage.findings import finding
 from storage.interface import Clock, StoreOptions
-from storage.kafka.directory import OFFSET_CHECKPOINTS, LogDirectory
+from storage.kafka.directory import LogDirectory
 from storage.kafka.epochs import OwnEpochs
+from storage.kafka.evidence import CHECKPOINTS, collect
 from storage.kafka.format import names
+from storage.kafka.offsets_log import OffsetsLog
+from storage.kafka.opening import add_committed, needs_committed
 from storage.kafka.partition import Partition, Surroundings
 from storage.kafka.physical import unread_findings
 from storage.kafka.plan import PartitionPlan
@@ -33,6 +36,7 @@ from storage.kafka.repair import apply, clear_leftovers
 from storage.kafka.segment import Segment
 from storage.kafka.settings import TopicSettings, parse_store_settings, topic_settings
 from storage.kafka.tools.logs import Log, LogReader
+from storage.kept import known_losses
 from storage.model import Finding, TopicPartition
 from storage.notes import Meter, Notes
 
@@ -81,9 +85,11 @@ class View:
         self._defaults = settings.topic_defaults
         self._configs = self.directory.topic_configs()
         # Taken before any log: beside a running server they would say more than the logs seen here.
-        self.checkpoints = {
-            name: self._root_offsets(name) for name in (*OFFSET_CHECKPOINTS, names.CLEANER_OFFSETS)
-        }
+        self.checkpoints = {name: self._root_offsets(name) for name in CHECKPOINTS}
+        self.evidence = collect(self.directory, self.checkpoints)
+        self.known_losses = known_losses(fs, root)
+        self._is_whole = only is None
+        self._has_committed = False
         self._context = RecoveryContext(
             root=root,
             fs=self.fs,
@@ -92,6 +98,8 @@ class View:
             clean_shutdown=self.clean,
             recovery_points=self.checkpoints[names.RECOVERY_POINTS],
             log_starts=self.checkpoints[names.LOG_STARTS],
+            evidence=self.evidence,
+            known_losses=self.known_losses,
             producer_expiration_ms=settings.producer_id_expiration_ms,
             read_only=True,
         )
@@ -177,6 +185,23 @@ class View:
             self.notes.add(*plan.findings)
             self.plans[address] = plan
         return self.plans[address]
+
+    def weigh_names(self) -> Sequence[Finding]:
+        """Take in what committed offsets name, before other partitions are examined, and report what is missing as a
+        whole.
+        """
+        others = [p for p in self.folders if p.topic != names.GROUP_OFFSETS_TOPIC]
+        if not self._is_whole:
+            return ()
+        if not self._has_committed and needs_committed(self._context, others):
+            self._has_committed = True
+            topic_ids = {p: self.directory.topic_id(self.folders[p]) for p in others}
+            for home in self.those_there(p for p in self.folders if p not in topic_ids):
+                log = OffsetsLog(self.partition(home))
+                add_committed(self.evidence, log, self.folders[home], topic_ids)
+        missing = self.evidence.findings(list(self.folders))
+        self.notes.add(*missing)
+        return missing
 
     def partition(self, address: TopicPartition) -> Partition:
         """The partition, opened: what recovery would do has been done, in memory."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.errors import DamagedStore
+from storage.errors import DamagedStore, MissingPartitions
 from storage.files import OverlayFileSystem
 from storage.kafka.format import names
 from storage.kafka.format.batch import encode_batch, scan_headers
@@ -340,9 +340,14 @@ def test_a_log_emptied_behind_our_back_is_told(shop: Workshop, clean: bool) -> N
     shop.truncate(0)
     if not clean:
         shop.fs.remove(ROOT / names.CLEAN_SHUTDOWN)
-    with shop.open() as again:
-        found = [(finding.code, finding.severity) for finding in again.recovery.findings]
-        assert ("checkpoint-ahead", "error") in found
+    for _ in range(2):  # as often as it is opened
+        with shop.open() as again:
+            found = [(finding.code, finding.severity) for finding in again.recovery.findings]
+            assert ("checkpoint-ahead", "error") in found
+            with pytest.raises(MissingPartitions):
+                put_value(again, b"e")
+    with shop.open(accept_loss=True) as accepted:
+        assert put_value(accepted, b"e").base_offset == 4
     assert shop.open().recovery.findings == []
 
 

@@ -249,9 +249,11 @@ def test_a_snapshot_above_the_end_does_not_keep_a_new_one_away(shop: Workshop) -
     put_sequenced(store, 7, 0)
     store.close()
     shop.put(shop.path(900, ".snapshot"), shop.bytes_of(1, ".snapshot"))
-    with shop.open() as again:
-        put_sequenced(again, 7, 1)
-    assert 2 in shop.bases(".snapshot")
+    with shop.open(
+        accept_loss=True
+    ) as again:  # else refused: the log once reached 900 by this name
+        assert put_sequenced(again, 7, 1).base_offset == 900
+    assert 901 in shop.bases(".snapshot")
     assert shop.open().recovery.findings == []
 
 

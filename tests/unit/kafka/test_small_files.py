@@ -68,14 +68,16 @@ def test_no_record_depends_on_them(state: str, name: str, data: bytes) -> None:
     expected = set(ALL) - _below_start(name, data)
     with shop.open(SETTINGS, read_only=True) as store:
         assert set(values(store)) == expected
-    with shop.open(SETTINGS) as store:
+    with shop.open(SETTINGS) as store:  # a file may name offsets that the log never had
+        refused = bool(store.topics()["t"].missing)
+    with shop.open(SETTINGS, accept_loss=refused) as store:
         assert set(values(store)) == expected
         _use(store)
         put_value(store, b"one more")
     with shop.open(SETTINGS) as store:
         assert set(values(store)) == {*expected, b"one more"}
         _use(store)
-    assert shop.cut_dirs() == []
+    assert bool(shop.cut_dirs()) == refused
 
 
 def _below_start(name: str, data: bytes) -> set[bytes]:

@@ -1,0 +1,256 @@
+"""What the files of a log directory say that it should contain: partitions, and how far each log reached.
+
+Owns collecting the names and comparing them with the folders that exist; must not decide what a start does with a
+difference, and must not write. Every offset here is a lower bound of a log's end: a log that ends below it has lost
+records, and would give their offsets to others.
+
+    file                                       names
+    recovery-point-, replication-offset-,
+    log-start-offset-, cleaner-offset-         a partition, and an offset that its log reached
+    checkpoint
+    .logserver.topics.json                     a topic that exists, not its partitions
+    .logserver.salvage.json                    partitions that a salvage kept, and their ends
+    .logserver.staged.json                     partitions of an unfinished Spark append, and their ends
+    records of __consumer_offsets              a partition, and an offset up to which a group has read
+    TOPIC-N/leader-epoch-checkpoint            where the newest epoch begins
+    TOPIC-N/OFFSET.snapshot                    the log reached OFFSET
+    TOPIC-N/OFFSET.index, ... without a .log   the log reached OFFSET, and the entries of the file
+    TOPIC-N                                    partitions 0 to N - 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from storage.errors import DataError
+from storage.files import FileSystem
+from storage.findings import finding
+from storage.kafka.directory import OFFSET_CHECKPOINTS, TOPICS_FILE, LogDirectory, Offsets
+from storage.kafka.format import names, offset_index, time_index
+from storage.kafka.format.names import parse_segment_name, partition_dir_name, segment_name
+from storage.kafka.log_file import SEGMENT_OFFSETS
+from storage.kafka.plan import PartitionPlan
+from storage.kafka.settings import MAX_PARTITIONS
+from storage.kept import SALVAGE_REPORT, salvage_report
+from storage.model import Finding, TopicPartition
+from storage.staged_append import NOTE, pending_ends
+
+INDEX_SUFFIXES: Final = (names.INDEX, names.TIME_INDEX, names.TXN_INDEX)
+_BROKER_STATE: Final = {names.TRANSACTION_STATE_TOPIC, names.SHARE_STATE_TOPIC}
+CHECKPOINTS: Final = (*OFFSET_CHECKPOINTS, names.CLEANER_OFFSETS)
+
+
+class NamedOffset(NamedTuple):
+    """An offset that a log reached, and the file that says so."""
+
+    offset: int
+    path: Path
+    group: str | None = None  # the consumer group that committed it
+
+    def __str__(self) -> str:
+        if self.group is not None:
+            return f"group {self.group!r} has read up to offset {self.offset}"
+        return f"{self.path.name} names offset {self.offset}"
+
+
+class MissingPartition(NamedTuple):
+    """A partition of an existing topic that has no folder; `named` None: no file names an offset of it."""
+
+    address: TopicPartition
+    path: Path
+    named: NamedOffset | None
+
+    @property
+    def next_offset(self) -> int:
+        """Where a new log can go on without giving a used offset again."""
+        return 0 if self.named is None else self.named.offset
+
+    def finding(self) -> Finding:
+        """The finding of this partition."""
+        why = "other partitions of the topic exist" if self.named is None else str(self.named)
+        return finding(
+            "partition-without-folder",
+            self.path,
+            topic=self.address.topic,
+            partition=self.address.partition,
+            offset=None if self.named is None else self.named.offset,
+            message=f"the folder of the partition is missing: {why}",
+        )
+
+
+class Evidence:
+    """Everything that names partitions and offsets, except the files in the partitions' own folders."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._ends: dict[TopicPartition, NamedOffset] = {}
+        self._committed: dict[TopicPartition, NamedOffset] = {}
+        self._topics: dict[str, Path] = {}
+
+    def add(self, partition: TopicPartition, named: NamedOffset) -> None:
+        """Take in an offset that a partition's log reached."""
+        ends = self._ends if named.group is None else self._committed
+        if partition.topic != names.CLUSTER_METADATA_TOPIC and named.offset >= 0:
+            known = ends.get(partition)
+            if known is None or known.offset < named.offset:
+                ends[partition] = named
+
+    def add_topic(self, topic: str, path: Path) -> None:
+        """Take in that a file names a topic which exists."""
+        self._topics.setdefault(topic, path)
+
+    def drop(self, partitions: Iterable[TopicPartition]) -> None:
+        """Forget what was said of partitions which are being deleted."""
+        for partition in partitions:
+            self._ends.pop(partition, None)
+            self._committed.pop(partition, None)
+
+    def end(self, partition: TopicPartition, log_end: int = 0) -> NamedOffset | None:
+        """The highest offset that a partition's log reached, None where no file names one.
+
+        A committed offset counts up to 2^31 above everything else: clients may commit any number.
+        """
+        named = self._ends.get(partition)
+        committed = self._committed.get(partition)
+        reached = max(log_end, 0 if named is None else named.offset)
+        if committed is not None and reached < committed.offset <= reached + SEGMENT_OFFSETS:
+            return committed
+        return named
+
+    def missing(self, here: Collection[TopicPartition]) -> Sequence[MissingPartition]:
+        """Partitions without a folder of topics that exist: another partition is here, or a file of ours names the
+        topic. Numbers below the highest one count too.
+        """
+        exist = {partition.topic for partition in here} | set(self._topics)
+        exist.discard(names.CLUSTER_METADATA_TOPIC)
+        numbers: dict[str, set[int]] = {topic: set() for topic in exist}
+        for partition in (*here, *self._ends):
+            if partition.topic in exist:
+                numbers[partition.topic].add(partition.partition)
+        for topic, known in numbers.items():
+            known.update(range(min(max(known, default=-1), MAX_PARTITIONS) + 1))
+            numbers[topic] = known
+        addresses = (TopicPartition(t, n) for t, known in numbers.items() for n in known)
+        return [
+            MissingPartition(address, self._root / partition_dir_name(*address), self.end(address))
+            for address in sorted(set(addresses) - set(here))
+        ]
+
+    def without_folder(
+        self, here: Collection[TopicPartition]
+    ) -> Mapping[str, Mapping[int, NamedOffset]]:
+        """Topics of which nothing but the name is left in a checkpoint: the offsets by partition.
+
+        State that a broker keeps for itself is left out: it creates those topics when it needs them.
+        """
+        exist = {partition.topic for partition in here} | set(self._topics) | _BROKER_STATE
+        left: dict[str, dict[int, NamedOffset]] = {}
+        for partition, named in sorted(self._ends.items()):
+            if partition.topic not in exist:
+                left.setdefault(partition.topic, {})[partition.partition] = named
+        return left
+
+    def findings(self, here: Collection[TopicPartition]) -> Sequence[Finding]:
+        """What is missing in the directory as a whole, and names that mean nothing any more."""
+        found = [missing.finding() for missing in self.missing(here)]
+        found += [name_only(topic, offsets) for topic, offsets in self.without_folder(here).items()]
+        named = {partition.topic for partition in (*here, *self._ends)}
+        found += [
+            finding(
+                "partition-without-folder",
+                path,
+                severity="warning",
+                topic=topic,
+                message="the topic has no folder: its creation was interrupted, or its folders are lost",
+            )
+            for topic, path in sorted(self._topics.items())
+            if topic not in named
+        ]
+        return found
+
+
+def name_only(topic: str, offsets: Mapping[int, NamedOffset]) -> Finding:
+    """The finding of a topic that exists as a name in checkpoints only."""
+    named = max(offsets.values(), key=lambda one: one.offset)
+    return finding(
+        "topic-without-folder",
+        named.path,
+        topic=topic,
+        offset=named.offset,
+        message=f"{len(offsets)} partitions of a topic that has no folder here and no settings are named",
+    )
+
+
+def collect(directory: LogDirectory, checkpoints: Mapping[str, Offsets]) -> Evidence:
+    """Read what the files at the root name. `checkpoints`: the content of CHECKPOINTS by file."""
+    root = directory.path
+    evidence = Evidence(root)
+    for name, offsets in checkpoints.items():
+        for partition, offset in offsets.items():
+            evidence.add(partition, NamedOffset(offset, root / name))
+    for topic in directory.configured_topics():
+        evidence.add_topic(topic, root / TOPICS_FILE)
+    report = salvage_report(directory.fs, root)
+    for kept in () if report is None else report.kept:
+        address = TopicPartition(kept.topic, kept.partition)
+        evidence.add(address, NamedOffset(kept.next_offset, root / SALVAGE_REPORT))
+    for address, offset in pending_ends(directory.fs, root).items():
+        evidence.add(address, NamedOffset(offset, root / NOTE))
+        evidence.add_topic(address.topic, root / NOTE)
+    evidence.drop(directory.deleted_partitions())
+    return evidence
+
+
+def end_in_folder(fs: FileSystem, plan: PartitionPlan, log_end: int) -> NamedOffset | None:
+    """The highest offset that the files of a partition's own folder name, its logs left out.
+
+    The entries of an index without a log count where it lies at or above the end of the other logs.
+    """
+    found = [
+        NamedOffset(offset, plan.directory / segment_name(offset, names.SNAPSHOT))
+        for offset in plan.snapshot_offsets
+    ]
+    if plan.stored_epochs:
+        found.append(NamedOffset(plan.stored_epochs[-1][1], plan.directory / names.LEADER_EPOCHS))
+    for path, base_offset in _orphans(plan):
+        end = _index_end(fs, path, base_offset) if base_offset >= log_end else base_offset
+        found.append(NamedOffset(end, path))
+    return max(found, key=lambda named: named.offset, default=None)
+
+
+def is_emptied(fs: FileSystem, plan: PartitionPlan) -> bool:
+    """Whether a folder without any log once had one: a server writes the other files after it."""
+    present = set(fs.list_dir(plan.directory))
+    others = {names.LEADER_EPOCHS, names.PARTITION_METADATA} & present
+    return not plan.segments and bool(others or plan.removed or plan.snapshot_offsets)
+
+
+def first_offset(plan: PartitionPlan) -> NamedOffset | None:
+    """Where the log began: by its leader epochs, which a deletion cuts first, else by index files without a log."""
+    if plan.stored_epochs:
+        return NamedOffset(plan.stored_epochs[0][1], plan.directory / names.LEADER_EPOCHS)
+    found = (NamedOffset(base_offset, path) for path, base_offset in _orphans(plan))
+    return min(found, key=lambda named: named.offset, default=None)
+
+
+def _orphans(plan: PartitionPlan) -> Iterable[tuple[Path, int]]:
+    """The index files without a log, and their base offsets."""
+    for path in plan.removed:
+        parsed = parse_segment_name(path.name)
+        if parsed is not None and parsed[1] in INDEX_SUFFIXES:
+            yield path, parsed[0]
+
+
+def _index_end(fs: FileSystem, path: Path, base_offset: int) -> int:
+    """The end of a log that its index proves: behind the last entry, else the base offset."""
+    relative = -1
+    with suppress(DataError):
+        data = fs.read_bytes(path)
+        if path.suffix == names.INDEX:
+            relative = max((entry[0] for entry in offset_index.leading_entries(data)), default=-1)
+        elif path.suffix == names.TIME_INDEX:
+            relative = max((entry[1] for entry in time_index.leading_entries(data)), default=-1)
+    return base_offset + relative + 1

@@ -1,0 +1,141 @@
+"""What a start does with a partition of which files name more offsets than its logs hold.
+
+Owns the decision, noted in the plan; must not read logs or write. Three rules:
+
+- The log ends below an offset that a file names. If a cut explains it (a torn tail, an accepted loss), the log goes on
+  above that offset, so that no offset is given twice. Otherwise a writable start does not serve the partition.
+- The folder has no log but files that follow one: the same, whatever they name.
+- The log begins above the offset at which it began by its leader epochs: reported, and served from where it begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+from storage.files import FileSystem
+from storage.findings import finding
+from storage.kafka.evidence import (
+    CHECKPOINTS,
+    Evidence,
+    NamedOffset,
+    end_in_folder,
+    first_offset,
+    is_emptied,
+)
+from storage.kafka.plan import PartitionPlan
+from storage.model import Finding, Loss
+
+MISSING: Final = "missing"
+"""The reason of a loss of which no byte is left."""
+
+
+def judge_start(plan: PartitionPlan, known: Sequence[Loss], *, read_only: bool) -> None:
+    """Compare the start of a listed partition with what files name. `known`: losses that are reported already."""
+    first = first_offset(plan)
+    if not plan.segments or first is None:
+        return
+    base_offset = plan.segments[0].base_offset
+    lost = base_offset - first.offset
+    reported = any(
+        (loss.topic, loss.partition) == plan.partition and loss.next_offset == base_offset
+        for loss in known
+    )
+    if first.offset >= base_offset or reported:
+        return
+    plan.findings.append(
+        finding(
+            "log-starts-late",
+            plan.segments[0].path,
+            topic=plan.partition.topic,
+            partition=plan.partition.partition,
+            offset=first.offset,
+            expected=f"offset {first.offset}",
+            found=f"offset {base_offset}",
+            message=f"the log begins at offset {base_offset}, and {first}: {lost} offsets are lost",
+        )
+    )
+    if not read_only:  # the start removes what names them
+        plan.losses.append(loss_of(plan, first.offset, base_offset))
+
+
+def judge_end(
+    fs: FileSystem,
+    plan: PartitionPlan,
+    evidence: Evidence,
+    *,
+    read_only: bool,
+    accept_loss: bool,
+) -> None:
+    """Compare the end of a scanned partition with what files name, and note the outcome in its plan."""
+    log_end = plan.next_offset
+    candidates = (evidence.end(plan.partition, log_end), end_in_folder(fs, plan, log_end))
+    named = max((n for n in candidates if n is not None), key=lambda n: n.offset, default=None)
+    behind = named is not None and named.offset > log_end
+    emptied = is_emptied(fs, plan)
+    if not behind and not emptied:
+        return
+    cut = any(loss.size_bytes for loss in plan.losses) or any(
+        s.size_bytes < s.file_bytes for s in plan.segments
+    )
+    if not cut or emptied:
+        plan.findings.append(_end_finding(plan, named, emptied=emptied))
+    if read_only:
+        return
+    if cut or accept_loss:
+        _continue_above(plan, log_end if named is None else max(named.offset, log_end))
+    else:
+        plan.refused = plan.findings[-1]
+
+
+def _end_finding(plan: PartitionPlan, named: NamedOffset | None, *, emptied: bool) -> Finding:
+    code, path, message = "log-ends-below-named", plan.directory, ""
+    if emptied:
+        code = "partition-without-logs"
+        message = "" if named is None else f"the folder has no .log file, and {named}"
+    elif named is not None:
+        path = named.path
+        code = "checkpoint-ahead" if path.name in CHECKPOINTS else code
+        lost = named.offset - plan.next_offset
+        message = f"the log ends at offset {plan.next_offset}, and {named}: {lost} offsets are lost"
+    return finding(
+        code,
+        path,
+        severity="error",
+        topic=plan.partition.topic,
+        partition=plan.partition.partition,
+        offset=None if named is None else named.offset,
+        expected=f"at most {plan.next_offset}, the end of the log",
+        found="no log" if named is None else str(named.offset),
+        message=message,
+    )
+
+
+def _continue_above(plan: PartitionPlan, offset: int) -> None:
+    """Let the log go on at `offset`, and report the offsets in front of it as lost."""
+    if plan.losses and plan.losses[-1].next_offset is None:
+        plan.losses[-1] = replace(plan.losses[-1], next_offset=offset)
+    else:
+        lost_to = max((loss.next_offset or 0 for loss in plan.losses), default=0)
+        first = max(plan.next_offset, lost_to)
+        if first < offset or not plan.segments:
+            plan.losses.append(loss_of(plan, min(first, offset), offset or None))
+    if offset > plan.next_offset:
+        plan.continues_at = plan.next_offset = offset
+    if not plan.segments:
+        plan.start_offset = plan.next_offset
+
+
+def loss_of(plan: PartitionPlan, first_offset: int, next_offset: int | None) -> Loss:
+    """A loss of which no byte is left in the folder."""
+    return Loss(
+        topic=plan.partition.topic,
+        partition=plan.partition.partition,
+        path=str(plan.directory),
+        position=0,
+        size_bytes=0,
+        first_offset=first_offset,
+        next_offset=next_offset,
+        reason=MISSING,
+    )

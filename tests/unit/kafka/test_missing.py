@@ -1,0 +1,337 @@
+"""Partitions, segments and offsets that files name and that are missing: reported, refused, and never given twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+
+import pytest
+
+from storage import CommittedOffset, GroupCommit, StoreOptions
+from storage.errors import MissingPartitions
+from storage.files import OverlayFileSystem
+from storage.kafka.format import names
+from storage.kafka.format.names import segment_name
+from storage.kafka.store import KafkaStore
+from storage.kafka.tools import open_inspector
+from storage.kept import known_losses
+from storage.model import Finding, TopicPartition
+from tests.unit.kafka.workshop import ROOT, T0, Workshop, put_value, values
+
+SETTINGS = {"internal.segment.bytes": "200", "offsets.topic.num.partitions": "2"}
+T1, T2 = TopicPartition("t", 1), TopicPartition("t", 2)
+MARKER = ROOT / names.CLEAN_SHUTDOWN
+
+
+def a_store(shop: Workshop, *, partitions: int = 3, records: int = 6) -> KafkaStore:
+    """A store of ours with `records` records in each partition of t, over several segments."""
+    store = shop.open(SETTINGS)
+    store.create_topic("t", partitions)
+    for number in range(partitions):
+        for n in range(records):
+            put_value(store, b"%d" % n, TopicPartition("t", number))
+    return store
+
+
+def remove(
+    shop: Workshop, of: TopicPartition, *suffixes: str, bases: Callable[[int], bool]
+) -> None:
+    """Remove files of segments, by their base offset."""
+    for name in shop.names(of):
+        parsed = names.parse_segment_name(name)
+        if parsed is not None and bases(parsed[0]) and (not suffixes or parsed[1] in suffixes):
+            shop.fs.remove(ROOT / str(of) / name)
+
+
+def verified(shop: Workshop) -> list[Finding]:
+    """What `verify` finds, info left out."""
+    inspector = open_inspector(ROOT, StoreOptions(settings=SETTINGS), fs=shop.fs, clock=shop.clock)
+    assert inspector is not None
+    try:
+        found = [f for f in inspector.verify() if f.severity != "info"]
+        shown = inspector.summary()["findings"]
+    finally:
+        inspector.close()
+    errors = {(f.code, f.topic, f.partition) for f in found if f.severity == "error"}
+    assert isinstance(shown, list)
+    assert errors <= {(row["code"], row["topic"], row["partition"]) for row in shown}
+    return found
+
+
+def found_in(shop: Workshop) -> set[tuple[str, str, int | None]]:
+    return {(f.code, f.severity, f.partition) for f in verified(shop)}
+
+
+# ---- a folder is missing ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gone", [T0, T1, T2])
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_folder_that_is_missing(shop: Workshop, gone: TopicPartition, clean: bool) -> None:
+    store = a_store(shop)
+    store.flush()
+    store.checkpoint()
+    if clean:
+        store.close()
+    shop = shop.after_kill()
+    shop.fs.remove_tree(ROOT / str(gone))
+    assert ("partition-without-folder", "error", gone.partition) in found_in(shop)
+    for _ in range(2):  # a start and a stop leave the names
+        with shop.open(SETTINGS) as again:
+            assert ("partition-without-folder", gone.partition) in {
+                (f.code, f.partition) for f in again.recovery.findings
+            }
+            info = again.topics()["t"]
+            assert list(info.missing) == [gone.partition]
+            assert len(info.partitions) == 2
+            with pytest.raises(MissingPartitions, match="--accept-loss"):
+                again.read(gone, 0)
+            for other in {T0, T1, T2} - {gone}:
+                put_value(again, b"more", other)
+    with shop.open(SETTINGS, accept_loss=True) as accepted:
+        assert [(loss.partition, loss.next_offset) for loss in accepted.recovery.losses] == [
+            (gone.partition, 6)
+        ]
+        assert put_value(accepted, b"new", gone).base_offset == 6
+        assert not accepted.topics()["t"].missing
+    assert [loss.next_offset for loss in known_losses(shop.fs, ROOT)] == [6]
+    assert not any(f.severity == "error" for f in verified(shop))
+
+
+def test_a_gap_in_the_numbers_alone_is_told(shop: Workshop) -> None:
+    """One disk of several: no checkpoint, only partitions 1 and 3 of four."""
+    a_store(shop, partitions=4).close()
+    for name in (*shop.fs.list_dir(ROOT),):
+        if name in names.ROOT_FILES or name in {"t-0", "t-2"}:
+            shop.fs.remove_tree(ROOT / name) if name.startswith("t-") else shop.fs.remove(
+                ROOT / name
+            )
+    assert {p for code, _, p in found_in(shop) if code == "partition-without-folder"} == {0, 2}
+    with shop.open(SETTINGS) as store:
+        assert list(store.topics()["t"].missing) == [0, 2]
+
+
+def test_a_topic_with_settings_only_still_exists(shop: Workshop) -> None:
+    store = a_store(shop, partitions=1)
+    store.create_topic("kept", 2, {"retention.ms": "-1"})
+    put_value(store, b"x", TopicPartition("kept", 1))
+    store.close()
+    for number in range(2):
+        shop.fs.remove_tree(ROOT / f"kept-{number}")
+    assert {p for code, _, p in found_in(shop) if code == "partition-without-folder"} == {0, 1}
+    for _ in range(2):
+        with shop.open(SETTINGS) as again:
+            assert list(again.topics()["kept"].missing) == [0, 1]
+            again.create_topic("other", 1, {"retention.ms": "-1"})
+            with pytest.raises(MissingPartitions):
+                put_value(again, b"y", TopicPartition("kept", 1))
+    with shop.open(SETTINGS, accept_loss=True) as accepted:
+        assert put_value(accepted, b"y", TopicPartition("kept", 1)).base_offset == 1
+
+
+# ---- a name alone ----------------------------------------------------------------------------------------------------
+
+
+def test_a_name_alone_is_info_and_is_not_given_again(shop: Workshop) -> None:
+    store = a_store(shop, partitions=2)
+    store.create_topic("gone", 1)
+    put_value(store, b"x", TopicPartition("gone", 0))
+    store.close()
+    shop.fs.remove_tree(ROOT / "gone-0")
+    assert found_in(shop) == set()
+    with shop.open(SETTINGS) as again:
+        assert "gone" not in again.topics()
+        for call in (again.create_topic, again.preview_topic):
+            with pytest.raises(MissingPartitions, match="'gone' cannot be created"):
+                call("gone")
+    with shop.open(SETTINGS, accept_loss=True) as accepted:
+        accepted.create_topic("gone", 2)
+        assert put_value(accepted, b"y", TopicPartition("gone", 0)).base_offset == 1
+        assert put_value(accepted, b"y", TopicPartition("gone", 1)).base_offset == 0
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_a_topic_that_was_deleted_can_be_created_again(shop: Workshop, clean: bool) -> None:
+    store = a_store(shop)
+    store.checkpoint()
+    store.delete_topic("t")
+    if clean:
+        store.close()
+    shop = shop.after_kill()
+    with shop.open(SETTINGS) as again:
+        again.create_topic("t", 1)
+        assert put_value(again, b"x").base_offset == 0
+
+
+def test_a_deletion_that_was_interrupted_leaves_no_name(shop: Workshop) -> None:
+    a_store(shop, partitions=1).close()
+    shop.fs.rename(ROOT / "t-0", ROOT / names.deleted_dir_name("t", 0, "ab" * 16))
+    assert found_in(shop) == set()
+    for _ in range(2):
+        with shop.open(SETTINGS) as again:
+            again.create_topic("t", 1)
+
+
+# ---- files of a partition are missing --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "removed",
+    [
+        pytest.param((names.LOG,), id="logs"),
+        pytest.param((names.LOG, names.INDEX, names.SNAPSHOT), id="logs and more"),
+        pytest.param((), id="all files of segments"),
+    ],
+)
+@pytest.mark.parametrize("checkpoints", [True, False])
+def test_all_logs_of_a_folder_are_missing(
+    shop: Workshop, removed: tuple[str, ...], checkpoints: bool
+) -> None:
+    a_store(shop, partitions=2).close()
+    if not checkpoints:
+        for name in (names.RECOVERY_POINTS, names.HIGH_WATERMARKS, names.CLEAN_SHUTDOWN):
+            shop.fs.remove(ROOT / name)
+    remove(shop, T1, *removed, bases=lambda _: True)
+    before = shop.names(T1)
+    assert ("partition-without-logs", "error", 1) in found_in(shop)
+    with shop.open(SETTINGS) as again:
+        assert list(again.topics()["t"].missing) == [1]
+        with pytest.raises(MissingPartitions, match=r"no \.log file"):
+            put_value(again, b"x", T1)
+        put_value(again, b"x", T0)
+    assert shop.names(T1) == before
+    highest = (
+        6 if checkpoints else max((int(n[:20]) for n in before if n[:20].isdigit()), default=0)
+    )
+    with shop.open(SETTINGS, accept_loss=True) as accepted:
+        assert put_value(accepted, b"x", T1).base_offset >= highest
+        assert values(accepted, T1) == [b"x"]
+
+
+@pytest.mark.parametrize("suffixes", [(), (names.LOG,)])
+@pytest.mark.parametrize("witness", ["checkpoint", "snapshot", "group", "epochs"])
+def test_the_last_segment_is_missing(
+    shop: Workshop, witness: str, suffixes: tuple[str, ...]
+) -> None:
+    """Each kind of file alone keeps the offsets from being given again."""
+    store = a_store(shop, partitions=1)
+    if witness == "group":
+        store.commit_offsets([GroupCommit("g", {T0: CommittedOffset(6)})])
+    store.close()
+    if witness != "checkpoint":
+        for name in (names.RECOVERY_POINTS, names.HIGH_WATERMARKS):
+            shop.fs.remove(ROOT / name)
+    last = shop.bases()[-1]
+    kept = set() if witness != "snapshot" else {6}
+    remove(shop, T0, *suffixes, bases=lambda base: base >= last and base not in kept)
+    if witness != "snapshot":
+        remove(shop, T0, names.SNAPSHOT, bases=lambda base: base >= last)
+    if witness == "epochs":
+        shop.put(ROOT / "t-0" / names.LEADER_EPOCHS, b"0\n2\n0 0\n3 6\n")
+    code = "checkpoint-ahead" if witness == "checkpoint" else "log-ends-below-named"
+    assert (code, "error", 0) in found_in(shop)
+    with shop.open(SETTINGS, read_only=True) as shown:
+        assert len(values(shown)) == last
+    with shop.open(SETTINGS) as again, pytest.raises(MissingPartitions):
+        put_value(again, b"x")
+    with shop.open(SETTINGS, accept_loss=True) as accepted:
+        assert put_value(accepted, b"x").base_offset == 6
+        assert [(loss.first_offset, loss.next_offset) for loss in accepted.recovery.losses] == [
+            (last, 6)
+        ]
+    with shop.open(SETTINGS) as later:
+        assert not later.topics()["t"].missing
+        assert len(values(later)) == last + 1
+
+
+@pytest.mark.parametrize("suffixes", [(), (names.LOG,), (names.LOG, names.INDEX)])
+def test_the_first_segment_is_missing(shop: Workshop, suffixes: tuple[str, ...]) -> None:
+    a_store(shop, partitions=1).close()
+    second = shop.bases()[1]
+    remove(shop, T0, *suffixes, bases=lambda base: base < second)
+    assert ("log-starts-late", "error", 0) in found_in(shop)
+    with shop.open(SETTINGS) as again:
+        assert [(f.code, f.severity) for f in again.recovery.findings] == [
+            ("log-starts-late", "error")
+        ]
+        assert again.bounds(T0)[::2] == (second, 6)
+    assert [(x.first_offset, x.next_offset) for x in known_losses(shop.fs, ROOT)] == [(0, second)]
+    assert shop.open(SETTINGS).recovery.findings == []
+
+
+@pytest.mark.parametrize("suffixes", [(), (names.LOG,)])
+def test_a_middle_segment_is_missing(shop: Workshop, suffixes: tuple[str, ...]) -> None:
+    a_store(shop, partitions=1).close()
+    middle = shop.bases()[1]
+    remove(shop, T0, *suffixes, bases=lambda base: base == middle)
+    assert ("offset-gap", "error", 0) in found_in(shop)
+    with shop.open(SETTINGS) as again:
+        assert put_value(again, b"x").base_offset == 6
+
+
+def test_a_refused_partition_is_not_sealed_by_a_marker(shop: Workshop) -> None:
+    """After an unclean stop its files are as the stop left them, and a broker must look at them."""
+    store = a_store(shop, partitions=2)
+    store.checkpoint()
+    shop = shop.after_kill()
+    remove(shop, T0, names.LOG, bases=lambda _: True)
+    shop.open(SETTINGS).close()
+    assert not shop.fs.exists(MARKER)
+    shop.open(SETTINGS, accept_loss=True).close()
+    assert shop.fs.exists(MARKER)
+
+
+def test_a_topic_with_a_refused_partition_can_be_deleted(shop: Workshop) -> None:
+    a_store(shop, partitions=2).close()
+    remove(shop, T0, names.LOG, bases=lambda _: True)
+    with shop.open(SETTINGS) as store:
+        store.delete_topic("t")
+        store.create_topic("t", 1)
+        assert put_value(store, b"x").base_offset == 0
+    assert found_in(shop) == set()
+
+
+# ---- committed offsets -----------------------------------------------------------------------------------------------
+
+
+def test_groups_of_a_missing_home_are_told_so_and_others_go_on(shop: Workshop) -> None:
+    """A group's partition is by the number of all, not of those that are left."""
+    store = a_store(shop, partitions=1)
+    groups = [f"g{n}" for n in range(8)]
+    for n, group in enumerate(groups):
+        store.commit_offsets([GroupCommit(group, {T0: CommittedOffset(n % 6)})])
+    store.close()
+    shop.fs.remove_tree(ROOT / "__consumer_offsets-0")
+    with closing(shop.open(SETTINGS)) as again:
+        left = again.groups()
+        assert 0 < len(left) < len(groups)
+        for n, group in enumerate(groups):
+            if group in left:
+                assert again.committed(group)[T0].offset == n % 6
+                again.commit_offsets([GroupCommit(group, {T0: CommittedOffset(1)})])
+                continue
+            with pytest.raises(MissingPartitions):
+                again.committed(group)
+            with pytest.raises(MissingPartitions):
+                again.commit_offsets([GroupCommit(group, {T0: CommittedOffset(1)})])
+
+
+def test_a_commit_far_beyond_everything_counts_for_nothing(shop: Workshop) -> None:
+    """Clients may commit any number."""
+    store = a_store(shop, partitions=1)
+    store.commit_offsets([GroupCommit("g", {T0: CommittedOffset(1 << 60)})])
+    store.flush()
+    with shop.after_kill().open(SETTINGS) as again:
+        assert put_value(again, b"x").base_offset == 6
+
+
+def test_nothing_is_changed_by_looking(shop: Workshop) -> None:
+    a_store(shop).close()
+    remove(shop, T0, names.LOG, bases=lambda _: True)
+    shop.fs.remove_tree(ROOT / "t-1")
+    view = OverlayFileSystem(shop.fs)
+    other = Workshop(view)
+    verified(other)
+    other.open(SETTINGS, read_only=True).close()
+    assert view.changed() == []
+    assert segment_name(0) not in shop.names()
