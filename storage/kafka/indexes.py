@@ -16,6 +16,7 @@ import threading
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -61,10 +62,14 @@ class SparseIndex:
         max_bytes: int,
         key_type: str,
         remake: Callable[[], Entries],
+        holds: Callable[[Entries], bool] | None = None,
     ) -> None:
-        """`remake` gives the entries anew from the log, should the file turn out to be damaged."""
+        """`remake` gives the entries from the log, should the file be damaged; `holds`: whether what was read can be
+        the log's.
+        """
         self.path = path
         self._remake = remake
+        self._holds = holds
         self.max_entries = max_bytes // entry_format.ENTRY_SIZE
         self._files = files
         self._format = entry_format
@@ -93,11 +98,12 @@ class SparseIndex:
         """
         with self._files.borrow(self.path) as file:
             data = file.pread(file.size(), 0)
-        try:
-            return self._format.decode_entries(data)
-        except DataError:
-            self._remade = True
-            return self._remake()
+        with suppress(DataError):
+            entries = self._format.decode_entries(data)
+            if self._holds is None or self._holds(entries):
+                return entries
+        self._remade = True
+        return self._remake()
 
     def hold(self, entries: Sequence[tuple[int, int]]) -> None:
         """Take these for the file's entries, which need not be read then."""
@@ -339,10 +345,17 @@ def open_offset_index(
 
 
 def open_time_index(
-    files: HandleCache, path: Path, *, max_bytes: int, remake: Callable[[], Entries]
+    files: HandleCache,
+    path: Path,
+    *,
+    max_bytes: int,
+    remake: Callable[[], Entries],
+    holds: Callable[[Entries], bool] | None = None,
 ) -> SparseIndex:
     """The `.timeindex` of one segment."""
-    return SparseIndex(files, path, time_index, max_bytes=max_bytes, key_type="q", remake=remake)
+    return SparseIndex(
+        files, path, time_index, max_bytes=max_bytes, key_type="q", remake=remake, holds=holds
+    )
 
 
 def modification_time_ms(fs: FileSystem, path: Path) -> int:

@@ -59,9 +59,10 @@ class _Place(NamedTuple):
 
 def _header_at(file: File, position: int) -> BatchHeader | None:
     try:
-        return decode_header(file.pread(HEADER_SIZE, position), 0)
+        header = decode_header(file.pread(HEADER_SIZE, position), 0)
     except DataError:
         return None
+    return header if header.size_bytes >= HEADER_SIZE else None
 
 
 class Segment:
@@ -95,6 +96,7 @@ class Segment:
             directory / segment_name(base_offset, names.TIME_INDEX),
             max_bytes=index_bytes,
             remake=lambda: self._remake_indexes().times,
+            holds=self._reaches_end,
         )
         self.txn_index = TransactionIndex(
             files, directory / segment_name(base_offset, names.TXN_INDEX), exists=has_txn_index
@@ -337,6 +339,46 @@ class Segment:
                     yield item
 
     def offset_before_time(self, timestamp_ms: int) -> int:
-        """The offset of the time index's greatest entry at or before a time, else the base offset."""
+        """The offset of the time index's greatest entry at or before a time, else the base offset.
+
+        The entry is believed only if the batch at its offset has its time.
+        """
         entry = self.time_index.floor(timestamp_ms)
-        return self.base_offset if entry is None else self.base_offset + entry[1]
+        if entry is None:
+            return self.base_offset
+        with self._files.borrow(self.path) as file:
+            found = self._header_with(file, self.base_offset + entry[1])
+        is_right = found is not None and found[1].max_timestamp == entry[0]
+        return self.base_offset + entry[1] if is_right else self.base_offset
+
+    def _reaches_end(self, times: Sequence[tuple[int, int]]) -> bool:
+        """Whether the newest of these time entries is one of the log, and no batch behind it has a later time.
+
+        The broker does not look: with entries that are missing at the end it takes the segment for an older one.
+        """
+        with self._files.borrow(self.path) as file:
+            position, newest_ms = 0, NO_TIMESTAMP
+            if times:
+                newest_ms, relative_offset = times[-1]
+                found = self._header_with(file, self.base_offset + relative_offset)
+                if found is None or found[1].max_timestamp != newest_ms:
+                    return False
+                position = found[0] + found[1].size_bytes
+            while position < self.size_bytes:
+                header = _header_at(file, position)
+                if header is None or header.max_timestamp > newest_ms:
+                    return False
+                position += header.size_bytes
+        return True
+
+    def _header_with(self, file: File, offset: int) -> tuple[int, BatchHeader] | None:
+        """The position and header of the batch that holds an offset, by its neighbours' sizes; None without one."""
+        position = self._start(file, offset).position
+        while position < self.size_bytes:
+            header = _header_at(file, position)
+            if header is None or header.base_offset > offset:
+                return None
+            if header.last_offset >= offset:
+                return position, header
+            position += header.size_bytes
+        return None

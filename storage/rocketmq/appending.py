@@ -27,6 +27,7 @@ from storage.rocketmq.format.message import (
 )
 from storage.rocketmq.format.message_encoding import Placement, encode_messages
 from storage.rocketmq.format.properties import closed_record
+from storage.rocketmq.index_coverage import key_beside
 from storage.rocketmq.opening import OpenedStore
 from storage.rocketmq.queues import Queue
 from storage.rocketmq.reading import locator_of
@@ -74,6 +75,7 @@ class Appender:
     ) -> None:
         self.lock = threading.RLock()
         self._log = log = parts.log
+        self._coverage = parts.coverage
         self._dispatcher = dispatcher
         self._fence = fence
         self._clock = clock
@@ -129,9 +131,15 @@ class Appender:
         self._log.begin_at(physical_offset)
 
     def append_stamped(
-        self, queue: Queue, encoded: Sequence[Encoded], stamp: Stamp, *, publish: bool
+        self,
+        queue: Queue,
+        encoded: Sequence[Encoded],
+        stamp: Stamp,
+        *,
+        publish: bool,
+        are_raw: bool = False,
     ) -> AppendResult:
-        """Append checked messages (lock held). On an error nothing of them stays."""
+        """Append checked messages (lock held). On an error nothing of them stays. `are_raw`: encoded by others."""
         topic, queue_id = queue.partition
         form = _form_of(topic)
         sizes = self._sizes(form, encoded, stamp)
@@ -150,6 +158,8 @@ class Appender:
             except StorageError:
                 self._take_back(log_end, sum(sizes))
                 raise
+        if are_raw and self._coverage is not None and any(key_beside(p) for _, p in encoded):
+            self._coverage.exclude_keys([(log_end, log.end)])  # before a reader sees them
         count = following - first_offset
         self._dispatcher.submit(dispatches, log.end)
         queue.advance(count, log_end=log.end, publish=publish)

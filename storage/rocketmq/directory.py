@@ -156,6 +156,26 @@ class ProducerSnapshot(msgspec.Struct, kw_only=True):
         return {TopicPartition(q.topic, q.queue_id): q.producers for q in self.queues}
 
 
+class RememberedFile(msgspec.Struct, kw_only=True):
+    """An index file: its header, and the checksums of its first `size_bytes`."""
+
+    name: str
+    header: list[int]
+    size_bytes: int
+    sums: bytes
+
+
+class IndexProof(msgspec.Struct, kw_only=True):
+    """The content of `.logserver.index.json`. Ranges are physical offsets [low, high)."""
+
+    covered: list[tuple[int, int]]
+    key_holes: list[tuple[int, int]]
+    files: list[RememberedFile]
+    last_record: int
+    last_size: int
+    last_sum: int
+
+
 class StoreDirectory(RootFiles[StoreFile]):
     """The root of one store. Its own files as RootFiles; topics.json is guarded by the store's lock, the offsets file
     by that of GroupOffsets. `enable_lmq`: whether offsets are in lmqConsumerOffset.json; None: the files tell.
@@ -344,6 +364,10 @@ class StoreDirectory(RootFiles[StoreFile]):
     def _report_config(self, code: str, path: Path, message: str) -> None:
         self.findings.append(finding(code, path, message=message))
 
+    def index_proof(self) -> IndexProof | None:
+        """What the last clean stop remembered of the key index."""
+        return self._read_json(names.INDEX_FILE, IndexProof)
+
     # ---- writing (each durable on return, and left out where it would change nothing) ----
 
     def write_abort(self) -> None:
@@ -380,6 +404,10 @@ class StoreDirectory(RootFiles[StoreFile]):
             return
         content = ProducerSnapshot(physical_offset=physical_offset, queues=queues)
         self._write_json(names.PRODUCERS_FILE, content)
+
+    def write_index_proof(self, proof: IndexProof) -> None:
+        """What is known of the key index, as of a clean stop."""
+        self._write_json(names.INDEX_FILE, proof)
 
     def write_topics(self, table: TopicTable) -> None:
         """config/topics.json, and its former content as `.bak`."""

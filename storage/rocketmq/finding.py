@@ -18,7 +18,7 @@ from typing import Final, NamedTuple, Protocol
 from storage.errors import Corrupt, InvalidArgument, RecordNotFound
 from storage.model import FoundPage, StoredRecord, TopicPartition, weight_bytes
 from storage.rocketmq.commit_log import CommitLog
-from storage.rocketmq.format.index_file import index_string
+from storage.rocketmq.format.index_file import TAG_TYPE, index_string
 from storage.rocketmq.format.message import Message
 from storage.rocketmq.format.message_id import decode_offset_id
 from storage.rocketmq.format.names import SCHEDULE_TOPIC
@@ -30,8 +30,9 @@ from storage.rocketmq.format.properties import (
     decode_properties,
 )
 from storage.rocketmq.format.queue_unit import Unit, tags_code
+from storage.rocketmq.index_coverage import IndexCoverage, Piece
 from storage.rocketmq.key_index import KeyIndex
-from storage.rocketmq.key_index_file import ALWAYS, TimeRange
+from storage.rocketmq.key_index_file import ALWAYS, DoubtedIndex, TimeRange
 from storage.rocketmq.lmq import is_lmq
 from storage.rocketmq.queues import Queue, QueueTable
 from storage.rocketmq.reading import (
@@ -66,6 +67,9 @@ class Searched(Protocol):
     @property
     def index(self) -> KeyIndex | None: ...
 
+    @property
+    def coverage(self) -> IndexCoverage | None: ...
+
     def deleted_below(self, topic: str) -> int:
         """The physical offset below which records of this topic are gone."""
 
@@ -73,9 +77,10 @@ class Searched(Protocol):
         """On return readers find a unit of the queue for every offset below `end`."""
 
     def catch_up_index(self) -> int:
-        """The physical offset below which the index has every record: of all that was appended before,
-        where they can be written.
-        """
+        """The physical offset below which the index has every record that was appended in this run."""
+
+    def check_index(self, low: int, high: int) -> None:
+        """Find out more of where in [low, high) the index can be trusted."""
 
 
 class Search(NamedTuple):
@@ -118,7 +123,8 @@ class Search(NamedTuple):
             text = _text(self.key) or ""
         else:
             return None
-        return None if " " in text else text
+        # Keys are split at spaces, and `T#...` is indexed for tags.
+        return None if " " in text or text.startswith(f"{TAG_TYPE}#") else text
 
     def matches(self, message: Message) -> bool:
         """Whether this message is one of those looked for."""
@@ -173,11 +179,23 @@ def find_records(store: Searched, topic: str, search: Search, cursor: str | None
         if getattr(search, field) < 1:
             raise InvalidArgument(f"{field} must be at least 1", field=field)
     part = _part(store, topic, search, cursor)
-    indexed = _can_ask_index(store, topic, search)
+    if can_ask_index(store, search, topic):
+        store.check_index(part.low, part.high)
+    while True:
+        try:
+            return _page(store, topic, search, part)
+        except DoubtedIndex:
+            continue  # the file counts no more: once for each file at most
+
+
+def _page(store: Searched, topic: str, search: Search, part: _Part) -> FoundPage:
+    """One page of what is left to look at. Raises DoubtedIndex, when an index file turns out to be none."""
+    pieces = index_pieces(store, search, [topic], part.low, part.high)
+    indexed = can_ask_index(store, search, topic) and all(piece.by_index for piece in pieces)
     found: list[tuple[int, StoredRecord]] = []
     scanned = found_bytes = 0
     following = None
-    for step in (_indexed if indexed else _scanned)(store, topic, search, part):
+    for step in _in_pieces(store, topic, search, part, pieces):
         at, partition, record, damage = step
         if record is not None:
             found_bytes += weight_bytes(record)
@@ -201,12 +219,29 @@ def _cursor(at: int, *, backward: bool) -> str | None:
     return f"{'-' if backward else ''}log:{at}" if at >= 0 else None
 
 
-def _can_ask_index(store: Searched, topic: str, search: Search) -> bool:
-    """Whether the index has an answer, and all of it: records of an LMQ it has under other topics."""
-    index = store.index
-    if search.scan or index is None or index.has_gaps or is_lmq(topic):
+def can_ask_index(store: Searched, search: Search, *topics: str) -> bool:
+    """Whether the index has answers to this search: records of an LMQ it has under other topics."""
+    if search.scan or store.coverage is None or search.indexed_text is None:
         return False
-    return search.indexed_text is not None
+    return not any(map(is_lmq, topics))
+
+
+def index_pieces(
+    store: Searched, search: Search, topics: Sequence[str], low: int, high: int
+) -> Sequence[Piece]:
+    """The pieces of [low, high), in the search's order, with those for which the index answers completely.
+
+    All others are to be scanned: server and tools search by these pieces.
+    """
+    if store.coverage is None or not can_ask_index(store, search, *topics):
+        return [Piece(low, high, by_index=False)] if low < high else []
+    pieces = store.coverage.pieces(
+        low,
+        high,
+        built_end=store.catch_up_index(),
+        for_keys=search.unique_id is None,
+    )
+    return pieces[::-1] if search.backward else pieces
 
 
 def _part(store: Searched, topic: str, search: Search, cursor: str | None) -> _Part:
@@ -228,22 +263,13 @@ def _part(store: Searched, topic: str, search: Search, cursor: str | None) -> _P
 # ---- by the index ----
 
 
-def _indexed(store: Searched, topic: str, search: Search, part: _Part) -> Iterator[_Found]:
-    """Every record that the index has under the key or unique id, in the search's order.
-
-    An index that was lost the real store makes again for the newest files of the log only, so what
-    lies before its first record is scanned; and so is what a full disk has no room for in it.
-    """
-    assert store.index is not None
-    end = store.catch_up_index()
-    begin = min(store.index.min_physical_offset, end)
-    head = part._replace(high=min(part.high, begin))
-    middle = part._replace(low=max(part.low, begin), high=min(part.high, end))
-    tail = part._replace(low=max(part.low, end))
-    pieces = [(_scanned, head), (_by_index, middle), (_scanned, tail)]
-    for walk, piece in reversed(pieces) if search.backward else pieces:
-        if piece.low < piece.high:
-            yield from walk(store, topic, search, piece)
+def _in_pieces(
+    store: Searched, topic: str, search: Search, part: _Part, pieces: Sequence[Piece]
+) -> Iterator[_Found]:
+    """What is found piece by piece: by the index where it covers the log, by a scan elsewhere."""
+    for low, high, by_index in pieces:
+        walk = _by_index if by_index else _scanned
+        yield from walk(store, topic, search, part._replace(low=low, high=high))
 
 
 def _by_index(store: Searched, topic: str, search: Search, part: _Part) -> Iterator[_Found]:
@@ -277,10 +303,37 @@ def _looked_at(store: Searched, topic: str, search: Search, at: int) -> _Found:
         return _Found(at)
     if message.topic == topic and search.matches(message):
         queue_there = store.queues.get(topic, message.queue_id)
-        offset = None if queue_there is None else offset_of(queue_there, message, at)
+        if queue_there is None:
+            return _Found(at)
+        offset = offset_of(queue_there, message, at)
         if offset is not None:
-            return _stored(store.log, TopicPartition(topic, message.queue_id), message, offset, at)
+            return _stored(store.log, queue_there.partition, message, offset, at)
+        return _Found(at, damage=_bad_unit(store.log, queue_there, message, at))
     return _Found(at)
+
+
+def _bad_unit(log: CommitLog, queue: Queue, message: Message, at: int) -> Corrupt | None:
+    """The damage that hides a record from its queue's readers: the unit at its offset leads to no record.
+
+    None where there is no damage: the record is not visible yet or any more, another one took its offset, or it is of
+    the kind that is in no queue.
+    """
+    offset = message.queue_offset
+    if not message.in_queue or offset not in _visible(queue):
+        return None
+    (unit,) = units_as_they_stand(queue.units, offset, 1)
+    if unit.is_filler:
+        return None
+    if unit.is_valid and unit.physical_offset != at:
+        try:
+            other = message_at(log, unit.physical_offset)
+        except Corrupt:
+            pass
+        else:
+            if (other.topic, other.queue_id) == queue.partition:
+                return None
+    error = unit_error(queue.units.run, offset, WRONG_PLACE, unit)
+    return damaged(error, queue.partition, offset)
 
 
 def message_at(log: CommitLog, physical_offset: int) -> Message:

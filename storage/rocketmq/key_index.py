@@ -13,27 +13,41 @@ from __future__ import annotations
 import threading
 from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
-from storage.errors import Corrupt, StorageError
+from storage.errors import Corrupt, IoFailure, StorageError
 from storage.files import HandleCache, remove_if_present
 from storage.findings import finding
 from storage.interface import Clock
 from storage.model import Finding
 from storage.rocketmq.dispatch import Dispatch
 from storage.rocketmq.format.index_file import (
-    FIRST_ENTRY,
     IndexHeader,
+    file_size,
     index_string,
     key_hash,
 )
 from storage.rocketmq.format.names import index_name, parse_index_name
-from storage.rocketmq.key_index_file import ALWAYS, MAX_INT64, KeyIndexFile, TimeRange
+from storage.rocketmq.key_index_file import (
+    ALWAYS,
+    MAX_INT64,
+    DoubtedIndex,
+    KeyIndexFile,
+    TimeRange,
+)
 from storage.rocketmq.key_index_table import KeyHasher, KeyIndexTable
 
 TAIL_BYTES: Final = 4 << 20  # of entries in memory; then they are written
+
+
+class SettledFile(NamedTuple):
+    """A file as of one moment. `slots`: as they are in memory; None: as they are in the file."""
+
+    file: KeyIndexFile
+    header: IndexHeader
+    slots: array[int] | None
 
 
 class KeyIndex:
@@ -56,6 +70,7 @@ class KeyIndex:
         ] = ()  # oldest first; replaced as a whole, under the lock
         self._table: KeyIndexTable | None = None  # of the last file, once something is put
         self._misfits: Sequence[Path] = ()
+        self._folders: Sequence[Path] = ()  # with names of index files
         # Where a put was interrupted: records before this offset, and this many strings of the one
         # there, are in the index already.
         self._resume: tuple[int, int] | None = None
@@ -74,18 +89,21 @@ class KeyIndex:
         run: list[KeyIndexFile] = []
         findings: list[Finding] = []
         misfits: list[Path] = []
+        folders: list[Path] = []
         for name in names:
             path = self.directory / name
-            if parse_index_name(name) is None or fs.is_dir(path):
-                findings.append(_unknown(path))
-                continue
             try:
+                if parse_index_name(name) is None or fs.is_dir(path):
+                    findings.append(_unknown(path))
+                    folders += [path] if parse_index_name(name) is not None else []
+                    continue
                 run.append(KeyIndexFile(self._files, path, slots=self.slots, entries=self.entries))
-            except Corrupt as error:
+            except (Corrupt, IoFailure) as error:
                 misfits.append(path)
                 findings.append(_misfit(path, error))
         with self._lock:
             self._run, self._misfits, self.findings = tuple(run), misfits, findings
+            self._folders = folders
             self._table = self._resume = None
 
     @property
@@ -94,17 +112,54 @@ class KeyIndex:
         return self._run
 
     @property
-    def has_gaps(self) -> bool:
-        """Whether there are files that cannot be read: what is indexed in them is not found."""
-        return bool(self._misfits)
+    def misfits(self) -> Sequence[Path]:
+        """The files that cannot be read, and what else has the name of an index file."""
+        return self._misfits
 
     @property
-    def min_physical_offset(self) -> int:
-        """Of the first record that is indexed; the largest number when none is."""
-        run = self._run
-        if not run or run[0].header.index_count <= FIRST_ENTRY:
-            return MAX_INT64
-        return run[0].header.begin_physical_offset
+    def are_longer(self) -> bool:
+        """Whether a file is longer than `slots` and `entries` give."""
+        fs, expected = self._files.fs, file_size(self.slots, self.entries)
+        for path in self._misfits:
+            with suppress(IoFailure):
+                if fs.size(path) > expected:
+                    return True
+        return False
+
+    def set_aside(self, file: KeyIndexFile, error: StorageError) -> None:
+        """Neither read nor write a file that cannot be read."""
+        with self._lock:
+            self._run = tuple(other for other in self._run if other is not file)
+            self._misfits = [*self._misfits, file.path]
+            self.findings = [*self.findings, _misfit(file.path, error)]
+            file.doubt()
+
+    def remove_misfits(self) -> None:
+        """Remove the files that cannot be read; what they held has to be put again. Only regular files."""
+        fs = self._files.fs
+        for path in self._misfits:
+            with suppress(IoFailure):  # no regular file
+                fs.size(path)
+                fs.remove(path)
+                self._files.forget(path, sync=False)
+        if self._misfits:
+            fs.sync_dir(self.directory)
+
+    def settled(self) -> Sequence[SettledFile]:
+        """Return the files as of one moment, all their entries on the way to the disk."""
+        with self._lock:
+            if self._table is not None:
+                self._run[-1].write_entries()
+            return [SettledFile(file, file.header, self._slots_of_last(file)) for file in self._run]
+
+    def _slots_of_last(self, file: KeyIndexFile) -> array[int] | None:
+        table = self._table
+        return None if table is None or file is not self._run[-1] else array("i", table.slots)
+
+    def doubted_ranges(self) -> Sequence[tuple[int, int]]:
+        """Return the first and last record of each file whose answers counted and do not count any more."""
+        lost = [file.header for file in self._run if file.is_doubted and file.is_asked]
+        return [(header.begin_physical_offset, header.end_physical_offset) for header in lost]
 
     @property
     def max_physical_offset(self) -> int:
@@ -216,7 +271,14 @@ class KeyIndex:
             self._run = run
         elif len(run) > 1 and not run[-1].has_entries:
             run[-1].begin_behind(run[-2].header)  # its own header may never have come to the disk
-        self._table = run[-1].open_table(self._hasher)
+        try:
+            self._table = run[-1].open_table(self._hasher)
+        except IoFailure:
+            if not run[-1].has_entries:
+                raise
+            run[-1].doubt()  # it cannot be read: go on in a new one
+            self._run = (*run, self._create(run))
+            self._table = self._run[-1].open_table(self._hasher)
         return self._table
 
     def _finish(self, file: KeyIndexFile) -> None:
@@ -231,7 +293,8 @@ class KeyIndex:
         if not fs.exists(self.directory):
             fs.make_dir(self.directory)
             fs.sync_dir(self.directory.parent)
-        names = [path.name for path in (*self._misfits, *(file.path for file in run))]
+        taken = (*self._misfits, *self._folders, *(file.path for file in run))
+        names = [path.name for path in taken]
         name = index_name(self._clock(), after=max(names, default=None))
         inherited = run[-1].header if run else IndexHeader()
         path = self.directory / name
@@ -294,22 +357,34 @@ class KeyIndex:
         """Physical offsets in [low, high) where a record with this indexed string, stored in the
         time range, may be: rising (falling if `backward`), each once.
 
-        Nothing that was put is missed, neither by the seconds that entries keep nor where store
-        times go backwards; that the record's real string is another has to be looked at.
+        Only files that are trusted are asked: of the ranges that the index covers nothing is missed (see
+        storage.rocketmq.index_coverage), neither by the seconds that entries keep nor where store times go backwards.
+        That the record's real string is another has to be looked at. Raises DoubtedIndex.
         """
         hashed = key_hash(text)
         last = -1
         for file in reversed(self._run) if backward else self._run:
             header = file.header
+            if file.is_doubted or not file.is_asked:
+                continue
             if header.end_physical_offset < low or header.begin_physical_offset >= high:
                 continue
-            offsets: Iterable[int] = file.candidates(hashed, times, low)
+            offsets: Iterable[int] = _or_doubted(file, file.candidates(hashed, times, low))
             if not backward:  # a chain can only be walked from its newest end
                 offsets = reversed(array("q", offsets))
             for offset in offsets:
                 if offset < high and offset != last:
                     last = offset
                     yield offset
+
+
+def _or_doubted(file: KeyIndexFile, offsets: Iterator[int]) -> Iterator[int]:
+    """Yield what a file answers. Raises DoubtedIndex where it cannot be read."""
+    try:
+        yield from offsets
+    except IoFailure as error:
+        file.doubt()
+        raise DoubtedIndex(f"{file.path}: {error.message}") from error
 
 
 def _takes_part(header: IndexHeader, times: TimeRange) -> bool:
@@ -322,13 +397,14 @@ def _takes_part(header: IndexHeader, times: TimeRange) -> bool:
     )
 
 
-def _misfit(path: Path, error: Corrupt) -> Finding:
+def _misfit(path: Path, error: StorageError) -> Finding:
     facts = error.facts()
+    expected, found = facts.get("expected"), facts.get("found")
     return finding(
         "index-file-size",
         path,
-        expected=str(facts["expected"]),
-        found=str(facts["found"]),
+        expected=None if expected is None else str(expected),
+        found=None if found is None else str(found),
         message=error.message,
     )
 

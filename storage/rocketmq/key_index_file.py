@@ -9,12 +9,15 @@ One writer (the index's lock); readers at any time.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from storage.errors import Corrupt, DiskFull, IoFailure
 from storage.files import HandleCache, is_missing, remove_if_present
+from storage.rocketmq.block_sums import BLOCK_BYTES, BlockSums
 from storage.rocketmq.format.index_file import (
     ENTRY,
     ENTRY_SIZE,
@@ -30,8 +33,16 @@ from storage.rocketmq.format.index_file import (
     file_size,
     slot_position,
 )
-from storage.rocketmq.key_index_table import KeyHasher, KeyIndexTable, empty_slots, slots_of
+from storage.rocketmq.key_index_table import (
+    KeyHasher,
+    KeyIndexTable,
+    empty_slots,
+    follow_chains,
+    slots_of,
+)
 
+CHECKED_BYTES: Final = 1 << 20
+CHECKED_ENTRIES: Final = 1 << 14  # read at once when all of them are
 BLOCK_ENTRIES: Final = 200  # read at once along a chain: a hot key's entries lie close together
 
 unpack_entry: Final = ENTRY.unpack_from
@@ -48,6 +59,10 @@ MAX_INT64: Final = (1 << 63) - 1
 ALWAYS: Final = TimeRange(-1 << 63, MAX_INT64)
 
 
+class DoubtedIndex(Exception):
+    """An index file is not what it was, or cannot be read: its answers do not count any more."""
+
+
 class KeyIndexFile:
     """One file of the run; making one object reads the header only. Its length must be that of
     `slots` and `entries`, or 0 (a file whose making a crash cut short).
@@ -58,6 +73,10 @@ class KeyIndexFile:
         self.slots = slots
         self.entries = entries
         self.is_removed = False  # set before the file is: who still walks in it comes to an end
+        self.is_trusted = False  # every entry leads to its record, and is led to
+        self.is_ours = False  # made in this process, or entries were put in it
+        self.is_doubted = False
+        self.sums: BlockSums | None = None  # of what it held at our last stop; None once it changes
         self._files = files
         self._header = self._read_header()
         # Set by the writer before the first put and taken away after the last; a reader works with
@@ -81,6 +100,7 @@ class KeyIndexFile:
             files.forget(path, sync=False)
             raise
         made = cls(files, path, slots=slots, entries=entries)
+        made.is_trusted = made.is_ours = True
         made.begin_behind(inherited)
         return made
 
@@ -133,12 +153,23 @@ class KeyIndexFile:
     def open_table(self, hasher: KeyHasher) -> KeyIndexTable:
         """The table that takes entries, loaded if need be."""
         if self._table is None:
+            self._check_sums()
             self._extend()
             slots = empty_slots(self.slots)
             if self._header.index_count > FIRST_ENTRY:
                 slots = slots_of(self._read(self.slots * SLOT_SIZE, HEADER_SIZE))
             self._table = KeyIndexTable(hasher, self._header, slots, entries=self.entries)
+            self.is_ours = True
         return self._table
+
+    def _check_sums(self) -> None:
+        """Compare all of the file with its sums, before it changes."""
+        sums = self.sums
+        if sums is not None:
+            with suppress(DoubtedIndex):
+                for start in range(0, sums.size_bytes, CHECKED_BYTES):
+                    self._read(min(CHECKED_BYTES, sums.size_bytes - start), start)
+            self.sums = None
 
     def _extend(self) -> None:
         """Bring a file that was being made when process or machine stopped to its length, which is on disk on
@@ -181,6 +212,67 @@ class KeyIndexFile:
     def sync(self) -> None:
         """On return what was written back is on disk."""
         self._files.datasync(self.path)
+
+    # ---- whether it can be trusted ----
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether lookups ask it; of a file that is not trusted only what this process put counts."""
+        return self.is_trusted or self.is_ours
+
+    def doubt(self) -> None:
+        """Let its answers count no more."""
+        self.is_doubted = True
+
+    def is_sound(self, header: IndexHeader, slots: array[int] | None) -> bool:
+        """Whether every entry below the count of this header is led to, and the header tells of the first and last.
+
+        `slots`: as they were with that header; None: as they are in the file.
+        """
+        made = array("i", bytes(self.slots * SLOT_SIZE))
+        first = last = -1
+        stop = header.index_count
+        try:
+            for number in range(FIRST_ENTRY, stop, CHECKED_ENTRIES):
+                data = self._entries_from(number, min(CHECKED_ENTRIES, stop - number))
+                if not follow_chains(data, made, number):
+                    return False
+                if first < 0:
+                    first = unpack_entry(data, 0)[1]
+                last = unpack_entry(data, len(data) - ENTRY_SIZE)[1]
+            if slots is None:
+                slots = array("i", slots_of(self._read(self.slots * SLOT_SIZE, HEADER_SIZE)))
+        except (Corrupt, IoFailure, DoubtedIndex):
+            return False
+        if (first, last) != (header.begin_physical_offset, header.end_physical_offset):
+            return False
+        return slots == made or all(
+            stored == wanted or (not wanted and not 0 < stored < stop)
+            for stored, wanted in zip(slots, made, strict=True)
+        )
+
+    def entries_below(self, stop: int) -> Iterator[tuple[int, tuple[int, int, int, int]]]:
+        """(number, fields) of the entries below a number. Raises Corrupt where the file ends before."""
+        for number in range(FIRST_ENTRY, stop, CHECKED_ENTRIES):
+            data = self._entries_from(number, min(CHECKED_ENTRIES, stop - number))
+            yield from enumerate(ENTRY.iter_unpack(data), number)
+
+    def _entries_from(self, number: int, count: int) -> bytes:
+        data = self._read(count * ENTRY_SIZE, entry_position(self.slots, number))
+        if len(data) < count * ENTRY_SIZE:
+            raise self._wrong_size(len(data))
+        return data
+
+    def summed(self) -> BlockSums:
+        """The sums over all that the file holds; those that are known are not made again."""
+        if self.sums is None:
+            size_bytes = entry_position(self.slots, self.header.index_count)
+            starts = range(0, size_bytes, BLOCK_BYTES)
+            self.sums = BlockSums.of(
+                size_bytes,
+                (self._read_unchecked(min(BLOCK_BYTES, size_bytes - at), at) for at in starts),
+            )
+        return self.sums
 
     # ---- reading ----
 
@@ -267,6 +359,21 @@ class KeyIndexFile:
         return self._read(size_bytes, entry_position(self.slots, first)), first
 
     def _read(self, size_bytes: int, position: int) -> bytes:
+        """Return bytes of the file. Raises DoubtedIndex where they are not what they were."""
+        sums = self.sums
+        if sums is not None:
+            blocks = sums.around(position, size_bytes)
+            if blocks is not None:
+                start, stop = blocks
+                data = self._read_unchecked(stop - start, start)
+                if not sums.fit(start, data):
+                    self.doubt()
+                    raise DoubtedIndex(f"{self.path}: it changed since our last stop")
+                if position + size_bytes <= stop:
+                    return data[position - start : position - start + size_bytes]
+        return self._read_unchecked(size_bytes, position)
+
+    def _read_unchecked(self, size_bytes: int, position: int) -> bytes:
         try:
             with self._files.borrow(self.path) as file:
                 return file.pread(size_bytes, position)

@@ -7,9 +7,11 @@ five slots take the space of one entry. What tells them apart is where the entri
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from storage.errors import IoFailure
 from storage.files import File, FileSystem
 from storage.rocketmq.format.index_file import (
     DEFAULT_ENTRIES,
@@ -66,20 +68,24 @@ def infer_sizes(fs: FileSystem, directory: Path) -> tuple[int, int] | None:
 
 def _samples(fs: FileSystem, directory: Path) -> Sequence[_Sample]:
     """The index files, oldest first; those that are shorter than a header are left out."""
-    samples = []
+    samples: list[_Sample] = []
     for name in fs.list_dir(directory) if fs.exists(directory) else ():
-        path = directory / name
-        if parse_index_name(name) is None or fs.is_dir(path):
-            continue
-        size_bytes = fs.size(path)
-        if size_bytes >= HEADER_SIZE:
-            file = fs.open(path)
-            try:
-                header = decode_header(file.pread(HEADER_SIZE, 0))
-            finally:
-                file.close()
-            samples.append(_Sample(path, size_bytes, header))
+        if parse_index_name(name) is not None:
+            with suppress(IoFailure):  # a file that cannot be read, or none
+                samples += _sample(fs, directory / name)
     return samples
+
+
+def _sample(fs: FileSystem, path: Path) -> Sequence[_Sample]:
+    """A file that is long enough for a header; nothing of a shorter one."""
+    size_bytes = 0 if fs.is_dir(path) else fs.size(path)
+    if size_bytes < HEADER_SIZE:
+        return ()
+    file = fs.open(path)
+    try:
+        return [_Sample(path, size_bytes, decode_header(file.pread(HEADER_SIZE, 0)))]
+    finally:
+        file.close()
 
 
 def _pair(length: int, entries: int) -> tuple[int, int] | None:

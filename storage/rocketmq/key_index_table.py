@@ -199,6 +199,23 @@ class KeyIndexTable:
         self.dirty_pages = bytearray(len(self.dirty_pages))
 
 
+def follow_chains(data: bytes, slots: array[int], number: int) -> bool:
+    """Put the entries of `data`, the first of which has this number, into the slots; whether each is led to.
+
+    An entry tells what its slot held before, so that entries put one after another must tell what is found there.
+    """
+    slot_count = len(slots)
+    for hashed, _, seconds, previous in ENTRY.iter_unpack(data):
+        if hashed < 0 or seconds < 0:
+            return False
+        slot = hashed % slot_count
+        if previous != slots[slot]:
+            return False
+        slots[slot] = number
+        number += 1
+    return True
+
+
 def file_order(slots: array[int]) -> array[int]:
     """The same slots with their bytes the other way round where this machine is little-endian."""
     if sys.byteorder == "little":

@@ -9,17 +9,17 @@ changed nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from storage.errors import DamagedStore
+from storage.errors import Corrupt, DamagedStore, IoFailure
 from storage.files import HandleCache
 from storage.interface import Clock, StoreOptions
 from storage.kept import keep_losses
 from storage.model import Finding, Loss, RecoveryReport
 from storage.rocketmq import batch_topics, live_data, rocksdb
 from storage.rocketmq.commit_log import CommitLog
-from storage.rocketmq.directory import ProducerSnapshot, StoreDirectory, StoreFile
+from storage.rocketmq.directory import IndexProof, ProducerSnapshot, StoreDirectory, StoreFile
 from storage.rocketmq.dispatch import dispatch_of
 from storage.rocketmq.dispatcher import Builder
 from storage.rocketmq.evidence import (
@@ -32,6 +32,8 @@ from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format import names
 from storage.rocketmq.format.checkpoint import Checkpoint
 from storage.rocketmq.format.properties import has_crc_property
+from storage.rocketmq.index_coverage import IndexCoverage, record_end
+from storage.rocketmq.index_proof import Known, LostFile, known_of
 from storage.rocketmq.key_index import KeyIndex
 from storage.rocketmq.losses import moved_record, refused_record
 from storage.rocketmq.plan import StorePlan
@@ -76,6 +78,7 @@ class OpenedStore:
     log: CommitLog
     queues: QueueTable
     index: KeyIndex | None
+    coverage: IndexCoverage | None
     builder: Builder
     checkpoint: Checkpoint  # as it was found, with what recovery confirmed
     report: RecoveryReport
@@ -91,20 +94,21 @@ def open_parts(opening: Opening) -> OpenedStore:
     checkpoint = directory.checkpoint()
     run = load_log(opening.files, directory, opening.sizes)
     queues = _load_queues(opening)
-    index = None
-    if opening.settings.index_enabled:
-        index = load_index(opening.files, directory, opening.sizes, clock=opening.clock)
+    found_index = _look_at_index(opening, run, clean=clean)
+    index = found_index.index
     snapshot = directory.producers()
     context = RecoveryContext(
         run=run,
         queues=queues,
-        index_files=[] if index is None else _index_states(index, clean=clean),
+        index_files=found_index.states,
         checkpoint=checkpoint,
         clean=clean,
         ours=opening.stored is not None and (clean or directory.is_left_by_us()),
         read_only=opening.read_only,
         accept_loss=opening.options.accept_loss,
         index_enabled=index is not None,
+        index_end=found_index.known.end,
+        index_lost=found_index.lost,
         deleted=opening.topics.deleted_records(clean=clean),
         queued=0 if opening.stored is None else opening.stored.queued,
         producers_position=None if snapshot is None else snapshot.physical_offset,
@@ -123,16 +127,19 @@ def open_parts(opening: Opening) -> OpenedStore:
         _keep_losses(directory, plan, started_ms)
     opening.topics.end_deletions_at(plan.log_end, read_only=opening.read_only)
     builder = Builder(queues, index, opening.topics.deleted, with_fillers=run.lacks_first)
-    _repair(opening, plan, builder, clean=clean)
+    built_from = _repair(opening, plan, builder, clean=clean)
+    log = CommitLog(run, end=plan.log_end)
+    coverage = _coverage(found_index, plan, log, built_from)
     if plan.last_record is not None:
         position, message = plan.last_record
         builder.last = dispatch_of(message, position, with_tags=opening.settings.index_tags)
     _restore_producers(plan, snapshot)
     found = _findings(opening, index, builder, plan)
     return OpenedStore(
-        log=CommitLog(run, end=plan.log_end),
+        log=log,
         queues=queues,
         index=index,
+        coverage=coverage,
         builder=builder,
         checkpoint=_confirmed(checkpoint, plan),
         report=_report(opening, plan, found, started_ms, clean=clean),
@@ -235,18 +242,72 @@ def load_index(
     return index
 
 
+@dataclass(frozen=True, slots=True)
+class _FoundIndex:
+    """The key index as it is found, what the last stop remembered of it, and what still counts of that."""
+
+    index: KeyIndex | None = None
+    proof: IndexProof | None = None
+    known: Known = field(default_factory=Known)
+    states: Sequence[IndexFileState] = ()
+    lost: LostFile | None = None
+
+
+def _look_at_index(opening: Opening, run: FileRun, *, clean: bool) -> _FoundIndex:
+    """Load the key index; nothing of it is a reason to refuse a start."""
+    if not opening.settings.index_enabled:
+        return _FoundIndex()
+    directory = opening.directory
+    index = load_index(opening.files, directory, opening.sizes, clock=opening.clock)
+    proof = directory.index_proof()
+    known = known_of(proof, CommitLog(run, end=run.limit), index)
+    states = _index_states(index, clean=clean)
+    return _FoundIndex(index, proof, known, states, _lost_file(opening, index, known, run))
+
+
+def _coverage(
+    found: _FoundIndex, plan: StorePlan, log: CommitLog, built_from: int
+) -> IndexCoverage | None:
+    """Which of the log the index covers after the repair, as far as it is known; None without an index."""
+    if found.index is None:
+        return None
+    covered = known_of(found.proof, log, found.index).covered
+    coverage = IndexCoverage(log, found.index, covered, built_from=built_from)
+    coverage.exclude((damage.position, damage.next_good or log.end) for damage in plan.damages)
+    coverage.exclude_keys(found.known.key_holes)
+    coverage.exclude_keys(plan.keys_beside)
+    return coverage
+
+
 def _index_states(index: KeyIndex, *, clean: bool) -> list[IndexFileState]:
     """The files as they are found; only of the last one writing may have been cut short."""
     files = index.index_files
-    return [
-        IndexFileState(
-            file.path.name,
-            file.header,
-            file.is_full,
-            file.is_blank or (not clean and file is files[-1] and file.is_ahead),
-        )
-        for file in files
-    ]
+    states = []
+    for file in files:
+        try:
+            is_ahead = file.is_blank or (not clean and file is files[-1] and file.is_ahead)
+        except (Corrupt, IoFailure) as error:
+            index.set_aside(file, error)
+        else:
+            states.append(IndexFileState(file.path.name, file.header, file.is_full, is_ahead))
+    return states
+
+
+def _lost_file(opening: Opening, index: KeyIndex, known: Known, run: FileRun) -> LostFile | None:
+    """The first index file that is gone, empty or cannot be read, from which on a writable start rebuilds the index.
+
+    Files that are longer than the settings say are left alone: most likely the settings are wrong.
+    """
+    if index.are_longer or (not index.index_files and opening.stored is None):
+        return known.lost
+    files = index.index_files
+    empty = [file.path for file in files[:-1] if not file.has_entries]
+    bad = min((path.name for path in (*index.misfits, *empty)), default=None)
+    if bad is None:
+        return known.lost
+    ends = [file.header.end_physical_offset for file in files if file.path.name < bad]
+    lost = LostFile(bad, max(ends, default=run.start))
+    return lost if known.lost is None else min(lost, known.lost)
 
 
 def _refuse_damaged(opening: Opening, plan: StorePlan) -> None:
@@ -274,13 +335,15 @@ def _keep_losses(directory: StoreDirectory, plan: StorePlan, now_ms: int) -> Non
         keep_losses(directory.fs, directory.path, now_ms, copy)
 
 
-def _repair(opening: Opening, plan: StorePlan, builder: Builder, *, clean: bool) -> None:
+def _repair(opening: Opening, plan: StorePlan, builder: Builder, *, clean: bool) -> int:
+    """Carry out the plan; gives where the records begin that the index has from now on for certain."""
     forget_missing_files(plan)
     if not opening.read_only or plan.data_end > plan.log_end:
         apply_log(plan)
     go_on_above(plan, opening.clock(), with_crc=_goes_on_with_crc(opening.settings, plan))
     apply_queues(plan)
     index_from = None if builder.index is None else apply_index(plan, builder.index)
+    built_from = _built_from(plan, builder.index, index_from)
     build_missing(
         plan,
         builder,
@@ -296,6 +359,18 @@ def _repair(opening: Opening, plan: StorePlan, builder: Builder, *, clean: bool)
         if not opening.read_only and not clean:
             queue.units.drop_outlived()  # a deletion that was interrupted; after a clean stop log files are missing
         queue.next_offset = queue.published = queue.units.end
+    return built_from
+
+
+def _built_from(plan: StorePlan, index: KeyIndex | None, index_from: int | None) -> int:
+    """Where the records begin that this start indexes: those that an index file has already are left out."""
+    log = CommitLog(plan.run, end=plan.log_end)
+    if index is None or index_from is None:
+        return log.end
+    first = index_from if plan.index_border_again else record_end(log, index_from)
+    ends = [file.header.end_physical_offset for file in index.index_files if file.has_entries]
+    first = max(first, *ends) if ends else first  # the record at the end is put again
+    return min(max(first, log.start), log.end)
 
 
 def _restore_producers(plan: StorePlan, snapshot: ProducerSnapshot | None) -> None:

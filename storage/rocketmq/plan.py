@@ -72,6 +72,10 @@ class StorePlan:
     index_border_again: bool  # index the record at the border once more, as the reference does
     doomed_index_files: Sequence[str]
     doubtful_index_files: Sequence[str]  # kept, though they may not be whole
+    index_is_lost: bool  # what is left of index files that cannot be read is removed
+    keys_beside: list[tuple[int, int]] = field(
+        default_factory=list
+    )  # see index_coverage.key_beside
     sequenced: Sequence[SequencedAppend] = ()
     damages: Sequence[Damage] = ()
     lost: LostPositions = NOTHING_LOST  # what names records behind the end of the log

@@ -40,6 +40,7 @@ from storage.rocketmq.format.index_file import IndexHeader
 from storage.rocketmq.format.message import Message, decode_message, takes_queue_offset
 from storage.rocketmq.format.properties import decode_properties
 from storage.rocketmq.format.walking import BAD
+from storage.rocketmq.index_proof import LostFile
 from storage.rocketmq.lmq import is_lmq, lmq_dispatches
 from storage.rocketmq.losses import add_findings, damage_finding
 from storage.rocketmq.plan import Damage, OpenAppend, SequencedAppend, StorePlan
@@ -66,7 +67,9 @@ class RecoveryContext:
     """A store as it was found. `ours`: it was taken over, and no other server crashed here since;
     `queued`: how much was in the queues at its last checkpoint; `producers_position`: up to where
     the log is in the producers' file, None without one; `passed_gaps`: parts of the log [start, end) that have no
-    file, which an earlier start accepted as lost.
+    file, which an earlier start accepted as lost. `index_end`: up to
+    where the index is known to have covered the log at a stop of ours; `index_lost`: the first index file that is
+    gone or cannot be read.
     """
 
     run: FileRun
@@ -78,6 +81,8 @@ class RecoveryContext:
     read_only: bool
     accept_loss: bool
     index_enabled: bool
+    index_end: int
+    index_lost: LostFile | None
     deleted: DeletedRecords
     queued: int
     producers_position: int | None
@@ -433,6 +438,7 @@ def _plan(context: RecoveryContext, walk: _Walk, broken: Sequence[tuple[str, int
         index_border_again=index.border_again,
         doomed_index_files=index.doomed,
         doubtful_index_files=index.doubtful,
+        index_is_lost=context.index_lost is not None and not context.read_only,
         sequenced=walk.sequenced,
         damages=walk.damages,
         bytes_scanned=walk.bytes_scanned,
@@ -534,18 +540,23 @@ def _plan_index(context: RecoveryContext, walk: _Walk) -> _IndexPlan:
     files = context.index_files
     if not context.index_enabled:
         return _IndexPlan()
+    lost = context.index_lost
+    if lost is not None and not context.read_only:
+        later = [file.name for file in files if file.name >= lost.name]
+        return _IndexPlan(doomed=later, build_from=max(lost.begin, context.run.start))
     if not files:
-        return _IndexPlan(build_from=walk.start if walk.last_record is not None else None)
+        return _IndexPlan(build_from=_first_build(context, walk))
     # The real store leaves entries behind a cut, and then passes over new records up to the last.
     odd = [f.name for f in files if f.is_ahead or f.header.end_physical_offset >= max(walk.end, 1)]
     if odd:
         return _IndexPlan(doubtful=[file.name for file in files if file.name >= min(odd)])
     if context.clean:
         end = _index_end(files)
-        end_ms = max(file.header.end_timestamp_ms for file in files)
-        complete = context.ours and end_ms >= context.checkpoint.index_msg_timestamp_ms
-        border = max(end, walk.start) if complete else end
-        return _IndexPlan(build_from=_index_start(walk, border), border_again=border != end)
+        border = max(end, context.index_end)
+        build_from = _index_start(walk, border)
+        if context.read_only and walk.end - border > INDEXED_AGAIN_BYTES:
+            build_from = None  # in memory, for one look: lookups scan what is not indexed
+        return _IndexPlan(build_from=build_from, border_again=border != end)
     doomed = [file for file in files if _is_doubtful(file, context.checkpoint)]
     kept = files[: len(files) - len(doomed)]
     border = _index_end(kept) if kept else context.run.start
@@ -555,6 +566,15 @@ def _plan_index(context: RecoveryContext, walk: _Walk) -> _IndexPlan:
     if walked_file <= border and walk.end - border < INDEXED_AGAIN_BYTES and not context.ours:
         return _IndexPlan(doomed=[file.name for file in doomed], build_from=border)
     return _IndexPlan(doubtful=[file.name for file in doomed])
+
+
+def _first_build(context: RecoveryContext, walk: _Walk) -> int | None:
+    """Where an index without files begins: where the walk does, as the real store's. Ours covers all of the log."""
+    if walk.last_record is None:
+        return None
+    if context.ours and not context.read_only:
+        return max(context.index_end, context.run.start)
+    return walk.start
 
 
 def _index_end(files: Sequence[IndexFileState]) -> int:

@@ -23,6 +23,7 @@ from storage.rocketmq.dispatcher import Builder
 from storage.rocketmq.format.message import PADDING_SIZE, decode_message, encode_padding
 from storage.rocketmq.format.names import file_name
 from storage.rocketmq.format.properties import CRC_PROPERTY_SIZE
+from storage.rocketmq.index_coverage import keys_beside
 from storage.rocketmq.key_index import KeyIndex
 from storage.rocketmq.key_index_mending import mend
 from storage.rocketmq.lmq import lmq_dispatches
@@ -132,6 +133,8 @@ def apply_index(plan: StorePlan, index: KeyIndex) -> int | None:
     nowhere.
     """
     index.remove_named(plan.doomed_index_files)
+    if plan.index_is_lost:
+        index.remove_misfits()
     if not plan.doubtful_index_files:
         return plan.build_index_from
     run = plan.run
@@ -178,6 +181,8 @@ def build_missing(
             builder.build_queues(_from(live, queues_from))
             builder.build_queues(_from(in_lmqs, queues_from))
             builder.build_index(_from(live, first_indexed))
+            if index_from < _EVERYTHING:
+                plan.keys_beside += keys_beside(stretch)
             progress("building queues and index", batch[-1].physical_offset, plan.log_end)
         start = min((s for s in stops if s is not None and s > following), default=plan.log_end)
         if start < plan.log_end:

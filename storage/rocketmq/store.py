@@ -8,6 +8,7 @@ deletions and checkpoints; reads take no lock.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from types import MappingProxyType
 
 from storage.disk_store import DiskStore, open_directory
 from storage.errors import (
+    DiskFull,
     InvalidArgument,
     InvalidConfig,
     NotOffered,
@@ -61,6 +63,8 @@ from storage.rocketmq.dispatcher import Dispatcher
 from storage.rocketmq.encoding import Encoder
 from storage.rocketmq.finding import Search, find_by_id, find_records
 from storage.rocketmq.group_offsets import GroupOffsets
+from storage.rocketmq.index_check import IndexCheck
+from storage.rocketmq.index_proof import proof_of
 from storage.rocketmq.opening import OpenedStore, Opening, open_parts
 from storage.rocketmq.queues import Queue
 from storage.rocketmq.reading import Limits, QueueReader, locator_text
@@ -200,6 +204,10 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         self.log = parts.log
         self.queues = parts.queues
         self.index = parts.index
+        self.coverage = parts.coverage
+        self._index_check = None
+        if parts.coverage is not None:
+            self._index_check = IndexCheck(parts.coverage, self._topic_files.deleted)
         self._dispatcher = Dispatcher(parts.builder, position=parts.log.end, fence=self._fence)
         self._appender = Appender(parts, self._dispatcher, self._fence, self._settings, self._clock)
         self._lock = self._appender.lock
@@ -351,7 +359,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
                 self._appender.begin_at(start_physical_offset)
             now_ms = self._clock() if store_timestamp_ms is None else store_timestamp_ms
             return self._appender.append_stamped(
-                queue, encoded, Stamp(now_ms, host), publish=publish
+                queue, encoded, Stamp(now_ms, host), publish=publish, are_raw=True
             )
 
     def _new_queue(self, partition: TopicPartition) -> Queue:
@@ -368,8 +376,13 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
             self._dispatcher.catch_up(queue, end)
 
     def catch_up_index(self) -> int:
-        """The physical offset below which the index has every record: the log's end, if it can be."""
+        """The physical offset below which the index has every record that was appended in this run."""
         return self._dispatcher.try_step()
+
+    def check_index(self, low: int, high: int) -> None:
+        """Find out more of where in [low, high) the index can be trusted."""
+        if self._index_check is not None:
+            self._index_check.advance(low, high)
 
     def read(
         self,
@@ -521,5 +534,15 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         """Everything durable first, then the spare file, the mark of a running server last."""
         with self._fence.guarding():
             self._checkpointer.write()
+            self._remember_index()
             self.log.remove_spare()
             self._directory.remove_abort()
+
+    def _remember_index(self) -> None:
+        """Let the next start know which records the index has. What cannot be remembered is found out again."""
+        last = self._dispatcher.builder.last
+        if self.coverage is not None and last is not None:
+            proof = proof_of(self.coverage, last.physical_offset)
+            if proof is not None:
+                with suppress(DiskFull):
+                    self._directory.write_index_proof(proof)

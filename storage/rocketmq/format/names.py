@@ -39,6 +39,7 @@ TEMPORARY: Final = ".tmp"
 
 STORE_FILE: Final = ".logserver.store.json"
 PRODUCERS_FILE: Final = ".logserver.producers.json"
+INDEX_FILE: Final = ".logserver.index.json"
 DELETED_FILE: Final = ".logserver.deleted.json"
 
 QUEUE_EXTENSION: Final = "consumequeue_ext"
@@ -60,7 +61,7 @@ OTHER_FILES: Final = ("timerwheel",)
 ROOT_NAMES: Final = frozenset(
     {
         *(COMMIT_LOG, CONSUME_QUEUE, INDEX, CONFIG, CHECKPOINT, ABORT, ABORT_BACKUP, LOCK),
-        *(STORE_FILE, PRODUCERS_FILE, DELETED_FILE, *OTHER_FOLDERS, *OTHER_FILES),
+        *(STORE_FILE, PRODUCERS_FILE, DELETED_FILE, INDEX_FILE, *OTHER_FOLDERS, *OTHER_FILES),
     }
 )
 """Every name that has a meaning at the root of a store."""

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from heapq import merge
-from itertools import chain, islice
+from itertools import islice
 from typing import NamedTuple
 
 from storage.errors import Corrupt, DataError, InvalidArgument
 from storage.model import FindQuery
-from storage.rocketmq.finding import Search, message_at, offset_of
+from storage.rocketmq.finding import Search, index_pieces, message_at, offset_of
 from storage.rocketmq.format.body import decompress
 from storage.rocketmq.format.index_file import TAG_TYPE, index_string
 from storage.rocketmq.format.message import (
@@ -25,7 +25,7 @@ from storage.rocketmq.format.message import (
 )
 from storage.rocketmq.format.message_id import decode_offset_id
 from storage.rocketmq.format.properties import KEYS, SHARDING_KEY, decode_properties
-from storage.rocketmq.key_index_file import ALWAYS
+from storage.rocketmq.key_index_file import ALWAYS, DoubtedIndex
 from storage.rocketmq.reading import MAX_BODY_BYTES
 from storage.rocketmq.tools.log_walk import LogWalk, Padding
 from storage.rocketmq.tools.rows import Row, gone_row, message_row, queued_row
@@ -98,10 +98,7 @@ def in_view(view: View, query: FindQuery) -> Iterator[Row]:
     if query.record_id is not None:
         return _by_id(view, wanted, query.record_id)
     topics = _topics(view, query.topic)
-    if wanted.search.indexed_text is not None and view.store.index is not None:
-        found = _indexed(view, wanted, topics)
-    else:
-        found = in_log(view.walk("searching"), wanted)
+    found = _in_pieces(view, wanted, topics)
     seen: Iterator[tuple[int, Message]] = (
         (at, message) for at, message in found if _is_seen(view, message, at)
     )
@@ -134,29 +131,50 @@ def _row(view: View, at: int, message: Message) -> Row:
 # ---- by the index --------------------------------------------------------------------------------
 
 
-def _indexed(view: View, wanted: Wanted, topics: Sequence[str]) -> Iterator[tuple[int, Message]]:
-    """Matches by the index; what lies before its first record is looked at itself."""
+def _in_pieces(view: View, wanted: Wanted, topics: Sequence[str]) -> Iterator[tuple[int, Message]]:
+    """Matches piece by piece: by the index where it is known to cover the log, by walking the log elsewhere.
+
+    A file of the index that turns out to be damaged counts no more: then its piece is searched again.
+    """
     store = view.store
-    index, text = store.index, wanted.search.indexed_text
+    begin, last = store.log.start, -1
+    while begin < store.log.end:
+        pieces = index_pieces(store, wanted.search, topics, begin, store.log.end)
+        try:
+            for low, high, by_index in pieces:
+                walk = _by_index if by_index else _by_walk
+                for at, message in walk(view, wanted, topics, low, high):
+                    if at > last:
+                        yield at, message
+                        last = at
+                begin = high
+        except DoubtedIndex:
+            continue
+
+
+def _by_walk(
+    view: View, wanted: Wanted, _: Sequence[str], low: int, high: int
+) -> Iterator[tuple[int, Message]]:
+    """Matches in [low, high) of the log, by reading all of it."""
+    return in_log(view.walk("searching", start=low), wanted, end=high)
+
+
+def _by_index(
+    view: View, wanted: Wanted, topics: Sequence[str], low: int, high: int
+) -> Iterator[tuple[int, Message]]:
+    """Matches in [low, high) of the log, by the index."""
+    index, text = view.store.index, wanted.search.indexed_text
     assert index is not None
     assert text is not None
-    headers = index.headers()
-    begin = headers[0][1].begin_physical_offset if headers else store.log.end
-    begin = min(max(begin, store.log.start), store.log.end)
     places = merge(
         *(
             index.candidates(
-                index_string(topic, text),
-                low=begin,
-                high=store.log.end,
-                times=wanted.search.times,
+                index_string(topic, text), low=low, high=high, times=wanted.search.times
             )
             for topic in topics
         )
     )
-    return chain(
-        in_log(view.walk("searching"), wanted, end=begin), _looked_at(view, wanted, places)
-    )
+    return _looked_at(view, wanted, places)
 
 
 def _looked_at(view: View, wanted: Wanted, places: Iterator[int]) -> Iterator[tuple[int, Message]]:

@@ -121,11 +121,13 @@ class View:
             raise InvalidArgument(f"no topic has a partition {partition}", field="partition")
         return chosen
 
-    def walk(self, what: str) -> LogWalk:
-        """The log, to be walked over damage."""
+    def walk(self, what: str, *, start: int | None = None) -> LogWalk:
+        """The log from `start` on (where a record begins; None: all of it), to be walked over damage."""
         log = self.store.log
         meter = Meter(self.options.progress, what, log.end - log.start)
-        return LogWalk(log.run, self.store.queues, self.notes, end=log.end, meter=meter)
+        return LogWalk(
+            log.run, self.store.queues, self.notes, start=start, end=log.end, meter=meter
+        )
 
     def messages(self, queue: Queue) -> Iterator[tuple[int, Unit, Message]]:
         """(offset, unit, record) of what readers of a queue see; what is damaged is noted."""

@@ -23,6 +23,13 @@ def open_index(
     return index
 
 
+def trusted(index: KeyIndex) -> KeyIndex:
+    """The same index, as if its files had been compared with a log."""
+    for file in index.index_files:
+        file.is_trusted = True
+    return index
+
+
 def index_like(store: GoldenStore, fs: FileSystem) -> KeyIndex:
     """An empty index with the sizes of a golden store's."""
     return open_index(fs, *sizes_of(store))

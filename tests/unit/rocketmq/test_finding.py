@@ -50,9 +50,9 @@ class Clock:
         return self.now_ms
 
 
-def open_at(fs: FileSystem, clock: Clock, **settings: str) -> LogStore:
+def open_at(fs: FileSystem, clock: Clock, *, read_only: bool = False, **settings: str) -> LogStore:
     options = StoreOptions(settings={**SMALL, **settings})
-    return open_store("rocketmq", PATH, options, fs=fs, clock=clock)
+    return open_store("rocketmq", PATH, options, fs=fs, clock=clock, read_only=read_only)
 
 
 @pytest.fixture
@@ -431,9 +431,12 @@ def test_an_index_file_that_cannot_be_read_is_no_reason_to_miss_records(
         fill(store, 40)
     name = fs.list_dir(PATH / "index")[3]
     put(fs, PATH / "index" / name, bytes(500))
-    with open_at(fs, clock) as store:
+    with open_at(fs, clock, read_only=True) as store:
         page = store.find("events", key="shared-3")
         assert (numbers(page), page.indexed) == (list(range(3, 40, 5)), False)
+    with open_at(fs, clock) as store:
+        page = store.find("events", key="shared-3")
+        assert (numbers(page), page.indexed) == (list(range(3, 40, 5)), True), "it was rebuilt"
         fill(store, 4)
         assert numbers(store.find("events", key="own-3")) == [3, 3]
 

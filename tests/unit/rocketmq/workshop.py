@@ -172,9 +172,9 @@ def values(store: LogStore, address: TopicPartition = T0) -> list[bytes | None]:
     return [record.value for record in records_of(store, address)]
 
 
-def check_lookups(store: LogStore, address: TopicPartition = T0) -> None:
+def check_lookups(store: LogStore, address: TopicPartition = T0, *, indexed: bool = True) -> None:
     """Offsets are dense; each record is found by its id, its time and its unique id, and all keys by the index as by a
-    scan.
+    scan. `indexed`: whether the index covers all of the log.
     """
     records = records_of(store, address)
     bounds = store.bounds(address)
@@ -189,7 +189,7 @@ def check_lookups(store: LogStore, address: TopicPartition = T0) -> None:
         if unique_id is not None:
             found = store.find(address.topic, unique_id=unique_id)
             assert list(found.records) == [(address.partition, record)]
-            assert found.indexed
+            assert found.indexed is indexed
     for key in {record.key for record in records if record.key}:
         asked, scanned = (
             store.find(address.topic, key=key, limit=999, scan=s) for s in (False, True)
