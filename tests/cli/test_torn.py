@@ -21,6 +21,7 @@ TORN_TAIL = ("torn-tail", ACTIVE, 6804)
 GARBAGE = ("torn-tail", ACTIVE, 6961)
 ZEROS = ("zero-tail", ACTIVE, 6961)
 DAMAGED_ACTIVE = ("damaged-batch", ACTIVE, 3384)
+MISPLACED = ("misplaced-batch", ACTIVE, 3384)
 DAMAGED_MIDDLE = ("damaged-batch", MIDDLE, 3096)
 BAD_SNAPSHOT = ("bad-snapshot", "00000000000000001203.snapshot", None)
 GAP = ("offset-gap", f"{681:020}.log", 0)
@@ -32,7 +33,7 @@ FOUND: dict[str, tuple[tuple[str, str, int | None] | None, set[str]]] = {
     "cut-mid-batch-recovery-point-end": (TORN_TAIL, {"torn-tail", "checkpoint-ahead"}),
     "epochs-missing": (None, {"missing-leader-epochs"}),
     "flip-active": (DAMAGED_ACTIVE, {"damaged-batch"}),
-    "flip-base-offset": (DAMAGED_ACTIVE, {"damaged-batch"}),
+    "flip-base-offset": (MISPLACED, {"misplaced-batch"}),
     "flip-leader-epoch": (None, {"leader-epoch-mismatch"}),
     "flip-length": (DAMAGED_ACTIVE, {"damaged-batch"}),
     "flip-magic": (TORN_TAIL, {"torn-tail", "checkpoint-ahead"}),
@@ -117,7 +118,7 @@ def test_batches_that_are_shown_are_those_of_the_broker(variant: str) -> None:
         for name, value in expected[row["baseOffset"]].items():
             assert row[name] == value or name == "leaderEpoch"
     bad = [(row["file"], row["position"]) for row in rows if not row["valid"]]
-    in_the_middle = FOUND[variant][0] in (DAMAGED_ACTIVE, DAMAGED_MIDDLE)
+    in_the_middle = FOUND[variant][0] in (DAMAGED_ACTIVE, DAMAGED_MIDDLE, MISPLACED)
     assert bad == ([FOUND[variant][0][1:]] if in_the_middle else [])  # type: ignore[index]
 
 
@@ -145,7 +146,7 @@ def test_inspect(variant: str) -> None:
     assert codes == (["offset-gap"] if missing else [] if place is None or unread else [place[0]])
     assert ended.code == (1 if codes else 0)
     assert summary["cleanShutdown"] is variant.endswith("-clean")
-    assert summary["recovery"]["refused"] is (codes == ["damaged-batch"])
+    assert summary["recovery"]["refused"] is (codes in (["damaged-batch"], ["misplaced-batch"]))
     (topic,) = summary["topics"]
     assert topic["partitions"][0]["latest"] == (1202 if place == TORN_TAIL else 1203)
 

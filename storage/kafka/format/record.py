@@ -272,6 +272,8 @@ def check_records(
     Nothing is made of the records, so it takes no memory and less time than `decode_records`. Raises Corrupt as that
     does, and where offset deltas do not count 0, 1, 2: what LogValidator asks of a producer.
     """
+    if count < 0:
+        raise Corrupt(f"a count of {count} records", kind="record")
     if count > (end - position) // MIN_RECORD_BYTES:
         raise Corrupt(f"{count} records do not fit into {end - position} bytes", kind="record")
     latest: i64 = NO_TIMESTAMP

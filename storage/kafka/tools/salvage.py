@@ -21,7 +21,7 @@ from storage.kafka.evidence import MissingPartition, end_in_folder, first_offset
 from storage.kafka.format import names
 from storage.kafka.format.names import parse_partition_dir, partition_dir_name
 from storage.kafka.listing import list_files
-from storage.kafka.log_file import OLD_FORMAT, SEGMENT_OFFSETS, Batch
+from storage.kafka.log_file import MISPLACED, OLD_FORMAT, SEGMENT_OFFSETS, Batch
 from storage.kafka.plan import PartitionPlan
 from storage.kafka.repair import clear_leftovers
 from storage.kafka.store import open_kafka
@@ -37,7 +37,9 @@ from storage.recount import Contents, check_recount
 
 WHAT: Final = "salvaging"
 UNNAMED: Final = TopicPartition("salvaged", 0)
-_TOLD_AS_LOSSES: Final = frozenset({"damaged-batch", OLD_FORMAT, "torn-tail", "zero-tail"})
+_TOLD_AS_LOSSES: Final = frozenset(
+    {"damaged-batch", MISPLACED, OLD_FORMAT, "torn-tail", "zero-tail"}
+)
 
 
 def salvage(view: View, target: Path, *, whole: bool, only: Path | None = None) -> LossReport:
