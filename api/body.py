@@ -157,7 +157,7 @@ async def meet_expectation(request: web.BaseRequest) -> None:
     if "Expect" not in request.headers:
         return
     if request.headers["Expect"].lower() != "100-continue":
-        raise ApiError(417, "the only Expect that is met is 100-continue")
+        raise ApiError(417, "Expect takes 100-continue only: send that, or no Expect")
     await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     request.writer.output_size = 0  # nothing of the answer has been sent
 
@@ -184,7 +184,10 @@ def _gunzip(packed: bytes, limit_bytes: int) -> bytes:
 
 
 def _paused(pause_s: float) -> ApiError:
-    return ApiError(408, f"the body paused for more than {pause_s:g} s")
+    return ApiError(
+        408,
+        f"the body paused for more than {pause_s:g} s (body_timeout_ms): send it without pauses",
+    )
 
 
 def _broken(error: Exception) -> ApiError:
@@ -192,12 +195,15 @@ def _broken(error: Exception) -> ApiError:
 
 
 def _not_packed(error: zlib.error) -> ApiError:
-    return ApiError(400, f"the body does not match its Content-Encoding: {error}")
+    return ApiError(
+        400,
+        f"the body does not match its Content-Encoding: {error}; send gzip, or leave the header out",
+    )
 
 
 def _too_large(limit_bytes: int) -> ApiError:
     return ApiError(
         BODY_TOO_LARGE,
-        f"the body is larger than {limit_bytes} bytes (max_body_bytes)",
+        f"the body is larger than {limit_bytes} bytes (max_body_bytes): send several smaller requests",
         facts={"limit_bytes": limit_bytes},
     )

@@ -57,7 +57,7 @@ def media_type(content_type: str | None, allowed: Sequence[str]) -> str:
     for parameter in parameters:
         name, _, value = parameter.partition("=")
         if name == "charset" and value.strip('"') not in {"utf-8", "utf8", "us-ascii"}:
-            raise ApiError(415, f"charset {value[:40]!r} is not taken: JSON is UTF-8")
+            raise ApiError(415, f"charset {value[:40]!r} is not taken: send JSON as UTF-8")
     return kind
 
 

@@ -93,7 +93,7 @@ class Text:
     def read(self, name: str, text: str, settings: Settings) -> str:
         """See Kind."""
         if len(text) < self.shortest:
-            raise ApiError(MALFORMED, f"parameter {name} is empty")
+            raise ApiError(MALFORMED, f"parameter {name} is empty: give a value, or leave it out")
         return text
 
     def schema(self, settings: Settings) -> Schema:
@@ -182,7 +182,10 @@ class Params:
             text = parameter.fallback(self._settings)
         if text is None:
             if parameter.required:
-                raise ApiError(MALFORMED, f"query parameter {parameter.name} is missing")
+                raise ApiError(
+                    MALFORMED,
+                    f"query parameter {parameter.name} is missing: add {parameter.name}=VALUE",
+                )
             return None
         return parameter.kind.read(parameter.name, text, self._settings)
 
@@ -204,7 +207,9 @@ def parse_query(raw_query: str) -> Mapping[str, str]:
         raw_query.encode()  # bytes that came unescaped
         return dict(parse_qsl(raw_query, keep_blank_values=True, errors="strict"))
     except UnicodeError:
-        raise ApiError(MALFORMED, "the query is not percent-encoded UTF-8") from None
+        raise ApiError(
+            MALFORMED, "the query is not UTF-8: encode each byte of a value as %XX"
+        ) from None
 
 
 def checked_integer(name: str, text: str, *, low: int, high: int = MAX_INT64) -> int:

@@ -385,7 +385,9 @@ class LogService:
         store = self._open()
         if store.read_only:
             raise StoreReadOnly(
-                f"{self.settings.data} is served read-only", path=str(self.settings.data)
+                f"{self.settings.data} is served read-only: to write, restart the server with --write "
+                "and without --read-only",
+                path=str(self.settings.data),
             )
         return store
 
@@ -398,10 +400,10 @@ class LogService:
     def _not_ready(self) -> NotReady:
         if self._state == "starting" and self._progress is not None:
             what, done, total = self._progress
-            told = f"the server is recovering: {what}, {done} of {total}"
+            told = f"the server is recovering: {what}, {done} of {total}; try again later"
             progress = {"what": what, "done": done, "total": total}
             return NotReady(told, state="recovering", progress=progress)
-        return NotReady(f"the server is {self._state}", state=self._state)
+        return NotReady(f"the server is {self._state}: try again later", state=self._state)
 
     def _note_topic(self, name: str, info: TopicInfo | None) -> None:
         self._topics.pop(name, None)

@@ -76,7 +76,7 @@ class UnknownPartition(CallerError):
 
     def __init__(self, topic: str, partition: int, partitions: int) -> None:
         super().__init__(
-            f"topic {topic!r} has no partition {partition}: it has {partitions}",
+            f"topic {topic!r} has no partition {partition}: it has {partitions}, numbered from 0",
             topic=topic,
             partition=partition,
             partitions=partitions,

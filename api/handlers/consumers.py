@@ -277,7 +277,9 @@ async def get_committed(call: Call) -> web.Response:
     topic, number = params.get(OF_TOPIC), params.get(OF_PARTITION)
     asked = await call.json_body(PartitionsBody, lax=True)
     if number is not None and topic is None:
-        raise ApiError(MALFORMED, "query parameter partition needs topic beside it")
+        raise ApiError(
+            MALFORMED, "query parameter partition is given without topic: give both, or neither"
+        )
     with call.consumer() as consumer:
         partitions: Iterable[TopicPartition] = consumer.member.partitions
         if asked is not None:

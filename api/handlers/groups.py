@@ -114,7 +114,7 @@ def _chosen(call: Call, asked: ResetGroup) -> Iterable[TopicPartition] | None:
     """The partitions that the body names, which exist; None: it names none."""
     if asked.topic is None:
         if asked.partitions is not None:
-            raise ApiError(PAYLOAD, "partitions need topic beside them")
+            raise ApiError(PAYLOAD, "partitions is given without topic: give both, or topic alone")
         return None
     numbers = asked.partitions
     if numbers is None:

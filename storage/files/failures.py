@@ -62,7 +62,8 @@ def store_locked(path: Path, pid: int | None) -> StoreLocked:
     holder = "another process" if pid is None else f"process {pid}"
     if pid == os.getpid():
         holder = f"this process ({pid})"
-    return StoreLocked(f"{path} is locked by {holder}", path=str(path), pid=pid)
+    message = f"{path} is locked by {holder}: stop it, or open the store read-only (--read-only)"
+    return StoreLocked(message, path=str(path), pid=pid)
 
 
 def is_missing(error: IoFailure) -> bool:

@@ -53,7 +53,7 @@ class Fence:
         """Raise StoreFenced once something has failed."""
         if self.cause is not None:
             raise StoreFenced(
-                f"{self._path} is fenced after a failed write: {self.cause}; restart to recover",
+                f"{self._path} is fenced after a failed write: {self.cause}; restart the server to recover",
                 path=str(self._path),
                 cause=self.cause,
             )

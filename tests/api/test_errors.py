@@ -11,6 +11,7 @@ import pytest
 from api.errors import CODES, as_api_error, code_of, error_response, status_of
 from logserver import errors as service_errors
 from storage import StorageError, errors
+from tests.api.harness import Api
 
 
 def every(kind: type[StorageError]) -> Iterator[type[StorageError]]:
@@ -65,3 +66,21 @@ def test_facts_do_not_replace_code_or_message() -> None:
     error = errors.InvalidArgument("real", error_code=1, detail="x", path=Path("/a"))
     body = bytes(error_response(as_api_error(error)).body)  # type: ignore[arg-type]  # ours are always bytes
     assert body == b'{"error_code":42201,"message":"real","detail":"x","path":"/a"}'
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [
+        ("/topics/t/partitions/7/records", ["partition 7", "it has", "numbered from 0"]),
+        ("/topics/t/partitions/0/records?max_bytes=x", ["max_bytes", "'x'", "from", "to"]),
+        ("/topics/t/partitions/0/records?nope=1", ["'nope'", "it takes"]),
+        ("/topics/t/partitions/0/records?offset=x", ["offset", "'x'", "earliest, latest"]),
+    ],
+)
+async def test_a_refusal_names_the_parameter_its_value_and_what_is_taken(
+    api: Api, path: str, words: list[str]
+) -> None:
+    await api.create("t")
+    answer = await api.get(path)
+    assert answer.status in (400, 404)
+    assert [word for word in words if word not in answer.json["message"]] == []
