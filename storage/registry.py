@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from storage.columns import SPLIT_BYTES, Chunk, Damage, ReadSplit, Split, Splitter
 from storage.errors import InvalidArgument, IoFailure, NotOffered, UnsupportedFormat
-from storage.files import FileSystem, RealFileSystem, SkippingFileSystem
+from storage.files import FileSystem, FollowingFileSystem, RealFileSystem, SkippingFileSystem
 from storage.interface import Clock, LogStore, OnForeseen, StoreOptions, SupportsInspect
 from storage.model import ConversionReport, StoredFile, TopicPartition
 from storage.parts import RunParts
@@ -122,7 +122,8 @@ def open_store(
     """Open (or make, unless `read_only`) the store at `path`; it has recovered when this returns, and
     finished a staged append that was interrupted.
 
-    `read_only`: what cannot be read is skipped and reported, as damage of the records in it.
+    `read_only`: what cannot be read is skipped and reported, as damage of the records in it, and symbolic links are
+    followed. A start for writing refuses them.
 
     Raises InvalidArgument for an unknown backend, UnsupportedFormat for another format's directory,
     StoreLocked, DamagedStore (see `RecoveryReport`), InvalidConfig for a bad setting, IoFailure.
@@ -133,7 +134,7 @@ def open_store(
         )
     factory = resolve(BACKENDS[backend].open_store)
     options = options or StoreOptions()
-    disk = fs or RealFileSystem()
+    disk = fs or (FollowingFileSystem() if read_only else RealFileSystem())
     if read_only:
         disk = SkippingFileSystem(disk)
     store: LogStore = factory(Path(path), options, fs=disk, clock=clock, read_only=read_only)
@@ -164,7 +165,7 @@ def detect(path: Path | str, *, fs: FileSystem | None = None) -> Detected | None
 
     Raises UnsupportedFormat when it holds something else, IoFailure when it cannot be read.
     """
-    fs = fs or RealFileSystem()
+    fs = fs or FollowingFileSystem()
     path = Path(path)
     if not fs.exists(path):
         return None
@@ -193,10 +194,10 @@ def open_inspector(
 ) -> SupportsInspect:
     """Open PATH (a store, a partition directory or one file) for looking only; see SupportsInspect.
 
-    What cannot be read below PATH is skipped and reported. Raises UnsupportedFormat when no backend
+    What cannot be read below PATH is skipped and reported, links are followed. Raises UnsupportedFormat when no backend
     knows PATH, IoFailure when PATH itself cannot be read.
     """
-    fs = fs or RealFileSystem()
+    fs = fs or FollowingFileSystem()
     path = Path(path)
     if not fs.exists(path):
         raise IoFailure(f"{path} does not exist", path=str(path), operation="open", errno=2)
@@ -256,7 +257,7 @@ def convert_store(
     source of the backend `to`; UnsupportedFormat for a source that is no store; UnknownTopic,
     InvalidConfig, DiskFull.
     """
-    fs = fs or RealFileSystem()
+    fs = fs or FollowingFileSystem()
     source, target = Path(source), Path(target)
     if not fs.exists(source):
         raise IoFailure(f"{source} does not exist", path=str(source), operation="open", errno=2)
@@ -319,7 +320,7 @@ def open_splitter(
     Raises UnsupportedFormat when `path` is no store, IoFailure when it is missing or cannot be read,
     NotOffered for a backend that keeps no files.
     """
-    fs = fs or RealFileSystem()
+    fs = fs or FollowingFileSystem()
     path = Path(path)
     if not fs.exists(path):
         raise IoFailure(f"{path} does not exist", path=str(path), operation="open", errno=2)

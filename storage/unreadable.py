@@ -1,6 +1,7 @@
-"""Findings for what a rescue could not read: the ranges that a SkippingFileSystem filled in.
+"""Findings for what a rescue could not read, and for the symbolic links that it followed.
 
-Owns their codes and severities; must not know a format. A backend says which paths hold records, and whose they are.
+The ranges are those that a SkippingFileSystem filled in, the links those of a FollowingFileSystem below it. Owns their
+codes and severities; must not know a format. A backend says which paths hold records, and whose they are.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from storage.files import FileSystem, SkippingFileSystem, UnreadableRange
+from storage.files import FileSystem, FollowingFileSystem, SkippingFileSystem, UnreadableRange
 from storage.findings import finding
 from storage.model import Finding, TopicPartition
 
@@ -22,10 +23,27 @@ class PathFacts(NamedTuple):
 
 
 def unreadable_findings(fs: FileSystem, facts: Callable[[Path], PathFacts]) -> Sequence[Finding]:
-    """Return a finding for each range that `fs` could not read so far; none for another kind of file system."""
+    """Return a finding for each range that `fs` could not read so far, and for each link that was followed; none for
+    other kinds of file systems.
+    """
     if not isinstance(fs, SkippingFileSystem):
         return ()
-    return [_finding(unread, facts(unread.path)) for unread in fs.unreadable()]
+    found = [_finding(unread, facts(unread.path)) for unread in fs.unreadable()]
+    if isinstance(fs.base, FollowingFileSystem):
+        found += [_link(path, to, facts(path)) for path, to in fs.base.followed().items()]
+    return found
+
+
+def _link(path: Path, target: Path, facts: PathFacts) -> Finding:
+    topic, number = facts.partition or (None, None)
+    return finding(
+        "symbolic-link",
+        path,
+        topic=topic,
+        partition=number,
+        found=str(target),
+        message=f"a symbolic link, followed to {target}",
+    )
 
 
 def _finding(unread: UnreadableRange, facts: PathFacts) -> Finding:

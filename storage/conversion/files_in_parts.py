@@ -29,7 +29,7 @@ from storage.conversion.rocketmq_log import LogWriter, check_size, size_of
 from storage.conversion.shapes import KafkaRecord, Problem, QueuedMessage
 from storage.conversion.tally import Fates
 from storage.errors import UnrepresentableRecord
-from storage.files import FileSystem, RealFileSystem
+from storage.files import FileSystem, FollowingFileSystem
 from storage.model import Finding, TopicPartition
 from storage.rocketmq.format import names
 from storage.rocketmq.format.message import PADDING_SIZE
@@ -218,7 +218,7 @@ class FileDone:
 
 def write_file(part: FilePart) -> FileDone:
     """Do a part. Memory: of every partition a chunk of what lies in the stretch."""
-    fs = RealFileSystem()
+    fs = FollowingFileSystem()
     folder = part.made / f"{PART}{part.number}-{secrets.token_hex(8)}"
     fs.make_dir(folder)
     done = FileDone(folder.name)

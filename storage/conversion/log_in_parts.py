@@ -17,7 +17,7 @@ from storage.conversion import files_in_parts as files
 from storage.conversion.order import Order
 from storage.conversion.selection import Selection
 from storage.conversion.tally import Fates
-from storage.files import RealFileSystem
+from storage.files import FollowingFileSystem
 from storage.interface import Clock
 from storage.kafka.splits import open_splitter
 from storage.model import Finding, Isolation, OffsetBounds, TopicPartition
@@ -72,7 +72,7 @@ class LogInParts:
     def write(self, position: int, *, clock: Clock) -> Written:
         """Write the log from `position` on. Raises UnrepresentableRecord for files that are too small."""
         order = self._order
-        splitter = open_splitter(order.source, order.options, fs=RealFileSystem(), clock=clock)
+        splitter = open_splitter(order.source, order.options, fs=FollowingFileSystem(), clock=clock)
         try:
             marks = files.in_order(self._surveyed(list(self._surveys(splitter))))
             cuts = [*files.cuts(marks, self._file_bytes), files.END]
@@ -168,7 +168,7 @@ class LogInParts:
                 self._done.counts[address] = self._done.counts.get(address, 0) + count
             self._done.ends |= done.ends
             self._tell(WHAT, len(results), total)
-        files.put_together(RealFileSystem(), self._made, results)
+        files.put_together(FollowingFileSystem(), self._made, results)
 
 
 def _place(mark: files.Mark) -> files.Place:

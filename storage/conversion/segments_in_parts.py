@@ -26,7 +26,7 @@ from storage.conversion.shapes import QueuedMessage
 from storage.conversion.sources import queued
 from storage.conversion.tally import Fates
 from storage.errors import Corrupt, NotOffered
-from storage.files import FileSystem, RealFileSystem
+from storage.files import FileSystem, FollowingFileSystem
 from storage.interface import Clock
 from storage.kafka.format.names import partition_dir_name
 from storage.model import Finding, TopicPartition
@@ -77,7 +77,7 @@ def plan(
     clock: Clock,
 ) -> Sequence[SegmentsPart]:
     """The parts that together have every message of the ranges once, in the order of the log."""
-    splitter = open_splitter(order.source, order.options, fs=RealFileSystem(), clock=clock)
+    splitter = open_splitter(order.source, order.options, fs=FollowingFileSystem(), clock=clock)
     try:
         splits = splitter.plan(ranges, split_bytes=order.split_bytes)
     finally:
@@ -91,7 +91,7 @@ def plan(
 
 def write_segments(part: SegmentsPart) -> SegmentsDone:
     """Do a part. Memory: a chunk of the split, and a batch and a write of each of its partitions."""
-    fs = RealFileSystem()
+    fs = FollowingFileSystem()
     folder = part.made / f"{PART}{part.number}-{secrets.token_hex(8)}"
     fs.make_dir(folder)
     done = SegmentsDone(folder.name)

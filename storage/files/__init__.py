@@ -5,17 +5,19 @@
     overlay   OverlayFileSystem: changes in memory over a read-only base, or over nothing
               tree: its names;  pages: its bytes;  changes: what differs from the base
     handles   HandleCache: an LRU of open files that knows which are dirty
+    following FollowingFileSystem: the disk with symbolic links followed, for reading
     skipping  SkippingFileSystem: unreadable bytes are filled in and remembered, for rescue
     atomic    atomic_write: a small file changed in one step;  copying: a piece of a file
     roots     make_root, and whose store a directory is;  fence: no more writes after one that failed
 
-Only `real` and `lock` are bound to the disk.
+Only `real`, `following` and `lock` are bound to the disk.
 """
 
 from storage.files.atomic import atomic_write, remove_if_present, write_durably
 from storage.files.copying import copy_range
 from storage.files.failures import is_missing
 from storage.files.fence import Fence
+from storage.files.following import FollowingFileSystem
 from storage.files.fs import File, FileLock, FileSystem
 from storage.files.handles import HandleCache
 from storage.files.lock import process_id
@@ -38,6 +40,7 @@ __all__ = [
     "File",
     "FileLock",
     "FileSystem",
+    "FollowingFileSystem",
     "HandleCache",
     "OverlayFileSystem",
     "RealFileSystem",

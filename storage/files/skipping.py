@@ -162,6 +162,11 @@ class SkippingFileSystem:
 
     # ---- what could not be read ----
 
+    @property
+    def base(self) -> FileSystem:
+        """The file system that this one reads."""
+        return self._base
+
     def unreadable(self) -> Sequence[UnreadableRange]:
         """Return the ranges that reads met so far, by path and position; neighbours are one range."""
         with self._lock:

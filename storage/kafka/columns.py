@@ -32,7 +32,7 @@ from storage.columns import (
     Slices,
 )
 from storage.errors import Corrupt, DataError, IoFailure
-from storage.files import FileSystem, RealFileSystem, SkippingFileSystem
+from storage.files import FileSystem, FollowingFileSystem, SkippingFileSystem
 from storage.kafka import record_fields
 from storage.kafka.format.batch import DEFAULT_MAX_BYTES, HEADER_SIZE, BatchHeader
 from storage.kafka.format.batch_header import LOG_APPEND_TIME
@@ -67,7 +67,7 @@ def read_split(
     """See storage.read_split; `plan` is what KafkaSplitter.plan puts into a split."""
     wanted = frozenset(columns) & frozenset(COMMON_COLUMNS)
     gathered = _Gathered(wanted, on_damage)
-    disk = fs or RealFileSystem()
+    disk = fs or FollowingFileSystem()
     if on_damage is not None:
         disk = SkippingFileSystem(disk)
     for piece in cast("Sequence[Piece]", plan):

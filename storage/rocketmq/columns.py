@@ -18,7 +18,7 @@ import numpy as np
 from storage import columns as names
 from storage.columns import CHUNK_BYTES, Chunk, Damage, Named, Slices
 from storage.errors import Corrupt, IoFailure
-from storage.files import FileSystem, HandleCache, RealFileSystem, SkippingFileSystem
+from storage.files import FileSystem, FollowingFileSystem, HandleCache, SkippingFileSystem
 from storage.findings import finding
 from storage.model import Finding
 from storage.rocketmq.commit_log import CommitLog
@@ -85,9 +85,9 @@ def read_split(
     plan: SplitPlan, columns: Collection[str], *, check_crcs: bool, on_damage: Damage | None
 ) -> Iterator[Chunk]:
     """See storage.read_split."""
-    disk: FileSystem = (
-        RealFileSystem() if on_damage is None else SkippingFileSystem(RealFileSystem())
-    )
+    disk: FileSystem = FollowingFileSystem()
+    if on_damage is not None:
+        disk = SkippingFileSystem(disk)
     files = HandleCache(disk, OPEN_FILES)
     try:
         yield from _Reader(plan, columns, files, check_crcs, on_damage).chunks()

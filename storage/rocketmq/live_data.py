@@ -60,7 +60,9 @@ def dledger_folders(directory: StoreDirectory) -> Sequence[Path]:
 
 def refuse_dledger(directory: StoreDirectory) -> None:
     """Raise UnsupportedFormat for a store whose log is kept by DLedger."""
-    for folder in dledger_folders(directory) if directory.fs.is_dir(directory.path) else ():
+    for folder in (
+        dledger_folders(directory) if directory.fs.is_dir(directory.path, follow=True) else ()
+    ):
         raise UnsupportedFormat(
             f"{folder} is a log of DLedger (enableDLegerCommitLog), which is not read: the records of this store are "
             "there. Nothing has been changed. Read them with the broker's own tools",

@@ -468,6 +468,7 @@ def test_every_code_of_the_page_is_found_somewhere() -> None:
     elsewhere += "unreadable-file unreadable-range copied-unchecked wrong-queue-type rocksdb-store other-delay-level"
     elsewhere += " log-begins-late missing-config-file name-of-deleted-topic queue-ends-early"  # test_missing_files.py
     elsewhere += " compaction-log dledger-store left-behind timer-log"  # test_live_data.py
+    elsewhere += " symbolic-link"  # test_links.py
     # tests/unit/kafka/test_odd_batches.py, test_overflow.py
     elsewhere += " misplaced-batch offset-overflow trailing-bytes unknown-attributes unknown-codec"
     elsewhere += " unknown-control-type unusual-offsets"

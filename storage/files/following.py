@@ -1,0 +1,75 @@
+"""The disk with symbolic links followed: for reading only, and every link that was followed is remembered.
+
+Owns where a link leads, and the refusal of links that lead nowhere or back into their own folders; must not know any
+format. Writes are those of RealFileSystem, which follows no link: what a store writes stays in its own directory.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from storage.errors import IoFailure
+from storage.files.real import RealFile, RealFileSystem
+
+
+class FollowingFileSystem(RealFileSystem):
+    """RealFileSystem for offline commands and read-only servers. Safe from several threads.
+
+    Pickled, it starts with no link known.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()  # over `_followed`
+        self._followed: dict[Path, Path] = {}
+
+    def __reduce__(self) -> tuple[type[FollowingFileSystem], tuple[()]]:
+        return type(self), ()
+
+    def followed(self) -> Mapping[Path, Path]:
+        """Return the links that were followed so far, and what each leads to."""
+        with self._lock:
+            return dict(sorted(self._followed.items()))
+
+    def open(self, path: Path, *, write: bool = False, create: bool = False) -> RealFile:
+        if write or create:
+            return super().open(path, write=write, create=create)
+        file = super().open(self._target(path, "open"))
+        file.path = path
+        return file
+
+    def is_dir(self, path: Path, *, follow: bool = False) -> bool:
+        return super().is_dir(path if follow else self._target(path, "stat"), follow=follow)
+
+    def size(self, path: Path) -> int:
+        return super().size(self._target(path, "stat"))
+
+    def mtime_ms(self, path: Path) -> int:
+        return super().mtime_ms(self._target(path, "stat"))
+
+    def _target(self, path: Path, operation: str) -> Path:
+        """Return what a link leads to, and any other path as it is. Raises IoFailure (EINVAL) for a link to nothing, or
+        to a folder that it lies in: a walk over folders would not end.
+        """
+        if not path.is_symlink():
+            return path
+        target = Path(os.path.realpath(path))
+        if not target.exists():
+            raise _refused(path, target, operation, "to nothing")
+        if target.is_dir() and target in {Path(os.path.realpath(p)) for p in path.parents}:
+            raise _refused(path, target, operation, "back to a folder that it lies in")
+        with self._lock:
+            self._followed[path] = target
+        return target
+
+
+def _refused(path: Path, target: Path, operation: str, where: str) -> IoFailure:
+    return IoFailure(
+        f"{operation} {path}: a symbolic link that leads {where} ({target})",
+        path=str(path),
+        operation=operation,
+        errno=errno.EINVAL,
+    )
