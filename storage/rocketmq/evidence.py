@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from storage.errors import Corrupt
+from storage.errors import Corrupt, IoFailure
 from storage.findings import finding
 from storage.model import Finding, TopicPartition
 from storage.rocketmq.commit_log import record_at
@@ -413,6 +413,34 @@ def lost_head_findings(run: FileRun, queues: Iterable[Queue], *, clean: bool) ->
             found="none",
             message=f"{kept[0]}{more} lead only to records before {start}, where the log begins: retention would have "
             "removed them, so log files are missing",
+        )
+
+
+def before_log_findings(run: FileRun, queues: Iterable[Queue]) -> Iterator[Finding]:
+    """Queue entries that lead before the start of the log: one finding for each queue.
+
+    Retention leaves such entries in the first file of a queue. If the first log files are lost, only these entries
+    still name their records.
+    """
+    start = run.start
+    for queue in queues if run.bases and start else ():
+        units = queue.units
+        try:
+            first = units.first_at(start)
+            last = units.read(first - 1, 1) if first > units.first_offset else ()
+        except (Corrupt, IoFailure):
+            continue  # reported where the queue is checked
+        if not last or last[0].is_filler:
+            continue
+        topic, queue_id = queue.partition
+        yield finding(
+            "entries-before-log",
+            units.directory,
+            topic=topic,
+            partition=queue_id,
+            offset=units.first_offset,
+            message=f"the entries before offset {first} lead to records before physical offset {start}, where the log "
+            "begins: retention deleted the records, or the first log files are missing",
         )
 
 

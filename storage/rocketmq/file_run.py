@@ -77,6 +77,13 @@ class FileRun:
         return not bases or bases == tuple(range(bases[0], bases[-1] + 1, self.file_bytes))
 
     @property
+    def is_full(self) -> bool:
+        """Whether each file has its whole length; a crash may leave a last one without a byte."""
+        fs = self.files.fs
+        sizes = [fs.size(self.path(base)) for base in self._bases]
+        return all(size == self.file_bytes for size in (sizes if sizes[-1:] != [0] else sizes[:-1]))
+
+    @property
     def lacks_first(self) -> bool:
         """Whether the file that begins at position 0 was deleted, or never was."""
         return self.start >= self.file_bytes

@@ -120,7 +120,7 @@ def _measure_queues(context: RecoveryContext) -> Sequence[tuple[str, int]]:
     broken = []
     for queue in context.queues:
         try:
-            whole = queue.units.run.is_whole
+            whole = queue.units.run.is_whole and queue.units.run.is_full
             if whole:
                 _measure(context, queue)
         except DataError:

@@ -466,7 +466,10 @@ def test_every_code_of_the_page_is_found_somewhere() -> None:
     elsewhere += "index-differs kept-aside index-without-tags changed-meanwhile missing-log-file log-ends-early "
     elsewhere += "impossible-queue-offset earlier-topic batch-topic broken-queue deleted-left-out open-transaction "
     elsewhere += "unreadable-file unreadable-range copied-unchecked wrong-queue-type rocksdb-store other-delay-level"
-    elsewhere += " log-begins-late missing-config-file name-of-deleted-topic queue-ends-early"  # test_missing_files.py
+    elsewhere += (
+        " log-begins-late missing-config-file name-of-deleted-topic"  # test_missing_files.py
+    )
+    elsewhere += " queue-ends-early entries-before-log"
     elsewhere += " compaction-log dledger-store left-behind timer-log"  # test_live_data.py
     elsewhere += " symbolic-link"  # test_links.py
     # tests/unit/kafka/test_odd_batches.py, test_overflow.py

@@ -23,6 +23,7 @@ from storage import (
 from storage.errors import Corrupt, StorageError
 from storage.files import FileSystem
 from storage.interface import SupportsInspect
+from storage.rocketmq.format.message import decode_message
 from tests.contract.harness import START_MS
 from tests.faults.ram import Ram
 from tests.fuzz import tiny
@@ -34,6 +35,7 @@ BACKENDS = tiny.BACKENDS
 PAGE = 10_000
 SALVAGED = ROOT.parent / "salvaged"
 LOCKS = (".lock", "lock")
+LOG_STARTS = "log-start-offset-checkpoint"
 
 # How often each store is drawn. The small ones are quick, so they are drawn more often.
 WEIGHTS: Mapping[str, Mapping[str, int]] = {
@@ -203,6 +205,7 @@ class Truth(NamedTuple):
     dumped: Rows
     served: Rows
     salvaged: Rows
+    logged: Sequence[Payload]  # of all records in the log, those of deleted topics too
     files: Mapping[tuple[TopicPartition, int], Path]
 
 
@@ -220,7 +223,31 @@ def truth(backend: str, name: str, *, clean: bool) -> Truth:
     finally:
         inspector.close()
     salvaged, _ = of.dumped(disk, SALVAGED)
-    return Truth(dumped, rows, salvaged, _files(of))
+    return Truth(dumped, rows, salvaged, list(_logged(of)), _files(of))
+
+
+def _logged(of: Source) -> Iterator[Payload]:
+    """Return what all records in the log hold. Records of a deleted topic, or from before a partition's start, come
+    back if the file that says so is damaged.
+    """
+    if of.backend == "kafka":
+        disk = of.disk.copy()
+        if disk.exists(ROOT / LOG_STARTS):
+            disk.remove(ROOT / LOG_STARTS)
+        yield from of.dumped(disk)[0].values()
+    else:
+        inspector = of.inspector(of.disk.copy())
+        try:
+            rows = [row for run in inspector.dump("commitlog") for row in run if "bodyCRC" in row]
+        finally:
+            inspector.close()
+        folder = ROOT / "commitlog"
+        bases = sorted(map(int, of.disk.list_dir(folder)))
+        for row in rows:
+            at = row["physicalOffset"]
+            assert isinstance(at, int)
+            base = max(base for base in bases if base <= at)
+            yield (decode_message(of.disk.read_bytes(folder / f"{base:020}"), at - base).body,)
 
 
 def _files(of: Source) -> Mapping[tuple[TopicPartition, int], Path]:

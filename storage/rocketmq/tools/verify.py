@@ -21,6 +21,7 @@ from storage.parts import RunParts, one_by_one
 from storage.rocketmq import batch_topics, live_data, rocksdb
 from storage.rocketmq.evidence import (
     LogEnd,
+    before_log_findings,
     deleted_topic_findings,
     lost_head_findings,
     lost_log_finding,
@@ -227,6 +228,7 @@ def _check_evidence(raw: RawStore, log: _Log) -> Iterator[Finding]:
         yield lost_offsets_finding(queue, raw.directory.consume_queue)
     yield from deleted_topic_findings(evidence, raw.queues)
     yield from lost_head_findings(raw.run, raw.queues, clean=raw.clean)
+    yield from before_log_findings(raw.run, raw.queues)
     yield from missing_config_findings(raw.directory)
 
 

@@ -415,3 +415,20 @@ def test_a_log_file_that_is_not_read_is_told(shop: Workshop) -> None:
     found = {f.path for f in inspector.verify() if f.code == "unknown-file"}
     assert found == {str(shop.log_path(base)) for base in shop.log_bases()}
     inspector.close()
+
+
+def test_a_lost_first_log_file_leaves_entries_that_lead_before_the_log() -> None:
+    """Retention leaves such entries too, so they are worth knowing, and no more."""
+    shop = Workshop()
+    with shop.open_with_topic() as store:
+        for number in range(8):
+            put_value(store, b"value-%d" % number)
+    shop.fs.remove(shop.log_path(0))
+    options = StoreOptions(settings=SMALL)
+    inspector = open_inspector(ROOT, options, fs=shop.fs, clock=shop.clock)
+    try:
+        found = [f for f in inspector.verify() if f.code == "entries-before-log"]
+    finally:
+        inspector.close()
+    assert [(f.topic, f.partition, f.offset, f.severity) for f in found] == [("t", 0, 0, "info")]
+    assert f"physical offset {LOG_BYTES}" in found[0].message

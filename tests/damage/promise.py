@@ -1,0 +1,278 @@
+"""The promise over any damage: nothing invented, and every record that is missing is named by some report.
+
+Owns the comparison of a damaged store with its undamaged self: verify, dump, salvage, a read-only and a writable start.
+A case gives the sentences that it broke; none if the promise holds.
+"""
+
+from __future__ import annotations
+
+import random
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence, Set
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+from typing import NamedTuple
+
+from storage import Finding, LogStore, Loss, TopicPartition
+from storage.errors import InvalidArgument, IoFailure, StorageError, StoreFenced, UnsupportedFormat
+from storage.files.fs import FileSystem
+from storage.findings import catalogue
+from tests.damage import sources
+from tests.damage.harm import Damage
+from tests.damage.sources import ROOT, SALVAGED, Rows, Source, Truth, served
+
+# Findings about files that are derived from the log: they do not say that a record is missing.
+DERIVED = frozenset({"indexes", "rocketmq-index"})
+SHOWN = 3
+HERE = Path(__file__).parent
+
+
+class Case(NamedTuple):
+    """One damaged store."""
+
+    number: int
+    source: Source
+    truth: Truth
+    damage: Damage
+
+    def __str__(self) -> str:
+        return f"case {self.number}: {self.source.backend} {self.source.name}: {'; '.join(self.damage.story)}"
+
+
+def case(backend: str, seed: str, number: int) -> Case:
+    """Return the damaged store of this seed and number."""
+    rng = random.Random(f"{seed} {backend} {number}")
+    weights = sources.WEIGHTS[backend]
+    (name,) = rng.choices(list(weights), list(weights.values()))
+    clean = rng.random() < 0.5
+    source = sources.source(backend, name, clean=clean)
+    damage = Damage(source.disk.copy(), rng)
+    damage.strike()
+    return Case(number, source, sources.truth(backend, name, clean=clean), damage)
+
+
+class Reports:
+    """All that was said about a store, and whether it names a record."""
+
+    def __init__(self, case: Case) -> None:
+        self._files = case.truth.files
+        self._absent = absent_partitions(case)
+        self.findings: list[Finding] = []
+        self.losses: list[Loss] = []
+        self.refusals: list[tuple[TopicPartition, StorageError]] = []
+        self.whole = False  # the store as a whole was refused
+
+    def add(self, findings: Iterable[Finding], losses: Iterable[Loss] = ()) -> Reports:
+        """Take in what a tool or a start reported."""
+        self.findings += findings
+        self.losses += losses
+        return self
+
+    def name(self, key: tuple[TopicPartition, int]) -> bool:
+        """Whether some report names this record: by its partition, its file or a range of offsets."""
+        address, offset = key
+        return (
+            self.whole
+            or any(self._names(finding, key) for finding in self.findings)
+            or any(refused == address for refused, _ in self.refusals)
+            or any(
+                (loss.topic, loss.partition) == (address.topic, address.partition)
+                and loss.first_offset <= offset
+                and (loss.next_offset is None or offset < loss.next_offset)
+                for loss in self.losses
+            )
+        )
+
+    def _names(self, finding: Finding, key: tuple[TopicPartition, int]) -> bool:
+        address, _ = key
+        named = finding.topic == address.topic and finding.partition in (None, address.partition)
+        if finding.severity == "info":
+            # A partition that nothing else is left of, as of a deleted topic; a queue that retention may have cut.
+            return named and (finding.partition is not None or address in self._absent)
+        if Path(finding.path).parent == ROOT and address in self._absent:
+            return True  # the file that may have named it is damaged too
+        if catalogue()[finding.code].group in DERIVED:
+            return False
+        path, place = self._files.get(key), Path(finding.path)
+        return named or (path is not None and (place == path or place in path.parents))
+
+
+def absent_partitions(case: Case) -> Set[TopicPartition]:
+    """Return the partitions of Kafka's format whose folder has been removed or renamed."""
+    if case.source.backend != "kafka":
+        return frozenset()
+    disk = case.damage.disk
+    known = {address for address, _ in case.truth.dumped}
+    return {one for one in known if not disk.is_dir(ROOT / f"{one.topic}-{one.partition}")}
+
+
+class _Check:
+    """The looks at one case; each is at a copy of the damaged disk."""
+
+    def __init__(self, case: Case) -> None:
+        self._case = case
+        self._source = case.source
+        self._verified = Reports(case)
+        self._found: list[str] = []
+        self.refused = False
+
+    def broken(self) -> Sequence[str]:
+        """Return what of the promise does not hold."""
+        return [f"{self._case}: {problem}" for problem in self._problems()]
+
+    def _problems(self) -> Iterator[str]:
+        """Look in every way."""
+        for look in (self._verify, self._dump, self._read_only, self._salvage, self._writable):
+            name = look.__name__.strip("_")
+            try:
+                look()
+            except StorageError as error:
+                if self._may_refuse(error):
+                    self._verified.whole = self._verified.whole or look == self._verify
+                else:
+                    yield f"{name} ended with {type(error).__name__}: {error}"
+            except Exception as error:  # noqa: BLE001  # a traceback is what is looked for
+                yield f"{name} broke with {type(error).__name__}: {error}"
+            yield from self._found
+            self._found.clear()
+
+    def _may_refuse(self, error: StorageError) -> bool:
+        """Whether nothing is there to be read: what made it a store, or its root, is out of reach."""
+        if isinstance(error, (UnsupportedFormat, InvalidArgument)):
+            return True
+        return isinstance(error, IoFailure) and error.facts().get("path") == str(ROOT)
+
+    def _view(self) -> FileSystem:
+        return self._case.damage.view()
+
+    def _verify(self) -> None:
+        inspector = self._source.inspector(self._view())
+        try:
+            self._verified.add(inspector.verify())
+        finally:
+            inspector.close()
+
+    def _dump(self) -> None:
+        rows, findings = self._source.dumped(self._view())
+        self._compare("dump", self._case.truth.dumped, rows, self._reports().add(findings))
+
+    def _read_only(self) -> None:
+        with self._source.open(self._view(), read_only=True) as store:
+            got = served(store)
+            reports = self._reports().add(store.recovery.findings, store.recovery.losses)
+        reports.refusals += got.refusals
+        self._compare("read-only", self._case.truth.served, got.rows, reports)
+
+    def _salvage(self) -> None:
+        view = self._view()
+        inspector = self._source.inspector(view)
+        try:
+            report = inspector.salvage(SALVAGED)
+        finally:
+            inspector.close()
+        rows, _ = self._source.dumped(view, SALVAGED)
+        reports = self._reports().add(report.findings, report.losses)
+        self._compare("salvage", self._case.truth.salvaged, rows, reports)
+        if len(rows) > report.kept_records:
+            self._found.append(
+                f"salvage: {report.kept_records} kept by the report, {len(rows)} found"
+            )
+
+    def _writable(self) -> None:
+        """A start may refuse, which names the reason; if it does not, what it does not keep is named."""
+        view = self._view()
+        store = self._opened(view) or self._opened(view, accept_loss=True)
+        if store is None:
+            self.refused = True
+            return
+        try:
+            got = served(store)
+            reports = self._reports().add(store.recovery.findings, store.recovery.losses)
+        finally:
+            with suppress(StoreFenced):  # a file that it reads before it writes it cannot be read
+                store.close()
+        reports.refusals += got.refusals
+        self._compare("writable", self._case.truth.served, got.rows, reports)
+
+    def _opened(self, view: FileSystem, *, accept_loss: bool = False) -> LogStore | None:
+        try:
+            return self._source.open(view, accept_loss=accept_loss)
+        except StorageError:
+            return None
+
+    def _reports(self) -> Reports:
+        reports = Reports(self._case)
+        reports.add(self._verified.findings)
+        reports.whole = self._verified.whole
+        return reports
+
+    def _compare(self, look: str, wanted: Rows, got: Rows, reports: Reports) -> None:
+        invented = [key for key, payload in got.items() if wanted.get(key) != payload]
+        payloads = {repr(row) for row in (*wanted.values(), *self._case.truth.logged)}
+        strange = [key for key in invented if repr(got[key]) not in payloads]
+        self._tell(f"{look}: records that were never written", strange)
+        moved = [key for key in invented if repr(got[key]) in payloads]
+        # The folder may have been renamed: then the report names the partition that lost it.
+        homes = {repr(row): key for key, row in wanted.items()}
+        moved = [key for key in moved if not reports.name(homes.get(repr(got[key]), key))]
+        self._tell(f"{look}: records at another place, unreported", _unnamed(moved, reports))
+        missing = [key for key in wanted if key not in got]
+        self._tell(f"{look}: missing, unreported", _unnamed(missing, reports))
+
+    def _tell(self, what: str, keys: Sequence[tuple[TopicPartition, int]]) -> None:
+        if keys:
+            shown = ", ".join(f"{at.topic}-{at.partition}@{offset}" for at, offset in keys[:SHOWN])
+            self._found.append(f"{what}: {len(keys)}: {shown}")
+
+
+def _unnamed(
+    keys: Sequence[tuple[TopicPartition, int]], reports: Reports
+) -> Sequence[tuple[TopicPartition, int]]:
+    return [key for key in keys if not reports.name(key)]
+
+
+@dataclass
+class Tally:
+    """What some cases came to."""
+
+    cases: int = 0
+    refused: int = 0  # writable starts, also with `accept_loss`
+    broken: list[str] = field(default_factory=list)
+
+    def add(self, other: Tally) -> None:
+        """Take in another tally."""
+        self.cases += other.cases
+        self.refused += other.refused
+        self.broken += other.broken
+
+
+def run(backend: str, seed: str, numbers: Iterable[int]) -> Tally:
+    """Check these cases."""
+    tally = Tally()
+    for number in numbers:
+        check = _Check(case(backend, seed, number))
+        tally.broken += check.broken()
+        tally.cases += 1
+        tally.refused += check.refused
+    return tally
+
+
+def run_in_processes(backend: str, seed: str, first: int, count: int, *, workers: int) -> Tally:
+    """Check `count` cases from number `first` on, shared out to processes."""
+    total = Tally()
+    shares = [range(first + worker, first + count, workers) for worker in range(workers)]
+    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+        for tally in pool.map(run, [backend] * workers, [seed] * workers, shares):
+            total.add(tally)
+    return total
+
+
+def seed_of_commit() -> str:
+    """Return the commit that is tested, so that each commit is tried with other damage; "unknown" without git."""
+    told = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=HERE, capture_output=True, text=True, check=False
+    )
+    return told.stdout.strip() or "unknown"

@@ -1,0 +1,37 @@
+"""Random damage of any golden store, one to three kinds at once, in every way of looking at it; see promise.py.
+
+A case that fails is had again with `run("kafka", SEED, [NUMBER])` of tests/damage/promise.py; the seed is printed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.damage.promise import run, run_in_processes, seed_of_commit
+from tests.damage.sources import BACKENDS
+
+WORKERS = 2
+CASES, SOAKED = 300, 1_000_000  # of each format
+QUICK = range(20)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_some_damage(backend: str) -> None:
+    assert run(backend, "quick", QUICK).broken == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_every_record_that_is_missing_is_named(
+    backend: str, amount: Callable[[int, int], int], figures: Callable[[str], None]
+) -> None:
+    seed, count = seed_of_commit(), amount(CASES, SOAKED)
+    tally = run_in_processes(backend, seed, 0, count, workers=WORKERS)
+    figures(
+        f"random damage, {backend}: seed {seed}: {tally.cases} cases, {tally.refused} of which no start takes, "
+        f"{len(tally.broken)} broken promises"
+    )
+    assert tally.broken == []
+    assert tally.cases == count
