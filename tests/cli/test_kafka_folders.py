@@ -28,11 +28,11 @@ RENAMED = {
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A store of the real broker, of which keyed-1 alone is there."""
+    """A store of the real broker, of one partition."""
     root = tmp_path / "data"
     root.mkdir()
     (root / ".kafka_cleanshutdown").write_text('{"version":0,"brokerEpoch":12}')
-    shutil.copytree(KEYED.data, root / KEYED.name)
+    shutil.copytree(KEYED.data, root / "keyed-0")
     return root
 
 
@@ -52,7 +52,7 @@ def test_a_renamed_folder_is_its_partition(root: Path, name: str) -> None:
     assert states(summary["findings"]) == told
     shown = {(t["topic"], p["partition"]): p for t in summary["topics"] for p in t["partitions"]}
     assert shown[topic, partition]["state"] == state
-    assert shown["keyed", 1]["state"] is None
+    assert shown["keyed", 0]["state"] is None
     dumped = run("dump", root, *chosen)
     assert [(r["topic"], r["partition"], r["offset"]) for r in dumped.rows] == [
         (topic, partition, offset) for offset in OFFSETS
@@ -82,15 +82,15 @@ def test_a_renamed_folder_alone(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("state", ["delete", "stray", "future"])
 def test_two_folders_of_one_partition(root: Path, tmp_path: Path, state: str) -> None:
     """The one that is served is shown. The other is reported, is left behind by name, and can be salvaged alone."""
-    renamed = root / f"keyed-1.{HEX_ID}-{state}"
+    renamed = root / f"keyed-0.{HEX_ID}-{state}"
     shutil.copytree(KEYED.data, renamed)
-    (root / "log-start-offset-checkpoint").write_text("0\n1\nkeyed 1 5\n")
+    (root / "log-start-offset-checkpoint").write_text("0\n1\nkeyed 0 5\n")
     assert [r["offset"] for r in run("dump", root).rows] == [o for o in OFFSETS if o >= 5]
     (row,) = run("verify", root).rows
     assert (row["code"], row["found"]) == ("renamed-folder", state)
-    assert "keyed-1 holds the same partition" in row["message"]
+    assert "keyed-0 holds the same partition" in row["message"]
     salvaged = run("salvage", root, "--to", tmp_path / "new")
-    assert f"keyed-1.{HEX_ID}-{state}" in salvaged.out.decode() + salvaged.err
+    assert f"keyed-0.{HEX_ID}-{state}" in salvaged.out.decode() + salvaged.err
     assert "not taken along" in salvaged.out.decode() + salvaged.err
     assert [r["offset"] for r in run("dump", renamed).rows] == OFFSETS, (
         "the start is the other one's"
@@ -98,12 +98,12 @@ def test_two_folders_of_one_partition(root: Path, tmp_path: Path, state: str) ->
 
 
 def test_a_salvage_brings_a_partition_back_that_was_deleted(root: Path, tmp_path: Path) -> None:
-    (root / KEYED.name).rename(root / f"keyed-1.{HEX_ID}-delete")
+    (root / "keyed-0").rename(root / f"keyed-0.{HEX_ID}-delete")
     run("salvage", root, "--to", tmp_path / "new")
     assert [r["offset"] for r in fine("dump", tmp_path / "new", "--topic", "keyed").rows] == OFFSETS
 
 
-@pytest.mark.parametrize("name", ["lost+found", "backup", "old-data", ".snapshot", "keyed-1.gone"])
+@pytest.mark.parametrize("name", ["lost+found", "backup", "old-data", ".snapshot", "keyed-0.gone"])
 def test_a_foreign_folder_is_an_error(root: Path, name: str) -> None:
     (root / name).mkdir()
     for rows in (run("verify", root).rows, run("inspect", root).document["findings"]):

@@ -75,7 +75,7 @@ class _Salvage:
         view.weigh_names()
         for address, folder in view.folders.items():
             self._copied.append(self._partition(address, folder))
-        for missing in view.evidence.missing(list(view.folders)) if self._files.whole else ():
+        for missing in view.evidence.missing(view.served()) if self._files.whole else ():
             self._copied.append(self._missing(missing))
         ends = {copied.address: copied.next_offset for copied in self._copied}
         self._files.write_root(self._log_starts)

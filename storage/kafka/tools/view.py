@@ -73,11 +73,8 @@ class View:
         self.notes = Notes()
         self.reader = LogReader(self.files, self.notes)
         self.clean = self.directory.is_clean()
-        self.folders: Mapping[TopicPartition, Path]
-        if only is None:
-            self.folders = self._all_folders()
-        else:
-            self.folders = dict([only])
+        self.folders = self._all_folders() if only is None else dict([only])
+        if only is not None:
             self._note_renamed(*only)
         self.plans: dict[TopicPartition, PartitionPlan] = {}
         self.gone: list[Finding] = []  # of partitions that were changed while they were looked at
@@ -87,6 +84,7 @@ class View:
         # Taken before any log: beside a running server they would say more than the logs seen here.
         self.checkpoints = {name: self._root_offsets(name) for name in CHECKPOINTS}
         self.evidence = collect(self.directory, self.checkpoints)
+        self.evidence.drop(address for address in self.folders if self.state_of(address))
         self.known_losses = known_losses(fs, root)
         self._is_whole = only is None
         self._has_committed = False
@@ -149,6 +147,10 @@ class View:
         renamed = names.parse_renamed_dir(self.folders[address].name)
         return None if renamed is None else renamed.state
 
+    def served(self) -> Sequence[TopicPartition]:
+        """The partitions that a server serves. A folder that a broker renamed does not prove that its topic exists."""
+        return [address for address in self.folders if self.state_of(address) is None]
+
     def _root_offsets(self, name: str) -> dict[TopicPartition, int]:
         """A checkpoint of the root. It says nothing of a renamed folder beside the folder that has its place."""
         offsets = self.directory.offsets(name)
@@ -199,7 +201,7 @@ class View:
             for home in self.those_there(p for p in self.folders if p not in topic_ids):
                 log = OffsetsLog(self.partition(home))
                 add_committed(self.evidence, log, self.folders[home], topic_ids)
-        missing = self.evidence.findings(list(self.folders))
+        missing = self.evidence.findings(self.served())
         self.notes.add(*missing)
         return missing
 
