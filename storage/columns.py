@@ -56,6 +56,7 @@ FLAG: Final = "flag"  # Numbers
 RECONSUME_TIMES: Final = "reconsume_times"  # Numbers
 BORN_HOST: Final = "born_host"  # Slices, host:port as text
 STORE_HOST: Final = "store_host"  # Slices, host:port as text
+SUSPECT: Final = "suspect"  # Slices; parts of a record that cannot be right, a space between
 RECORD: Final = "record"  # Slices; the whole stored record, for who makes another of it
 
 COMMON_COLUMNS: Final = (KEY, VALUE, OFFSET, TIMESTAMP, TIMESTAMP_TYPE, HEADERS, TAG, KEYS)
@@ -70,6 +71,7 @@ MESSAGE_COLUMNS: Final = (
     RECONSUME_TIMES,
     BORN_HOST,
     STORE_HOST,
+    SUSPECT,
 )
 
 

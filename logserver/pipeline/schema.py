@@ -57,6 +57,7 @@ _MESSAGE: Final = {
     "reconsume_times": Column("int", stored.RECONSUME_TIMES),
     "born_host": Column(TEXT, stored.BORN_HOST),
     "store_host": Column(TEXT, stored.STORE_HOST),
+    "suspect": Column("array<string>", stored.SUSPECT),
 }
 
 COLUMNS: Final[Mapping[str, Column]] = {**_KAFKA, **_HEADERS, **_LOOKUP, **_MESSAGE}

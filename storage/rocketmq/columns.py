@@ -21,6 +21,7 @@ from storage.errors import Corrupt, IoFailure
 from storage.files import FileSystem, FollowingFileSystem, HandleCache, SkippingFileSystem
 from storage.findings import finding
 from storage.model import Finding
+from storage.rocketmq import suspect_columns
 from storage.rocketmq.commit_log import CommitLog
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format import names as file_names
@@ -66,6 +67,7 @@ _OF_RECORDS: Final[Mapping[str, Callable[[Records], Column]]] = {
     names.RECONSUME_TIMES: Records.reconsume_times,
     names.BORN_HOST: Records.born_hosts,
     names.STORE_HOST: Records.store_hosts,
+    names.SUSPECT: suspect_columns.suspects,
     names.RECORD: lambda records: Slices(records.data, records.starts, records.units.sizes),
 }
 _OF_PROPERTIES: Final[Mapping[str, Callable[[Properties], Column]]] = {

@@ -72,6 +72,8 @@ BORN_HOST: Final = 48
 STORE_TIMESTAMP: Final = 56
 STORE_HOST: Final = 64
 RECONSUME_TIMES: Final = 72
+PREPARED_OFFSET: Final = 76
+PORT_BYTES: Final = 4
 BODY_LENGTH: Final = 84
 _V6_BYTES: Final = HOST_SIZE_V6 - HOST_SIZE_V4
 _HEX: Final = np.frombuffer(b"".join(b"%02X" % byte for byte in range(256)), "<u2")
@@ -182,6 +184,10 @@ class Records:
         """The stored bodies, in the piece."""
         return Slices(self.data, self.bodies, self.body_ends - self.bodies)
 
+    def property_bounds(self) -> tuple[Numbers, Numbers]:
+        """Where the properties begin and end in the piece."""
+        return self._properties, self.starts + self.units.sizes
+
     def properties(self) -> Properties:
         """The properties."""
         return Properties(self.data, self._properties, self.starts + self.units.sizes)
@@ -189,6 +195,18 @@ class Records:
     def store_timestamps(self) -> Numbers:
         """The store times."""
         return self._at(self.starts + self._born_extra + STORE_TIMESTAMP, ">i8")
+
+    def prepared_offsets(self) -> Numbers:
+        """The physical offsets of the first halves of transactions; 0 for none."""
+        places = self.starts + self._born_extra + self._store_extra + PREPARED_OFFSET
+        return self._at(places, ">i8")
+
+    def ports(self) -> tuple[Numbers, Numbers]:
+        """The ports of the born and the store host, as they are stored."""
+        born = self.starts + BORN_HOST + HOST_SIZE_V4 - PORT_BYTES + self._born_extra
+        extra = self._born_extra + self._store_extra
+        stored = self.starts + STORE_HOST + HOST_SIZE_V4 - PORT_BYTES + extra
+        return self._at(born, ">u4"), self._at(stored, ">u4")
 
     def reconsume_times(self) -> Numbers:
         """How often the records were delivered again."""

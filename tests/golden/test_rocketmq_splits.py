@@ -60,6 +60,7 @@ def expected_row(row: Row) -> Row:
         "reconsume_times": row["reconsumeTimes"],
         "born_host": row["bornHost"],
         "store_host": row["storeHost"],
+        "suspect": "",
         "value": stores.plain(row),
     }
 

@@ -32,6 +32,7 @@ MAX_COMPRESSION_TYPE: Final = 3
 END_OF_TIME_MS: Final = 4_102_444_800_000
 """The first millisecond of 2100."""
 MAX_TIMES: Final = 1_000_000
+MAX_PORT: Final = 65_535
 
 _REPLACEMENT: Final = "\ufffd"
 _NOT_IN_TOPICS: Final = re.compile(r"[\x00-\x1f\x7f\ufffd]")

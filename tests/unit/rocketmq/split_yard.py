@@ -89,6 +89,7 @@ def stored_row(store: LogStore, partition: TopicPartition, record: StoredRecord)
         "message_id": message_id.encode(),
         "store_timestamp_ms": record.store_timestamp_ms,
         "physical_offset": int(message_id[-16:], 16),
+        "suspect": " ".join(record.suspect).encode(),
     }
 
 

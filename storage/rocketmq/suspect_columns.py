@@ -1,0 +1,84 @@
+"""The suspect parts of many records at once.
+
+Owns a quick look at all records of a piece; whether a record that it stops at is suspect, and what is, says
+`format.suspect`. Of properties the numbers of their separators are looked at, and whether a NUL or a byte above 7F is
+among them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from storage.columns import Slices
+from storage.rocketmq.format.message import TRANSACTION_MASK, decode_message
+from storage.rocketmq.format.suspect import (
+    END_OF_TIME_MS,
+    KNOWN_FLAGS,
+    MAX_PORT,
+    MAX_TIMES,
+    suspect_parts,
+)
+from storage.rocketmq.record_columns import BORN_TIMESTAMP, Records
+from storage.rocketmq.slicing import cut
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    from numpy.typing import NDArray
+
+    Flags: TypeAlias = NDArray[np.bool_]
+
+PHYSICAL_OFFSET: Final = 28
+QUEUE_OFFSET: Final = 20
+
+
+def suspects(records: Records) -> Slices:
+    """The suspect parts of each record, a space between; empty for nearly all."""
+    starts = np.zeros(len(records.starts), np.int64)
+    lengths = np.zeros_like(starts)
+    text = b""
+    for row in np.flatnonzero(_doubtful_headers(records) | _doubtful_properties(records)).tolist():
+        message = decode_message(records.data, int(records.starts[row]), check_crc=False)
+        parts = " ".join(suspect_parts(message, int(records.units.positions[row]))).encode()
+        starts[row], lengths[row] = len(text), len(parts)
+        text += parts
+    return Slices(text, starts, lengths)
+
+
+def _doubtful_headers(records: Records) -> Flags:
+    """Which records need a closer look for a number. Their topics and queue ids are those of their queues."""
+    flags, positions = records.sys_flags, records.units.positions
+    doubtful: Flags = records.number(PHYSICAL_OFFSET, ">i8") != positions
+    doubtful |= records.number(QUEUE_OFFSET, ">i8") < 0
+    doubtful |= (flags < 0) | (flags > KNOWN_FLAGS)
+    doubtful |= (flags & ~TRANSACTION_MASK) > 0xFF  # a compression type
+    born, stored = records.number(BORN_TIMESTAMP, ">i8"), records.store_timestamps()
+    doubtful |= (born < -1) | (born >= END_OF_TIME_MS) | (stored < 0) | (stored >= END_OF_TIME_MS)
+    for ports in records.ports():
+        doubtful |= ports > MAX_PORT
+    times = records.reconsume_times()
+    doubtful |= (times < 0) | (times > MAX_TIMES) | (records.prepared_offsets() != 0)
+    return doubtful
+
+
+def _doubtful_properties(records: Records) -> Flags:
+    """Which records need a closer look for their properties."""
+    starts, ends = records.property_bounds()
+    raw = np.frombuffer(b"".join(cut(records.data, starts, ends)), np.uint8)
+    edges = np.zeros(len(starts) + 1, np.int64)
+    np.cumsum(ends - starts, out=edges[1:])
+
+    def number_of(found: Flags) -> NDArray[np.int32]:
+        """How many of these bytes are in each record's properties."""
+        before = np.zeros(len(raw) + 1, np.int32)
+        np.cumsum(found, out=before[1:])
+        return np.diff(before[edges])
+
+    names, closed = number_of(raw == 1), number_of(raw == 2)
+    last = np.append(raw, np.uint8(2))[edges[1:] - 1]
+    is_open = (ends > starts) & (last != 2)
+    doubtful: Flags = names != closed + is_open
+    doubtful |= number_of((raw == 0) | (raw > 0x7F)) > 0
+    return doubtful
