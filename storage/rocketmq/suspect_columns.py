@@ -1,7 +1,7 @@
 """The suspect parts of many records at once.
 
 Owns a quick look at all records of a piece; whether a record that it stops at is suspect, and what is, says
-`format.suspect`. Of properties the numbers of their separators are looked at, and whether a NUL or a byte above 7F is
+`format.suspect`. Of properties the order of their separators is looked at, and whether a NUL or a byte above 7F is
 among them.
 """
 
@@ -64,21 +64,27 @@ def _doubtful_headers(records: Records) -> Flags:
 
 
 def _doubtful_properties(records: Records) -> Flags:
-    """Which records need a closer look for their properties."""
+    """Which records need a closer look for their properties: 01 and 02 must take turns, with a name before each 01."""
     starts, ends = records.property_bounds()
     raw = np.frombuffer(b"".join(cut(records.data, starts, ends)), np.uint8)
     edges = np.zeros(len(starts) + 1, np.int64)
     np.cumsum(ends - starts, out=edges[1:])
 
-    def number_of(found: Flags) -> NDArray[np.int32]:
-        """How many of these bytes are in each record's properties."""
-        before = np.zeros(len(raw) + 1, np.int32)
-        np.cumsum(found, out=before[1:])
-        return np.diff(before[edges])
+    def row_of(places: NDArray[np.intp]) -> NDArray[np.intp]:
+        """The records that these bytes belong to."""
+        return np.searchsorted(edges, places, side="right") - 1
 
-    names, closed = number_of(raw == 1), number_of(raw == 2)
-    last = np.append(raw, np.uint8(2))[edges[1:] - 1]
-    is_open = (ends > starts) & (last != 2)
-    doubtful: Flags = names != closed + is_open
-    doubtful |= number_of((raw == 0) | (raw > 0x7F)) > 0
+    doubtful = np.zeros(len(starts), np.bool_)
+    doubtful[row_of(np.flatnonzero((raw == 0) | (raw > 0x7F)))] = True
+    marks = np.flatnonzero((raw == 1) | (raw == 2))
+    rows, kinds = row_of(marks), raw[marks]
+    before = np.append(np.uint8(2), kinds[:-1])  # a record begins as after an 02
+    is_first = np.append(True, rows[1:] != rows[:-1])[: len(rows)]
+    before = np.where(is_first, 2, before[: len(rows)])
+    is_nameless = (kinds == 1) & ((marks == edges[rows]) | (raw[marks - 1] == 2))
+    doubtful[rows[(kinds == before) | is_nameless]] = True
+    last_kinds = np.full(len(starts), 2)
+    last_kinds[rows] = kinds  # of several the last one stays
+    is_open = (ends > starts) & (np.append(raw, np.uint8(2))[edges[1:] - 1] != 2)
+    doubtful |= is_open & (last_kinds == 2)
     return doubtful
