@@ -85,7 +85,9 @@ def _totals(report: LossReport) -> Iterator[str]:
         if loss.topic:
             lost.setdefault((loss.topic, loss.partition), []).append(loss)
     for kept in report.kept:
-        yield _kept_line(kept, lost.pop((kept.topic, kept.partition), ()))
+        losses = lost.pop((kept.topic, kept.partition), [])
+        if kept.records or losses:  # else the partition was empty
+            yield _kept_line(kept, losses)
     for (topic, partition), losses in lost.items():
         yield f"{topic}-{partition}: kept nothing; lost {_ranges(losses)}"
     partitions = "1 partition" if len(report.kept) == 1 else f"{len(report.kept)} partitions"
