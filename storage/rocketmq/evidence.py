@@ -18,6 +18,7 @@ that holds for all that lies in a log file that is there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -134,8 +135,9 @@ def _of_index(index: KeyIndex | None) -> Iterator[UsedPosition]:
     """The newest record of each index file whose header agrees with its last entry: a header has no checksum."""
     for file in () if index is None else index.index_files:
         last = file.header.end_physical_offset
-        if file.has_entries and not file.is_blank and file.last_entry_position() == last:
-            yield UsedPosition(file.path, f"endPhyOffset {last}", last)
+        with suppress(IoFailure):  # a file that cannot be read tells nothing
+            if file.has_entries and not file.is_blank and file.last_entry_position() == last:
+                yield UsedPosition(file.path, f"endPhyOffset {last}", last)
 
 
 def _of_our_files(directory: StoreDirectory) -> Iterator[UsedPosition]:

@@ -353,7 +353,7 @@ def offset_of(queue: Queue, message: Message, physical_offset: int) -> int | Non
     told = message.queue_offset
     if told in _visible(queue):
         (unit,) = units_as_they_stand(queue.units, told, 1)
-        if unit.physical_offset == physical_offset:
+        if unit.is_valid and unit.physical_offset == physical_offset:
             return told
     return _unit_offset(queue, physical_offset)
 
@@ -364,7 +364,8 @@ def _unit_offset(queue: Queue, physical_offset: int) -> int | None:
     for begin in near[::UNITS_AT_ONCE]:
         units = units_as_they_stand(queue.units, begin, min(near.stop - begin, UNITS_AT_ONCE))
         for offset, unit in enumerate(units, begin):
-            if unit.physical_offset == physical_offset and not unit.is_filler:
+            is_there = unit.is_valid and not unit.is_filler
+            if is_there and unit.physical_offset == physical_offset:
                 return offset
     return None
 

@@ -89,7 +89,7 @@ def _sum_of(log: CommitLog, position: int, size_bytes: int) -> int:
 def _trust(file: KeyIndexFile, remembered: RememberedFile) -> bool:
     """Trust a file that is as it was; one that this process has changed since is trusted already, or not."""
     if file.is_ours:
-        return file.is_trusted and not file.is_doubted
+        return file.is_trusted and not (file.is_doubted or file.is_new)
     sums = BlockSums(remembered.size_bytes, remembered.sums)
     if list(file.header) != remembered.header or not sums.is_whole:
         return False

@@ -335,13 +335,19 @@ class KeyIndex:
         records that are gone too. `index_type` "T": `key` is a tag.
         """
         hashed = key_hash(index_string(topic, key, index_type))
-        times = TimeRange(begin_ms, end_ms)
+        while True:
+            try:
+                return self._select(hashed, TimeRange(begin_ms, end_ms), max_count)
+            except DoubtedIndex:  # the real store answers by a damaged file too
+                continue
+
+    def _select(self, hashed: int, times: TimeRange, max_count: int) -> list[int]:
         found: list[int] = []
         for file in reversed(self._run):
             header = file.header
             if _takes_part(header, times):
                 found += file.select(hashed, times, max_count - len(found))
-            if header.begin_timestamp_ms < begin_ms or len(found) >= max_count:
+            if header.begin_timestamp_ms < times.begin_ms or len(found) >= max_count:
                 break
         return found
 

@@ -75,6 +75,7 @@ class KeyIndexFile:
         self.is_removed = False  # set before the file is: who still walks in it comes to an end
         self.is_trusted = False  # every entry leads to its record, and is led to
         self.is_ours = False  # made in this process, or entries were put in it
+        self.is_new = False  # made in this process
         self.is_doubted = False
         self.sums: BlockSums | None = None  # of what it held at our last stop; None once it changes
         self._files = files
@@ -100,7 +101,7 @@ class KeyIndexFile:
             files.forget(path, sync=False)
             raise
         made = cls(files, path, slots=slots, entries=entries)
-        made.is_trusted = made.is_ours = True
+        made.is_trusted = made.is_ours = made.is_new = True
         made.begin_behind(inherited)
         return made
 
@@ -127,7 +128,7 @@ class KeyIndexFile:
     @property
     def is_blank(self) -> bool:
         """Whether the header tells of no entries though there are some: it was lost."""
-        first = self._read(ENTRY_SIZE, entry_position(self.slots, FIRST_ENTRY))
+        first = self._read_unchecked(ENTRY_SIZE, entry_position(self.slots, FIRST_ENTRY))
         return self.header.index_count <= FIRST_ENTRY and any(first)
 
     def last_entry_position(self) -> int:
@@ -135,7 +136,7 @@ class KeyIndexFile:
         count = self._header.index_count
         if count <= FIRST_ENTRY:
             return -1
-        data = self._read(ENTRY_SIZE, entry_position(self.slots, count - 1))
+        data = self._read_unchecked(ENTRY_SIZE, entry_position(self.slots, count - 1))
         return int(unpack_entry(data, 0)[1]) if len(data) == ENTRY_SIZE else -1
 
     @property
@@ -144,9 +145,12 @@ class KeyIndexFile:
         short. Reads all slots.
         """
         count = self.header.index_count
-        if any(self._read(ENTRY_SIZE, entry_position(self.slots, count))):
+        if any(self._read_unchecked(ENTRY_SIZE, entry_position(self.slots, count))):
             return True
-        return max(slots_of(self._read(self.slots * SLOT_SIZE, HEADER_SIZE)), default=0) >= count
+        return (
+            max(slots_of(self._read_unchecked(self.slots * SLOT_SIZE, HEADER_SIZE)), default=0)
+            >= count
+        )
 
     # ---- writing ----
 
@@ -361,7 +365,7 @@ class KeyIndexFile:
     def _read(self, size_bytes: int, position: int) -> bytes:
         """Return bytes of the file. Raises DoubtedIndex where they are not what they were."""
         sums = self.sums
-        if sums is not None:
+        if sums is not None and not self.is_doubted:
             blocks = sums.around(position, size_bytes)
             if blocks is not None:
                 start, stop = blocks

@@ -259,9 +259,9 @@ def _look_at_index(opening: Opening, run: FileRun, *, clean: bool) -> _FoundInde
         return _FoundIndex()
     directory = opening.directory
     index = load_index(opening.files, directory, opening.sizes, clock=opening.clock)
+    states = _index_states(index, clean=clean)
     proof = directory.index_proof()
     known = known_of(proof, CommitLog(run, end=run.limit), index)
-    states = _index_states(index, clean=clean)
     return _FoundIndex(index, proof, known, states, _lost_file(opening, index, known, run))
 
 

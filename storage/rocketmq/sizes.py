@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from storage.errors import DamagedStore, InvalidConfig
+from storage.errors import DamagedStore, InvalidConfig, IoFailure
 from storage.files import FileSystem
 from storage.findings import finding
 from storage.model import Finding
@@ -241,7 +242,10 @@ def _index_files(fs: FileSystem, folder: Path) -> Sequence[tuple[Path, int]]:
     found = (
         folder / name for name in fs.list_dir(folder) if names.parse_index_name(name) is not None
     )
-    sizes = [(path, fs.size(path)) for path in found if not fs.is_dir(path)]
+    sizes: list[tuple[Path, int]] = []
+    for path in found:
+        with suppress(IoFailure):  # no regular file: the index leaves it out
+            sizes.append((path, fs.size(path)))
     return [(path, size_bytes) for path, size_bytes in sizes if size_bytes]
 
 

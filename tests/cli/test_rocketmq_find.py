@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -258,3 +260,46 @@ def test_offsets_by_time(name: str) -> None:
         when = ("--time", row["timestamp"]) if row["timestamp"] >= 0 else ("--time=-1",)
         document = fine("offsets", golden.root, *place, *when, *sizes).document
         assert document["offset"] == row["lower"]
+
+
+def a_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def a_folder(path: Path) -> None:
+    path.mkdir()
+
+
+def a_link_to_nothing(path: Path) -> None:
+    path.symlink_to("nowhere")
+
+
+def a_link_to_a_folder(path: Path) -> None:
+    path.symlink_to("..")
+
+
+@pytest.mark.parametrize("make", [a_pipe, a_folder, a_link_to_nothing, a_link_to_a_folder])
+@pytest.mark.parametrize("number", [0, 1, -1])
+def test_no_index_file_is_a_reason_to_miss_a_record(
+    make: Callable[[Path], None], number: int, tmp_path: Path
+) -> None:
+    golden = stores.golden("small")
+    root = stores.copy_store(golden, tmp_path / "store")
+    path = sorted((root / "index").iterdir())[number]
+    path.unlink()
+    make(path)
+    rows = [row for row in dumped(golden) if row["topic"] == "order_s1" and row["keys"]]
+    for row in rows[::9]:
+        key = row["keys"].split(" ")[0]
+        wanted = [other for other in rows if has_key(other, key)]
+        sizes = settings_options(golden.settings)
+        ended = run("find", root, "--key", key, "--topic", "order_s1", *EVERYTHING, *sizes)
+        assert ended.rows == wanted
+        assert ended.code in (0, 1), "the file is reported"
+    options = StoreOptions(settings=golden.settings)
+    with open_store("rocketmq", root, options) as store:
+        for row in rows[::9]:
+            key = row["keys"].split(" ")[0]
+            page = store.find("order_s1", key=key, limit=999)
+            assert len(page.records) == len([other for other in rows if has_key(other, key)])
+            assert page.complete

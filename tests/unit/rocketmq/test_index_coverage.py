@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 import pytest
 
 from storage import LogStore, Record
+from storage.errors import Corrupt
 from storage.model import FindQuery, RawMessage
 from storage.rocketmq.format.index_file import (
     ENTRY_SIZE,
@@ -328,3 +329,39 @@ def test_a_key_that_looks_like_a_tag(key: str, shop: Workshop) -> None:
         store.append(T0, [Record(key.encode(), b"by key"), Record(None, b"by tag", tag="red")])
         page = store.find("t", key=key)
         assert ([r.value for _, r in page.records], page.indexed) == ([b"by key"], False)
+
+
+UNIT = 20
+BAD_UNITS = {
+    "one entry of zeros": (5, bytes(UNIT)),
+    "several entries of zeros": (5, bytes(3 * UNIT)),
+    "the first entries of zeros": (0, bytes(2 * UNIT)),
+    "an entry behind the log": (7, struct.pack(">qiq", 1 << 40, 155, 0)),
+    "an entry inside a record": (7, struct.pack(">qiq", 40, 155, 0)),
+    "an entry of a negative size": (7, struct.pack(">qiq", 700, -1, 0)),
+}
+
+
+@pytest.mark.parametrize("backward", [False, True])
+@pytest.mark.parametrize("bad", BAD_UNITS.values(), ids=BAD_UNITS)
+def test_a_record_that_its_queue_does_not_lead_to_is_damage(
+    bad: tuple[int, bytes], backward: bool, shop: Workshop
+) -> None:
+    """As in a scan: an answer that says it is complete does not leave it out. The tools find it."""
+    first, data = bad
+    settings = {"mappedFileSizeConsumeQueue": "2000"}
+    filled(shop, **settings)
+    shop.overwrite(ROOT / "consumequeue/t/0" / f"{0:020}", first * UNIT, data)
+    hidden = range(first, first + len(data) // UNIT)
+    with closing(shop.open(settings, read_only=True)) as store:
+        for number, value in enumerate(VALUES):
+            if number in hidden:
+                with pytest.raises(Corrupt) as told:
+                    store.find("t", key=value, backward=backward)
+                assert told.value.facts()["offset"] == number
+            else:
+                page = store.find("t", key=value, backward=backward)
+                assert [record.value for _, record in page.records] == [value]
+    with inspector(shop, settings) as tools:
+        for value in VALUES:
+            assert len(list(tools.find(FindQuery(topic="t", key=value.decode())))) == 1
