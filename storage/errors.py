@@ -263,7 +263,9 @@ class UnsupportedFormat(DataError):
 
 
 class MiscountedResult(DataError):
-    """A tool's new store does not hold what the tool reports. Facts: path, topic, partition, reported, counted."""
+    """A tool's new store, or a rebuilt file, does not hold what the tool reports. Facts: path, reported, counted; of a
+    store also topic and partition.
+    """
 
     code = "miscounted-result"
 

@@ -1,4 +1,4 @@
-"""A tool that makes a store opens it again, counts what is in it, and compares that with its own report.
+"""A tool that makes a store, or files of one, opens and counts them, and compares that with its own report.
 
 Owns the comparison; must not know how a backend counts. A difference is an error: then the report, or the store, is
 wrong, and neither is to be relied on.
@@ -33,6 +33,31 @@ def check_recount(
             raise _miscounted(path, address, "records", wanted.records, found.records)
         if wanted.next_offset is not None and wanted.next_offset != found.next_offset:
             raise _miscounted(path, address, "next offset", wanted.next_offset, found.next_offset)
+
+
+def check_files(
+    reported: Mapping[Path, int | None],
+    counted: Mapping[Path, int | None],
+    *,
+    what: str,
+    advice: str,
+) -> None:
+    """Raise MiscountedResult for the first file or folder that does not hold what was reported; None: it is not there.
+    `what` names the things that are counted, and `advice` says what state the store is in.
+    """
+    for path, wanted in reported.items():
+        found = counted.get(path)
+        if wanted != found:
+            raise MiscountedResult(
+                f"{path}: {_shown(wanted)} {what} by the report, {_shown(found)} in what was written. {advice}",
+                path=str(path),
+                reported=wanted,
+                counted=found,
+            )
+
+
+def _shown(count: int | None) -> str:
+    return "no file, so no" if count is None else f"{count}"
 
 
 def _miscounted(

@@ -24,10 +24,12 @@ from storage.kafka.format.names import segment_name
 from storage.kafka.plan import PartitionPlan, SegmentPlan
 from storage.kafka.tools.logs import Log
 from storage.kafka.tools.rebuild_segment import RebuildPart, SegmentBuilt, build_segment
+from storage.kafka.tools.recount import count_entries
 from storage.kafka.tools.verify_partition import index_places, snapshot_place
 from storage.kafka.tools.view import View
 from storage.model import Finding, RebuildReport
 from storage.parts import RunParts, one_by_one
+from storage.recount import check_files
 
 INDEXES: Final = "indexes"
 
@@ -160,17 +162,19 @@ class _Rebuild:
         self._view.notes.add(*result.findings)
         self._files += result.files
         for suffix, staged in result.changed.items():
-            self._replace(given, suffix, staged)
+            path = self._replace(given, suffix, staged)
+            if self._write:
+                self._recount(path, suffix, result.entries[suffix])
 
     # ---- putting in place ----------------------------------------------------------------------
 
-    def _replace(self, given: _Given, suffix: str, staged: Path | None) -> None:
-        """Keep the old bytes aside, durably, then put the new ones in their place."""
+    def _replace(self, given: _Given, suffix: str, staged: Path | None) -> Path:
+        """Keep the old bytes aside, durably, then put the new ones in their place. Return the path."""
         segment, fs = given.segment, self._view.base
         path = segment.path.with_name(segment_name(segment.base_offset, suffix))
         self._changed.append(str(path))
         if not self._write:
-            return
+            return path
         if suffix in segment.suffixes:
             kept = self._kept_dir / path.parent.name / path.name
             fs.make_dir(kept.parent)
@@ -180,6 +184,17 @@ class _Rebuild:
         else:
             fs.remove(path)
             fs.sync_dir(path.parent)
+        return path
+
+    def _recount(self, path: Path, suffix: str, reported: int | None) -> None:
+        """Read what was put in place."""
+        counted = count_entries(self._view.base, path, suffix)
+        check_files(
+            {path: reported},
+            {path: counted},
+            what="entries",
+            advice=f"The logs are unchanged, and the files that were replaced are in {self._kept_dir}",
+        )
 
     def _kept_aside(self) -> Finding:
         return finding("kept-aside", self._kept_dir, message="the files that rebuild replaced")

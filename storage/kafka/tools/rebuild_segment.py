@@ -44,11 +44,13 @@ class RebuildPart:
 @dataclass(slots=True, kw_only=True)
 class SegmentBuilt:
     """`files`: how many index files there are or should be; `changed`: what differs, by suffix: where
-    the new bytes lie (None: it is not to be there, or is only compared). The rest as SegmentResult.
+    the new bytes lie (None: it is not to be there, or is only compared); `entries`: how many each file
+    should hold, None where there should be no file. The rest as SegmentResult.
     """
 
     files: int = 0
     changed: dict[str, Path | None] = field(default_factory=dict)
+    entries: dict[str, int | None] = field(default_factory=dict)
     findings: Sequence[Finding] = ()
     transactional: bool = False
     opened: Mapping[int, int] = field(default_factory=dict)
@@ -91,6 +93,11 @@ def _contents(part: RebuildPart, reader: LogReader, result: SegmentBuilt) -> dic
         batches(), base_offset=part.log.base_offset, interval_bytes=part.interval_bytes
     )
     result.left_open = producers.open_transactions
+    result.entries = {
+        names.INDEX: len(rebuilt.offsets),
+        names.TIME_INDEX: len(rebuilt.times),
+        names.TXN_INDEX: len(aborted) or None,
+    }
     return {
         names.INDEX: b"".join(offset_index.encode_entry(*e) for e in rebuilt.offsets),
         names.TIME_INDEX: b"".join(time_index.encode_entry(*e) for e in rebuilt.times),

@@ -1,15 +1,25 @@
-"""Counting what a new log directory holds, by the headers of its batches.
+"""Counting what a new log directory holds, by the headers of its batches, and what a new index file holds.
 
-Owns the count; must not judge. CRCs are checked on the way.
+Owns the count; must not judge. CRCs of batches are checked on the way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Final
 
+from storage.files import FileSystem
+from storage.kafka.format import names, offset_index, time_index, txn_index
 from storage.kafka.store import KafkaStore
 from storage.model import TopicPartition
 from storage.recount import Contents
+
+ENTRY_BYTES: Final[Mapping[str, int]] = {
+    names.INDEX: offset_index.ENTRY_SIZE,
+    names.TIME_INDEX: time_index.ENTRY_SIZE,
+    names.TXN_INDEX: txn_index.ENTRY_SIZE,
+}
 
 
 def count_records(
@@ -29,3 +39,8 @@ def _count(store: KafkaStore, address: TopicPartition) -> Contents:
         if not batch.header.is_control
     )
     return Contents(records, end)
+
+
+def count_entries(fs: FileSystem, path: Path, suffix: str) -> int | None:
+    """Return the number of entries of an index file, None where there is no file."""
+    return len(fs.read_bytes(path)) // ENTRY_BYTES[suffix] if fs.exists(path) else None

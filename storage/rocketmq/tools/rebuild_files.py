@@ -52,12 +52,12 @@ class QueuePart(NamedTuple):
 
 
 class QueuesBuilt(NamedTuple):
-    """The store's files and whether each stays as it is, the queues that have units, records whose
-    number cannot be, and by queue the first record that got another number.
+    """The store's files and whether each stays as it is, the queues that have units and how many, records
+    whose number cannot be, and by queue the first record that got another number.
     """
 
     compared: dict[Path, bool]
-    filled: set[Key]
+    filled: dict[Key, int]
     refused: list[Dispatch]
     moved: dict[Key, Dispatch]
 
@@ -82,7 +82,11 @@ def build_queues(site: Site, part: QueuePart) -> QueuesBuilt:
                 compared[old] = is_same(site.fs, run.path(base), site.fs, old)
     finally:
         files.close(sync=False)
-    filled = {(q.partition.topic, q.partition.partition) for q in queues if not q.units.is_empty}
+    filled = {
+        (q.partition.topic, q.partition.partition): q.units.end - q.units.first_offset
+        for q in queues
+        if not q.units.is_empty
+    }
     return QueuesBuilt(compared, filled, builder.refused, builder.moved)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from storage.interface import Progress
@@ -59,7 +60,7 @@ class SharedRebuild(Rebuild):
         self._strings: list[StagedStrings] = []
         self._count = 0  # of all strings
         self._strings_of_last = 0
-        self._filled: set[Key] = set()
+        self._filled: dict[Key, int] = {}
 
     def _build(self) -> None:
         self._fs.make_dir(self._staged_dir)
@@ -110,6 +111,7 @@ class SharedRebuild(Rebuild):
         for built in self._run(partial(build_queues, site), self._queue_parts()):
             self._compared.update(built.compared)
             self._filled |= built.filled
+            self._files_made += len(built.compared)
             refused += built.refused
             moved += built.moved.values()
         for found in (refused, moved):
@@ -133,9 +135,15 @@ class SharedRebuild(Rebuild):
     def _is_in_log(self, queue: Queue) -> bool:
         return (queue.partition.topic, queue.partition.partition) in self._filled
 
+    def _queues_made(self) -> dict[Path, int]:
+        folder = self._made_dir / self._name
+        built = {folder / topic / str(n): units for (topic, n), units in self._filled.items()}
+        return {**super()._queues_made(), **built}
+
     # ---- the index -----------------------------------------------------------------------------
 
     def _build_index(self, site: Site) -> None:
+        self._strings_put = self._count
         for old, same, end_ms in self._run(
             partial(build_index_file, site), self._index_parts(site)
         ):

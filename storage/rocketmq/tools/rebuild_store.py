@@ -21,6 +21,7 @@ from storage.findings import finding
 from storage.interface import Progress
 from storage.model import Finding, RebuildReport, TopicPartition
 from storage.notes import Meter, Notes
+from storage.recount import check_files
 from storage.rocketmq.consume_queue import NOWHERE
 from storage.rocketmq.deleted_records import Lives
 from storage.rocketmq.dispatch import Dispatch
@@ -38,6 +39,7 @@ from storage.rocketmq.tools.due_times import as_told
 from storage.rocketmq.tools.log_walk import Padding
 from storage.rocketmq.tools.raw import RawStore
 from storage.rocketmq.tools.rebuild_stretch import DispatchWalk
+from storage.rocketmq.tools.recount import Built, count_entries, count_index, count_queues
 from storage.rocketmq.tools.view import View
 
 QUEUES: Final = names.CONSUME_QUEUE
@@ -59,6 +61,7 @@ class Rebuild:
     ) -> None:
         """`fs`: where it is built; None: in the store's with `write`, in memory without."""
         moment_ms = view.clock()
+        self._view = view
         self._raw = raw
         self._what = what
         self._write = write
@@ -86,6 +89,8 @@ class Rebuild:
         self._old_index = _index_paths(view.base, raw.directory.index)
         self._compared: dict[Path, bool] = {}  # a file of the store -> whether it stays as it is
         self._indexed = 0  # index files that were compared
+        self._strings_put = 0  # into the index
+        self._files_made = 0  # of queues that other processes built
         self._last: Dispatch | None = None
         self._left_out = 0  # records of deleted topics
         self._begun: set[str] = set()  # topics that turned out to be made again, see Lives
@@ -110,6 +115,7 @@ class Rebuild:
             if self._write and changed:
                 self._keep_queues()
                 self._files.close(sync=False)
+                self._recount(self._reported())
                 self._swap()
                 self._write_checkpoint()
             return RebuildReport(
@@ -134,6 +140,7 @@ class Rebuild:
                 self._builder.build_queues([*batch, *in_lmqs])
             else:
                 self._index.put_all(batch)
+                self._strings_put += sum(len(dispatch.keys) for dispatch in batch)
             self._last = batch[-1] if batch else self._last
             if not self._write:
                 self._compare(finished=False)
@@ -293,6 +300,39 @@ class Rebuild:
                 copy_range(self._fs, run.path(base), folder / names.file_name(base), start=0)
             for synced in (folder, folder.parent, folder.parent.parent):
                 self._fs.sync_dir(synced)
+
+    def _reported(self) -> Built:
+        """What was built, by the count of the builders."""
+        if self._what == INDEX:
+            return Built({self._made_dir / self._name: self._strings_put}, self._indexed)
+        kept = {
+            self._made_dir / names.CONSUME_QUEUE / q.partition.topic / str(q.partition.partition): q
+            for q in self._raw.queues
+            if q.units.run.bases and self._is_kept(q)
+        }
+        files = sum(len(q.units.run.bases) for q in (*self._queues, *kept.values()))
+        entries = {folder: count_entries(q.units) for folder, q in kept.items()}
+        return Built({**entries, **self._queues_made()}, files + self._files_made)
+
+    def _queues_made(self) -> dict[Path, int]:
+        """The entries of the queues that were built, by folder."""
+        return {
+            q.units.directory: q.units.end - q.units.first_offset
+            for q in self._queues
+            if q.units.run.bases
+        }
+
+    def _recount(self, reported: Built) -> None:
+        """Open what was built, before it is put in place."""
+        view, sizes, folder = self._view, self._raw.sizes, self._made_dir / self._name
+        counted = (
+            count_index(self._fs, folder, sizes, view.clock)
+            if self._what == INDEX
+            else count_queues(self._fs, folder, sizes)
+        )
+        advice = "The store is unchanged"
+        check_files(reported.entries, counted.entries, what="entries", advice=advice)
+        check_files({folder: reported.files}, {folder: counted.files}, what="files", advice=advice)
 
     def _swap(self) -> None:
         """The old folder aside, the new one into its place; durable on return."""

@@ -1,4 +1,4 @@
-"""Counting what a new store holds: the entries of its queues that lead to records.
+"""Counting what a new store holds: the entries of its queues that lead to records, and those of its index files.
 
 Owns the count; must not judge. Every entry was written from a record of the log by the same start, so that no record is
 read again.
@@ -7,13 +7,31 @@ read again.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from pathlib import Path
+from typing import Final, NamedTuple
 
+from storage.files import FileSystem, HandleCache
+from storage.interface import Clock
 from storage.model import TopicPartition
 from storage.recount import Contents
+from storage.rocketmq.consume_queue import ConsumeQueue
+from storage.rocketmq.format import names
+from storage.rocketmq.format.index_file import FIRST_ENTRY
+from storage.rocketmq.format.queue_unit import UNIT_SIZE
+from storage.rocketmq.key_index import KeyIndex
+from storage.rocketmq.queues import QueueTable
+from storage.rocketmq.settings import Sizes
 from storage.rocketmq.store import RocketMQStore
 
 ENTRIES_AT_ONCE: Final = 50_000
+OPEN_FILES: Final = 32
+
+
+class Built(NamedTuple):
+    """The contents of derived files: entries by queue or of the whole index (by folder), and the number of files."""
+
+    entries: Mapping[Path, int]
+    files: int
 
 
 def count_records(
@@ -37,3 +55,46 @@ def _count(store: RocketMQStore, address: TopicPartition) -> Contents:
         )
         offset += len(units)
     return Contents(records, bounds.end)
+
+
+def count_entries(units: ConsumeQueue) -> int:
+    """Return the number of valid entries of a queue, fillers too."""
+    found, offset = 0, units.first_offset
+    while offset < units.end:
+        read = units.read(offset, min(ENTRIES_AT_ONCE, units.end - offset))
+        found += sum(unit.is_valid for unit in read)
+        offset += len(read)
+    return found
+
+
+def count_queues(fs: FileSystem, folder: Path, sizes: Sizes) -> Built:
+    """Open the queues of a folder, and count their entries and files."""
+    files = HandleCache(fs, OPEN_FILES)
+    table = QueueTable(files, folder, sizes.consume_queue_bytes)
+    entries: dict[Path, int] = {}
+    count = 0
+    try:
+        for topic in fs.list_dir(folder) if fs.exists(folder) else ():
+            for name in fs.list_dir(folder / topic):
+                units = table.units_of(topic, names.parse_queue_id(name) or 0)
+                units.run.load()
+                units.use(units.first_offset, -(-units.run.data_end(units.run.start) // UNIT_SIZE))
+                entries[units.directory] = count_entries(units)
+                count += len(units.run.bases)
+    finally:
+        files.close(sync=False)
+    return Built(entries, count)
+
+
+def count_index(fs: FileSystem, folder: Path, sizes: Sizes, clock: Clock) -> Built:
+    """Open the index files of a folder, and count their entries and files."""
+    files = HandleCache(fs, OPEN_FILES)
+    index = KeyIndex(
+        files, folder, slots=sizes.index_slots, entries=sizes.index_entries, clock=clock
+    )
+    try:
+        index.load()
+        counts = [file.header.index_count - FIRST_ENTRY for file in index.index_files]
+    finally:
+        files.close(sync=False)
+    return Built({folder: sum(counts)}, len(counts))
