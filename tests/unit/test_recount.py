@@ -22,7 +22,7 @@ from storage import (
     open_inspector,
 )
 from storage.errors import MiscountedResult
-from storage.files import RealFileSystem
+from storage.files import RealFileSystem, atomic_write
 from storage.kafka.tools.recount import count_records as kafka_count
 from storage.parts import one_by_one
 from storage.recount import Contents, check_files, check_recount
@@ -158,7 +158,7 @@ def test_a_rebuild_of_kafka_that_writes_less_than_it_says(
     path = next(p for p in sorted(root.rglob("*" + suffix)) if p.stat().st_size)
     whole = path.read_bytes()
     path.write_bytes(whole[:-1] + b"\xee")
-    write = rebuild.atomic_write
+    write = atomic_write
 
     def short(fs: RealFileSystem, target: Path, data: bytes) -> None:
         write(fs, target, data[:-8] if target == path else data)
