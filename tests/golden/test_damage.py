@@ -255,7 +255,9 @@ def test_what_is_cut_is_kept_beside_the_store(variant: str, mode: str) -> None:
     outcome = OUTCOMES[variant]
     kept = root.with_name(f"{root.name}.cut-{NOW_MS}")
     assert losses[0].path == str(root / HEALTHY.name / outcome.file)
-    assert (losses[0].position, losses[0].first_offset) == (outcome.position, end)
+    first_lost = (outcome.served(mode) or [])[-1] + 1
+    assert (losses[0].position, losses[0].first_offset) == (outcome.position, first_lost)
+    assert end == END, "above every offset that a checkpoint names"
     for loss in losses:
         original = Path(loss.path).read_bytes()
         assert loss.kept_at == str(
