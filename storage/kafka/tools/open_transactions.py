@@ -9,7 +9,6 @@ Must not read logs: recovery knows the producers at the log's end.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
 from typing import Final
 
 from storage.findings import finding
@@ -32,7 +31,6 @@ def transaction_findings(plan: PartitionPlan, now_ms: int) -> Iterator[Finding]:
     for entry in open_transactions(plan):
         age_ms = now_ms - entry.timestamp_ms
         hangs = age_ms > MAX_TIMEOUT_MS + GRACE_MS
-        age = timedelta(seconds=max(age_ms, 0) // 1000)
         yield finding(
             "hanging-transaction",
             plan.directory,
@@ -43,6 +41,16 @@ def transaction_findings(plan: PartitionPlan, now_ms: int) -> Iterator[Finding]:
             found=f"producer {entry.producer_id}, epoch {entry.epoch}",
             message=(
                 f"producer {entry.producer_id}, epoch {entry.epoch}: a transaction is open from offset "
-                f"{entry.current_txn_first_offset} on, its last record is {age} old; read_committed readers stop there"
+                f"{entry.current_txn_first_offset} on, its last record is {_age_text(age_ms)} old; "
+                "read_committed readers stop there"
             ),
         )
+
+
+def _age_text(age_ms: int) -> str:
+    """Return an age in the largest unit that fits: the same text in two looks soon after each other."""
+    for unit_ms, unit in ((86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute")):
+        count = age_ms // unit_ms
+        if count > 0:
+            return f"{count} {unit}{'' if count == 1 else 's'}"
+    return "less than a minute"

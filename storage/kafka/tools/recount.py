@@ -33,7 +33,7 @@ def _count(store: KafkaStore, address: TopicPartition) -> Contents:
     partition = store.partition(address)
     end = partition.bounds().end
     records = sum(
-        batch.header.count
+        max(batch.header.count, 0)
         for segment in partition.segments()
         for batch in segment.batches(segment.base_offset, stop_offset=end)
         if not batch.header.is_control

@@ -57,7 +57,7 @@ def test_the_age_decides(shop: Workshop, age_ms: int, severity: str, clean: bool
     assert found.found == "producer 7, epoch 3"
     assert "producer 7, epoch 3: a transaction is open from offset 1 on" in found.message
     if age_ms == 3 * 24 * 60 * MINUTE_MS:
-        assert "3 days, 0:00:00 old" in found.message
+        assert "3 days old" in found.message
 
 
 def test_each_open_one_is_reported_from_its_first_record(shop: Workshop) -> None:
@@ -72,7 +72,7 @@ def test_each_open_one_is_reported_from_its_first_record(shop: Workshop) -> None
         (0, "producer 9, epoch 1"),
         (1, "producer 5, epoch 0"),
     ]
-    assert "1:39:00 old" in found[0].message, "the age is that of the last record"
+    assert "1 hour old" in found[0].message, "the age is that of the last record"
 
 
 @pytest.mark.parametrize("commit", [True, False])
