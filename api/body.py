@@ -23,6 +23,8 @@ from logserver.errors import NotReady
 _INLINE_BYTES: Final = 64 << 10
 # So much of a stream is worked on before others get their turn.
 _PIECE_BYTES: Final = 256 << 10
+# So much of a stream may be packed as well as it can be.
+_FREE_BYTES: Final = 32 << 20
 
 
 async def read_body(request: web.BaseRequest, settings: Settings, hold: Hold) -> bytes:
@@ -60,7 +62,7 @@ class BodyStream:
     ) -> None:
         """Raises 415 for an unknown Content-Encoding."""
         self._content = request.content
-        self._unpacker = _Unpacker() if _is_packed(request) else None
+        self._unpacker = _Unpacker(settings) if _is_packed(request) else None
         self._pause_s = settings.body_timeout_ms / 1000
         self._stopping = stopping
 
@@ -100,16 +102,26 @@ class BodyStream:
 
 
 class _Unpacker:
-    """gzip as it comes, in bounded pieces."""
+    """gzip as it comes, in bounded pieces, up to a bounded multiple of what was sent."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Settings) -> None:
         self._zlib = zlib.decompressobj(wbits=31)
+        self._ratio = settings.max_stream_inflation
+        self._left_bytes = max(settings.max_body_bytes, _FREE_BYTES)  # that may still come out
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The pieces that `data` completes. Raises zlib.error."""
+        """The pieces that `data` completes. Raises zlib.error, 413 for more than the limit."""
+        self._left_bytes += self._ratio * len(data)
         full = True
         while data or full:
             piece = self._zlib.decompress(data, _PIECE_BYTES)
+            self._left_bytes -= len(piece)
+            if self._left_bytes < 0:
+                raise ApiError(
+                    BODY_TOO_LARGE,
+                    f"the stream unpacks to more than {self._ratio} times what was sent "
+                    "(max_stream_inflation)",
+                )
             data = self._zlib.unconsumed_tail
             full = len(piece) == _PIECE_BYTES
             if piece:

@@ -6,7 +6,10 @@ needs is its description. No token is ever logged or put into a message.
 
 from __future__ import annotations
 
+import logging
 import ssl
+import stat
+from pathlib import Path
 from typing import Final
 
 from aiohttp import web
@@ -15,6 +18,8 @@ from api.errors import ApiError
 from logserver.config import Settings
 from logserver.errors import SettingsError
 from logserver.tokens import Scope, Tokens, load_tokens
+
+log = logging.getLogger(__name__)
 
 _SCHEME: Final = "bearer"
 _REALM: Final = 'Bearer realm="logserver"'
@@ -67,6 +72,7 @@ def tls_context(settings: Settings) -> ssl.SSLContext | None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.set_alpn_protocols(["http/1.1"])
+    _check_files(settings)
     setting = "tls_cert"
     try:
         context.load_cert_chain(settings.tls_cert, settings.tls_key, password=_no_password)
@@ -80,6 +86,39 @@ def tls_context(settings: Settings) -> ssl.SSLContext | None:
             setting=setting,
         ) from None
     return context
+
+
+def _check_files(settings: Settings) -> None:
+    """Raise SettingsError for a file that is none (reading a FIFO would wait for ever), and for a private key that
+    others can change; warn of one that others can read.
+    """
+    key_setting = "tls_cert" if settings.tls_key is None else "tls_key"
+    for setting in ("tls_cert", "tls_key", "tls_client_ca"):
+        path: Path | None = getattr(settings, setting)
+        if path is None:
+            continue
+        try:
+            mode = path.stat().st_mode
+        except OSError:
+            continue  # loading it says what is wrong
+        if not stat.S_ISREG(mode):
+            raise _refused(setting, path, "is not a regular file")
+        if setting != key_setting:
+            continue
+        shown = f"{stat.S_IMODE(mode):04o}"
+        if mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise _refused(setting, path, f"has mode {shown}, so others can change it: chmod 600")
+        if mode & stat.S_IROTH:
+            log.warning(
+                "setting %s: everybody on this machine can read %s (mode %s): chmod 600",
+                setting,
+                path,
+                shown,
+            )
+
+
+def _refused(setting: str, path: Path, problem: str) -> SettingsError:
+    return SettingsError(f"setting {setting}: {path} {problem}", setting=setting)
 
 
 def _no_password() -> str:

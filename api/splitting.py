@@ -93,6 +93,11 @@ class _Pending:
     def size_bytes(self) -> int:
         return len(self._kept)
 
+    @property
+    def begun(self) -> bool:
+        """Whether a record has begun, kept or not."""
+        return bool(self._kept) or self._refused is not None
+
     def add(self, piece: bytes) -> None:
         """Keep one more piece."""
         if self._refused is None:
@@ -131,6 +136,10 @@ class LineSplitter:
 
     def feed(self, data: bytes) -> list[Item]:
         """The lines that end in `data`."""
+        end = data.rfind(b"\n") + 1
+        if end and not self._pending.begun and data[:end].isspace():
+            self._pending.add(data[end:])
+            return []  # a gzip body can hold millions of blank lines
         *lines, rest = data.split(b"\n")
         items = [self._pending.end_with(line) for line in lines]
         self._pending.add(rest)

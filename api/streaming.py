@@ -25,7 +25,7 @@ from aiohttp.http import StreamWriter
 
 from api.body import BodyStream, meet_expectation
 from api.call import Call
-from api.errors import ApiError, as_api_error
+from api.errors import BODY_TOO_LARGE, ApiError, as_api_error
 from api.produce_options import request_of
 from api.schema import Produced
 from api.splitting import Item, Splitter
@@ -39,6 +39,7 @@ D = TypeVar("D", bound=Produced)
 GROUP_RECORDS: Final = 1000
 GROUP_BYTES: Final = 1 << 20
 UNREAD_BYTES: Final = 4 << 20
+LINES_AT_ONCE: Final = 2 * GROUP_RECORDS
 # Below this the connection counts as flushed: the HTTP library waits for the rest by itself.
 _FLUSHED_BYTES: Final = 64 << 10
 
@@ -74,6 +75,7 @@ class ProduceStream(Generic[D]):
         # No group must be larger than what may be in flight at all.
         self._group_bytes = min(GROUP_BYTES, call.settings.max_body_bytes)
         self._pending: Hold = call.service.hold(0)
+        self._errors = 0
 
     async def run(self) -> web.StreamResponse:
         """Answer the request: it has begun before the first record comes, and ends with the body, with
@@ -104,9 +106,10 @@ class ProduceStream(Generic[D]):
         splitter = self._dialect.splitter()
         async with aclosing(body.pieces()) as pieces:
             async for piece in pieces:
-                await self._take(splitter.feed(piece))
-                if splitter.ended:
-                    return
+                for part in _parts(piece):
+                    await self._take(splitter.feed(part))
+                    if splitter.ended:
+                        return
                 await self._hold_pending(splitter.pending_bytes)
         await self._take(splitter.close())
 
@@ -129,6 +132,20 @@ class ProduceStream(Generic[D]):
                 refused = dict.fromkeys(decoded.positions, as_api_error(error))
                 decoded = decoded.refusing(refused)
             await self._send(self._dialect.reports(decoded, runs))
+            self._count_errors(len(decoded.failed) + len(_errors(decoded, runs)))
+        await asyncio.sleep(
+            0
+        )  # lines that are blank or fail wait for nothing: others get their turn
+
+    def _count_errors(self, count: int) -> None:
+        """Raise 413 for a stream of which too many records failed: each is answered, at many times its own size."""
+        self._errors += count
+        limit = self._call.settings.max_stream_errors
+        if self._errors > limit:
+            raise ApiError(
+                BODY_TOO_LARGE,
+                f"more than {limit} records of the stream failed (max_stream_errors): it ends here",
+            )
 
     async def _store(self, decoded: D, size_bytes: int) -> Sequence[Run]:
         call = self._call
@@ -162,6 +179,17 @@ class ProduceStream(Generic[D]):
                 if transport.get_write_buffer_size() >= unread_bytes:
                     transport.abort()
                     raise ConnectionAbortedError("the client does not read its answers") from None
+
+
+def _parts(piece: bytes) -> Iterator[bytes]:
+    """The piece in parts that hold not too many lines, so that others get their turn between them."""
+    lines = piece.count(b"\n")
+    if lines <= LINES_AT_ONCE:
+        yield piece
+        return
+    part_bytes = max(len(piece) * LINES_AT_ONCE // lines, 1)
+    for begin in range(0, len(piece), part_bytes):
+        yield piece[begin : begin + part_bytes]
 
 
 def _groups(items: Sequence[Item], limit_bytes: int) -> Iterator[Sequence[Item]]:

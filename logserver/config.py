@@ -172,12 +172,17 @@ class Settings:
     max_connections: int = 1000
     max_waiting_fetches: int = 10_000
     max_in_flight_bytes: int = 64 << 20
+    max_stream_errors: int = 1000
+    max_stream_inflation: int = 100
     max_answer_bytes: int = 256 << 20
     max_json_depth: int = 64
     max_idempotency_keys: int = 100_000
     max_scanned_records: int = 100_000
     max_wait_ms: int = 300_000
     max_consumer_instances: int = 1000
+    max_groups: int = 10_000
+    max_group_metadata_bytes: int = 4096
+    max_auto_created_topics: int = 1000
     consumer_idle_ms: int = 300_000
     handshake_timeout_ms: int = 10_000
     keep_alive_ms: int = 75_000
@@ -238,6 +243,14 @@ SETTINGS: Final[Mapping[str, tuple[Parser, str]]] = {
     "max_connections": (_integer(1, 100_000), "Most connections at once; others are turned away."),
     "max_waiting_fetches": (_integer(0, 100_000), "Most fetches that wait for records at once."),
     "max_in_flight_bytes": (_integer(1 << 10), "Most request bytes read or being written at once."),
+    "max_stream_errors": (
+        _integer(1),
+        "Most records of one stream that may fail before it is ended.",
+    ),
+    "max_stream_inflation": (
+        _integer(1, 1_000_000),
+        "Most bytes that a stream packed with gzip may hold for each byte sent, beyond 32 MiB.",
+    ),
     "max_answer_bytes": (
         _integer(1 << 20),
         "Most bytes of answers that are being made or that clients have not taken yet.",
@@ -253,6 +266,15 @@ SETTINGS: Final[Mapping[str, tuple[Parser, str]]] = {
     ),
     "max_wait_ms": (_integer(0, HOUR_MS), "Longest `timeout` that a request may ask for."),
     "max_consumer_instances": (_integer(0, 100_000), "Most consumer instances at once."),
+    "max_groups": (_integer(0), "Most groups that have members or committed offsets."),
+    "max_group_metadata_bytes": (
+        _integer(0, 1 << 20),
+        "Most bytes of metadata with a committed offset.",
+    ),
+    "max_auto_created_topics": (
+        _integer(0),
+        "Most topics that produce requests create from one start to the next.",
+    ),
     "consumer_idle_ms": (
         _integer(1000, DAY_MS),
         "How long a consumer instance may be idle before it is closed.",

@@ -17,7 +17,7 @@ from msgspec import structs
 
 from logserver.auto_create import check_new_name, check_open
 from logserver.config import Settings
-from logserver.errors import NotReady, TimedOut
+from logserver.errors import Busy, NotReady, TimedOut
 from logserver.groups.log import Run as InThread
 from logserver.idempotency import Idempotency
 from logserver.metrics import Metrics
@@ -57,6 +57,7 @@ class Producing:
     create_topic: CreateTopic
     run: InThread
     partitioner: Partitioner = field(default_factory=Partitioner)
+    created: set[str] = field(default_factory=set)  # topics that requests have made
 
     async def produce(self, request: Produce) -> list[Run]:
         """Append records; on return they are as durable as `acks` says. With acks=0 nothing is told
@@ -79,7 +80,7 @@ class Producing:
             if len(refused) == len(request.records) or (refused and unanswered):
                 return refused
         if is_new:
-            await self.create_topic(request.topic, None, None)
+            await self._create(request.topic)
         if not parts:
             return failed
         relaxed = self.store.capabilities.messages and without_waiting(request.records)
@@ -113,7 +114,7 @@ class Producing:
         if is_new or request.acks is Acks.NONE:
             await self.run(self.store.preview_topic, request.topic, request.data)
         if is_new:
-            await self.create_topic(request.topic, None, None)
+            await self._create(request.topic)
         runs = await self._append([part], request)
         stored = sum(len(run.positions) for run in runs)
         self.metrics.produced(records=stored, size_bytes=len(request.data))
@@ -169,6 +170,20 @@ class Producing:
         info = self.topics().get(topic) or await self._preview(topic, partition)
         check_open(info)
         return info
+
+    async def _create(self, topic: str) -> None:
+        """Make the topic of a request. Raises Busy where requests have made too many."""
+        limit = self.settings.max_auto_created_topics
+        if len(self.created) >= limit:
+            self.created.intersection_update(self.topics())
+        if len(self.created) >= limit:
+            raise Busy(
+                f"requests have created {len(self.created)} topics, the limit is {limit} "
+                "(max_auto_created_topics): create this one by PUT /topics"
+            )
+        _, is_new = await self.create_topic(topic, None, None)
+        if is_new:
+            self.created.add(topic)
 
     async def _preview(self, topic: str, partition: int | None) -> TopicInfo:
         """The topic that a produce request to an unknown one would make."""

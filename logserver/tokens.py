@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import enum
 import hmac
+import os
 import re
 import stat
 from collections.abc import Sequence
@@ -63,9 +64,7 @@ def load_tokens(path: Path) -> Tokens:
     owner and group can read.
     """
     try:
-        with path.open("rb") as file:
-            mode = stat.S_IMODE(path.stat().st_mode)
-            data = file.read(MAX_FILE_BYTES + 1)
+        mode, data = _read(path)
     except OSError as error:
         raise _refused(path, error.strerror or "cannot be read") from None
     if mode & _OTHERS:
@@ -86,6 +85,20 @@ def load_tokens(path: Path) -> Tokens:
     if len({entry.digest for entry in entries}) < len(entries):
         raise _refused(path, "holds a token twice")
     return Tokens(entries)
+
+
+def _read(path: Path) -> tuple[int, bytes]:
+    """The mode and the content of a regular file."""
+    # Opened without waiting: the open of a FIFO that has no writer would never return, and no signal would end it.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise _refused(path, "is not a regular file")
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return stat.S_IMODE(status.st_mode), file.read(MAX_FILE_BYTES + 1)
+    finally:
+        os.close(descriptor)
 
 
 def _entry(path: Path, number: int, line: str) -> _Entry:

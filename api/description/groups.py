@@ -58,10 +58,9 @@ RESET_GROUP: Final = Doc(
     about="`to` is `earliest`, `latest`, a time or an exact next offset, for the partitions of `topic` (all, or "
     "`partitions`), without `topic` for every partition that the group has committed. Refused while the group has "
     "members. A group that is not there is made.",
-    scope=Scope.ADMIN,
     bodies=plain(ResetGroup),
     answers=(Answer(200, "The next offsets as they are afterwards.", plain(OffsetsAnswer)),),
-    errors=(40401, 40402, 40405, 40903, 41601, 42203, 50302, 50701),
+    errors=(40401, 40402, 40405, 40903, 41601, 42203, 42901, 50302, 50701),
     examples=(
         Example(
             path={"group": "accounting"},

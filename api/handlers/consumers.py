@@ -173,7 +173,7 @@ async def subscribe(call: Call) -> web.Response:
         raise ApiError(PAYLOAD, "the body must have either topics or topic_pattern")
     with call.consumer() as consumer:
         if asked.topic_pattern is not None:
-            pattern = TopicPattern(asked.topic_pattern)
+            pattern = await asyncio.to_thread(TopicPattern, asked.topic_pattern)
             await consumer.subscribe(Subscription(pattern=pattern))
         elif asked.topics:
             await consumer.subscribe(Subscription(topics=frozenset(asked.topics)))

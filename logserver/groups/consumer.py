@@ -103,13 +103,16 @@ class Consumer:
         """Take a share of these topics; the positions are fixed on return. Replaces a subscription
         of the same kind; raises ConsumerState over one of the other kind, or assigned partitions.
         """
+        known = None
+        if subscription.pattern is not None:  # thousands of long names take a while
+            known = await self._log.run(subscription.pattern.matching, tuple(self._log.topics()))
         before = self.member.subscription
         other_kind = before is not None and (before.pattern is None) != (
             subscription.pattern is None
         )
         if other_kind or (before is None and self.member.partitions):
             raise self._exclusive()
-        self._coordinator.subscribe(self.member, subscription)
+        self._coordinator.subscribe(self.member, subscription, known)
         await self._begin()
 
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:

@@ -30,7 +30,7 @@ class Consumers:
 
     def __init__(self, log: Log) -> None:
         self.coordinator = Coordinator(log.topics, log.clock)
-        self.offsets = Offsets(log)
+        self.offsets = Offsets(log, lambda: self.coordinator.groups)
         self._log = log
         self._instances: dict[tuple[str, str], Consumer] = {}
         self._sweeping: asyncio.Task[None] | None = None
@@ -41,7 +41,8 @@ class Consumers:
         return len(self._instances)
 
     def start(self) -> None:
-        """Begin to look for idle instances."""
+        """Begin to look for idle instances, and to count groups."""
+        self.offsets.start()
         self._sweeping = asyncio.create_task(self._sweep())
 
     async def stop(self) -> None:
@@ -51,16 +52,17 @@ class Consumers:
             await asyncio.wait((self._sweeping,))
         for consumer in list(self._instances.values()):
             await self._close(consumer)
-        await self.offsets.settled()
+        await self.offsets.stop()
 
     def create(self, group: str, name: str | None, config: ConsumerConfig) -> Consumer:
         """A new instance; without a name it gets one. Raises InvalidGroup, ConsumerExists, Busy
-        (too many instances).
+        (too many instances or groups).
         """
         check_group_name(group, rocketmq=self._log.store.capabilities.messages)
         if name is None:
             name = f"consumer-{uuid.uuid4()}"
         check_instance_name(name)
+        self.offsets.admit(group)
         limit = self._log.settings.max_consumer_instances
         if self.count >= limit and (group, name) not in self._instances:
             raise Busy(

@@ -31,11 +31,14 @@ class Subscription:
     topics: frozenset[str] = frozenset()
     pattern: TopicPattern | None = None
 
-    def wants(self, topic: TopicInfo) -> bool:
-        """Whether this topic is among them."""
+    def wants(self, topic: TopicInfo, known: Mapping[str, bool] | None = None) -> bool:
+        """Whether this topic is among them. `known`: names that the pattern was tried on already."""
         if self.pattern is None:
             return topic.name in self.topics
-        return not topic.internal and self.pattern.matches(topic.name)
+        if topic.internal:
+            return False
+        found = None if known is None else known.get(topic.name)
+        return self.pattern.matches(topic.name) if found is None else found
 
 
 class Member:
@@ -75,8 +78,11 @@ class Group:
         # The topics of each subscription; members with the same one share an entry.
         self._topics: dict[Subscription, set[str]] = {}
 
-    def rebalance(self, topics: Mapping[str, TopicInfo]) -> None:
-        """Make a new assignment. First everybody gives up what goes elsewhere, then the new
+    def rebalance(
+        self, topics: Mapping[str, TopicInfo], known: Mapping[str, bool] | None = None
+    ) -> None:
+        """Make a new assignment. `known`: which names the pattern of a new subscription matches, as far as that has
+        been found out. First everybody gives up what goes elsewhere, then the new
         partitions are handed out: no partition ever has two owners.
         """
         subscribed = {
@@ -84,7 +90,7 @@ class Group:
             for member in self.members.values()
             if member.subscription is not None
         }
-        self._match(set(subscribed.values()), topics)
+        self._match(set(subscribed.values()), topics, known or {})
         wanted = {name: self._topics[subscription] for name, subscription in subscribed.items()}
         owned = assign(
             wanted,
@@ -128,12 +134,17 @@ class Group:
                 member.take(tuple(at for at in pinned if at.topic != topic))
                 member.take(pinned)
 
-    def _match(self, subscriptions: set[Subscription], topics: Mapping[str, TopicInfo]) -> None:
+    def _match(
+        self,
+        subscriptions: set[Subscription],
+        topics: Mapping[str, TopicInfo],
+        known: Mapping[str, bool],
+    ) -> None:
         """Know the topics of exactly these subscriptions: only new ones are looked at."""
         self._topics = {
             subscription: self._topics[subscription]
             if subscription in self._topics
-            else {info.name for info in topics.values() if subscription.wants(info)}
+            else {info.name for info in topics.values() if subscription.wants(info, known)}
             for subscription in subscriptions
         }
 
@@ -179,14 +190,21 @@ class Coordinator:
         found = self.groups.get(group)
         return () if found is None else [found.members[name] for name in sorted(found.members)]
 
-    def subscribe(self, member: Member, subscription: Subscription | None) -> None:
-        """Take part in the group's assignment with this subscription; None: no more."""
+    def subscribe(
+        self,
+        member: Member,
+        subscription: Subscription | None,
+        known: Mapping[str, bool] | None = None,
+    ) -> None:
+        """Take part in the group's assignment with this subscription; None: no more. `known`: as for
+        `Group.rebalance`.
+        """
         if member.subscription == subscription:
             return
         member.subscription = subscription
         if subscription is None:
             member.take(())
-        member.group.rebalance(self._topics())
+        member.group.rebalance(self._topics(), known)
 
     def pin(self, member: Member, partitions: Sequence[TopicPartition]) -> None:
         """The member reads exactly these, whoever else does: it takes no part in the assignment."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
+from logserver.errors import Busy
 from logserver.groups.log import Log
 from storage import (
     CommittedOffset,
@@ -30,11 +31,46 @@ Answer: TypeAlias = "asyncio.Future[None]"
 class Offsets:
     """Commits and lookups of all groups of one store."""
 
-    def __init__(self, log: Log) -> None:
+    def __init__(self, log: Log, live: Callable[[], Iterable[str]]) -> None:
+        """`live` gives the groups that have members."""
         self._log = log
+        self._live = live
+        self._groups: set[str] = set()
+        self._counted = False  # whether those are all
+        self._counting: asyncio.Task[None] | None = None
         self._queue: list[tuple[GroupCommit, Answer]] = []
         self._last: Answer | None = None  # of the newest commit: when it is done, all are
         self._draining: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to count the groups that there are."""
+        if self._counting is None:
+            self._counting = asyncio.create_task(self._count())
+
+    async def stop(self) -> None:
+        """Store what was submitted."""
+        await self.settled()
+        if self._counting is not None:
+            await asyncio.wait((self._counting,))
+
+    async def _count(self) -> None:
+        try:
+            self._groups = {*await self.groups(), *self._live()}
+            self._counted = True
+        except StorageError as error:
+            log.warning("the groups could not be counted: %s", error)
+        finally:
+            self._counting = None
+
+    def admit(self, group: str) -> None:
+        """Take a group, which may be a new one. Raises Busy where it would be one more than `max_groups`."""
+        limit = self._log.settings.max_groups
+        if self._counted and group not in self._groups and len(self._groups) >= limit:
+            self.start()  # some may have ended meanwhile: who tries again will see
+            raise Busy(
+                f"there are {len(self._groups)} groups, the limit is {limit} (max_groups): delete some"
+            )
+        self._groups.add(group)
 
     def submit(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> Answer:
         """Commit these; the future is done when they are as durable as the flush mode says.
@@ -50,7 +86,18 @@ class Offsets:
         return answer
 
     async def commit(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """The same, waited for. Who stops waiting does not stop the commit."""
+        """The same, waited for. Who stops waiting does not stop the commit. Raises Busy also for one group too many
+        and for metadata that is too long.
+        """
+        limit_bytes = self._log.settings.max_group_metadata_bytes
+        for partition, committed in offsets.items():
+            size_bytes = len(committed.metadata.encode("utf-8", "surrogatepass"))
+            if size_bytes > limit_bytes:
+                raise Busy(
+                    f"{partition}: the metadata has {size_bytes} bytes, the limit is {limit_bytes} "
+                    "(max_group_metadata_bytes)"
+                )
+        self.admit(group)
         await asyncio.shield(self.submit(group, offsets))
 
     async def committed(self, group: str) -> Mapping[TopicPartition, CommittedOffset]:
@@ -67,6 +114,8 @@ class Offsets:
         """Forget offsets (None: all of the group); durable on return. Raises StoreReadOnly, ..."""
         await self.settled()
         await self._log.run(self._store().delete_offsets, group, partitions)
+        if partitions is None and group not in self._live():
+            self._groups.discard(group)
 
     async def settled(self) -> None:
         """Until everything that was submitted before has been stored or has failed."""

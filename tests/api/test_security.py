@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 import ssl
 import stat
@@ -23,6 +24,7 @@ import storage
 from api.description.doc import Example
 from api.page import target
 from api.routes import ROUTES
+from api.security import tls_context
 from api.server import Server
 from logserver.config import load_settings
 from logserver.errors import SettingsError
@@ -30,7 +32,7 @@ from logserver.service import LogService
 from logserver.tokens import Scope, load_tokens
 from storage.errors import IoFailure
 from tests.api.harness import JSON, Api, opener, records, serving, settings
-from tests.api.running import Serve
+from tests.api.running import COMMAND, Serve
 
 READER, PRODUCER, ADMIN = "reader-0123456789", "producer-0123456789", "admin-0123456789ABC"
 TOKENS = {Scope.READ: READER, Scope.PRODUCE: PRODUCER, Scope.ADMIN: ADMIN}
@@ -480,3 +482,72 @@ def kept(path: Path, backend: str) -> None:
 async def test_numbers_that_are_none_are_refused(api: Api, body: bytes) -> None:
     assert (await api.post("/topics/t", body)).status in {400, 422}
     assert (await api.get("/topics")).json == []
+
+
+# -- files that are none, and keys that others can change
+
+
+@pytest.mark.parametrize("setting", ["token-file", "tls-cert", "tls-key", "tls-client-ca"])
+def test_a_fifo_ends_the_start(tmp_path: Path, certificates: Path, setting: str) -> None:
+    """Its open would wait for a writer, and no signal would end that."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo, 0o600)
+    options = {"tls-cert": certificates / "server.pem"} if setting.startswith("tls") else {}
+    options[setting] = fifo
+    words = [word for name, path in options.items() for word in (f"--{name}", str(path))]
+    ended = subprocess.run(
+        [*COMMAND, "--listen", "127.0.0.1:0", "--data", str(tmp_path / "s"), *words],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 2
+    assert f"{fifo} is not a regular file" in ended.stderr
+
+
+def test_a_folder_is_no_token_file(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="is not a regular file"):
+        load_tokens(tmp_path)
+
+
+def test_a_link_to_a_token_file_is_followed(tmp_path: Path) -> None:
+    """As containers mount their secrets."""
+    link = tmp_path / "link"
+    link.symlink_to(token_file(tmp_path, f"{READER} read"))
+    assert load_tokens(link).scopes_of(READER.encode()) == frozenset({Scope.READ})
+
+
+@pytest.mark.parametrize("with_key_file", [True, False])
+@pytest.mark.parametrize(
+    ("mode", "refused", "warned"),
+    [
+        (0o600, False, False),
+        (0o640, False, False),
+        (0o644, False, True),
+        (0o660, True, False),
+        (0o602, True, False),
+        (0o666, True, False),
+    ],
+)
+def test_the_mode_of_a_tls_key(
+    tmp_path: Path,
+    certificates: Path,
+    caplog: pytest.LogCaptureFixture,
+    with_key_file: bool,
+    mode: int,
+    refused: bool,
+    warned: bool,
+) -> None:
+    pem = tmp_path / "server.pem"
+    pem.write_bytes((certificates / "server.pem").read_bytes())
+    pem.chmod(mode)
+    certificate = certificates / "server.pem" if with_key_file else pem
+    chosen = settings(tmp_path / "s", tls_cert=certificate, tls_key=pem if with_key_file else None)
+    if refused:
+        with pytest.raises(SettingsError, match="others can change it: chmod 600"):
+            tls_context(chosen)
+    else:
+        with caplog.at_level(logging.WARNING):
+            assert tls_context(chosen) is not None
+    assert ("can read" in caplog.text) is warned

@@ -11,6 +11,7 @@ from typing import Any, cast
 import pytest
 
 import storage
+from logserver.config import Settings
 from logserver.groups.log import Log
 from logserver.groups.offsets import Offsets
 from storage import CommittedOffset, LogStore, Record, TopicPartition
@@ -48,11 +49,11 @@ def offsets_of(store: LogStore, run: Slow, flush: str = "sync") -> Offsets:
     parts = SimpleNamespace(
         store=store,
         run=run,
-        settings=SimpleNamespace(flush=flush),
+        settings=Settings(flush=flush),
         topics=store.topics,
         note_topic=lambda name, info: None,
     )
-    return Offsets(cast("Log", parts))
+    return Offsets(cast("Log", parts), tuple)
 
 
 async def test_commits_that_come_meanwhile_share_a_call(store: LogStore) -> None:
