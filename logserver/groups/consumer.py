@@ -57,6 +57,8 @@ class Consumer:
         self._offsets = offsets
         # Where it goes on in each partition that it has; one that is missing is not located yet.
         self._positions: dict[TopicPartition, int] = {}
+        # Those that were set anew since the poll that is under way began to read: it must not move them.
+        self._moved: set[TopicPartition] = set()
         # Where it stood when offsets were last committed, or found: nothing new since.
         self._committed: dict[TopicPartition, int] = {}
         self._auto_committed_ms = log.clock()
@@ -221,6 +223,7 @@ class Consumer:
             changed = self._changed
             await self._locate()
             tickets = {at: self._log.waiters.ticket(at) for at in self._positions}
+            self._moved.clear()
             batch = await self._log.run(read_batch, self._log.store, self._reading(max_bytes))
             batch = self._own(batch)
             left_s = deadline_s - loop.time()
@@ -251,7 +254,7 @@ class Consumer:
         """
         slices = []
         for part in batch.slices:
-            if part.records and self._positions.get(part.partition) == part.begin:
+            if part.records and self._stands_at(part):
                 slices.append(part)
             else:
                 self._advance(part)
@@ -269,8 +272,13 @@ class Consumer:
 
     def _advance(self, part: Slice) -> None:
         """Unless it was moved meanwhile."""
-        if self._positions.get(part.partition) == part.begin:
+        if self._stands_at(part):
             self._positions[part.partition] = part.next_offset
+
+    def _stands_at(self, part: Slice) -> bool:
+        """Whether it stands where the slice begins. A seek to that very place counts as a move."""
+        partition = part.partition
+        return partition not in self._moved and self._positions.get(partition) == part.begin
 
     # -- inside
 
@@ -308,6 +316,7 @@ class Consumer:
         gone = {at: offset for at, offset in self._positions.items() if at not in set(partitions)}
         if gone:
             self._auto_commit(gone)
+        self._moved |= gone.keys()
         for partition in gone:
             del self._positions[partition]
             self._committed.pop(partition, None)
@@ -315,7 +324,9 @@ class Consumer:
 
     def _move(self, positions: Mapping[TopicPartition, int]) -> None:
         own = set(self.member.partitions)
-        self._positions |= {at: offset for at, offset in positions.items() if at in own}
+        chosen = {at: offset for at, offset in positions.items() if at in own}
+        self._moved |= chosen.keys()
+        self._positions |= chosen
         self._wake()
 
     def _wake(self) -> None:

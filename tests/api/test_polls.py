@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
+from aiohttp import web
 
+from api.call import Call
+from storage.errors import DiskFull
 from tests.api.consumers import consumer, produce
 from tests.api.harness import BINARY, JSON, Api, b64
 
@@ -203,3 +207,52 @@ async def test_deleting_an_instance_ends_its_poll(api: Api) -> None:
     await api.until_waiting()
     await me.delete()
     assert (await waiting).code == 40403
+
+
+@pytest.mark.parametrize("to", [0, 1, 3])
+async def test_a_seek_while_a_poll_is_delivered_holds(
+    api: Api, to: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one to where the poll began."""
+    await api.create("t")
+    await produce(api, "t", *range(5))
+    me = await consumer(api)
+    await me.subscribe("t")
+    deliver = Call.deliver
+
+    async def seek_first(call: Call, response: web.Response, *, once: bool = False) -> None:
+        monkeypatch.setattr(Call, "deliver", deliver)
+        await me.done("positions", {"offsets": [{"topic": "t", "partition": 0, "offset": to}]})
+        await call.deliver(response, once=once)
+
+    monkeypatch.setattr(Call, "deliver", seek_first)
+    assert await me.values() == [*range(5)]
+    assert await me.values() == [*range(to, 5)]
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+async def test_an_automatic_commit_that_failed_is_made_again(
+    api: Api, failures: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the next poll that is due, though nothing new was delivered."""
+    await api.create("t")
+    await produce(api, "t", *range(3))
+    me = await consumer(api, auto_commit_interval_ms=0)
+    await me.subscribe("t")
+    assert await me.values() == [0, 1, 2]
+    store: Any = api.service.store
+    left = [failures]
+    commit = store.commit_offsets
+
+    def failing(*args: Any, **options: Any) -> None:
+        if left[0]:
+            left[0] -= 1
+            raise DiskFull("no space left", path="offsets", operation="write")
+        commit(*args, **options)
+
+    monkeypatch.setattr(store, "commit_offsets", failing)
+    for _ in range(failures):
+        assert await me.values() == []
+        assert await me.committed() == {("t", 0): 0}
+    assert await me.values() == []
+    assert await me.committed() == {("t", 0): 3}

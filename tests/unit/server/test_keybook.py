@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -170,3 +171,20 @@ def test_the_beginning_of_a_journal_never_tells_an_offset_too_many(
 @given(st.lists(st.binary(min_size=1, max_size=30), max_size=5))
 def test_entries_of_another_kind_are_passed_over(lines: list[bytes]) -> None:
     replayed(lines)
+
+
+@pytest.mark.parametrize("keys", [1, 2, 3])
+async def test_a_key_whose_request_is_under_way_stays(keys: int) -> None:
+    """Its repeat would be stored a second time. Once it is answered it makes room."""
+    book = book_on(OverlayFileSystem(), keys=keys)
+    first = book.entry(RequestKey("first", b"d"), "t")
+    first.under_way = asyncio.get_running_loop().create_future()
+    for number in range(5):
+        book.entry(RequestKey(f"other-{number}", b"d"), "t")
+    assert book.entry(RequestKey("first", b"d"), "t") is first
+    with pytest.raises(KeyReused):
+        book.entry(RequestKey("first", b"another"), "t")
+    first.under_way = None
+    book.entry(RequestKey("last", b"d"), "t")
+    assert len(book) == keys
+    assert book.entry(RequestKey("first", b"d"), "t") is not first

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,9 @@ from logserver.config import Settings
 from logserver.upkeep import Upkeep
 from storage import Record, RetentionReport, StoreOptions, TopicPartition
 from storage.errors import DiskFull, StoreFenced
+from storage.journal import Journal
 from storage.memory import MemoryStore
+from tests.faults.power import Power
 from tests.watched_store import WatchedStore
 
 T0 = TopicPartition("t", 0)
@@ -45,11 +48,18 @@ class TendedStore(WatchedStore):
 
 
 @asynccontextmanager
-async def tending(store: MemoryStore, **changed: object) -> AsyncIterator[Upkeep]:
-    settings = Settings(data=Path("unused"), **changed)  # type: ignore[arg-type]
+async def tending(
+    store: MemoryStore, journal: Journal | None = None, **changed: Any
+) -> AsyncIterator[Upkeep]:
+    settings = Settings(data=Path("unused"), **changed)
     with ThreadPoolExecutor(1) as executor:
         upkeep = Upkeep(
-            store, settings, take_unflushed=lambda: {T0}, clock=lambda: 4711, executor=executor
+            store,
+            settings,
+            take_unflushed=lambda: {T0},
+            journal=journal,
+            clock=lambda: 4711,
+            executor=executor,
         )
         yield upkeep
         await upkeep.stop()
@@ -79,7 +89,7 @@ async def test_a_partition_that_went_away_does_not_keep_the_others_from_being_fl
 
 async def test_the_schedule_does_all_of_it() -> None:
     store = TendedStore()
-    intervals = dict.fromkeys(
+    intervals: dict[str, Any] = dict.fromkeys(
         ("flush_interval_ms", "checkpoint_interval_ms", "retention_interval_ms"), 1
     )
     async with tending(store, **intervals) as upkeep:
@@ -89,6 +99,24 @@ async def test_the_schedule_does_all_of_it() -> None:
         seen = len(store.flushes)
         await asyncio.sleep(0.01)
         assert len(store.flushes) == seen
+
+
+@pytest.mark.parametrize("count", [1, 2, 50])
+async def test_notes_of_keys_are_synced_by_interval(count: int) -> None:
+    """Those of requests that did not wait for the disk, long before the journal's file is full."""
+    power, folder = Power(), Path("/")
+    notes = [b"note %d" % number for number in range(count)]
+    journal = Journal(power, folder, "keys", generation_entries=1000)
+    journal.append([b"first"], sync=True)
+    journal.append(notes, sync=False)
+    assert Journal(power.cut(), folder, "keys", generation_entries=1000).take() == [b"first"]
+    store = TendedStore()
+    store.create_topic("t", 1)
+    async with tending(store, journal, flush="async", flush_interval_ms=1) as upkeep:
+        upkeep.start()
+        await until(lambda: len(store.flushes) > 1)
+    found = Journal(power.cut(), folder, "keys", generation_entries=1000).take()
+    assert found == [b"first", *notes]
 
 
 async def test_os_mode_never_flushes() -> None:
