@@ -15,6 +15,7 @@ import json
 import random
 import struct
 import sys
+from array import array
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -381,7 +382,8 @@ def dispatch_call(rng: random.Random) -> Call:
         made = dispatch.dispatches_of(data, records, start, with_tags=False)
         following = rng.choice((0, made[0].queue_offset, -dispatch.LARGEST_GAP))
         bad = sorted((start + rng.randrange(999), 9) for _ in range(rng.choice((0, 0, 1, 3))))
-        ends = {"last_end": start + rng.randrange(999), "bad_places": bad}
+        ends: dict[str, object] = {"last_end": start + rng.randrange(999), "bad_places": bad}
+        ends["with_fillers"] = rng.random() < 0.5
         return dispatch.units_of, (made, following), ends
     return dispatch.dispatches_of, (data, records, start), {"with_tags": rng.random() < 0.5}
 
@@ -406,6 +408,25 @@ def properties_call(rng: random.Random) -> Call:
         (message.magic_for, (rng.choice(texts) * rng.choice((1, 63, 64, 127, 128, 20_000)),), {}),
     )
     return rng.choice(calls)
+
+
+def chains(data: bytes, count: int, number: int) -> object:
+    """Whether entries follow each other, and the slots that they leave."""
+    slots = array("i", bytes(4 * count))
+    return key_index_table.follow_chains(data, slots, number), list(slots)
+
+
+def chain_entries(rng: random.Random, count: int) -> bytes:
+    """Entries that an index of so many slots may hold, most of them in order."""
+    slots = [0] * count
+    made = b""
+    for entry in range(1, rng.randrange(2, 12)):
+        hashed = rng.choice((rng.randrange(1 << 31), rng.randrange(count)))
+        slot = hashed % count
+        previous = slots[slot] if rng.random() < 0.97 else number(rng) % 99
+        made += index_file.ENTRY.pack(hashed, rng.randrange(1 << 40), rng.randrange(99), previous)
+        slots[slot] = entry
+    return made
 
 
 def index_call(rng: random.Random) -> Call:
@@ -434,6 +455,7 @@ def index_call(rng: random.Random) -> Call:
             {},
         ),
         (index_file.index_keys, (rng.choice(words), properties_of), {}),
+        (chains, (chain_entries(rng, 7), 7, 1), {}),
     )
     return rng.choice(calls) if rng.random() < 0.5 else (put_and_look, (header,), sizes)
 

@@ -193,7 +193,8 @@ def decode_records(
             trailing_bytes=end - position,
         )
     if dropped:
-        return [found for found in out if found is not DROPPED]
+        # By its offset: compiled, a tuple is another object each time it is taken out of a list.
+        return [found for found in out if found[0] >= 0]
     return out
 
 
