@@ -33,7 +33,7 @@ SEEN = {
     ),
     "a poll loses records when it is retried": (
         "test_polls.py::test_a_client_that_went_away_is_given_the_same_records_again",
-        "test_polls.py::test_a_client_that_shut_its_side_down_has_taken_nothing",
+        "test_delivery.py::test_a_client_that_closed_before_the_answer_is_given_it_again",
         "test_polls.py::test_an_answer_that_was_not_taken_is_given_again",
     ),
     "a record larger than max_bytes gives empty answers without end": (

@@ -211,8 +211,11 @@ def test_read_committed_with_a_damaged_transaction_index(tmp_path: Path) -> None
     index = next((root / TXN.name).glob("*.txnindex"))
     damaged = index.read_bytes()[:-1]
     index.write_bytes(damaged)
-    shown = fine("dump", root, *place_of(TXN.address), "--isolation", "read_committed")
+    shown = run("dump", root, *place_of(TXN.address), "--isolation", "read_committed")
     assert shown.rows == TXN.lines(stores.COMMITTED)
+    assert shown.code == 1
+    assert f"{index.name}" in shown.err
+    assert "[bad-index]" in shown.err
     assert index.read_bytes() == damaged
 
 

@@ -79,12 +79,14 @@ def test_find(server: LogServer, topic: str, tmp_path: Path) -> None:
     ]
     by_id = fine("find", server.url, "--id", rows[1]["message_id"]).rows
     assert by_id == [rows[1]]
-    found = fine("find", server.url, "--topic", topic, "--tag", "blue", "--limit", 2).rows
-    assert [row["value"] for row in found] == ["1", "2"]
+    limited = run("find", server.url, "--topic", topic, "--tag", "blue", "--limit", 2)
+    assert [row["value"] for row in limited.rows] == ["1", "2"]
+    assert limited.code == 0
+    assert "--limit 2" in limited.err
     assert [
         row["value"] for row in fine("find", server.url, "--topic", topic, "--grep", "bo").rows
     ] == ["2"]
-    assert fine("find", server.url, "--topic", topic, "--grep", "3", "--limit", 1).rows == [rows[1]]
+    assert run("find", server.url, "--topic", topic, "--grep", "3", "--limit", 1).rows == [rows[1]]
     assert fine("find", server.url, "--topic", topic, "--key", "carl").out == b""
     assert fine("find", server.url, "--topic", topic, "--to", 5).out == b""
     shown = fine("find", server.url, "--topic", topic, "--key", "bob", "--output", "table").out
