@@ -239,7 +239,7 @@ def test_a_queue_keeps_what_may_lead_to_deleted_records(shared: bool, tmp_path: 
         assert str(path) in rebuild(golden, root, "consumequeue", "--write")["changed"]
     made = [*deleted[:2], FILLER, *deleted[3:]]
     assert path.read_bytes() == b"".join(made).ljust(length, b"\0")
-    assert fine("verify", root, *options).rows == []
+    assert {row["code"] for row in fine("verify", root, *options).rows} == {"entries-before-log"}
 
 
 def rebuild_in_parts(golden: GoldenStore, root: Path) -> None:

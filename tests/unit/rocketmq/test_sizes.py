@@ -197,7 +197,9 @@ def test_a_log_file_where_none_can_begin(source: str) -> None:
     assert resolve(files(**there), settings, stored).commit_log_bytes == 4096
     stray = f"commitlog/{8 * 4096 + 7:020d}"
     fs = files(**there, **{stray: 4096})
-    with pytest.raises(DamagedStore, match=f"at {8 * 4096 + 7}, no file of 4096") as refused:
+    with pytest.raises(
+        DamagedStore, match=f"no file of 4096 bytes can begin at {8 * 4096 + 7}"
+    ) as refused:
         resolve(fs, settings, stored)
     assert refused.value.facts()["path"] == str(ROOT / stray)
     findings: list[Finding] = []
