@@ -245,7 +245,8 @@ def _index_files(fs: FileSystem, folder: Path) -> Sequence[tuple[Path, int]]:
     sizes: list[tuple[Path, int]] = []
     for path in found:
         with suppress(IoFailure):  # no regular file: the index leaves it out
-            sizes.append((path, fs.size(path)))
+            if not fs.is_dir(path):
+                sizes.append((path, fs.size(path)))
     return [(path, size_bytes) for path, size_bytes in sizes if size_bytes]
 
 
