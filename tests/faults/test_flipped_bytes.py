@@ -35,6 +35,7 @@ UNSEEN: Final[Mapping[str, frozenset[str]]] = {
             *(".kafka_cleanshutdown: text", "meta.properties: text", "partition.metadata: text"),
             *("recovery-point-offset-checkpoint: text", "replication-offset-checkpoint: text"),
             *(".logserver.store.json: text", ".logserver.topics.json: text"),
+            "leader-epoch-checkpoint: text",  # white space that the broker takes as well
         }
     ),
     "rocketmq": frozenset(
