@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from storage import LogStore
-from storage.errors import DamagedStore
+from storage.errors import DamagedStore, MissingPartitions
 from tests.unit.kafka.workshop import ROOT, T0, Workshop, put_value, read_around, values
 
 SETTINGS = {"internal.segment.bytes": "400", "index.interval.bytes": "80"}
 WRITTEN = [b"value %02d " % n * (1 + n % 4) for n in range(16)]
+REFUSALS = {"checkpoint-ahead", "log-ends-below-named", "partition-without-logs"}
+"""Findings for which a writable start does not serve a partition."""
 
 
 class Damage(NamedTuple):
@@ -72,6 +76,11 @@ def served(store: LogStore) -> list[bytes | None]:
     return [record.value for record in records]
 
 
+def logs_of(shop: Workshop) -> dict[int, bytes]:
+    """The bytes of each log."""
+    return {base: shop.bytes_of(base) for base in shop.bases()}
+
+
 @given(done=damages, clean=st.booleans())
 def test_whatever_happens_to_the_logs(done: Sequence[Damage], clean: bool) -> None:
     shop = KILLED.after_kill()
@@ -82,8 +91,17 @@ def test_whatever_happens_to_the_logs(done: Sequence[Damage], clean: bool) -> No
         readable = served(reader)
     with suppress(DamagedStore):
         unasked = shop.after_kill()
+        logs = logs_of(unasked)
         with unasked.open(SETTINGS) as store:
-            assert served(store) == readable, "what could be read is not cut unasked"
+            refused = any(f.code in REFUSALS for f in store.recovery.findings)
+            if refused:
+                for use in (served, partial(put_value, value=b"more")):
+                    with pytest.raises(MissingPartitions):
+                        use(store)
+            else:
+                assert served(store) == readable, "what could be read is not cut unasked"
+        if refused:
+            assert logs_of(unasked) == logs, "the files of a refused partition stay"
     with shop.open(SETTINGS, accept_loss=True) as store:
         kept = served(store)
         assert kept == readable[: len(kept)]
