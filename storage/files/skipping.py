@@ -76,7 +76,7 @@ class SkippingFile:
         try:
             return self._file.data_end(start)
         except IoFailure as error:
-            self._fs.forgive(error)
+            self._fs.forgive(error, self.path)
             return max(start, self._file.size())
 
     def next_data(self, start: int) -> int:
@@ -85,7 +85,7 @@ class SkippingFile:
         try:
             return self._file.next_data(start)
         except IoFailure as error:
-            self._fs.forgive(error)
+            self._fs.forgive(error, self.path)
             return start
 
     def pread(self, size_bytes: int, position: int) -> bytes:
@@ -95,7 +95,7 @@ class SkippingFile:
             if not self._fs.is_bad(self.path):
                 return self._file.pread(size_bytes, position)
         except IoFailure as error:
-            self._fs.forgive(error)
+            self._fs.forgive(error, self.path)
         stop = min(position + size_bytes, self._file.size())
         return b"".join(self._blocks(self._file, position, stop))
 
@@ -120,7 +120,7 @@ class SkippingFile:
         try:
             return file.pread(stop - start, start)
         except IoFailure as error:
-            self._fs.forgive(error)
+            self._fs.forgive(error, self.path)
             return None
 
     def pwrite(self, data: bytes, position: int) -> None:
@@ -151,9 +151,8 @@ class SkippingFileSystem:
     def __init__(self, base: FileSystem) -> None:
         self._base = base
         self._lock = threading.Lock()  # over the fields below
-        self._closed_files: dict[
-            Path, UnreadableRange
-        ] = {}  # files and folders that cannot be opened
+        # Files and folders that cannot be opened.
+        self._closed_files: dict[Path, UnreadableRange] = {}
         self._sectors: dict[Path, set[int]] = {}
         self._reasons: dict[Path, IoFailure] = {}
 
@@ -176,13 +175,15 @@ class SkippingFileSystem:
                 found += [UnreadableRange(path, *run, reason) for run in _runs(sectors)]
         return sorted(found)
 
-    def forgive(self, error: IoFailure) -> None:
-        """Remember the reason of a failed read; raise the error again if it is no fact about the store."""
-        facts = error.facts()
-        if facts.get("errno") not in UNREADABLE:
+    def forgive(self, error: IoFailure, path: Path) -> None:
+        """Remember the reason of a failed read; raise the error again if it is no fact about the store.
+
+        `path` is the caller's: the error may name the target of a link that was followed.
+        """
+        if error.facts().get("errno") not in UNREADABLE:
             raise error
         with self._lock:
-            self._reasons[Path(str(facts["path"]))] = error
+            self._reasons[path] = error
 
     def is_bad(self, path: Path) -> bool:
         """Return whether a sector of this file is known to be bad: it is read in blocks from then on."""
@@ -212,7 +213,7 @@ class SkippingFileSystem:
         )
 
     def _close(self, path: Path, error: IoFailure, size_bytes: int, *, is_folder: bool) -> None:
-        self.forgive(error)
+        self.forgive(error, path)
         with self._lock:
             self._closed_files[path] = UnreadableRange(
                 path, 0, size_bytes, _reason(error), is_whole=True, is_folder=is_folder
@@ -235,7 +236,7 @@ class SkippingFileSystem:
         try:
             return self._base.size(path)
         except IoFailure as error:
-            self.forgive(error)
+            self.forgive(error, path)
             return 0
 
     def exists(self, path: Path) -> bool:

@@ -13,7 +13,7 @@ import pytest
 
 from storage import Finding, FindQuery
 from storage.errors import IoFailure
-from storage.files import FileSystem, RealFileSystem, SkippingFileSystem
+from storage.files import FileSystem, FollowingFileSystem, RealFileSystem, SkippingFileSystem
 from storage.files.failures import io_failure
 from storage.files.skipping import FILLER, SECTOR_BYTES
 from tests.damage.harm import Bad, Unreadable
@@ -106,7 +106,7 @@ def test_another_process_starts_with_nothing_known(tmp_path: Path) -> None:
     fs = SkippingFileSystem(RealFileSystem())
     fs.list_dir(tmp_path)
     with pytest.raises(IoFailure):
-        fs.forgive(io_failure(errno.ENOENT, tmp_path, "open"))
+        fs.forgive(io_failure(errno.ENOENT, tmp_path, "open"), tmp_path)
     fs.remember_sector(tmp_path, 3)
     assert not pickle.loads(pickle.dumps(fs)).is_bad(tmp_path)
 
@@ -122,6 +122,18 @@ def test_what_is_no_regular_file_is_skipped(tmp_path: Path, kind: str) -> None:
     assert fs.read_bytes(path) == b""
     (bad,) = fs.unreadable()
     assert bad.is_whole
+
+
+def test_a_link_to_what_cannot_be_read_is_reported_as_the_link(tmp_path: Path) -> None:
+    """The error of the disk names the target; a write is refused with an error all the same."""
+    target, link = tmp_path / "target", tmp_path / "link"
+    os.mkfifo(target)
+    link.symlink_to(target)
+    fs = SkippingFileSystem(FollowingFileSystem())
+    file = fs.open(link)
+    with pytest.raises(IoFailure):
+        file.pwrite(b"x", 0)
+    assert [bad.path for bad in fs.unreadable()] == [link]
 
 
 # ---- stores ------------------------------------------------------------------------------------------------------
