@@ -5,7 +5,6 @@ Owns the golden stores of both formats and two small stores of ours; must not kn
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -156,13 +155,6 @@ def _readable(
         if page.next_offset == at:
             return
         at = page.next_offset
-
-
-def draw(backend: str, rng: random.Random) -> Source:
-    """Return a store of the backend."""
-    weights = WEIGHTS[backend]
-    (name,) = rng.choices(list(weights), list(weights.values()))
-    return source(backend, name, clean=rng.random() < 0.5)
 
 
 @cache
