@@ -14,7 +14,7 @@ Owns that mapping; no IO. In the message:
 and encoded, base64 being that of RFC 4648:
 
     __kafka_null_value   1            the value is null
-    __kafka_key          =BASE64      a key that is no text, or empty
+    __kafka_key          =BASE64      a key that is no text, is empty, or holds a separator or a NUL
     __kafka_header_N     NAME.VALUE   the header at place N, both in base64; VALUE `-`: null
 
 A message is such a record if it bears the mark and the way back and forth gives the same message.
@@ -40,6 +40,7 @@ from storage.rocketmq.format.properties import (
     KEY_SEPARATOR,
     KEYS,
     MAX_PROPERTIES_BYTES,
+    NUL,
     RESERVED,
     SEPARATORS,
     SHARDING_KEY,
@@ -112,6 +113,8 @@ class _Encoding:
             return "a name comes twice"
         if any(separator in name for separator in SEPARATORS):
             return "a name holds a separator, 01 or 02"
+        if NUL in name:
+            return "a name holds a NUL"
         return "" if _is_unicode(name) else "a name is no UTF-8 text"
 
 
@@ -125,7 +128,7 @@ def _as_text(data: bytes | None) -> tuple[str, str]:
         return "", "is no UTF-8 text"
     if any(separator in text for separator in SEPARATORS):
         return "", "holds a separator, 01 or 02"
-    return text, ""
+    return ("", "holds a NUL") if NUL in text else (text, "")
 
 
 def _is_unicode(text: str) -> bool:

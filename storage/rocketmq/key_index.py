@@ -121,10 +121,8 @@ class KeyIndex:
         """Whether a file is longer than `slots` and `entries` give."""
         fs, expected = self._files.fs, file_size(self.slots, self.entries)
         for path in self._misfits:
-            if fs.is_dir(path):
-                continue
             with suppress(IoFailure):
-                if fs.size(path) > expected:
+                if not fs.is_dir(path) and fs.size(path) > expected:
                     return True
         return False
 

@@ -31,6 +31,8 @@ from storage.errors import UnrepresentableRecord
 NAME_VALUE_SEPARATOR: Final = "\x01"
 PROPERTY_SEPARATOR: Final = "\x02"
 SEPARATORS: Final = NAME_VALUE_SEPARATOR + PROPERTY_SEPARATOR
+NUL: Final = "\0"
+"""In stored properties the mark of a lost sector: our writers leave it out."""
 MAX_PROPERTIES_BYTES: Final = 32767
 
 KEYS: Final = "KEYS"

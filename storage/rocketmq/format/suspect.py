@@ -14,7 +14,8 @@ sector in the rest passes every check of `message`. Each part that cannot be rig
     born_host            a port outside 0 to 65535
     store_host           likewise
     reconsume_times      below 0, or a million and more
-    prepared_offset      below 0, not before the record, or there outside a transaction
+    prepared_offset      below 0, a pebibyte and more, or there outside a transaction; a converted record keeps
+                         the one of its old log, which may be above its own place
 
 A value that is wrong and likely, as another digit in a time, is not found here: see tools.record_check.
 """
@@ -33,6 +34,7 @@ END_OF_TIME_MS: Final = 4_102_444_800_000
 """The first millisecond of 2100."""
 MAX_TIMES: Final = 1_000_000
 MAX_PORT: Final = 65_535
+MAX_PREPARED_OFFSET: Final = 1 << 50
 
 _REPLACEMENT: Final = "\ufffd"
 _NOT_IN_TOPICS: Final = re.compile(r"[\x00-\x1f\x7f\ufffd]")
@@ -58,7 +60,7 @@ def suspect_parts(message: Message, physical_offset: int) -> tuple[str, ...]:
             not message.prepared_transaction_offset
             or (
                 message.sys_flag & TRANSACTION_MASK
-                and 0 < message.prepared_transaction_offset <= physical_offset
+                and 0 < message.prepared_transaction_offset < MAX_PREPARED_OFFSET
             )
         )
         and (not properties or _can_be_properties(properties))
@@ -86,7 +88,7 @@ def _judged(message: Message, physical_offset: int) -> list[tuple[str, bool]]:
         ("reconsume_times", not 0 <= message.reconsume_times <= MAX_TIMES),
         (
             "prepared_offset",
-            prepared != 0 and not (0 < prepared <= physical_offset and in_transaction),
+            prepared != 0 and not (0 < prepared < MAX_PREPARED_OFFSET and in_transaction),
         ),
     ]
 

@@ -66,7 +66,7 @@ def test_likely(likely: dict[str, Any]) -> None:
         ("reconsume_times", {"reconsume_times": -1}),
         ("reconsume_times", {"reconsume_times": 1 << 24}),
         ("prepared_offset", {"prepared_transaction_offset": 8}),
-        ("prepared_offset", {"prepared_transaction_offset": AT + 1, "sys_flag": 8}),
+        ("prepared_offset", {"prepared_transaction_offset": 1 << 50, "sys_flag": 8}),
         ("prepared_offset", {"prepared_transaction_offset": -1}),
     ],
     ids=str,

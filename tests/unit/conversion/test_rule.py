@@ -193,6 +193,19 @@ UNREPRESENTABLE = {
         "holds a separator, 01 or 02",
         {"__kafka_key": "=AQ=="},
     ),
+    "a NUL in the key": (record(b"a\0"), "key", "holds a NUL", {"__kafka_key": "=YQA="}),
+    "a NUL in a header": (
+        record(None, b"v", ("a", b"\0")),
+        "headers",
+        "the value holds a NUL",
+        {"__kafka_header_0": "YQ==.AA=="},
+    ),
+    "a NUL in a name": (
+        record(None, b"v", ("a\0", b"3")),
+        "headers",
+        "a name holds a NUL",
+        {"__kafka_header_0": "YQA=.Mw=="},
+    ),
     "a header without a value": (
         record(None, b"v", ("a", None)),
         "headers",
