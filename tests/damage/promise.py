@@ -7,7 +7,6 @@ A case gives the sentences that it broke; none if the promise holds.
 from __future__ import annotations
 
 import random
-import subprocess
 from collections.abc import Iterable, Iterator, Sequence, Set
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
@@ -27,7 +26,6 @@ from tests.damage.sources import ROOT, SALVAGED, Rows, Source, Truth, served
 # Findings about files that are derived from the log: they do not say that a record is missing.
 DERIVED = frozenset({"indexes", "rocketmq-index"})
 SHOWN = 3
-HERE = Path(__file__).parent
 
 
 class Case(NamedTuple):
@@ -268,11 +266,3 @@ def run_in_processes(backend: str, seed: str, first: int, count: int, *, workers
         for tally in pool.map(run, [backend] * workers, [seed] * workers, shares):
             total.add(tally)
     return total
-
-
-def seed_of_commit() -> str:
-    """Return the commit that is tested, so that each commit is tried with other damage; "unknown" without git."""
-    told = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=HERE, capture_output=True, text=True, check=False
-    )
-    return told.stdout.strip() or "unknown"

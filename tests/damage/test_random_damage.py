@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.damage.promise import run, run_in_processes, seed_of_commit
+from tests.damage.promise import run, run_in_processes
 from tests.damage.sources import BACKENDS
 
 WORKERS = 2
@@ -25,12 +25,15 @@ def test_some_damage(backend: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_every_record_that_is_missing_is_named(
-    backend: str, amount: Callable[[int, int], int], figures: Callable[[str], None]
+    backend: str,
+    seed: int,
+    amount: Callable[[int, int], int],
+    figures: Callable[[str], None],
 ) -> None:
-    seed, count = seed_of_commit(), amount(CASES, SOAKED)
-    tally = run_in_processes(backend, seed, 0, count, workers=WORKERS)
+    name, count = f"{seed:08x}", amount(CASES, SOAKED)
+    tally = run_in_processes(backend, name, 0, count, workers=WORKERS)
     figures(
-        f"random damage, {backend}: seed {seed}: {tally.cases} cases, {tally.refused} of which no start takes, "
+        f"random damage, {backend}: seed {name}: {tally.cases} cases, {tally.refused} of which no start takes, "
         f"{len(tally.broken)} broken promises"
     )
     assert tally.broken == []

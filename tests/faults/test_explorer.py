@@ -13,8 +13,8 @@ from tests.faults.explorer import Explorer, Plan, Report
 from tests.faults.workload import BACKENDS
 
 WORKERS = 2
-STATES, SECOND = 10_000, 2_000  # of each backend
-PARTS = 4  # tests they are shared out to: each ends in good time on a machine that is busy with more than tests
+STATES, SECOND = 3_000, 600  # of each backend; other ones for each commit
+PARTS = 2  # tests they are shared out to: each ends in good time on a machine that is busy with more than tests
 QUICK = Plan(states=60, second=15, seed=1000, share=0.03)
 IN_CI = Plan(STATES // PARTS // WORKERS, SECOND // PARTS // WORKERS, share=0.03)
 
@@ -49,11 +49,12 @@ def test_some_crash_states(backend: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_crash_states(backend: str, part: int, figures: Callable[[str], None]) -> None:
+def test_crash_states(backend: str, part: int, seed: int, figures: Callable[[str], None]) -> None:
     total = Report(backend)
     with ProcessPoolExecutor(WORKERS, mp_context=get_context("spawn")) as workers:
-        plans = [replace(IN_CI, seed=part * WORKERS + worker) for worker in range(WORKERS)]
+        first = seed + part * WORKERS
+        plans = [replace(IN_CI, seed=first + worker) for worker in range(WORKERS)]
         for report in workers.map(explored, [backend] * WORKERS, plans):
             total.add(report)
-    figures(summary(total, f"crash states, {backend}, part {part + 1} of {PARTS}"))
+    figures(summary(total, f"crash states, {backend}, part {part + 1} of {PARTS}, seed {seed:08x}"))
     check(total, states=STATES // PARTS, second=SECOND // PARTS)
