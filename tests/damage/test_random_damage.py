@@ -14,7 +14,7 @@ from tests.damage.sources import BACKENDS
 
 WORKERS = 2
 CASES, SOAKED = 300, 1_000_000  # of each format
-QUICK = range(20)
+QUICK = range(10)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
