@@ -16,7 +16,6 @@ from typing import Any, TypeAlias
 from logserver.config import Settings
 from logserver.keybook import (
     ENTRIES_OF_A_KEY,
-    JOURNAL,
     Entry,
     Keybook,
     KeyedPart,
@@ -35,6 +34,7 @@ from storage import (
     open_journal,
 )
 from storage.errors import OutOfOrderSequence
+from storage.request_journal import JOURNAL
 
 Submit: TypeAlias = Callable[[Sequence[Part], Acks, Note], Awaitable[list[Run]]]
 InThread: TypeAlias = Callable[..., Awaitable[Any]]
@@ -167,7 +167,10 @@ async def open_idempotency(
     journal = await run(
         open_journal, store, JOURNAL, generation_entries=max_keys * ENTRIES_OF_A_KEY
     )
-    book = await run(open_book, journal, store.bounds, clock=clock, max_keys=max_keys)
+    losses = store.recovery.losses
+    book = await run(
+        open_book, journal, store.bounds, clock=clock, max_keys=max_keys, losses=losses
+    )
     return Idempotency(store, book, submit=submit, run=run, sync=settings.flush == "sync")
 
 

@@ -40,12 +40,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import msgspec
-
 from logserver.errors import KeyReused
 from storage import (
     Clock,
     Journal,
+    Loss,
     OffsetBounds,
     ProducerSequence,
     StorageError,
@@ -53,13 +52,20 @@ from storage import (
     next_sequence,
 )
 from storage.errors import CallerError
+from storage.request_journal import (
+    Begun,
+    Ended,
+    Forgotten,
+    Marked,
+    decoded_entries,
+    encode_entry,
+)
 
 if TYPE_CHECKING:
     from logserver.requests import RequestKey
     from logserver.writer import Request, Run
 
 KEPT_MS: Final = 86_400_000
-JOURNAL: Final = "idempotency"
 ENTRIES_OF_A_KEY: Final = 2
 
 
@@ -68,42 +74,6 @@ class Stock(NamedTuple):
 
     partition: TopicPartition
     durable: bool
-
-
-class Marked(NamedTuple):
-    """A part of a request in the journal."""
-
-    partition: int
-    producer_id: int
-    sequence: int
-    records: int
-
-
-class Begun(msgspec.Struct, tag=1, array_like=True):
-    """Journal: these parts are about to be appended. `time_ms`: when the key was first seen."""
-
-    key: str
-    digest: bytes
-    time_ms: int
-    topic: str
-    parts: list[Marked]
-
-
-class Ended(msgspec.Struct, tag=2, array_like=True):
-    """Journal: parts of the key have been appended: (partition, base offset)."""
-
-    key: str
-    offsets: list[tuple[int, int]]
-
-
-class Forgotten(msgspec.Struct, tag=3, array_like=True):
-    """Journal: the topic was deleted, and all keys of it with it."""
-
-    topic: str
-
-
-_ENCODE: Final = msgspec.msgpack.Encoder().encode
-_DECODE: Final = msgspec.msgpack.Decoder(Begun | Ended | Forgotten).decode
 
 
 @dataclass(slots=True)
@@ -144,7 +114,7 @@ class Note:
     def ended(self, runs: Iterable[Run]) -> bytes | None:
         """The entry behind the records; None where none were stored."""
         offsets = [(run.partition, run.base_offset) for run in runs if run.error is None]
-        return _ENCODE(Ended(self.key, offsets)) if offsets else None
+        return encode_entry(Ended(self.key, offsets)) if offsets else None
 
 
 def begin_notes(requests: Sequence[Request], *, durable: bool) -> None:
@@ -225,15 +195,16 @@ class Keybook:
                 idle.append(ProducerSequence(producer_id, epoch, following))
 
     def forget_topic(self, topic: str) -> bytes | None:
-        """Forget the keys of a topic that is gone; what to write down of that, None where there was
-        nothing.
+        """Forget the keys of a deleted topic. Return the entry to write, None for an empty journal.
+
+        The journal may name offsets of keys that are no longer in memory: a topic of the same name may use them again.
         """
         of_it = [entry.key for entry in self._entries.values() if entry.topic == topic]
         for key in of_it:
             del self._entries[key]
         for stock in [stock for stock in self._idle_marks if stock.partition.topic == topic]:
             del self._idle_marks[stock]
-        return _ENCODE(Forgotten(topic)) if of_it else None
+        return None if self.journal.is_empty else encode_entry(Forgotten(topic))
 
     def _make_room(self, now_ms: int) -> None:
         """Let go of the oldest, as far as they are too old or too many; who is under way stays."""
@@ -251,13 +222,17 @@ def open_book(
     *,
     clock: Clock,
     max_keys: int,
+    losses: Iterable[Loss] = (),
 ) -> Keybook:
     """The keys that a journal tells of, as far as they hold. Blocking. What does not hold is gone
     from the journal too on return, durably: nothing may be appended before that.
+
+    `losses`: what the start of the store lost. A log may go on above the offsets of lost records.
     """
     now_ms = clock()
     entries = [e for e in replayed(journal.take()).values() if not _is_old(e, now_ms)]
-    stale = sum(_drop_lost(entry, bounds) for entry in entries)
+    lost = list(losses)
+    stale = sum(_drop_lost(entry, bounds, lost) for entry in entries)
     entries = [entry for entry in entries if entry.parts]
     if stale:
         journal.replace([line for entry in entries for line in _written(entry)])
@@ -267,11 +242,7 @@ def open_book(
 def replayed(lines: Iterable[bytes]) -> dict[str, Entry]:
     """What a journal's entries tell, oldest key first. What cannot be read is passed over."""
     entries: dict[str, Entry] = {}
-    for line in lines:
-        try:
-            told = _DECODE(line)
-        except msgspec.DecodeError:
-            continue
+    for told in decoded_entries(lines):
         match told:
             case Begun():
                 _replay_begun(entries, told)
@@ -297,7 +268,9 @@ def _replay_begun(entries: dict[str, Entry], told: Begun) -> None:
             entry.parts[number] = KeyedPart(mark, count)
 
 
-def _drop_lost(entry: Entry, bounds: Callable[[TopicPartition], OffsetBounds]) -> int:
+def _drop_lost(
+    entry: Entry, bounds: Callable[[TopicPartition], OffsetBounds], losses: Sequence[Loss]
+) -> int:
     """Take out the parts whose records are not in the log; how many they were."""
     lost = []
     for number, part in entry.parts.items():
@@ -306,7 +279,15 @@ def _drop_lost(entry: Entry, bounds: Callable[[TopicPartition], OffsetBounds]) -
         except CallerError:  # the topic is gone
             lost.append(number)
             continue
-        if part.base_offset is not None and part.base_offset + part.count > end:
+        if part.base_offset is None:
+            continue
+        next_offset = part.base_offset + part.count
+        if next_offset > end or any(
+            (loss.topic, loss.partition) == (entry.topic, number)
+            and loss.first_offset < next_offset
+            and (loss.next_offset is None or part.base_offset < loss.next_offset)
+            for loss in losses
+        ):
             lost.append(number)
     for number in lost:
         del entry.parts[number]
@@ -319,7 +300,7 @@ def _begun(entry: Entry, numbers: Iterable[int]) -> bytes:
         for number in numbers
         for mark in (entry.parts[number].mark,)
     ]
-    return _ENCODE(Begun(entry.key, entry.digest, entry.time_ms, entry.topic, parts))
+    return encode_entry(Begun(entry.key, entry.digest, entry.time_ms, entry.topic, parts))
 
 
 def _written(entry: Entry) -> Iterable[bytes]:
@@ -330,7 +311,7 @@ def _written(entry: Entry) -> Iterable[bytes]:
         if part.base_offset is not None
     ]
     if offsets:
-        yield _ENCODE(Ended(entry.key, offsets))
+        yield encode_entry(Ended(entry.key, offsets))
 
 
 def _is_old(entry: Entry, now_ms: int) -> bool:

@@ -130,6 +130,11 @@ class Journal:
         entries, self._read = self._read, []
         return entries
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether the files have no entry."""
+        return not self._count and not self._fs.exists(self._old)
+
     def append(self, entries: Sequence[bytes], *, sync: bool) -> None:
         """Put entries behind the others: handed to the operating system on return, with `sync`
         durable. An entry holds a byte at least.

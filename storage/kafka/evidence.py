@@ -11,6 +11,7 @@ records, and would give their offsets to others.
     .logserver.topics.json                     a topic that exists, not its partitions
     .logserver.salvage.json                    partitions that a salvage kept, and their ends
     .logserver.staged.json                     partitions of an unfinished Spark append, and their ends
+    .logserver.idempotency                     a partition, and the end of a request that was appended to it
     records of __consumer_offsets              a partition, and an offset up to which a group has read
     TOPIC-N/leader-epoch-checkpoint            where the newest epoch begins
     TOPIC-N/OFFSET.snapshot                    the log reached OFFSET
@@ -36,6 +37,7 @@ from storage.kafka.plan import PartitionPlan
 from storage.kafka.settings import MAX_PARTITIONS
 from storage.kept import SALVAGE_REPORT, salvage_report
 from storage.model import Finding, TopicPartition
+from storage.request_journal import JOURNAL_FILE, journal_offsets
 from storage.staged_append import NOTE, pending_ends
 
 INDEX_SUFFIXES: Final = (names.INDEX, names.TIME_INDEX, names.TXN_INDEX)
@@ -88,7 +90,9 @@ class Evidence:
         self._root = root
         self._ends: dict[TopicPartition, NamedOffset] = {}
         self._committed: dict[TopicPartition, NamedOffset] = {}
+        self._unflushed: dict[TopicPartition, NamedOffset] = {}
         self._topics: dict[str, Path] = {}
+        self.unread: list[Finding] = []  # files that name offsets and are damaged
 
     def add(self, partition: TopicPartition, named: NamedOffset) -> None:
         """Take in an offset that a partition's log reached."""
@@ -102,11 +106,20 @@ class Evidence:
         """Take in that a file names a topic which exists."""
         self._topics.setdefault(topic, path)
 
+    def add_unflushed(self, partition: TopicPartition, named: NamedOffset) -> None:
+        """Take in an offset that was given, perhaps to records that a power loss took before their flush."""
+        self._unflushed[partition] = named
+
+    def unflushed(self, partition: TopicPartition) -> NamedOffset | None:
+        """The offset that `add_unflushed` was given."""
+        return self._unflushed.get(partition)
+
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
         """Forget what was said of partitions which are being deleted."""
         for partition in partitions:
             self._ends.pop(partition, None)
             self._committed.pop(partition, None)
+            self._unflushed.pop(partition, None)
 
     def end(self, partition: TopicPartition, log_end: int = 0) -> NamedOffset | None:
         """The highest offset that a partition's log reached, None where no file names one.
@@ -155,7 +168,7 @@ class Evidence:
 
     def findings(self, here: Collection[TopicPartition]) -> Sequence[Finding]:
         """What is missing in the directory as a whole, and names that mean nothing any more."""
-        found = [missing.finding() for missing in self.missing(here)]
+        found = [*self.unread, *(missing.finding() for missing in self.missing(here))]
         found += [name_only(topic, offsets) for topic, offsets in self.without_folder(here).items()]
         named = {partition.topic for partition in (*here, *self._ends)}
         found += [
@@ -200,6 +213,12 @@ def collect(directory: LogDirectory, checkpoints: Mapping[str, Offsets]) -> Evid
     for address, offset in pending_ends(directory.fs, root).items():
         evidence.add(address, NamedOffset(offset, root / NOTE))
         evidence.add_topic(address.topic, root / NOTE)
+    clean = directory.is_clean()
+    journal = journal_offsets(directory.fs, root, clean=clean)
+    evidence.unread += journal.findings
+    add = evidence.add if clean else evidence.add_unflushed
+    for address, offset in journal.ends.items():
+        add(address, NamedOffset(offset, root / JOURNAL_FILE))
     evidence.drop(directory.deleted_partitions())
     return evidence
 

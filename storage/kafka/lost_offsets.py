@@ -3,7 +3,9 @@
 Owns the decision, noted in the plan; must not read logs or write. Three rules:
 
 - The log ends below an offset that a file names. If a cut explains it (a torn tail, an accepted loss), the log goes on
-  above that offset, so that no offset is given twice. Otherwise a writable start does not serve the partition.
+  above that offset, so that no offset is given twice. So it does where only the journal of requests names it and the
+  stop was unclean: a power loss may have taken records before their flush. Otherwise a writable start does not serve
+  the partition.
 - The folder has no log but files that follow one: the same, whatever they name.
 - The log begins above the offset at which it began by its leader epochs: reported, and served from where it begins.
 """
@@ -74,7 +76,11 @@ def judge_end(
     named = max((n for n in candidates if n is not None), key=lambda n: n.offset, default=None)
     behind = named is not None and named.offset > log_end
     emptied = is_emptied(fs, plan)
-    if not behind and not emptied:
+    unflushed = evidence.unflushed(plan.partition)
+    lost_write = unflushed is not None and unflushed.offset > log_end
+    if unflushed is not None and lost_write:
+        named = max((named or unflushed, unflushed), key=lambda n: n.offset)
+    if not behind and not emptied and not lost_write:
         return
     cut = any(loss.size_bytes for loss in plan.losses) or any(
         s.size_bytes < s.file_bytes for s in plan.segments
@@ -83,7 +89,7 @@ def judge_end(
         plan.findings.append(_end_finding(plan, named, emptied=emptied))
     if read_only:
         return
-    if cut or accept_loss:
+    if cut or accept_loss or not (behind or emptied):
         _continue_above(plan, log_end if named is None else max(named.offset, log_end))
     else:
         plan.refused = plan.findings[-1]

@@ -113,6 +113,7 @@ def recover_partitions(
             findings=[
                 *(finding for plan in examined for finding in plan.findings),
                 *(one.finding() for one in missing),
+                *examination.evidence.unread,
             ],
             losses=losses,
         ),

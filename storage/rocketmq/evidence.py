@@ -10,6 +10,7 @@ the end of a log: only other files still name what it held.
     consumequeue/*             for each record its physical offset and its size
     .logserver.*.json          the end of the log
     config/consumerOffset.json, delayOffset.json      offsets of queues
+    .logserver.idempotency     offsets of queues, given to requests with a key
 
 What a torn record at the end of the log explains is no evidence: such a record is cut as ever. After an unclean stop
 that holds for all that lies in a log file that is there.
@@ -26,6 +27,7 @@ from typing import Final, NamedTuple
 from storage.errors import Corrupt, IoFailure
 from storage.findings import finding
 from storage.model import Finding, TopicPartition
+from storage.request_journal import JOURNAL_FILE, JournalOffsets, journal_offsets
 from storage.rocketmq.commit_log import record_at
 from storage.rocketmq.directory import StoreDirectory
 from storage.rocketmq.file_run import FileRun
@@ -78,6 +80,7 @@ class Evidence:
     configured: Mapping[str, int] = field(
         default_factory=dict
     )  # queues by topic in config/topics.json
+    unread: Sequence[Finding] = ()  # files that name offsets and are damaged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +108,7 @@ def read_evidence(
     `directory` is one of its own, so that its findings are not reported twice.
     """
     table = directory.topics(read_only=True)
+    journal = journal_offsets(directory.fs, directory.path, clean=not directory.is_unclean())
     return Evidence(
         checkpoint_path=directory.path / names.CHECKPOINT,
         checkpoint=checkpoint,
@@ -114,7 +118,12 @@ def read_evidence(
             *_of_index(index),
             *_of_our_files(directory),
         ],
-        offsets=[*_of_groups(directory), *_of_delays(directory)],
+        offsets=[
+            *_of_groups(directory),
+            *_of_delays(directory),
+            *_of_journal(directory, journal),
+        ],
+        unread=journal.findings,
         configured={
             topic: len(table.info(topic, ()).partitions)
             for topic in table.topics
@@ -157,6 +166,12 @@ def _of_groups(directory: StoreDirectory) -> Iterator[UsedOffset]:
         for queue, offset in table.of_group(group).items():
             name = f"offset {offset} of group {group}"
             yield UsedOffset(directory.offsets_path, name, queue, offset)
+
+
+def _of_journal(directory: StoreDirectory, journal: JournalOffsets) -> Iterator[UsedOffset]:
+    path = directory.path / JOURNAL_FILE
+    for queue, end in journal.ends.items():
+        yield UsedOffset(path, f"offset {end - 1} of a request", queue, end)
 
 
 def _of_delays(directory: StoreDirectory) -> Iterator[UsedOffset]:

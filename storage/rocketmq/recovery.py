@@ -460,6 +460,7 @@ def _plan(context: RecoveryContext, walk: _Walk, broken: Sequence[tuple[str, int
     cutting = not (context.read_only and walk.damages)
     add_findings(plan, clean=context.clean, torn=walk.torn, cutting=cutting)
     plan.findings += deleted_topic_findings(context.evidence, context.queues)
+    plan.findings += context.evidence.unread
     if plan.go_on_at is not None:
         plan.queue_ends = {}  # entries of lost records stay: their offsets are not given again
     return plan

@@ -333,6 +333,7 @@ class Survey:
         for queue in lost_offsets(evidence, log):
             yield lost_offsets_finding(queue, source.queues.root)
         yield from deleted_topic_findings(evidence, source.queues)
+        yield from evidence.unread
 
     def _of_place(self, number: int, bad: Bad) -> Iterator[Loss]:
         reason, size = self._reason(bad.start), bad.end - bad.start

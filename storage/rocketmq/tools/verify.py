@@ -227,6 +227,7 @@ def _check_evidence(raw: RawStore, log: _Log) -> Iterator[Finding]:
     for queue in lost_offsets(evidence, end):
         yield lost_offsets_finding(queue, raw.directory.consume_queue)
     yield from deleted_topic_findings(evidence, raw.queues)
+    yield from evidence.unread
     yield from lost_head_findings(raw.run, raw.queues, clean=raw.clean)
     yield from before_log_findings(raw.run, raw.queues)
     yield from missing_config_findings(raw.directory)

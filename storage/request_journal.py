@@ -1,0 +1,121 @@
+"""The journal of requests with an Idempotency-Key, `.logserver.idempotency`: its entries, and the offsets they name.
+
+Owns the encoding of the entries, and reading from them how far each partition was written; must not know what a
+repeated request gets (`logserver.keybook`), nor a backend. The steps of a group commit, which decide what an entry
+proves, are in `logserver.keybook`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from storage.errors import IoFailure
+from storage.files import FileSystem
+from storage.findings import finding
+from storage.journal import OLD, PREFIX, decode_entries
+from storage.model import Finding, TopicPartition
+
+JOURNAL: Final = "idempotency"
+JOURNAL_FILE: Final = PREFIX + JOURNAL
+
+
+class Marked(NamedTuple):
+    """A part of a request in the journal."""
+
+    partition: int
+    producer_id: int
+    sequence: int
+    records: int
+
+
+class Begun(msgspec.Struct, tag=1, array_like=True):
+    """Journal: these parts are about to be appended. `time_ms`: when the key was first seen."""
+
+    key: str
+    digest: bytes
+    time_ms: int
+    topic: str
+    parts: list[Marked]
+
+
+class Ended(msgspec.Struct, tag=2, array_like=True):
+    """Journal: parts of the key have been appended: (partition, base offset)."""
+
+    key: str
+    offsets: list[tuple[int, int]]
+
+
+class Forgotten(msgspec.Struct, tag=3, array_like=True):
+    """Journal: the topic was deleted, and all keys of it with it."""
+
+    topic: str
+
+
+JournalEntry: TypeAlias = Begun | Ended | Forgotten
+
+encode_entry: Final = msgspec.msgpack.Encoder().encode
+_DECODE: Final = msgspec.msgpack.Decoder(Begun | Ended | Forgotten).decode
+
+
+def decoded_entries(lines: Iterable[bytes]) -> Iterator[JournalEntry]:
+    """The entries of a journal. An entry that cannot be decoded is skipped."""
+    for line in lines:
+        try:
+            yield _DECODE(line)
+        except msgspec.DecodeError:
+            continue
+
+
+class JournalOffsets(NamedTuple):
+    """What a journal names: the offset after the last record of each partition, and what is wrong with its files."""
+
+    ends: Mapping[TopicPartition, int]
+    findings: list[Finding]
+
+
+def journal_offsets(fs: FileSystem, root: Path, *, clean: bool) -> JournalOffsets:
+    """Read the offsets that the journal of the store at `root` names as used.
+
+    Without a clean stop the entries after the last Begun do not count. Their group may have been lost before its
+    flush: then no answer that waits for the disk named these offsets. Bytes that cannot be read are reported, and name
+    nothing.
+    """
+    lines: list[bytes] = []
+    findings: list[Finding] = []
+    for path in (root / (JOURNAL_FILE + OLD), root / JOURNAL_FILE):
+        try:
+            if not fs.exists(path):
+                continue
+            data = fs.read_bytes(path)
+        except IoFailure as error:
+            findings.append(finding("damaged-journal", path, message=error.message))
+            continue
+        found, end = decode_entries(data)
+        lines += found
+        if end < len(data) and clean:
+            message = f"{len(data) - end} bytes after the last whole entry are not read"
+            findings.append(finding("damaged-journal", path, position=end, message=message))
+    return JournalOffsets(_ends(list(decoded_entries(lines)), clean=clean), findings)
+
+
+def _ends(entries: list[JournalEntry], *, clean: bool) -> Mapping[TopicPartition, int]:
+    last_begun = max((at for at, e in enumerate(entries) if isinstance(e, Begun)), default=-1)
+    begun: dict[str, Begun] = {}
+    ends: dict[TopicPartition, int] = {}
+    for at, entry in enumerate(entries):
+        if isinstance(entry, Begun):
+            begun[entry.key] = entry
+        elif isinstance(entry, Forgotten):
+            begun = {key: one for key, one in begun.items() if one.topic != entry.topic}
+            ends = {place: end for place, end in ends.items() if place.topic != entry.topic}
+        elif entry.key in begun and (clean or at < last_begun):
+            request = begun[entry.key]
+            counts = {part.partition: part.records for part in request.parts}
+            for number, base_offset in entry.offsets:
+                place = TopicPartition(request.topic, number)
+                ends[place] = max(ends.get(place, 0), base_offset + counts.get(number, 0))
+    return ends
