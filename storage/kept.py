@@ -56,12 +56,14 @@ def salvage_report(fs: FileSystem, root: Path) -> LossReport | None:
     return _read_report(fs, root / SALVAGE_REPORT)
 
 
-def known_losses(fs: FileSystem, root: Path) -> Sequence[Loss]:
+def known_losses(fs: FileSystem, *roots: Path) -> Sequence[Loss]:
     """Return the losses that are reported already: by the salvage that made the store, and by its starts."""
-    paths = [root / SALVAGE_REPORT]
-    if fs.exists(root.parent):
-        kept = [name for name in fs.list_dir(root.parent) if name.startswith(f"{root.name}.cut-")]
-        paths += [root.parent / name / CUT_REPORT for name in kept]
+    paths = [root / SALVAGE_REPORT for root in roots]
+    for root in roots:
+        if fs.exists(root.parent):
+            found = fs.list_dir(root.parent)
+            kept = [name for name in found if name.startswith(f"{root.name}.cut-")]
+            paths += [root.parent / name / CUT_REPORT for name in kept]
     reports = (_read_report(fs, path) for path in paths)
     return [loss for report in reports if report is not None for loss in report.losses]
 

@@ -88,6 +88,8 @@ def _facts(summary: Row) -> Iterator[tuple[str, str]]:
             yield "owner", "logserver: made or taken over" if value else "a real broker"
         elif name == "maxTimestamp":
             yield name, time_text(value)
+        elif name == "logDirs":
+            yield from [("log.dirs", ", ".join(value))] if len(value) > 1 else []
         elif isinstance(value, Mapping):
             yield name, ", ".join(f"{key} {_plain(key, item)}" for key, item in value.items())
         else:

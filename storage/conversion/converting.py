@@ -67,7 +67,7 @@ def convert(
             on_foreseen(foreseen(source, selection, fates, encode=order.encode))
         with (
             replaced(order, source, fs=fs, now_ms=clock()),
-            new_store(fs, order.target, sources=[order.source], now_ms=clock()) as made,
+            new_store(fs, order.target, sources=source.roots, now_ms=clock()) as made,
         ):
             work = _Work(order, selection, fates, made, fs=fs, clock=clock)
             counts = (

@@ -56,6 +56,7 @@ class KafkaSource:
 
     def __init__(self, path: Path, options: StoreOptions, *, fs: FileSystem, clock: Clock) -> None:
         self._view = KafkaView(path, options, fs=fs, clock=clock)
+        self.roots: Sequence[Path] = self._view.directory.roots
 
     def topics(self) -> Mapping[str, Sequence[int]]:
         """See Source."""
@@ -146,6 +147,7 @@ class RocketMQSource:
 
     def __init__(self, path: Path, options: StoreOptions, *, fs: FileSystem, clock: Clock) -> None:
         self._view = RocketMQView(path, options, fs=fs, clock=clock)
+        self.roots: Sequence[Path] = (path,)
 
     def topics(self) -> Mapping[str, Sequence[int]]:
         """See Source."""

@@ -95,7 +95,8 @@ class LogDirectory(RootFiles[StoreFile]):
 
     def __init__(self, fs: FileSystem, path: Path) -> None:
         super().__init__(fs, path, BACKEND, StoreFile)
-        self._configured: Sequence[str] = ()
+        self.roots: Sequence[Path] = (path,)
+        self._configured: dict[str, Path] = {}
 
     # ---- reading ----
 
@@ -121,16 +122,25 @@ class LogDirectory(RootFiles[StoreFile]):
                 found.append((renamed, self.path / name))
         return sorted(found)
 
-    def metadata_dirs(self) -> Sequence[str]:
+    def metadata_dirs(self) -> Sequence[Path]:
         """Folders of the cluster's metadata log, to be listed and left alone."""
         prefix = names.CLUSTER_METADATA_TOPIC + "-"
-        return [name for name in self.fs.list_dir(self.path) if name.startswith(prefix)]
+        return [self.path / name for name in self.fs.list_dir(self.path) if name.startswith(prefix)]
 
-    def is_clean(self) -> bool:
-        """Whether the marker of a clean stop is there. Its content does not count: a broker before 3.7 wrote 0 bytes
+    def root_file(self, name: str) -> Path:
+        """A file of the root, whether it exists or not; of several roots that of the first which has it."""
+        paths = [root / name for root in self.roots]
+        return next(filter(self.fs.exists, paths), paths[0])
+
+    def unclean_roots(self) -> Sequence[Path]:
+        """The roots without the marker of a clean stop. Its content does not count: a broker before 3.7 wrote 0 bytes
         (CleanShutdownFileHandler).
         """
-        return self.fs.exists(self.path / names.CLEAN_SHUTDOWN)
+        return [] if self.fs.exists(self.path / names.CLEAN_SHUTDOWN) else [self.path]
+
+    def is_clean(self) -> bool:
+        """Whether the whole store was stopped cleanly."""
+        return not self.unclean_roots()
 
     def is_stopped_by_broker(self) -> bool:
         """Whether the marker is a real broker's: every one but ours is."""
@@ -158,6 +168,10 @@ class LogDirectory(RootFiles[StoreFile]):
         """
         lines = self._lines(name)
         return {} if name == names.RECOVERY_POINTS and name in self._damaged else lines
+
+    def checkpoint_path(self, name: str, partition: TopicPartition) -> Path:
+        """The file that said what `offsets` returned for a partition."""
+        return self.path / name
 
     def _lines(self, name: str) -> Offsets:
         path = self.path / name
@@ -213,11 +227,11 @@ class LogDirectory(RootFiles[StoreFile]):
         """Configs by topic; one that is not legal is left out and reported."""
         self._stored[TOPICS_FILE] = json_text({})  # a missing file says as much
         stored = self._read_json(TOPICS_FILE, dict[str, dict[str, str]]) or {}
-        self._configured = tuple(stored)
+        self._configured = dict.fromkeys(stored, self.path / TOPICS_FILE)
         return {topic: self._legal(configs) for topic, configs in stored.items()}
 
-    def configured_topics(self) -> Sequence[str]:
-        """The topics that `topic_configs` found in its file."""
+    def configured_topics(self) -> dict[str, Path]:
+        """The topics that `topic_configs` found, and the file of each."""
         return self._configured
 
     def _legal(self, configs: Mapping[str, str]) -> dict[str, str]:

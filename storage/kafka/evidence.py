@@ -29,7 +29,7 @@ from typing import Final, NamedTuple
 from storage.errors import DataError
 from storage.files import FileSystem
 from storage.findings import finding
-from storage.kafka.directory import OFFSET_CHECKPOINTS, TOPICS_FILE, LogDirectory, Offsets
+from storage.kafka.directory import OFFSET_CHECKPOINTS, LogDirectory, Offsets
 from storage.kafka.format import names, offset_index, time_index
 from storage.kafka.format.names import parse_segment_name, partition_dir_name, segment_name
 from storage.kafka.log_file import SEGMENT_OFFSETS
@@ -148,9 +148,15 @@ class Evidence:
             numbers[topic] = known
         addresses = (TopicPartition(t, n) for t, known in numbers.items() for n in known)
         return [
-            MissingPartition(address, self._root / partition_dir_name(*address), self.end(address))
+            MissingPartition(address, self._place(address), self.end(address))
             for address in sorted(set(addresses) - set(here))
         ]
+
+    def _place(self, address: TopicPartition) -> Path:
+        """Where the folder of a missing partition should be: in the directory with the file that names it."""
+        named = self._ends.get(address)
+        root = self._root if named is None else named.path.parent
+        return root / partition_dir_name(*address)
 
     def without_folder(
         self, here: Collection[TopicPartition]
@@ -199,28 +205,33 @@ def name_only(topic: str, offsets: Mapping[int, NamedOffset]) -> Finding:
 
 def collect(directory: LogDirectory, checkpoints: Mapping[str, Offsets]) -> Evidence:
     """Read what the files at the root name. `checkpoints`: the content of CHECKPOINTS by file."""
-    root = directory.path
-    evidence = Evidence(root)
+    evidence = Evidence(directory.path)
     for name, offsets in checkpoints.items():
         for partition, offset in offsets.items():
-            evidence.add(partition, NamedOffset(offset, root / name))
-    for topic in directory.configured_topics():
-        evidence.add_topic(topic, root / TOPICS_FILE)
-    report = salvage_report(directory.fs, root)
+            evidence.add(partition, NamedOffset(offset, directory.checkpoint_path(name, partition)))
+    for topic, path in directory.configured_topics().items():
+        evidence.add_topic(topic, path)
+    unclean = directory.unclean_roots()
+    for root in directory.roots:
+        _collect_notes(evidence, directory.fs, root, clean=root not in unclean)
+    evidence.drop(directory.deleted_partitions())
+    return evidence
+
+
+def _collect_notes(evidence: Evidence, fs: FileSystem, root: Path, *, clean: bool) -> None:
+    """Take in what a salvage, an unfinished append and requests with a key left at a root."""
+    report = salvage_report(fs, root)
     for kept in () if report is None else report.kept:
         address = TopicPartition(kept.topic, kept.partition)
         evidence.add(address, NamedOffset(kept.next_offset, root / SALVAGE_REPORT))
-    for address, offset in pending_ends(directory.fs, root).items():
+    for address, offset in pending_ends(fs, root).items():
         evidence.add(address, NamedOffset(offset, root / NOTE))
         evidence.add_topic(address.topic, root / NOTE)
-    clean = directory.is_clean()
-    journal = journal_offsets(directory.fs, root, clean=clean)
+    journal = journal_offsets(fs, root, clean=clean)
     evidence.unread += journal.findings
     add = evidence.add if clean else evidence.add_unflushed
     for address, offset in journal.ends.items():
         add(address, NamedOffset(offset, root / JOURNAL_FILE))
-    evidence.drop(directory.deleted_partitions())
-    return evidence
 
 
 def end_in_folder(fs: FileSystem, plan: PartitionPlan, log_end: int) -> NamedOffset | None:

@@ -143,7 +143,7 @@ class _Examination:
             recovery_points=checkpoints[names.RECOVERY_POINTS],
             log_starts=checkpoints[names.LOG_STARTS],
             evidence=self.evidence,
-            known_losses=known_losses(directory.fs, directory.path),
+            known_losses=known_losses(directory.fs, *directory.roots),
             producer_expiration_ms=opening.settings.producer_id_expiration_ms,
             read_only=opening.read_only,
             accept_loss=opening.options.accept_loss,

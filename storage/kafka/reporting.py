@@ -6,6 +6,7 @@ Owns the figures and their names; must not change anything.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from storage.files import HandleCache
 from storage.kafka.format import batch
@@ -29,14 +30,14 @@ def stats_of(
     files: HandleCache,
     *,
     topics: int,
-    metadata_dirs: Sequence[str],
+    metadata_dirs: Sequence[Path],
     fenced: str | None,
 ) -> StoreStats:
     """See LogStore.stats."""
     segments = [segment for partition in partitions for segment in partition.segments()]
     details: dict[str, object] = {
         "compiled": not (batch.__file__ or "").endswith(".py"),
-        "metadata_dirs": list(metadata_dirs),
+        "metadata_dirs": [folder.name for folder in metadata_dirs],
     }
     return StoreStats(
         topics=topics,

@@ -80,7 +80,8 @@ _STORE_NUMBERS: Final[dict[str, tuple[int, int, int]]] = {
     "offsets.topic.segment.bytes": (100 << 20, 1, INT32_MAX),
 }
 _STORE_TEXTS: Final = ("cluster.id", "directory.id")
-STORE_SETTINGS: Final = (*_STORE_NUMBERS, *_STORE_TEXTS)
+LOG_DIRS: Final = "log.dirs"
+STORE_SETTINGS: Final = (*_STORE_NUMBERS, *_STORE_TEXTS, LOG_DIRS)
 TOPIC_CONFIGS: Final = (*_NUMBERS, *_CHOICES)
 """Those that this engine acts on."""
 _BY_SERVER_NAME: Final = {
@@ -118,7 +119,9 @@ _COORDINATOR_CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSettings:
-    """What the store is run with; `topic_defaults` are topic configs given for the whole store."""
+    """What the store is run with; `topic_defaults` are topic configs given for the whole store, `log_dirs` directories
+    that are read with it.
+    """
 
     num_partitions: int
     producer_id_expiration_ms: int
@@ -128,6 +131,7 @@ class StoreSettings:
     offsets_partitions: int
     offsets_segment_bytes: int
     topic_defaults: Mapping[str, str]
+    log_dirs: tuple[str, ...]
 
     def broker_configs(self, topic: str) -> Mapping[str, str]:
         """What the broker sets for a topic of its own (GroupCoordinatorService, TransactionStateManager,
@@ -153,6 +157,7 @@ def parse_store_settings(settings: Mapping[str, str]) -> StoreSettings:
     numbers = {name: default for name, (default, _, _) in _STORE_NUMBERS.items()}
     texts: dict[str, str | None] = dict.fromkeys(_STORE_TEXTS)
     defaults: dict[str, str] = {}
+    log_dirs: tuple[str, ...] = ()
     for name, value in settings.items():
         topic_name = _BY_SERVER_NAME.get(name, name)
         if name in _STORE_NUMBERS:
@@ -160,6 +165,8 @@ def parse_store_settings(settings: Mapping[str, str]) -> StoreSettings:
             numbers[name] = whole_number(name, value, low=low, high=high)
         elif name in texts:
             texts[name] = _text(name, value)
+        elif name == LOG_DIRS:
+            log_dirs = _folders(name, value)
         else:
             check_topic_config(topic_name, value, shown_as=name)
             defaults[topic_name] = value
@@ -172,6 +179,7 @@ def parse_store_settings(settings: Mapping[str, str]) -> StoreSettings:
         offsets_partitions=numbers["offsets.topic.num.partitions"],
         offsets_segment_bytes=numbers["offsets.topic.segment.bytes"],
         topic_defaults=defaults,
+        log_dirs=log_dirs,
     )
 
 
@@ -231,6 +239,13 @@ def _off_if_negative(value: int) -> int | None:
 
 def _off_if_max(value: int) -> int | None:
     return None if value == INT64_MAX else value
+
+
+def _folders(name: str, value: str) -> tuple[str, ...]:
+    folders = tuple(part.strip() for part in value.split(","))
+    if not all(folders) or "\0" in value:
+        raise unlike(name, value, "directories with ',' between them")
+    return folders
 
 
 def _text(name: str, value: str) -> str:

@@ -16,12 +16,14 @@ from storage.columns import SPLIT_BYTES, OffsetRange, Split, check_plan
 from storage.errors import IoFailure, OffsetOutOfRange
 from storage.files import FileSystem, is_missing
 from storage.interface import Clock, StoreOptions
-from storage.kafka.directory import BACKEND, LogDirectory
+from storage.kafka.directory import BACKEND
 from storage.kafka.followed import FollowedPartition, log_sizes
 from storage.kafka.format import names
+from storage.kafka.joined import log_directory, log_roots
 from storage.kafka.pieces import Piece, cutting
 from storage.kafka.reading import AbortedRanges
 from storage.kafka.segment import Segment
+from storage.kafka.settings import parse_store_settings
 from storage.kafka.tools.view import View
 from storage.model import Finding, Isolation, OffsetBounds, TimedOffset, TopicPartition
 from storage.notes import Notes
@@ -55,7 +57,8 @@ class KafkaSplitter:
         self._options = options
         self._fs = fs
         self._clock = clock
-        self._directory = LogDirectory(fs, root)
+        settings = parse_store_settings(options.settings)
+        self._directory = log_directory(fs, log_roots(fs, root, settings.log_dirs))
         self._folders = dict(self._directory.partition_dirs())
         self._followed: dict[TopicPartition, FollowedPartition] = {}
         self._notes = Notes()

@@ -47,6 +47,7 @@ from storage.kafka.encoding import check_appendable
 from storage.kafka.finding import Budget, Search, find_by_id, find_records
 from storage.kafka.format import names
 from storage.kafka.group_offsets import GroupOffsets
+from storage.kafka.joined import log_directory, log_roots, refuse_several
 from storage.kafka.opening import Opening, Recovered, own_epochs, recover_partitions
 from storage.kafka.partition import Partition, Surroundings
 from storage.kafka.reading import Limits
@@ -111,9 +112,13 @@ def open_kafka(
     """
     settings = parse_store_settings(options.settings)
     refuse_other_format(fs, path)
+    roots = log_roots(fs, path, settings.log_dirs)
+    if not read_only:
+        refuse_several(roots)
 
     def opened(view: FileSystem, lock: FileLock | None) -> KafkaStore:
-        return KafkaStore(view, path, options, settings, clock=clock, lock=lock)
+        directory = log_directory(view, roots)
+        return KafkaStore(directory, options, settings, clock=clock, lock=lock)
 
     return open_directory(
         path, fs=fs, clock=clock, read_only=read_only, take_lock=take_lock, opened=opened
@@ -128,18 +133,17 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
 
     def __init__(
         self,
-        fs: FileSystem,
-        path: Path,
+        directory: LogDirectory,
         options: StoreOptions,
         settings: StoreSettings,
         *,
         clock: Clock,
         lock: FileLock | None,
     ) -> None:
-        super().__init__(fs, path, options, lock=lock)
+        super().__init__(directory.fs, directory.path, options, lock=lock)
         self._settings = settings
         self._lock = threading.Lock()
-        self._directory = LogDirectory(fs, path)
+        self._directory = directory
         try:
             self._open(Opening(options, settings, self.settings_of, clock, self.read_only))
         except BaseException:
@@ -197,8 +201,9 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
 
     def _take_missing(self, recovered: Recovered) -> None:
         """Note the partitions that are not served, or make them again where losses are accepted."""
+        folders = dict(self._directory.partition_dirs())
         for address, refused in recovered.refused.items():
-            folder = self.path / names.partition_dir_name(*address)
+            folder = folders[address]
             topic = self._adopt(address, folder)
             topic.missing[address.partition] = Unserved(refused.message, folder)
         starts: dict[str, dict[int, int]] = {}

@@ -473,6 +473,7 @@ def test_every_code_of_the_page_is_found_somewhere() -> None:
     elsewhere += " compaction-log dledger-store left-behind timer-log"  # test_live_data.py
     elsewhere += " symbolic-link"  # test_links.py
     elsewhere += " damaged-journal"  # tests/unit/test_request_journal.py
+    elsewhere += " duplicate-partition mixed-log-dirs"  # test_log_dirs.py
     # tests/unit/kafka/test_odd_batches.py, test_overflow.py
     elsewhere += " misplaced-batch offset-overflow trailing-bytes unknown-attributes unknown-codec"
     elsewhere += " unknown-control-type unusual-offsets unknown-record"

@@ -43,9 +43,8 @@ def decoded_partitions(
             field="topic",
         )
     found = []
-    for name in view.directory.metadata_dirs():
-        address = names.parse_partition_dir(name)
-        folder = view.root / name
+    for folder in view.directory.metadata_dirs():
+        address = names.parse_partition_dir(folder.name)
         if address is not None and address not in view.folders and view.fs.is_dir(folder):
             only = View(
                 view.root, view.options, fs=view.base, clock=view.clock, only=(address, folder)

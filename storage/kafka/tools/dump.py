@@ -241,16 +241,19 @@ def _folder_rows(view: View, address: TopicPartition) -> Runs:
 def root_rows(view: View, addresses: Sequence[TopicPartition], *, everything: bool) -> Runs:
     """The files at the root, or (not `everything`) what its checkpoints say of these partitions."""
     for name in ROOT_FILES if everything else OFFSET_FILES:
-        path = view.root / name
-        if not view.fs.exists(path):
-            continue
-        entries = checkpoint_entries(name, view.fs.read_bytes(path))
-        if entries.error is not None:
-            view.notes.add(file_finding(None, None, path, entries.error))
-        if not everything:
-            lines = [e for e in entries.entries if (e["topic"], e["partition"]) in addresses]
-            entries = Entries(lines, None)
-        yield [file_row(None, None, path, entries)]
+        for path in [root / name for root in view.directory.roots]:
+            if view.fs.exists(path):
+                yield [_root_row(view, path, None if everything else addresses)]
+
+
+def _root_row(view: View, path: Path, only: Sequence[TopicPartition] | None) -> Row:
+    entries = checkpoint_entries(path.name, view.fs.read_bytes(path))
+    if entries.error is not None:
+        view.notes.add(file_finding(None, None, path, entries.error))
+    if only is not None:
+        lines = [e for e in entries.entries if (e["topic"], e["partition"]) in only]
+        entries = Entries(lines, None)
+    return file_row(None, None, path, entries)
 
 
 def _noted_row(view: View, address: TopicPartition, path: Path, entries: Entries) -> Row:

@@ -21,6 +21,7 @@ from storage.findings import finding
 from storage.kafka.directory import detect
 from storage.kafka.format import names
 from storage.kafka.format.names import segment_name
+from storage.kafka.joined import refuse_several
 from storage.kafka.plan import PartitionPlan, SegmentPlan
 from storage.kafka.tools.logs import Log
 from storage.kafka.tools.rebuild_segment import RebuildPart, SegmentBuilt, build_segment
@@ -41,6 +42,7 @@ def rebuild_indexes(
     view = make_view()
     if not write:
         return _Rebuild(view, run, write=False).run()
+    refuse_several(view.directory.roots)
     if detect(view.base, view.root) is None:
         raise InvalidArgument(
             f"{view.root} is no log directory: there is nothing to lock, so nothing is written",

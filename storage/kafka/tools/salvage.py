@@ -24,6 +24,7 @@ from storage.kafka.listing import list_files
 from storage.kafka.log_file import MISPLACED, OLD_FORMAT, SEGMENT_OFFSETS, Batch
 from storage.kafka.plan import PartitionPlan
 from storage.kafka.repair import clear_leftovers
+from storage.kafka.settings import LOG_DIRS
 from storage.kafka.store import open_kafka
 from storage.kafka.tools.logs import Log
 from storage.kafka.tools.recount import count_records
@@ -48,7 +49,7 @@ def salvage(view: View, target: Path, *, whole: bool, only: Path | None = None) 
         raise InvalidArgument(f"{view.root} holds no partition", field="path")
     outer = [folder.parent for folder in view.folders.values()]
     around = [folder for folder in outer if detect(view.base, folder) is not None]
-    sources = [view.root] if whole else [*view.folders.values(), *around]
+    sources = view.directory.roots if whole else [*view.folders.values(), *around]
     now_ms = view.clock()
     with new_store(view.base, target, sources=sources, now_ms=now_ms) as made:
         found = _Salvage(view, made, whole=whole, only=only).run()
@@ -195,9 +196,9 @@ class _Salvage:
     def _finish(self) -> dict[TopicPartition, OffsetBounds]:
         """Open the new store, so that recovery makes all that follows from the logs, and stop it."""
         view = self._view
-        store = open_kafka(
-            self._made, view.options, fs=view.base, clock=view.clock, read_only=False
-        )
+        settings = {n: v for n, v in view.options.settings.items() if n != LOG_DIRS}
+        options = replace(view.options, settings=settings)
+        store = open_kafka(self._made, options, fs=view.base, clock=view.clock, read_only=False)
         with store:
             bounds = {copied.address: store.bounds(copied.address) for copied in self._copied}
             counted = count_records(store, bounds)

@@ -67,13 +67,14 @@ class SmallFiles:
 
     def write_root(self, log_starts: Mapping[TopicPartition, int]) -> None:
         """What belongs to the directory as a whole; durable with its next sync."""
-        source, made = self._view.root, self._made
+        directory, made = self._view.directory, self._made
         target = LogDirectory(self._fs, made)
-        if self._understood(source / names.META_PROPERTIES, _identity) is not None:
-            self._copy(source / names.META_PROPERTIES, made / names.META_PROPERTIES)
+        identity = directory.root_file(names.META_PROPERTIES)
+        if self._understood(identity, _identity) is not None:
+            self._copy(identity, made / names.META_PROPERTIES)
         topics = {address.topic for address in self._view.folders}
-        configs = self._view.directory.topic_configs()
-        if configs or self._fs.exists(source / TOPICS_FILE):
+        configs = directory.topic_configs()
+        if configs or self._fs.exists(directory.root_file(TOPICS_FILE)):
             target.write_topic_configs({t: c for t, c in configs.items() if t in topics})
         target.write_store_file(self._facts())
         write_durably(self._fs, made / names.LOG_STARTS, checkpoints.encode_offsets(log_starts))
@@ -85,7 +86,7 @@ class SmallFiles:
         """Which partitions were compacted, and how far: no farther than they reach."""
         stored = self._view.checkpoints[names.CLEANER_OFFSETS]
         kept = {a: min(offset, ends[a]) for a, offset in stored.items() if a in ends}
-        if kept or self._fs.exists(self._view.root / names.CLEANER_OFFSETS):
+        if kept or self._fs.exists(self._view.directory.root_file(names.CLEANER_OFFSETS)):
             data = checkpoints.encode_offsets(kept)
             write_durably(self._fs, self._made / names.CLEANER_OFFSETS, data)
 
@@ -109,29 +110,34 @@ class SmallFiles:
         """The cluster's metadata log, where it lies here, as it is: without it a broker knows none of
         the topics.
         """
-        source = self._view.root
-        if self._fs.exists(source / names.BOOTSTRAP):
-            self._copy(source / names.BOOTSTRAP, self._made / names.BOOTSTRAP)
-        for name in self._view.directory.metadata_dirs():
-            if not self._fs.is_dir(source / name):
+        directory = self._view.directory
+        bootstrap = directory.root_file(names.BOOTSTRAP)
+        if self._fs.exists(bootstrap):
+            self._copy(bootstrap, self._made / names.BOOTSTRAP)
+        for folder in directory.metadata_dirs():
+            made = self._made / folder.name
+            if not self._fs.is_dir(folder):
                 continue
-            self._fs.make_dir(self._made / name)
-            for file in self._fs.list_dir(source / name):
-                if not self._fs.is_dir(source / name / file):
-                    self._copy(source / name / file, self._made / name / file)
-            self._fs.sync_dir(self._made / name)
-            self._note(source / name, "copied without a check", code="copied-unchecked")
+            if self._fs.exists(made):
+                self._note_unknown(folder)
+                continue
+            self._fs.make_dir(made)
+            for file in self._fs.list_dir(folder):
+                if not self._fs.is_dir(folder / file):
+                    self._copy(folder / file, made / file)
+            self._fs.sync_dir(made)
+            self._note(folder, "copied without a check", code="copied-unchecked")
 
     def _copy(self, source: Path, target: Path) -> None:
         copy_range(self._fs, source, target, start=0)
 
     def _note_others(self) -> None:
         """Names that mean nothing in a log directory are left behind."""
-        folders = {folder.name for folder in self._view.folders.values()}
-        known = {*names.ROOT_FILES, *self._view.directory.metadata_dirs(), *folders}
-        for name in self._fs.list_dir(self._view.root):
-            if name not in known and not name.startswith(_OURS):
-                self._note_root_name(name)
+        known = {*self._view.directory.metadata_dirs(), *self._view.folders.values()}
+        for path in self._view.root_paths():
+            is_known = path.name in names.ROOT_FILES or path in known
+            if not is_known and not path.name.startswith(_OURS):
+                self._note_root_name(path)
         for folder in self._view.folders.values():
             for name in self._fs.list_dir(folder):
                 if name not in _IN_FOLDERS and parse_segment_name(name) is None:
@@ -149,17 +155,20 @@ class SmallFiles:
             self._note(path, f"not copied: {error.message}")
             return None
 
-    def _note_root_name(self, name: str) -> None:
-        renamed = names.parse_renamed_dir(name)
+    def _note_root_name(self, path: Path) -> None:
+        is_folder = self._fs.is_dir(path, follow=True)
+        if is_folder and names.parse_partition_dir(path.name) in self._view.folders:
+            return  # another directory holds the partition: the finding `duplicate-partition`
+        renamed = names.parse_renamed_dir(path.name)
         if renamed is None:
-            self._note_unknown(self._view.root / name)
+            self._note_unknown(path)
             return
         topic, partition = renamed.partition
         shown = self._view.folders[renamed.partition].name
         self.findings.append(
             finding(
                 "renamed-folder",
-                self._view.root / name,
+                path,
                 severity="warning",
                 topic=topic,
                 partition=partition,

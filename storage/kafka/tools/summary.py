@@ -38,6 +38,7 @@ def of_view(view: View, *, kind: str, adopted: bool | None) -> Row:
     rows = [_topic(view, name, partitions) for name, partitions in topics.items()]
     return {
         "path": str(view.root if kind == "store" else next(iter(view.folders.values()))),
+        "logDirs": [str(root) for root in view.directory.roots],
         "backend": BACKEND,
         "kind": kind,
         "format": BATCH_FORMAT,
@@ -49,7 +50,7 @@ def of_view(view: View, *, kind: str, adopted: bool | None) -> Row:
         "segments": _sum(rows, "segments"),
         "sizeBytes": _sum(rows, "sizeBytes"),
         "topics": rows,
-        "metadataLogs": list(view.directory.metadata_dirs()),
+        "metadataLogs": [folder.name for folder in view.directory.metadata_dirs()],
         "recovery": _recovery(view),
         "findings": findings(view.findings()),
     }
@@ -61,7 +62,7 @@ def findings(found: Iterable[Finding]) -> list[Row]:
 
 
 def _identity(view: View) -> Mapping[str, str]:
-    path = view.root / names.META_PROPERTIES
+    path = view.directory.root_file(names.META_PROPERTIES)
     if not view.fs.exists(path):
         return {}
     try:

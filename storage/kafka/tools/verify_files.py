@@ -28,10 +28,10 @@ _OURS = ".logserver."
 
 def check_root(view: View, *, whole: bool) -> Iterator[Finding]:
     """Marker, identity and checkpoints, and with `whole` every name at the root."""
-    if not view.clean:
+    for root in view.directory.unclean_roots():
         yield finding(
             "unclean-stop",
-            view.root / names.CLEAN_SHUTDOWN,
+            root / names.CLEAN_SHUTDOWN,
             message="no marker of a clean stop: a server is running, or the next start recovers the store",
         )
     view.directory.known_cluster_id()
@@ -45,11 +45,9 @@ def check_root(view: View, *, whole: bool) -> Iterator[Finding]:
 
 
 def _root_names(view: View) -> Iterator[Finding]:
-    folders = {folder.name for folder in view.folders.values()}
-    known = {*names.ROOT_FILES, *view.directory.metadata_dirs(), *folders}
-    for name in view.fs.list_dir(view.root):
-        path = view.root / name
-        if name in known or name.startswith(_OURS):
+    known = {*view.directory.metadata_dirs(), *view.folders.values()}
+    for path in view.root_paths():
+        if path.name in names.ROOT_FILES or path in known or path.name.startswith(_OURS):
             continue
         if not view.fs.is_dir(path, follow=True):
             yield _odd_name(path)
@@ -57,9 +55,9 @@ def _root_names(view: View) -> Iterator[Finding]:
 
 def foreign_folders(view: View) -> Iterator[Finding]:
     """Folders at the root that keep a real broker from starting."""
-    for name in view.fs.list_dir(view.root):
-        if names.is_foreign_dir(name) and view.fs.is_dir(view.root / name, follow=True):
-            yield finding("foreign-folder", view.root / name)
+    for path in view.root_paths():
+        if names.is_foreign_dir(path.name) and view.fs.is_dir(path, follow=True):
+            yield finding("foreign-folder", path)
 
 
 def _odd_name(path: Path, partition: TopicPartition | None = None) -> Finding:
@@ -202,7 +200,7 @@ def check_against_root(view: View, plan: PartitionPlan) -> Iterator[Finding]:
     told = {finding.path for finding in plan.findings if finding.code == "checkpoint-ahead"}
     for name in (names.RECOVERY_POINTS, names.HIGH_WATERMARKS, names.CLEANER_OFFSETS):
         offset = view.checkpoints[name].get(plan.partition, 0)
-        path = str(view.root / name)
+        path = str(view.directory.checkpoint_path(name, plan.partition))
         if offset > plan.next_offset and path not in told:
             yield finding(
                 "checkpoint-ahead",

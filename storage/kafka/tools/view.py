@@ -22,10 +22,10 @@ from storage.errors import (
 from storage.files import Fence, FileSystem, HandleCache, OverlayFileSystem, is_missing
 from storage.findings import finding
 from storage.interface import Clock, StoreOptions
-from storage.kafka.directory import LogDirectory
 from storage.kafka.epochs import OwnEpochs
 from storage.kafka.evidence import CHECKPOINTS, collect
 from storage.kafka.format import names
+from storage.kafka.joined import log_directory, log_roots
 from storage.kafka.offsets_log import OffsetsLog
 from storage.kafka.opening import add_committed, needs_committed
 from storage.kafka.partition import Partition, Surroundings
@@ -69,7 +69,7 @@ class View:
         self.progress = options.progress
         self.fs = OverlayFileSystem(fs, clock=clock)
         self.files = HandleCache(self.fs, options.open_files)
-        self.directory = LogDirectory(self.fs, root)
+        self.directory = log_directory(self.fs, log_roots(fs, root, settings.log_dirs))
         self.notes = Notes()
         self.reader = LogReader(self.files, self.notes)
         self.clean = self.directory.is_clean()
@@ -85,7 +85,7 @@ class View:
         self.checkpoints = {name: self._root_offsets(name) for name in CHECKPOINTS}
         self.evidence = collect(self.directory, self.checkpoints)
         self.evidence.drop(address for address in self.folders if self.state_of(address))
-        self.known_losses = known_losses(fs, root)
+        self.known_losses = known_losses(fs, *self.directory.roots)
         self._is_whole = only is None
         self._has_committed = False
         self._context = RecoveryContext(
@@ -129,7 +129,8 @@ class View:
             return
         message = _STATES[renamed.state]
         if instead is not None:
-            message += f". {instead.name} holds the same partition and is shown; name this folder to look at it alone"
+            shown = instead.name if instead.parent == path.parent else instead
+            message += f". {shown} holds the same partition and is shown; name this folder to look at it alone"
         self.notes.add(
             finding(
                 "renamed-folder",
@@ -279,6 +280,10 @@ class View:
         return topic_settings(self.configs_of(topic))
 
     # ---- the directory -------------------------------------------------------------------------
+
+    def root_paths(self) -> Sequence[Path]:
+        """Every name at the root, or the roots."""
+        return [root / name for root in self.directory.roots for name in self.fs.list_dir(root)]
 
     def findings(self) -> Sequence[Finding]:
         """What opening and reading met so far."""
