@@ -18,7 +18,7 @@ import msgspec
 from storage.coding.own_json import decode_json
 from storage.errors import Corrupt, IoFailure
 from storage.files import FileSystem, write_durably
-from storage.model import Loss, LossReport
+from storage.model import Loss, LossReport, TopicPartition
 
 CUT_REPORT: Final = "report.json"
 SALVAGE_REPORT: Final = ".logserver.salvage.json"
@@ -66,6 +66,24 @@ def known_losses(fs: FileSystem, *roots: Path) -> Sequence[Loss]:
             paths += [root.parent / name / CUT_REPORT for name in kept]
     reports = (_read_report(fs, path) for path in paths)
     return [loss for report in reports if report is not None for loss in report.losses]
+
+
+def reported_ranges(losses: Sequence[Loss], partition: TopicPartition) -> Sequence[range]:
+    """Return the offsets of a partition that reports name as lost; `losses` as known_losses gives them."""
+    ranges: list[range] = []
+    for loss in losses:
+        if (loss.topic, loss.partition) != partition or loss.next_offset is None:
+            continue
+        if ranges and loss.first_offset <= ranges[-1].stop:
+            ranges[-1] = range(ranges[-1].start, max(ranges[-1].stop, loss.next_offset))
+        else:
+            ranges.append(range(loss.first_offset, loss.next_offset))
+    return ranges
+
+
+def is_reported(ranges: Sequence[range], first_offset: int, next_offset: int) -> bool:
+    """Return whether a report names all of these offsets as lost."""
+    return any(r.start <= first_offset and next_offset <= r.stop for r in ranges)
 
 
 def _read_report(fs: FileSystem, path: Path) -> LossReport | None:

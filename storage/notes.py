@@ -39,6 +39,10 @@ class Notes:
         for finding in findings:
             self._found.setdefault(_place(finding), finding)
 
+    def has(self, finding: Finding) -> bool:
+        """Whether this finding was taken in."""
+        return self._found.get(_place(finding)) == finding
+
     def all(self) -> Sequence[Finding]:
         """What was found so far."""
         return list(self._found.values())

@@ -23,7 +23,8 @@ from storage.rocketmq.directory import StoreDirectory
 from storage.rocketmq.format import names
 
 COMPACTION_LOG: Final = "compactionLog"
-TIMER_FILES: Final = ("timercheck", "timermetrics")
+TIMER_CHECK: Final = "timercheck"
+TIMER_FILES: Final = (TIMER_CHECK, "timermetrics")
 """Files of config/ that only fit the timer log beside them: without it the broker builds its wheel again from the topic
 of the timers, but only where timercheck is missing too (TimerMessageStore.load).
 """
@@ -122,19 +123,20 @@ def _folders(fs: FileSystem, path: Path) -> Sequence[str]:
     return [name for name in fs.list_dir(path) if fs.is_dir(path / name)]
 
 
-def left_behind(directory: StoreDirectory) -> Iterator[Finding]:
+def left_behind(directory: StoreDirectory, *, with_timers: bool) -> Iterator[Finding]:
     """Report what beside the log does not come along into a new store: it is not the log's, or leads into the log by
-    its own rules.
+    its own rules. `with_timers`: the timer files are left behind too.
     """
     fs, root = directory.fs, directory.path
     for name in fs.list_dir(root):
         known = name in names.ROOT_NAMES and name not in names.OTHER_FOLDERS + names.OTHER_FILES
-        if known or name.startswith(".logserver."):
+        is_taken = name in (names.TIMER_LOG, names.TIMER_WHEEL) and not with_timers
+        if known or is_taken or name.startswith(".logserver."):
             continue
         size = size_of(fs, root / name)
         yield _left(root / name, size, names.is_live_data(name))
     for name in directory.config_files():
-        if is_timer_file(name):
+        if with_timers and is_timer_file(name):
             yield _left(
                 directory.config / name, size_of(fs, directory.config / name), is_live=False
             )

@@ -137,6 +137,23 @@ def an_unknown_flag(root: Path) -> tuple[Path, int]:
     return in_a_record(root, SYS_FLAG, struct.pack(">i", 1 << 20))
 
 
+def a_later_flag(root: Path) -> tuple[Path, int]:
+    return in_a_record(root, SYS_FLAG, struct.pack(">i", 1 << 11))
+
+
+def later_flags_and_a_compression(root: Path) -> tuple[Path, int]:
+    """The body is not compressed, so it is served whatever the type."""
+    return in_a_record(root, SYS_FLAG, struct.pack(">i", 0xF400))
+
+
+def a_later_compression(root: Path) -> tuple[Path, int]:
+    return in_a_record(root, SYS_FLAG, struct.pack(">i", 0x501))
+
+
+def a_negative_flag(root: Path) -> tuple[Path, int]:
+    return in_a_record(root, SYS_FLAG, struct.pack(">i", -(1 << 31)))
+
+
 def a_port_that_is_none(root: Path) -> tuple[Path, int]:
     return in_a_record(root, STORE_HOST + 4, struct.pack(">i", 1 << 24))
 
@@ -349,6 +366,14 @@ DAMAGES = {
     "a store time below 0": Damage("suspect-header", "warning", no_store_time),
     "a store time of other years": Damage("suspect-header", "warning", a_store_time_of_other_years),
     "a flag of no version": Damage("suspect-header", "warning", an_unknown_flag),
+    "a flag below 0": Damage("suspect-header", "warning", a_negative_flag),
+    "a flag of a later version": Damage("unknown-record-flags", "warning", a_later_flag),
+    "all flags of a later version": Damage(
+        "unknown-record-flags", "warning", later_flags_and_a_compression
+    ),
+    "a compression of a later version": Damage(
+        "unknown-record-flags", "error", a_later_compression
+    ),
     "a port above 65535": Damage("suspect-header", "warning", a_port_that_is_none),
     "a wrong CRC property": Damage("wrong-property-crc", "error", a_wrong_crc_property),
     "the same offset twice": Damage("offset-repeated", "warning", the_same_offset_twice),

@@ -197,8 +197,8 @@ def hold(directory: Path, params: Path) -> Iterator[int]:
 
 def talk(port: int, *actions: Sequence[str]) -> RocketAnswer:
     """Let the real client do these things in turn: ("pull", TOPIC...), ("query", TOPIC, KEY, BEGIN, END),
-    ("send", TOPIC, COUNT), ("committed", TOPIC, GROUP...), ("delete", TOPIC...). It waits until the broker that has
-    just started is known to the name server: 10 s.
+    ("send", TOPIC, COUNT), ("timed", TOPIC, COUNT, DELAY_MS), ("committed", TOPIC, GROUP...), ("delete", TOPIC...).
+    It waits until the broker that has just started is known to the name server: 10 s.
     """
     arguments = [word for action in actions for word in ("--", *action)][1:]
     return _sorted(_lines("talk", f"127.0.0.1:{port}", *arguments))

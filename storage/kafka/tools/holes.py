@@ -12,6 +12,7 @@ from storage.kafka.format import names
 from storage.kafka.log_file import Batch, Gap
 from storage.kafka.tools.logs import Log
 from storage.kafka.tools.view import View
+from storage.kept import is_reported, reported_ranges
 from storage.model import Finding, TopicPartition
 
 
@@ -44,7 +45,7 @@ class HoleWatch:
         if (
             expected is not None
             and found > expected
-            and not is_left_behind(self._left_behind, expected, found)
+            and not is_reported(self._left_behind, expected, found)
         ):
             self._holes.append(hole(log, item.position, expected=expected, found=found))
         if header.has_delete_horizon or header.count <= header.last_offset_delta:
@@ -70,19 +71,6 @@ def hole(log: Log, position: int, *, expected: int, found: int) -> Finding:
     )
 
 
-def is_left_behind(runs: Sequence[range], first_offset: int, next_offset: int) -> bool:
-    """Whether these offsets are known to be missing: a salvage or a start reported them."""
-    return any(run.start <= first_offset and next_offset <= run.stop for run in runs)
-
-
 def left_behind(view: View, address: TopicPartition) -> Sequence[range]:
-    """The offsets that a salvage or an earlier start reported as lost, in runs."""
-    runs: list[range] = []
-    for loss in view.known_losses:
-        if (loss.topic, loss.partition) != address or loss.next_offset is None:
-            continue
-        if runs and loss.first_offset <= runs[-1].stop:
-            runs[-1] = range(runs[-1].start, max(runs[-1].stop, loss.next_offset))
-        else:
-            runs.append(range(loss.first_offset, loss.next_offset))
-    return runs
+    """The offsets that a salvage or an earlier start reported as lost, in ranges."""
+    return reported_ranges(view.known_losses, address)

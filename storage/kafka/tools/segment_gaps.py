@@ -13,9 +13,10 @@ from storage.kafka.active_indexes import last_indexed
 from storage.kafka.format import names
 from storage.kafka.log_file import Batch, walk
 from storage.kafka.plan import SegmentPlan
-from storage.kafka.tools.holes import hole, is_left_behind, left_behind
+from storage.kafka.tools.holes import hole, left_behind
 from storage.kafka.tools.logs import Log
 from storage.kafka.tools.view import View
+from storage.kept import is_reported
 from storage.model import Finding, TopicPartition
 
 
@@ -33,7 +34,7 @@ def segment_gaps(view: View, address: TopicPartition) -> Iterator[Finding]:
         end = before.base_offset if batch is None else batch.header.next_offset
         if batch is None and before.size_bytes:
             continue  # damaged, and reported as such
-        if end < following.base_offset and not is_left_behind(reported, end, following.base_offset):
+        if end < following.base_offset and not is_reported(reported, end, following.base_offset):
             log = Log(
                 path=following.path,
                 base_offset=following.base_offset,

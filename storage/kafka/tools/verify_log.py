@@ -31,9 +31,10 @@ from storage.kafka.tools.check_indexes import (
     WrongEntries,
     wrong_transaction,
 )
-from storage.kafka.tools.holes import hole, is_left_behind
+from storage.kafka.tools.holes import hole
 from storage.kafka.tools.logs import Log, LogReader, epoch_at
 from storage.kafka.tools.opened_before import opened_before
+from storage.kept import is_reported
 from storage.model import Finding
 from storage.notes import Meter, Notes
 
@@ -200,7 +201,7 @@ class LogCheck:
             expected is not None
             and found > expected
             and not result.after_gap
-            and not is_left_behind(self._part.left_behind, expected, found)
+            and not is_reported(self._part.left_behind, expected, found)
         ):
             result.holes.append(hole(self._log, batch.position, expected=expected, found=found))
         if header.has_delete_horizon or header.count <= header.last_offset_delta:

@@ -16,10 +16,11 @@ from storage.kafka.evidence import INDEX_SUFFIXES
 from storage.kafka.format import names
 from storage.kafka.format.names import segment_name
 from storage.kafka.plan import PartitionPlan, SegmentPlan
-from storage.kafka.tools.holes import hole, is_left_behind, left_behind
+from storage.kafka.tools.holes import hole, left_behind
 from storage.kafka.tools.logs import Log
 from storage.kafka.tools.verify_log import SegmentPart, SegmentResult
 from storage.kafka.tools.view import INDEX_INTERVAL, View
+from storage.kept import is_reported
 from storage.model import FileCount, Finding
 
 
@@ -111,7 +112,7 @@ class PartitionCheck:
         expected = self._next_offset
         if result.first is not None and not self._after_gap:
             position, found = result.first
-            if found > expected and not is_left_behind(self._left_behind, expected, found):
+            if found > expected and not is_reported(self._left_behind, expected, found):
                 self._holes.append(hole(log, position, expected=expected, found=found))
         self._holes += result.holes
         if result.next_offset is None:

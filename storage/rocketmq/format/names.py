@@ -49,6 +49,7 @@ ROCKSDB_CURRENT: Final = "CURRENT"
 """The file by which RocksDB, and the broker, know a folder that is a database."""
 COMPACTION: Final = "compaction"
 TIMER_LOG: Final = "timerlog"
+TIMER_WHEEL: Final = "timerwheel"
 OTHER_FOLDERS: Final = (
     "rocksdbstore",
     COMPACTION,
@@ -57,7 +58,7 @@ OTHER_FOLDERS: Final = (
     BATCH_QUEUE,
     ROCKSDB_QUEUE,
 )
-OTHER_FILES: Final = ("timerwheel",)
+OTHER_FILES: Final = (TIMER_WHEEL,)
 ROOT_NAMES: Final = frozenset(
     {
         *(COMMIT_LOG, CONSUME_QUEUE, INDEX, CONFIG, CHECKPOINT, ABORT, ABORT_BACKUP, LOCK),

@@ -25,10 +25,19 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from storage.rocketmq.format.message import TRANSACTION_MASK, Message
+from storage.rocketmq.format.message import (
+    COMPRESSION_TYPE_MASK,
+    COMPRESSION_TYPE_SHIFT,
+    TRANSACTION_MASK,
+    Message,
+)
 
 KNOWN_FLAGS: Final = 0x7FF
 """The bits of the sys flag that 5.5.0 gives a meaning."""
+LATER_FLAGS: Final = 0xFFFF
+"""Bits up to these may be flags of a later version. RocketMQ gave out one after another from below, so higher ones are
+damage.
+"""
 MAX_COMPRESSION_TYPE: Final = 3
 END_OF_TIME_MS: Final = 4_102_444_800_000
 """The first millisecond of 2100."""
@@ -67,6 +76,18 @@ def suspect_parts(message: Message, physical_offset: int) -> tuple[str, ...]:
     ):
         return ()
     return tuple(part for part, is_bad in _judged(message, physical_offset) if is_bad)
+
+
+def is_of_later_version(sys_flag: int) -> bool:
+    """Whether a sys flag that 5.5.0 does not know is likely that of a later version."""
+    return KNOWN_FLAGS < sys_flag <= LATER_FLAGS or (
+        0 <= sys_flag <= LATER_FLAGS and not is_known_compression(sys_flag)
+    )
+
+
+def is_known_compression(sys_flag: int) -> bool:
+    """Whether 5.5.0 knows the compression type in a sys flag."""
+    return (sys_flag & COMPRESSION_TYPE_MASK) >> COMPRESSION_TYPE_SHIFT <= MAX_COMPRESSION_TYPE
 
 
 def _judged(message: Message, physical_offset: int) -> list[tuple[str, bool]]:

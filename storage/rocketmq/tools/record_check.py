@@ -14,7 +14,12 @@ from storage.notes import Notes, Tallies
 from storage.rocketmq.format.body import decompress
 from storage.rocketmq.format.message import COMPRESSED, Message
 from storage.rocketmq.format.properties import check_crc_property, has_crc_property
-from storage.rocketmq.format.suspect import END_OF_TIME_MS, suspect_parts
+from storage.rocketmq.format.suspect import (
+    END_OF_TIME_MS,
+    is_known_compression,
+    is_of_later_version,
+    suspect_parts,
+)
 from storage.rocketmq.reading import MAX_BODY_BYTES
 from storage.rocketmq.tools.log_walk import LogWalk, Placed
 
@@ -48,7 +53,7 @@ class RecordCheck:
         record = placed.data[placed.position : placed.position + message.size]
         if has_crc_property(record) and not check_crc_property(record):
             self._note("wrong-property-crc", "error", placed, "the CRC over the record is wrong")
-        if message.sys_flag & COMPRESSED:
+        if message.sys_flag & COMPRESSED and is_known_compression(message.sys_flag):
             try:
                 decompress(message.body, message.sys_flag, MAX_BODY_BYTES)
             except DataError as error:
@@ -63,12 +68,28 @@ class RecordCheck:
         parts = [
             p for p in suspect_parts(message, placed.physical_offset) if p != "physical_offset"
         ]
+        if "sys_flag" in parts and is_of_later_version(message.sys_flag):
+            parts.remove("sys_flag")
+            self._note_later_flags(placed)
         if self._is_out_of_time(message):
             parts.append("store_timestamp")
         if parts:
             severity = "error" if CONTENT & set(parts) else "warning"
             what = f"no checksum covers these parts of the record, and they cannot be right: {', '.join(parts)}"
             self._note("suspect-header", severity, placed, what)
+
+    def _note_later_flags(self, placed: Placed) -> None:
+        """Report flags that 5.5.0 does not know, of a record that is kept as it is."""
+        flags = placed.message.sys_flag
+        is_readable = not flags & COMPRESSED or is_known_compression(flags)
+        what = "it is served" if is_readable else "its body cannot be decompressed: readers skip it"
+        self._note(
+            "unknown-record-flags",
+            "warning" if is_readable else "error",
+            placed,
+            f"the flags of the record are those of a later RocketMQ, or damaged. The record is kept, and {what}",
+            found=hex(flags),
+        )
 
     def _is_out_of_time(self, message: Message) -> bool:
         """Whether the store time is a year from that of the record before, and the client's time is not."""

@@ -42,6 +42,7 @@ from storage.rocketmq.tools.dump import bad_small_file, is_config_name
 from storage.rocketmq.tools.recount import count_records
 from storage.rocketmq.tools.salvage_log import write_log
 from storage.rocketmq.tools.salvage_survey import LogSource, Survey, odd_files
+from storage.rocketmq.tools.salvage_timers import copy_timers
 
 WHAT: Final = "salvaging"
 REFUSED_RECORD: Final = "impossible-queue-offset"
@@ -119,7 +120,8 @@ class Salvage:
             self._copy_config(self._directory, target)
             self._copy_deleted(self._directory, target, survey.end, moved_bytes)
             next_producer_id = self._next_producer_id(self._directory)
-            self._note_left_out(self._directory)
+            is_copied = copy_timers(self._directory, target, survey, moved_bytes=moved_bytes)
+            self._note_left_out(self._directory, with_timers=not is_copied)
         facts = StoreFile(sizes=self._sizes, next_producer_id=next_producer_id)
         target.write_store_file(facts)
 
@@ -197,12 +199,12 @@ class Salvage:
             return 0
         return 0 if stored is None else stored.next_producer_id
 
-    def _note_left_out(self, source: StoreDirectory) -> None:
+    def _note_left_out(self, source: StoreDirectory, *, with_timers: bool) -> None:
         """What is not the log's, or leads into it by its own rules."""
         self.findings += source.findings
         self.findings += rocksdb.findings(source)
         self.findings += batch_topics.findings(source, self._source.queues.batch_topics)
-        self.findings += live_data.left_behind(source)
+        self.findings += live_data.left_behind(source, with_timers=with_timers)
 
     def _note(self, code: str, path: Path, message: str) -> None:
         self.findings.append(finding(code, path, message=message))

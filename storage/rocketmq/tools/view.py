@@ -15,7 +15,8 @@ from typing import Final
 from storage.errors import Corrupt, InvalidArgument, UnknownPartition, UnknownTopic
 from storage.files import FileSystem
 from storage.interface import Clock, StoreOptions
-from storage.model import Finding, TopicPartition
+from storage.kept import known_losses
+from storage.model import Finding, Loss, TopicPartition
 from storage.notes import Meter, Notes
 from storage.rocketmq.format import names
 from storage.rocketmq.format.message import Message
@@ -26,6 +27,7 @@ from storage.rocketmq.reading import check_address, unreadable
 from storage.rocketmq.settings import parse_store_settings
 from storage.rocketmq.store import RocketMQStore, open_rocketmq
 from storage.rocketmq.tools.log_walk import LogWalk
+from storage.rocketmq.tools.queue_gaps import GapWatch
 
 UNITS_AT_ONCE: Final = 1024
 WINDOW_BYTES: Final = 256 << 10
@@ -129,9 +131,15 @@ class View:
             log.run, self.store.queues, self.notes, start=start, end=log.end, meter=meter
         )
 
+    @cached_property
+    def known_losses(self) -> Sequence[Loss]:
+        """What a salvage or a start reported as lost."""
+        return known_losses(self.base, self.root)
+
     def messages(self, queue: Queue) -> Iterator[tuple[int, Unit, Message]]:
-        """(offset, unit, record) of what readers of a queue see; what is damaged is noted."""
+        """(offset, unit, record) of what readers of a queue see; what is damaged or missing between is noted."""
         bounds = queue.bounds()
+        watch = GapWatch(queue, self.known_losses)
         window = _Window(self.store)
         offset = bounds.start
         while offset < bounds.end:
@@ -139,17 +147,23 @@ class View:
             for unit in units:
                 if not unit.is_filler:
                     message = self._message(queue, window, unit, offset)
-                    if message is not None:
+                    if isinstance(message, Finding):
+                        watch.meet_damaged(is_named=self.notes.has(message))
+                    else:
+                        watch.meet(offset, message)
                         yield offset, unit, message
                 offset += 1
+        self.notes.add(*watch.gaps)
 
-    def _message(self, queue: Queue, window: _Window, unit: Unit, offset: int) -> Message | None:
+    def _message(self, queue: Queue, window: _Window, unit: Unit, offset: int) -> Message | Finding:
+        """The record of an entry; one that is damaged is noted, unless its place is known already."""
         try:
             message = window.message(unit)
             check_address(self.store.log, queue.partition, message, unit.physical_offset)
         except Corrupt as error:
-            self.notes.add(unreadable(queue.partition, offset, error))
-            return None
+            damage = unreadable(queue.partition, offset, error)
+            self.notes.add(damage)
+            return damage
         return message
 
     def findings(self) -> Sequence[Finding]:

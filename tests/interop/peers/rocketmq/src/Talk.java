@@ -12,7 +12,8 @@ import org.apache.rocketmq.common.message.*;
  * "pull TOPIC..." every message of every queue, after which the group "peer-talk" is at the ends,
  * "query TOPIC KEY BEGIN END" what the broker finds by key, "send TOPIC COUNT" new messages (tag "talk", key "talk-N"),
  * "committed TOPIC GROUP..." where each group stands in each queue, as the broker tells it,
- * "delete TOPIC..." topics, as mqadmin's deleteTopic does in the broker.
+ * "delete TOPIC..." topics, as mqadmin's deleteTopic does in the broker,
+ * "timed TOPIC COUNT DELAY_MS" new messages that the broker delivers after so long.
  */
 public class Talk {
     final DefaultMQPullConsumer c = new DefaultMQPullConsumer("peer-talk");
@@ -85,6 +86,17 @@ public class Talk {
         }
     }
 
+    void timed(String topic, int count, long delayMs) throws Exception {
+        for (int n = 0; n < count; n++) {
+            Message m = new Message(topic, "timed", "timed-" + n, ("timed " + delayMs + " " + n).getBytes(StandardCharsets.UTF_8));
+            long due = System.currentTimeMillis() + delayMs;
+            m.setDeliverTimeMs(due);
+            SendResult r = p.send(m);
+            Peer.emit(Peer.row("kind", "sent", "topic", topic, "body", Base64.getEncoder().encodeToString(m.getBody()), "due", due,
+                "msgId", r.getOffsetMsgId(), "status", r.getSendStatus().name()));
+        }
+    }
+
     void delete(String topic) throws Exception {
         MQClientInstance client = p.getDefaultMQProducerImpl().getMqClientFactory();
         String name = route(topic).get(0).getBrokerName();
@@ -98,9 +110,10 @@ public class Talk {
             case "pull": for (String topic : a.subList(1, a.size())) pull(topic); break;
             case "query": query(a.get(1), a.get(2), Long.parseLong(a.get(3)), Long.parseLong(a.get(4))); break;
             case "send": send(a.get(1), Integer.parseInt(a.get(2))); break;
+            case "timed": timed(a.get(1), Integer.parseInt(a.get(2)), Long.parseLong(a.get(3))); break;
             case "committed": committed(a.get(1), a.subList(2, a.size())); break;
             case "delete": for (String topic : a.subList(1, a.size())) delete(topic); break;
-            default: throw new IllegalArgumentException("pull | query | send | committed | delete");
+            default: throw new IllegalArgumentException("pull | query | send | timed | committed | delete");
         }
     }
 

@@ -1,0 +1,109 @@
+"""A dump of records names the offsets that are missing between them, queue by queue."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from storage import Finding, StoreOptions, TopicPartition, open_inspector
+from storage.rocketmq.format.queue_unit import UNIT_SIZE
+from tests.unit.rocketmq.workshop import ROOT, SMALL, Workshop, put_value
+
+OPTIONS = StoreOptions(settings=SMALL)
+COUNT = 12
+QUEUE_OFFSET, BODY = 20, 89
+QUEUES = TopicPartition("t", 0), TopicPartition("t", 1)
+
+Places = dict[tuple[int, int], tuple[int, int]]
+
+
+@pytest.fixture
+def shop() -> Workshop:
+    """A store of two queues, which take turns."""
+    shop = Workshop()
+    with shop.open_with_topic(partitions=2) as store:
+        for number in range(COUNT):
+            for queue in QUEUES:
+                put_value(store, b"v%d" % number, queue)
+    return shop
+
+
+def places(shop: Workshop) -> Places:
+    """(physical offset, size) of every record by queue and offset."""
+    inspector = open_inspector(ROOT, OPTIONS, fs=shop.fs, clock=shop.clock)
+    rows = [row for run in inspector.dump("commitlog") for row in run if row["kind"] == "log"]
+    inspector.close()
+    return {
+        (int(str(r["queueId"])), int(str(r["queueOffset"]))): (
+            int(str(r["physicalOffset"])),
+            int(str(r["size"])),
+        )
+        for r in rows
+    }
+
+
+def dumped(shop: Workshop) -> Sequence[Finding]:
+    inspector = open_inspector(ROOT, OPTIONS, fs=shop.fs, clock=shop.clock)
+    for _ in inspector.dump("records"):
+        pass
+    found = inspector.findings()
+    inspector.close()
+    return found
+
+
+def gaps(shop: Workshop) -> list[tuple[int | None, str, str | None]]:
+    return [
+        (f.partition, f.message.rpartition(": ")[2], f.severity)
+        for f in dumped(shop)
+        if f.code == "offset-gap"
+    ]
+
+
+def patch(shop: Workshop, physical_offset: int, data: bytes) -> None:
+    bases = [base for base in shop.log_bases() if base <= physical_offset]
+    shop.overwrite(shop.log_path(bases[-1]), physical_offset - bases[-1], data)
+
+
+def queues_built_over_damage(shop: Workshop) -> None:
+    """Records are damaged and their queue is lost: a rebuild leaves no entry free for them."""
+    found = places(shop)
+    for at, size in (found[1, 3], found[1, 4]):
+        patch(shop, at, b"\xff" * size)
+    shop.fs.remove_tree(ROOT / "consumequeue/t/1")
+
+
+def fillers_between_entries(shop: Workshop) -> None:
+    path = ROOT / "consumequeue/t/1" / f"{0:020}"
+    for number in (3, 4):
+        shop.overwrite(path, number * UNIT_SIZE, struct.pack(">qiq", 0, 0x7FFFFFFF, 0))
+
+
+def a_number_that_jumps(shop: Workshop) -> None:
+    """From the record of offset 3 on, all say two more."""
+    for (queue, offset), (at, _) in places(shop).items():
+        if queue == 1 and offset >= 3:
+            patch(shop, at + QUEUE_OFFSET, struct.pack(">q", offset + 2))
+
+
+@pytest.mark.parametrize(
+    "damage", [queues_built_over_damage, fillers_between_entries, a_number_that_jumps]
+)
+def test_missing_offsets_are_named(shop: Workshop, damage: Callable[[Workshop], None]) -> None:
+    damage(shop)
+    assert gaps(shop) == [(1, "3 to 4", "warning")]
+
+
+def test_a_damaged_record_is_no_gap_too(shop: Workshop) -> None:
+    patch(shop, places(shop)[1, 3][0] + BODY, b"\xff\xff")
+    assert [f.code for f in dumped(shop) if f.topic is not None] == ["damaged-record"]
+
+
+def test_a_whole_store_has_none(shop: Workshop) -> None:
+    assert dumped(shop) == []
+
+
+def test_what_retention_deleted_is_none(shop: Workshop) -> None:
+    shop.fs.remove(shop.log_path(0))
+    assert gaps(shop) == []
