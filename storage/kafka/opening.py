@@ -31,6 +31,7 @@ from storage.kafka.partition import Partition, Surroundings
 from storage.kafka.plan import PartitionPlan
 from storage.kafka.recovery import RecoveryContext, examine
 from storage.kafka.repair import apply, clear_leftovers, keep_aside
+from storage.kafka.segment_gaps import is_configured_compacted, segment_gaps
 from storage.kafka.settings import StoreSettings, TopicSettings
 from storage.kept import keep_losses, known_losses
 from storage.model import Finding, Loss, RecoveryReport, TopicPartition
@@ -133,6 +134,8 @@ class _Examination:
         self._opening = opening
         self._found = directory.partition_dirs()
         self._directory = directory
+        self._configs = directory.topic_configs()
+        self._cleaned = checkpoints[names.CLEANER_OFFSETS]
         self.evidence = collect(directory, checkpoints)
         self._context = RecoveryContext(
             root=directory.path,
@@ -162,11 +165,28 @@ class _Examination:
                     self._add_committed(list(plans.values()), others)
                 clear_leftovers(context.fs, folders[partition])
                 settings = self._opening.settings_of(partition.topic)
-                plans[partition] = examine(context, partition, folders[partition], settings)
+                plan = examine(context, partition, folders[partition], settings)
+                plan.findings += self._gaps(plan)
+                plans[partition] = plan
                 self._opening.options.progress("examining partitions", len(plans), len(folders))
         finally:
             context.files.close(sync=False)
         return [plans[partition] for partition in folders]
+
+    def _gaps(self, plan: PartitionPlan) -> Sequence[Finding]:
+        """Missing segments, unless compaction explains them, or a split is planned: its files do not exist yet."""
+        topic = plan.partition.topic
+        settings = self._opening.settings
+        configs = {
+            **settings.topic_defaults,
+            **settings.broker_configs(topic),
+            **self._configs.get(topic, {}),
+        }
+        is_cleaned = plan.partition in self._cleaned or is_configured_compacted(configs)
+        if is_cleaned or plan.splits:
+            return ()
+        context = self._context
+        return list(segment_gaps(context.fs, context.files, plan, context.known_losses))
 
     def _add_committed(
         self, homes: Sequence[PartitionPlan], others: Sequence[TopicPartition]

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from storage.kafka.format import names
 from storage.kafka.log_file import Batch, Gap
+from storage.kafka.segment_gaps import gap_finding, is_compacted
 from storage.kafka.tools.logs import Log
 from storage.kafka.tools.view import View
 from storage.kept import is_reported, reported_ranges
@@ -48,7 +49,7 @@ class HoleWatch:
             and not is_reported(self._left_behind, expected, found)
         ):
             self._holes.append(hole(log, item.position, expected=expected, found=found))
-        if header.has_delete_horizon or header.count <= header.last_offset_delta:
+        if is_compacted(item):
             self._is_compacted = True
         self._next_offset = header.next_offset
 
@@ -60,14 +61,13 @@ class HoleWatch:
 
 def hole(log: Log, position: int, *, expected: int, found: int) -> Finding:
     """Offsets are missing in front of a batch; an error where a whole segment is lost."""
-    return log.finding(
-        "offset-gap",
-        "error" if log.base_offset > expected else "warning",
+    return gap_finding(
+        log.path,
+        (log.topic, log.partition),
+        expected,
+        found,
         position=position,
-        offset=expected,
-        expected=f"offset {expected}",
-        found=f"offset {found}",
-        message=f"{found - expected} offsets are missing",
+        severity="error" if log.base_offset > expected else "warning",
     )
 
 

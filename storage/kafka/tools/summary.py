@@ -14,10 +14,10 @@ import msgspec
 from storage.errors import DataError
 from storage.kafka.format import names, properties
 from storage.kafka.format.producer_snapshot import ProducerEntry
+from storage.kafka.segment_gaps import is_configured_compacted, segment_gaps
 from storage.kafka.tools.logs import Log
 from storage.kafka.tools.open_transactions import open_transactions, transaction_findings
 from storage.kafka.tools.rows import Row
-from storage.kafka.tools.segment_gaps import segment_gaps
 from storage.kafka.tools.verify_files import foreign_folders
 from storage.kafka.tools.view import View
 from storage.model import Finding, TopicPartition
@@ -90,7 +90,9 @@ def _partition(view: View, address: TopicPartition) -> Row:
     parts = view.logs(address)
     plan = view.plan(address)
     view.notes.add(*transaction_findings(plan, view.clock()))
-    view.notes.add(*segment_gaps(view, address))
+    compacted = is_configured_compacted(view.configs_of(address.topic))
+    if not compacted and address not in view.checkpoints[names.CLEANER_OFFSETS]:
+        view.notes.add(*segment_gaps(view.fs, view.files, plan, view.known_losses))
     return {
         "partition": address.partition,
         "earliest": start,

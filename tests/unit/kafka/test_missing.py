@@ -8,9 +8,11 @@ from contextlib import closing
 import pytest
 
 from storage import CommittedOffset, GroupCommit, StoreOptions
+from storage.coding.checksum import crc32c
 from storage.errors import MissingPartitions
 from storage.files import OverlayFileSystem
 from storage.kafka.format import names
+from storage.kafka.format.batch import encode_batch
 from storage.kafka.format.names import segment_name
 from storage.kafka.store import KafkaStore
 from storage.kafka.tools import open_inspector
@@ -265,8 +267,54 @@ def test_a_middle_segment_is_missing(shop: Workshop, suffixes: tuple[str, ...]) 
     middle = shop.bases()[1]
     remove(shop, T0, *suffixes, bases=lambda base: base == middle)
     assert ("offset-gap", "error", 0) in found_in(shop)
+    for read_only in (True, False, False):  # the start reports it, each time
+        with shop.open(SETTINGS, read_only=read_only) as again:
+            gaps = [(f.code, f.severity, f.offset) for f in again.recovery.findings]
+            assert ("offset-gap", "error", middle) in gaps
+            assert not again.topics()["t"].missing
     with shop.open(SETTINGS) as again:
         assert put_value(again, b"x").base_offset == 6
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("lost", [(1,), (1, 2), (2, 4)], ids=str)
+def test_a_start_reports_the_segments_that_are_missing(
+    shop: Workshop, lost: tuple[int, ...], clean: bool
+) -> None:
+    a_store(shop, partitions=1, records=12).close()
+    bases = shop.bases()
+    gone = {bases[at] for at in lost}
+    remove(shop, T0, bases=lambda base: base in gone)
+    if not clean:
+        shop.fs.remove(MARKER)
+    with shop.open(SETTINGS) as store:
+        gaps = [f for f in store.recovery.findings if f.code == "offset-gap"]
+        expected = [base for at, base in enumerate(bases) if at in lost and at - 1 not in lost]
+        assert [f.offset for f in gaps] == expected
+        assert put_value(store, b"x").base_offset == 12
+
+
+@pytest.mark.parametrize("why", ["topic", "cleaner", "batch"])
+def test_gaps_that_compaction_explains_are_not_reported(shop: Workshop, why: str) -> None:
+    a_store(shop, partitions=1).close()
+    middle, following = shop.bases()[1], shop.bases()[2]
+    remove(shop, T0, bases=lambda base: base == middle)
+    if why == "topic":
+        shop.fs.rename(ROOT / "t-0", ROOT / "__transaction_state-0")
+    elif why == "cleaner":
+        shop.put(ROOT / names.CLEANER_OFFSETS, b"0\n1\nt 0 %d\n" % following)
+    else:
+        first = shop.bases()[0]
+        count = middle - first
+        data = encode_batch(
+            [(b"k", b"v", (), 1)] * count, base_offset=first, leader_epoch=0, now_ms=1
+        )
+        horizon = bytearray(data)
+        horizon[22] |= 1 << 6
+        horizon[17:21] = crc32c(bytes(horizon[21:])).to_bytes(4, "big")
+        shop.put(shop.path(first), bytes(horizon))
+    with shop.open(SETTINGS) as store:
+        assert "offset-gap" not in {f.code for f in store.recovery.findings}
 
 
 def test_a_refused_partition_is_not_sealed_by_a_marker(shop: Workshop) -> None:

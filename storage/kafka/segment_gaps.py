@@ -1,0 +1,88 @@
+"""Segments that are missing between others, found without reading the logs: each end against the next base.
+
+Owns the quick look of a start and of `inspect`; `verify` reads every batch and knows more. Must not look at logs that
+compaction has been at: offsets are missing there by design. Offsets that a salvage or an earlier start reported as lost
+are no news.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from storage.files import FileSystem, HandleCache
+from storage.findings import finding
+from storage.kafka.active_indexes import last_indexed
+from storage.kafka.log_file import Batch, walk
+from storage.kafka.plan import PartitionPlan, SegmentPlan
+from storage.kept import is_reported, reported_ranges
+from storage.model import Finding, Loss
+
+
+def is_configured_compacted(configs: Mapping[str, str]) -> bool:
+    """Whether the configs of a topic ask for compaction."""
+    return "compact" in configs.get("cleanup.policy", "")
+
+
+def segment_gaps(
+    fs: FileSystem, files: HandleCache, plan: PartitionPlan, known_losses: Sequence[Loss]
+) -> Iterator[Finding]:
+    """Report the offsets between two segments of a partition that no segment holds. Nothing is reported where a last
+    batch shows that compaction has been at the log.
+    """
+    segments = plan.segments
+    ends = [_last_batch(fs, files, segment) for segment in segments[:-1]]
+    if any(batch is not None and is_compacted(batch) for batch in ends):
+        return
+    reported = reported_ranges(known_losses, plan.partition)
+    for batch, (before, following) in zip(ends, pairwise(segments), strict=True):
+        end = before.base_offset if batch is None else batch.header.next_offset
+        if batch is None and before.size_bytes:
+            continue  # damaged, and reported as such
+        if end < following.base_offset and not is_reported(reported, end, following.base_offset):
+            yield gap_finding(following.path, plan.partition, end, following.base_offset)
+
+
+def is_compacted(batch: Batch) -> bool:
+    """Whether compaction has been at a batch."""
+    header = batch.header
+    return header.has_delete_horizon or header.count <= header.last_offset_delta
+
+
+def gap_finding(
+    path: Path,
+    address: tuple[str | None, int | None],
+    expected: int,
+    found: int,
+    *,
+    position: int = 0,
+    severity: str = "error",
+) -> Finding:
+    """Offsets are missing in front of a batch. `path`: the log that the batch is in."""
+    return finding(
+        "offset-gap",
+        path,
+        severity=severity,
+        position=position,
+        topic=address[0],
+        partition=address[1],
+        offset=expected,
+        expected=f"offset {expected}",
+        found=f"offset {found}",
+        message=f"{found - expected} offsets are missing",
+    )
+
+
+def _last_batch(fs: FileSystem, files: HandleCache, segment: SegmentPlan) -> Batch | None:
+    """The last good batch of a segment, read from its last index entry on."""
+    last = None
+    with files.borrow(segment.path) as file:
+        for item in walk(
+            file,
+            position=last_indexed(fs, file, segment),
+            end=segment.file_bytes,
+            next_offset=segment.base_offset,
+        ):
+            last = item if isinstance(item, Batch) else None
+    return last
