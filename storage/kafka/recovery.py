@@ -58,6 +58,7 @@ from storage.kafka.overflow import (
     overflow_finding,
     split_parts,
 )
+from storage.kafka.overlaps import pass_repeats
 from storage.kafka.plan import PartitionPlan, SegmentPlan
 from storage.kafka.producers import ProducerStates
 from storage.kafka.settings import TopicSettings
@@ -92,6 +93,7 @@ def examine(
     """
     plan = PartitionPlan(partition=partition, directory=directory, settings=settings)
     list_files(context.fs, context.files, plan)
+    pass_repeats(context.fs, context.files, plan)
     plan.start_offset = max(
         context.log_starts.get(partition, 0), plan.segments[0].base_offset if plan.segments else 0
     )

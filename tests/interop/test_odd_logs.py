@@ -14,6 +14,7 @@ from tests.interop import peers
 from tests.unit.kafka.batches import data_batch, marker
 from tests.unit.kafka.test_odd_batches import ODD
 from tests.unit.kafka.test_overflow import LOGS
+from tests.unit.kafka.test_overlaps import EQUAL, FIRST
 
 pytestmark = pytest.mark.java
 
@@ -122,3 +123,18 @@ def test_a_batch_written_twice_is_refused_where_the_log_end_would_fall(tmp_path:
     assert answer.summaries["t", 0]["latest"] == 2
     with pytest.raises(DamagedStore, match="do not fit"):
         open_store("kafka", root)
+
+
+def test_overlapping_segments_are_read_as_the_consumer_reads_them(tmp_path: Path) -> None:
+    logs = [*EQUAL.values(), FIRST]
+    root = store_of(tmp_path / "s", {f"log{at}": b"" for at in range(len(logs))}, clean=True)
+    for at, segments in enumerate(logs):
+        for base, data in segments.items():
+            (root / f"log{at}-0" / f"{base:020d}.log").write_bytes(data)
+    answer = peers.run_kafka_opens(root, "--direct", "--clean", "yes")
+    for at in range(len(logs)):
+        theirs = [row["offset"] for row in answer.records[f"log{at}", 0]]
+        assert offsets_of(root, f"log{at}") == theirs
+    open_store("kafka", root).close()
+    again = peers.run_kafka_opens(root, "--direct", "--clean", "yes")
+    assert again.records == answer.records

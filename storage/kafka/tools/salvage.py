@@ -22,6 +22,7 @@ from storage.kafka.format import names
 from storage.kafka.format.names import parse_partition_dir, partition_dir_name
 from storage.kafka.listing import list_files
 from storage.kafka.log_file import MISPLACED, OLD_FORMAT, SEGMENT_OFFSETS, Batch
+from storage.kafka.overlaps import pass_repeats
 from storage.kafka.plan import PartitionPlan
 from storage.kafka.repair import clear_leftovers
 from storage.kafka.settings import LOG_DIRS
@@ -156,6 +157,8 @@ class _Salvage:
             partition=address, directory=folder, settings=view.settings_of(address.topic)
         )
         list_files(view.fs, view.files, plan)
+        pass_repeats(view.fs, view.files, plan)
+        view.notes.add(*plan.findings)
         return plan
 
     @staticmethod

@@ -25,7 +25,6 @@ from storage.kafka.indexes import RebuiltIndexes, rebuild_indexes
 from storage.kafka.log_file import Batch, Gap
 from storage.kafka.overflow import first_overflow, overflow_finding
 from storage.kafka.producers import ProducerStates
-from storage.kafka.segment_gaps import is_reported
 from storage.kafka.tools.check_indexes import (
     OffsetEntries,
     TimeEntries,

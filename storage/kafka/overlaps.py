@@ -1,0 +1,104 @@
+"""Segments that repeat batches of later segments: copies under another name, and tails that overlap the next base.
+
+Owns finding batches that a later segment holds in equal bytes, and leaving them out of the plan; must not write.
+Kafka's broker reads such a log by the base offsets of its segments, and its consumer takes each record once
+(LocalLog.read, LogSegments.floorEntry). A batch that overlaps with other bytes is left to the scan: it fits nowhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from storage.files import FileSystem, HandleCache
+from storage.findings import finding
+from storage.kafka.active_indexes import last_indexed
+from storage.kafka.format import names
+from storage.kafka.format.names import segment_name
+from storage.kafka.log_file import INT64_MAX, Batch, Gap, walk
+from storage.kafka.plan import PartitionPlan, SegmentPlan
+
+
+def pass_repeats(fs: FileSystem, files: HandleCache, plan: PartitionPlan) -> None:
+    """End each segment before the batches that later segments repeat in equal bytes.
+
+    A segment of nothing else is left out, and removed by a writable start: when retention deletes the later segment,
+    it would bring the records back.
+    """
+    segments = list(plan.segments)
+    for at, segment in enumerate(segments[:-1]):
+        position = _repeated_from(fs, files, segment, segments[at + 1 :])
+        if position is None:
+            continue
+        size_bytes = segment.file_bytes - position
+        plan.findings.append(
+            finding(
+                "overlapping-segments",
+                segment.path,
+                position=position,
+                topic=plan.partition.topic,
+                partition=plan.partition.partition,
+                offset=segments[at + 1].base_offset,
+                message=f"{size_bytes} bytes of batches that later segments hold too, in equal bytes",
+            )
+        )
+        segment.size_bytes = segment.file_bytes = position
+        if not position and at:
+            plan.segments.remove(segment)
+            plan.removed += [
+                plan.directory / segment_name(segment.base_offset, suffix)
+                for suffix in sorted(segment.suffixes - {names.SNAPSHOT})
+            ]
+    for segment, following in pairwise(plan.segments):
+        segment.limit_offset = following.base_offset
+
+
+def _repeated_from(
+    fs: FileSystem, files: HandleCache, segment: SegmentPlan, later: Sequence[SegmentPlan]
+) -> int | None:
+    """Position of the first of the batches at the end of a segment that `later` segments repeat; None for none."""
+    limit_offset = later[0].base_offset
+    with files.borrow(segment.path) as file:
+        last = last_indexed(fs, file, segment)
+    if not any(_reaches(item, limit_offset) for item in _items(files, segment, last)):
+        return None
+    others = _batches(files, later)
+    other = next(others, None)
+    start: int | None = None
+    for item in _items(files, segment, 0):
+        if start is None and not _reaches(item, limit_offset):
+            continue
+        if isinstance(item, Gap):
+            return None
+        while other is not None and other.header.base_offset < item.header.base_offset:
+            other = next(others, None)
+        if other is None or _bytes_of(other) != _bytes_of(item):
+            return None
+        start = item.position if start is None else start
+    return start
+
+
+def _reaches(item: Batch | Gap, offset: int) -> bool:
+    return isinstance(item, Batch) and item.header.next_offset > offset
+
+
+def _items(files: HandleCache, segment: SegmentPlan, position: int) -> Iterator[Batch | Gap]:
+    with files.borrow(segment.path) as file:
+        yield from walk(
+            file,
+            position=position,
+            end=segment.file_bytes,
+            next_offset=segment.base_offset,
+            limit_offset=INT64_MAX,
+        )
+
+
+def _batches(files: HandleCache, segments: Sequence[SegmentPlan]) -> Iterator[Batch]:
+    for segment in segments:
+        for item in _items(files, segment, 0):
+            if isinstance(item, Batch):
+                yield item
+
+
+def _bytes_of(batch: Batch) -> bytes:
+    return bytes(batch.data[batch.at : batch.at + batch.header.size_bytes])
