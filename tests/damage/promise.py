@@ -214,8 +214,12 @@ class _Check:
         self._tell(f"{look}: records that were never written", strange)
         moved = [key for key in invented if repr(got[key]) in payloads]
         # The folder may have been renamed: then the report names the partition that lost it.
-        homes = {repr(row): key for key, row in wanted.items()}
-        moved = [key for key in moved if not reports.name(homes.get(repr(got[key]), key))]
+        homes: dict[str, list[tuple[TopicPartition, int]]] = {}
+        for key, row in wanted.items():
+            homes.setdefault(repr(row), []).append(key)
+        moved = [
+            key for key in moved if not any(map(reports.name, homes.get(repr(got[key]), [key])))
+        ]
         self._tell(f"{look}: records at another place, unreported", _unnamed(moved, reports))
         missing = [key for key in wanted if key not in got]
         self._tell(f"{look}: missing, unreported", _unnamed(missing, reports))
