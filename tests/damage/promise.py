@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Sequence, Set
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from multiprocessing import get_context
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +20,7 @@ from storage.findings import catalogue
 from tests.damage import sources
 from tests.damage.harm import Damage
 from tests.damage.sources import ROOT, SALVAGED, Rows, Source, Truth, served
+from tests.workers import worker_processes
 
 # Findings about files that are derived from the log: they do not say that a record is missing.
 DERIVED = frozenset({"indexes", "rocketmq-index"})
@@ -266,7 +265,7 @@ def run_in_processes(backend: str, seed: str, first: int, count: int, *, workers
     """Check `count` cases from number `first` on, shared out to processes."""
     total = Tally()
     shares = [range(first + worker, first + count, workers) for worker in range(workers)]
-    with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
+    with worker_processes(workers) as pool:
         for tally in pool.map(run, [backend] * workers, [seed] * workers, shares):
             total.add(tally)
     return total

@@ -8,8 +8,6 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from typing import NamedTuple
 
 import pytest
@@ -20,6 +18,7 @@ from tests.faults.life import Chapter, Life, chapters
 from tests.faults.torn_kafka import TornKafka
 from tests.faults.torn_rocketmq import TornRocketMQ
 from tests.faults.workload import BACKENDS
+from tests.workers import worker_processes
 
 WORKERS = 2
 POINTS = 300  # of each backend at least
@@ -109,7 +108,7 @@ def test_a_failure_at_every_operation(
     lives = amount(1, 5)
     shares = [slice(worker, None, WORKERS) for worker in range(WORKERS)] * lives
     seeds = [seed for seed in range(lives) for _ in range(WORKERS)]
-    with ProcessPoolExecutor(WORKERS, mp_context=get_context("spawn")) as workers:
+    with worker_processes(WORKERS) as workers:
         parts = list(workers.map(sweep, [backend] * len(seeds), seeds, shares))
     count = sum((part.failures for part in parts), Counter[str]())
     assert [problem for part in parts for problem in part.broken] == []

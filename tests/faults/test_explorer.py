@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from multiprocessing import get_context
 
 import pytest
 
 from tests.faults.explorer import Explorer, Plan, Report
 from tests.faults.workload import BACKENDS
+from tests.workers import worker_processes
 
 WORKERS = 2
 STATES, SECOND = 3_000, 600  # of each backend; other ones for each commit
@@ -51,7 +50,7 @@ def test_some_crash_states(backend: str) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_crash_states(backend: str, part: int, seed: int, figures: Callable[[str], None]) -> None:
     total = Report(backend)
-    with ProcessPoolExecutor(WORKERS, mp_context=get_context("spawn")) as workers:
+    with worker_processes(WORKERS) as workers:
         first = seed + part * WORKERS
         plans = [replace(IN_CI, seed=first + worker) for worker in range(WORKERS)]
         for report in workers.map(explored, [backend] * WORKERS, plans):

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from multiprocessing import get_context
 from typing import NamedTuple
 
 import pytest
@@ -22,6 +20,7 @@ from tests.faults.explorer import Explorer, Plan
 from tests.faults.seeded import FAULTS
 from tests.faults.test_error_sweep import failures, points
 from tests.faults.workload import BACKENDS
+from tests.workers import worker_processes
 
 WORKERS = 2
 ENOUGH = 20  # faults of each backend
@@ -99,7 +98,7 @@ def test_some_faults_are_caught(backend: str, name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(PARTS))
 def test_faults_are_caught(part: int, figures: Callable[[str], None]) -> None:
-    with ProcessPoolExecutor(WORKERS, mp_context=get_context("spawn")) as workers:
+    with worker_processes(WORKERS) as workers:
         catches = list(workers.map(hunt, *zip(*list(FAULTS)[part::PARTS], strict=True)))
     for catch in catches:
         figures(f"seeded bug: {catch}")
