@@ -9,7 +9,9 @@ on disk before anything is cut; must not know what is lost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -56,23 +58,27 @@ def salvage_report(fs: FileSystem, root: Path) -> LossReport | None:
     return _read_report(fs, root / SALVAGE_REPORT)
 
 
-def known_losses(fs: FileSystem, *roots: Path) -> Sequence[Loss]:
-    """Return the losses that are reported already: by the salvage that made the store, and by its starts."""
+def known_losses(fs: FileSystem, *roots: Path) -> Mapping[TopicPartition, Sequence[Loss]]:
+    """Return the losses of each partition that the salvage which made the store reported, or one of its starts."""
     paths = [root / SALVAGE_REPORT for root in roots]
     for root in roots:
         if fs.exists(root.parent):
-            found = fs.list_dir(root.parent)
-            kept = [name for name in found if name.startswith(f"{root.name}.cut-")]
+            entries = fs.list_dir(root.parent)
+            kept = [name for name in entries if name.startswith(f"{root.name}.cut-")]
             paths += [root.parent / name / CUT_REPORT for name in kept]
     reports = (_read_report(fs, path) for path in paths)
-    return [loss for report in reports if report is not None for loss in report.losses]
+    found: defaultdict[TopicPartition, list[Loss]] = defaultdict(list)
+    for report in reports:
+        for loss in () if report is None else report.losses:
+            found[TopicPartition(loss.topic, loss.partition)].append(loss)
+    return found
 
 
-def reported_ranges(losses: Sequence[Loss], partition: TopicPartition) -> Sequence[range]:
-    """Return the offsets of a partition that reports name as lost; `losses` as known_losses gives them."""
+def reported_ranges(losses: Sequence[Loss]) -> Sequence[range]:
+    """Return the offsets that the losses of one partition name, in order; ranges that touch are one."""
     ranges: list[range] = []
-    for loss in losses:
-        if (loss.topic, loss.partition) != partition or loss.next_offset is None:
+    for loss in sorted(losses, key=lambda loss: loss.first_offset):
+        if loss.next_offset is None:
             continue
         if ranges and loss.first_offset <= ranges[-1].stop:
             ranges[-1] = range(ranges[-1].start, max(ranges[-1].stop, loss.next_offset))
@@ -82,8 +88,9 @@ def reported_ranges(losses: Sequence[Loss], partition: TopicPartition) -> Sequen
 
 
 def is_reported(ranges: Sequence[range], first_offset: int, next_offset: int) -> bool:
-    """Return whether a report names all of these offsets as lost."""
-    return any(r.start <= first_offset and next_offset <= r.stop for r in ranges)
+    """Return whether a report names all of these offsets as lost; `ranges` as reported_ranges gives them."""
+    at = bisect_right(ranges, first_offset, key=lambda r: r.start) - 1
+    return at >= 0 and next_offset <= ranges[at].stop
 
 
 def _read_report(fs: FileSystem, path: Path) -> LossReport | None:

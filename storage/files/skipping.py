@@ -22,6 +22,9 @@ from storage.files.fs import File, FileLock, FileSystem
 FILLER: Final = b"\xee"
 BLOCK_BYTES: Final = 4096
 SECTOR_BYTES: Final = 512
+MAX_FILLER_BYTES: Final = (
+    1 << 20
+)  # in place of a whole file that cannot be opened: its size may be anything
 
 # What a bad disk, a damaged file system, missing rights and names of another kind say. Not among them: a missing
 # file (the caller knows what that means) and too many open files (which is no fact about the store).
@@ -98,6 +101,12 @@ class SkippingFile:
             self._fs.forgive(error, self.path)
         stop = min(position + size_bytes, self._file.size())
         return b"".join(self._blocks(self._file, position, stop))
+
+    def read_all(self) -> bytes:
+        """Return all bytes; of a file that could not be opened at most MAX_FILLER_BYTES of filler."""
+        if self._file is None:
+            return _filler(0, min(self._size_bytes, MAX_FILLER_BYTES))
+        return self.pread(self._file.size(), 0)
 
     def _blocks(self, file: File, position: int, stop: int) -> Iterator[bytes]:
         """Read a range in blocks, those that fail in sectors; a sector that fails is filler."""
@@ -224,6 +233,9 @@ class SkippingFileSystem:
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
         if write or create:
             return self._base.open(path, write=write, create=create)
+        return self._opened(path)
+
+    def _opened(self, path: Path) -> SkippingFile:
         try:
             return SkippingFile(self, path, self._base.open(path), 0)
         except IoFailure as error:
@@ -275,9 +287,9 @@ class SkippingFileSystem:
             return 0
 
     def read_bytes(self, path: Path) -> bytes:
-        file = self.open(path)
+        file = self._opened(path)
         try:
-            return file.pread(file.size(), 0)
+            return file.read_all()
         finally:
             file.close()
 

@@ -34,16 +34,14 @@ MISSING: Final = "missing"
 
 
 def judge_start(plan: PartitionPlan, known: Sequence[Loss], *, read_only: bool) -> None:
-    """Compare the start of a listed partition with what files name. `known`: losses that are reported already."""
+    """Compare the start of a listed partition with what files name. `known`: its losses that are reported
+    already."""
     first = first_offset(plan)
     if not plan.segments or first is None:
         return
     base_offset = plan.segments[0].base_offset
     lost = base_offset - first.offset
-    reported = any(
-        (loss.topic, loss.partition) == plan.partition and loss.next_offset == base_offset
-        for loss in known
-    )
+    reported = any(loss.next_offset == base_offset for loss in known)
     if first.offset >= base_offset or reported:
         return
     plan.findings.append(

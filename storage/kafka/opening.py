@@ -186,7 +186,8 @@ class _Examination:
         if is_cleaned or plan.splits:
             return ()
         context = self._context
-        return list(segment_gaps(context.fs, context.files, plan, context.known_losses))
+        losses = context.known_losses.get(plan.partition, ())
+        return list(segment_gaps(context.fs, context.files, plan, losses))
 
     def _add_committed(
         self, homes: Sequence[PartitionPlan], others: Sequence[TopicPartition]

@@ -77,7 +77,7 @@ class RecoveryContext:
     recovery_points: Mapping[TopicPartition, int]
     log_starts: Mapping[TopicPartition, int]
     evidence: Evidence
-    known_losses: Sequence[Loss]
+    known_losses: Mapping[TopicPartition, Sequence[Loss]]
     producer_expiration_ms: int
     read_only: bool = False
     accept_loss: bool = False
@@ -99,7 +99,7 @@ def examine(
     )
     plan.next_offset = plan.start_offset
     _load_epochs(context, plan)
-    judge_start(plan, context.known_losses, read_only=context.read_only)
+    judge_start(plan, context.known_losses.get(partition, ()), read_only=context.read_only)
     scan = _Scan(context, plan)
     if plan.segments:
         scan.run()

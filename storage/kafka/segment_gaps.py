@@ -29,13 +29,13 @@ def segment_gaps(
     fs: FileSystem, files: HandleCache, plan: PartitionPlan, known_losses: Sequence[Loss]
 ) -> Iterator[Finding]:
     """Report the offsets between two segments of a partition that no segment holds. Nothing is reported where a last
-    batch shows that compaction has been at the log.
+    batch shows that compaction has been at the log. `known_losses`: those of the partition.
     """
     segments = plan.segments
     ends = [_last_batch(fs, files, segment) for segment in segments[:-1]]
     if any(batch is not None and is_compacted(batch) for batch in ends):
         return
-    reported = reported_ranges(known_losses, plan.partition)
+    reported = reported_ranges(known_losses)
     for batch, (before, following) in zip(ends, pairwise(segments), strict=True):
         end = before.base_offset if batch is None else batch.header.next_offset
         if batch is None and before.size_bytes:

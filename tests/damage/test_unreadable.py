@@ -8,6 +8,7 @@ import pickle
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
+from unittest.mock import patch
 
 import pytest
 
@@ -15,7 +16,7 @@ from storage import Finding, FindQuery
 from storage.errors import IoFailure
 from storage.files import FileSystem, FollowingFileSystem, RealFileSystem, SkippingFileSystem
 from storage.files.failures import io_failure
-from storage.files.skipping import FILLER, SECTOR_BYTES
+from storage.files.skipping import FILLER, MAX_FILLER_BYTES, SECTOR_BYTES
 from tests.damage.harm import Bad, Unreadable
 from tests.damage.sources import ROOT, SALVAGED, Rows, Source, served, source, truth
 from tests.faults.ram import Ram
@@ -78,6 +79,18 @@ def test_a_file_that_cannot_be_opened_is_filler_and_is_not_written() -> None:
     assert caught.value.facts()["errno"] == errno.EACCES
     (bad,) = fs.unreadable()
     assert (bad.path, bad.stop, bad.is_whole) == (FILE, len(DATA), True)
+
+
+@pytest.mark.parametrize("size_bytes", [MAX_FILLER_BYTES, MAX_FILLER_BYTES + 1, 1 << 40])
+def test_a_large_file_that_cannot_be_opened_takes_little_memory(size_bytes: int) -> None:
+    disk = Ram()
+    disk.make_dir(FILE.parent)
+    with patch.object(disk, "size", lambda _: size_bytes):
+        fs = SkippingFileSystem(Unreadable(disk, [Bad(FILE, errno.EACCES)]))
+        assert fs.read_bytes(FILE) == FILLER * MAX_FILLER_BYTES
+        assert fs.open(FILE).size() == size_bytes
+    (bad,) = fs.unreadable()
+    assert (bad.stop, bad.is_whole) == (size_bytes, True)
 
 
 def test_a_folder_that_cannot_be_listed_is_empty() -> None:

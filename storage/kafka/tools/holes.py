@@ -73,4 +73,4 @@ def hole(log: Log, position: int, *, expected: int, found: int) -> Finding:
 
 def left_behind(view: View, address: TopicPartition) -> Sequence[range]:
     """The offsets that a salvage or an earlier start reported as lost, in ranges."""
-    return reported_ranges(view.known_losses, address)
+    return reported_ranges(view.known_losses.get(address, ()))

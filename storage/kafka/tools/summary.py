@@ -92,7 +92,8 @@ def _partition(view: View, address: TopicPartition) -> Row:
     view.notes.add(*transaction_findings(plan, view.clock()))
     compacted = is_configured_compacted(view.configs_of(address.topic))
     if not compacted and address not in view.checkpoints[names.CLEANER_OFFSETS]:
-        view.notes.add(*segment_gaps(view.fs, view.files, plan, view.known_losses))
+        losses = view.known_losses.get(plan.partition, ())
+        view.notes.add(*segment_gaps(view.fs, view.files, plan, losses))
     return {
         "partition": address.partition,
         "earliest": start,

@@ -9,6 +9,7 @@ no record was met for are judged at last, when the whole log is known.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Final, NamedTuple, Unpack
 
 from storage.errors import Corrupt
@@ -20,6 +21,7 @@ from storage.rocketmq.format.message import Message
 from storage.rocketmq.format.queue_unit import UNIT_SIZE, Unit
 from storage.rocketmq.queues import Queue, QueueTable
 from storage.rocketmq.tools import due_times
+from storage.rocketmq.tools.log_walk import overlap
 
 UNITS_AT_ONCE: Final = 1024
 EXTENSION: Final = -(1 << 31)
@@ -103,12 +105,8 @@ class QueueChecks:
 
 
 def damaged_in(gaps: Sequence[Range]) -> Callable[[int, int], bool]:
-    """`Surroundings.damaged_between`, where these are the bad places of the log."""
-
-    def damaged_between(start: int, end: int) -> bool:
-        return any(begin < end and start < stop for begin, stop in gaps)
-
-    return damaged_between
+    """`Surroundings.damaged_between`, where these are the bad places of the log, in its order."""
+    return partial(overlap, gaps)
 
 
 def at_first(queue: Queue) -> QueueState:

@@ -26,6 +26,12 @@ MAX_SHOWN_BYTES: Final = 16 << 20
 """Read of a bad place at most, to say what is wrong with it."""
 
 
+def overlap(ranges: Sequence[tuple[int, int]], start: int, end: int) -> bool:
+    """Return whether one of the ranges lies in [start, end), at least in part. They are in order, and apart."""
+    after = bisect_left(ranges, (end,))
+    return after > 0 and start < ranges[after - 1][1]
+
+
 class Padding(NamedTuple):
     """The rest of a file that was left out."""
 
@@ -68,7 +74,9 @@ class LogWalk:
         self._start = run.start if start is None else start
         self.position = self._start  # behind the last thing that was good
         self.last_store_timestamp_ms = 0
-        self.gaps: list[tuple[int, int]] = []  # physical offsets [start, end) of bad places
+        self.gaps: list[
+            tuple[int, int]
+        ] = []  # physical offsets [start, end) of bad places, in order
         self.torn: Stop | None = None  # the end of the log, where bytes that are no record follow
         self._queues = queues
         self._no_queues = QueueTable(queues.files, queues.root, UNIT_SIZE)
@@ -175,7 +183,7 @@ class LogWalk:
     def damaged_between(self, start: int, end: int) -> bool:
         """Whether one of the bad places that were met lies in [start, end), at least in part."""
         self.looked_back |= start < self._start
-        return any(begin < end and start < stop for begin, stop in self.gaps)
+        return overlap(self.gaps, start, end)
 
     def _damage(self, stop: Stop, following: int) -> Finding:
         if self.run.base_of(stop.position) is None:

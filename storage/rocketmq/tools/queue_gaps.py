@@ -6,11 +6,11 @@ reported, nor a damaged record that has a finding with its offset.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from storage.findings import finding
 from storage.kept import is_reported, reported_ranges
-from storage.model import Finding, Loss
+from storage.model import Finding, Loss, TopicPartition
 from storage.rocketmq.format.message import Message
 from storage.rocketmq.format.queue_unit import UNIT_SIZE
 from storage.rocketmq.lmq import is_lmq
@@ -20,10 +20,10 @@ from storage.rocketmq.queues import Queue
 class GapWatch:
     """Is shown the records of a queue in order, and collects the gaps between their offsets."""
 
-    def __init__(self, queue: Queue, known_losses: Sequence[Loss]) -> None:
+    def __init__(self, queue: Queue, known_losses: Mapping[TopicPartition, Sequence[Loss]]) -> None:
         self.gaps: list[Finding] = []
         self._queue = queue
-        self._reported = reported_ranges(known_losses, queue.partition)
+        self._reported = reported_ranges(known_losses.get(queue.partition, ()))
         self._in_entries = is_lmq(queue.partition.topic)  # a record has the offset of its own queue
         self._next_offset: int | None = None
 

@@ -7,7 +7,7 @@ that nobody repaired. Not thread-safe.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Final
@@ -132,7 +132,7 @@ class View:
         )
 
     @cached_property
-    def known_losses(self) -> Sequence[Loss]:
+    def known_losses(self) -> Mapping[TopicPartition, Sequence[Loss]]:
         """What a salvage or a start reported as lost."""
         return known_losses(self.base, self.root)
 

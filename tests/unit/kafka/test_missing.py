@@ -96,7 +96,8 @@ def test_a_folder_that_is_missing(shop: Workshop, gone: TopicPartition, clean: b
         ]
         assert put_value(accepted, b"new", gone).base_offset == 6
         assert not accepted.topics()["t"].missing
-    assert [loss.next_offset for loss in known_losses(shop.fs, ROOT)] == [6]
+    (losses,) = known_losses(shop.fs, ROOT).values()
+    assert [loss.next_offset for loss in losses] == [6]
     assert not any(f.severity == "error" for f in verified(shop))
 
 
@@ -257,7 +258,8 @@ def test_the_first_segment_is_missing(shop: Workshop, suffixes: tuple[str, ...])
             ("log-starts-late", "error")
         ]
         assert again.bounds(T0)[::2] == (second, 6)
-    assert [(x.first_offset, x.next_offset) for x in known_losses(shop.fs, ROOT)] == [(0, second)]
+    losses = known_losses(shop.fs, ROOT)[T0]
+    assert [(loss.first_offset, loss.next_offset) for loss in losses] == [(0, second)]
     assert shop.open(SETTINGS).recovery.findings == []
 
 
