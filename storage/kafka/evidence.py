@@ -16,12 +16,13 @@ records, and would give their offsets to others.
     TOPIC-N/leader-epoch-checkpoint            where the newest epoch begins
     TOPIC-N/OFFSET.snapshot                    the log reached OFFSET
     TOPIC-N/OFFSET.index, ... without a .log   the log reached OFFSET, and the entries of the file
+    TOPIC-N/OFFSET.index, ... of a .log        the log reached the entries that point to or above its end
     TOPIC-N                                    partitions 0 to N - 1
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -30,11 +31,11 @@ from storage.errors import DataError
 from storage.files import FileSystem
 from storage.findings import finding
 from storage.kafka.directory import OFFSET_CHECKPOINTS, LogDirectory, Offsets
-from storage.kafka.format import names, offset_index, time_index
+from storage.kafka.format import names, offset_index, time_index, txn_index
+from storage.kafka.format.batch import HEADER_SIZE
 from storage.kafka.format.names import parse_segment_name, partition_dir_name, segment_name
 from storage.kafka.log_file import SEGMENT_OFFSETS
-from storage.kafka.plan import PartitionPlan
-from storage.kafka.settings import MAX_PARTITIONS
+from storage.kafka.plan import PartitionPlan, SegmentPlan
 from storage.kept import SALVAGE_REPORT, salvage_report
 from storage.model import Finding, TopicPartition
 from storage.request_journal import JOURNAL_FILE, journal_offsets
@@ -42,6 +43,9 @@ from storage.staged_append import NOTE, pending_ends
 
 INDEX_SUFFIXES: Final = (names.INDEX, names.TIME_INDEX, names.TXN_INDEX)
 _BROKER_STATE: Final = {names.TRANSACTION_STATE_TOPIC, names.SHARE_STATE_TOPIC}
+_LAST_POSITION: Final = (1 << 31) - 1 - HEADER_SIZE  # of a batch: a log has at most 2^31 - 1 bytes
+MOST_UNNAMED: Final = 100
+"""More consecutive partitions without a folder and without a name are one finding: their end may be a wrong number."""
 CHECKPOINTS: Final = (*OFFSET_CHECKPOINTS, names.CLEANER_OFFSETS)
 
 
@@ -59,11 +63,16 @@ class NamedOffset(NamedTuple):
 
 
 class MissingPartition(NamedTuple):
-    """A partition of an existing topic that has no folder; `named` None: no file names an offset of it."""
+    """A partition of an existing topic that has no folder; `named` None: no file names an offset of it.
+
+    `last_number`: the range of partitions up to this number. It is so long that its end is more likely a wrong number:
+    it is reported, and not made again.
+    """
 
     address: TopicPartition
     path: Path
     named: NamedOffset | None
+    last_number: int | None = None
 
     @property
     def next_offset(self) -> int:
@@ -71,15 +80,21 @@ class MissingPartition(NamedTuple):
         return 0 if self.named is None else self.named.offset
 
     def finding(self) -> Finding:
-        """The finding of this partition."""
+        """The finding of this partition, or of the range."""
         why = "other partitions of the topic exist" if self.named is None else str(self.named)
+        message = f"the folder of the partition is missing: {why}"
+        if self.last_number is not None:
+            message = (
+                f"the folders of partitions {self.address.partition} to {self.last_number} are missing: {why}. So "
+                "many folders are not made: remove the name with the wrong number, or restore the folders"
+            )
         return finding(
             "partition-without-folder",
             self.path,
             topic=self.address.topic,
             partition=self.address.partition,
             offset=None if self.named is None else self.named.offset,
-            message=f"the folder of the partition is missing: {why}",
+            message=message,
         )
 
 
@@ -143,14 +158,31 @@ class Evidence:
         for partition in (*here, *self._ends):
             if partition.topic in exist:
                 numbers[partition.topic].add(partition.partition)
-        for topic, known in numbers.items():
-            known.update(range(min(max(known, default=-1), MAX_PARTITIONS) + 1))
-            numbers[topic] = known
-        addresses = (TopicPartition(t, n) for t, known in numbers.items() for n in known)
+        present = set(here)
         return [
-            MissingPartition(address, self._place(address), self.end(address))
-            for address in sorted(set(addresses) - set(here))
+            missing
+            for topic, known in sorted(numbers.items())
+            for missing in self._missing_of(topic, sorted(known), present)
         ]
+
+    def _missing_of(
+        self, topic: str, known: Sequence[int], here: Collection[TopicPartition]
+    ) -> Iterator[MissingPartition]:
+        """The missing partitions of one topic. `known`: the numbers that have a folder or are named, ascending."""
+        following = 0
+        for number in known:
+            address = TopicPartition(topic, number)
+            if number - following > MOST_UNNAMED:
+                first = TopicPartition(topic, following)
+                last = number - 1 if address in here else number
+                named = None if address in here else self.end(address)
+                yield MissingPartition(first, self._place(first), named, last)
+            else:
+                unnamed = (TopicPartition(topic, lower) for lower in range(following, number))
+                for one in (*unnamed, address):
+                    if one not in here:
+                        yield MissingPartition(one, self._place(one), self.end(one))
+            following = number + 1
 
     def _place(self, address: TopicPartition) -> Path:
         """Where the folder of a missing partition should be: in the directory with the file that names it."""
@@ -251,6 +283,28 @@ def end_in_folder(fs: FileSystem, plan: PartitionPlan, log_end: int) -> NamedOff
     return max(found, key=lambda named: named.offset, default=None)
 
 
+def end_by_index(fs: FileSystem, segment: SegmentPlan, good_end: int) -> NamedOffset | None:
+    """The highest offset that the indexes of a segment name of records at or above the position `good_end` of its log.
+
+    An entry of the offset index counts if it points there: an entry that has only a wrong offset points to a batch that
+    is still in the log. Entries of the other indexes have no position. They count if no batch is left.
+    """
+    found: list[NamedOffset] = []
+    if names.INDEX in segment.suffixes:
+        path = segment.path.with_suffix(names.INDEX)
+        with suppress(DataError):
+            found += (
+                NamedOffset(segment.base_offset + relative + 1, path)
+                for relative, position in offset_index.leading_entries(fs.read_bytes(path))
+                if good_end <= position <= _LAST_POSITION
+            )
+    for suffix in (names.TIME_INDEX, names.TXN_INDEX) if not good_end else ():
+        if suffix in segment.suffixes:
+            path = segment.path.with_suffix(suffix)
+            found.append(NamedOffset(_index_end(fs, path, segment.base_offset), path))
+    return max(found, key=lambda named: named.offset, default=None)
+
+
 def is_emptied(fs: FileSystem, plan: PartitionPlan) -> bool:
     """Whether a folder without any log once had one: a server writes the other files after it."""
     present = set(fs.list_dir(plan.directory))
@@ -283,4 +337,7 @@ def _index_end(fs: FileSystem, path: Path, base_offset: int) -> int:
             relative = max((entry[0] for entry in offset_index.leading_entries(data)), default=-1)
         elif path.suffix == names.TIME_INDEX:
             relative = max((entry[1] for entry in time_index.leading_entries(data)), default=-1)
+        elif path.suffix == names.TXN_INDEX:
+            ends = (entry.last_offset for entry in txn_index.decode_entries(data))
+            relative = max(ends, default=base_offset - 1) - base_offset
     return base_offset + relative + 1

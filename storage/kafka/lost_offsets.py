@@ -1,18 +1,19 @@
 """What a start does with a partition of which files name more offsets than its logs hold.
 
-Owns the decision, noted in the plan; must not read logs or write. Three rules:
+Owns the decision, noted in the plan; must not read logs or write. Four rules:
 
 - The log ends below an offset that a file names. If a cut explains it (a torn tail, an accepted loss), the log goes on
   above that offset, so that no offset is given twice. So it does where only the journal of requests names it and the
   stop was unclean: a power loss may have taken records before their flush. Otherwise a writable start does not serve
   the partition.
+- An index names more than its log: as any file after a clean stop, as the journal after an unclean one.
 - The folder has no log but files that follow one: the same, whatever they name.
 - The log begins above the offset at which it began by its leader epochs: reported, and served from where it begins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -22,6 +23,7 @@ from storage.kafka.evidence import (
     CHECKPOINTS,
     Evidence,
     NamedOffset,
+    end_by_index,
     end_in_folder,
     first_offset,
     is_emptied,
@@ -65,16 +67,23 @@ def judge_end(
     plan: PartitionPlan,
     evidence: Evidence,
     *,
+    is_clean: bool,
     read_only: bool,
     accept_loss: bool,
 ) -> None:
-    """Compare the end of a scanned partition with what files name, and note the outcome in its plan."""
+    """Compare the end of a scanned partition with what files name, and note the outcome in its plan.
+
+    `is_clean`: the marker of a clean stop exists, so that indexes name nothing that a power loss took from the log.
+    """
     log_end = plan.next_offset
-    candidates = (evidence.end(plan.partition, log_end), end_in_folder(fs, plan, log_end))
-    named = max((n for n in candidates if n is not None), key=lambda n: n.offset, default=None)
+    by_index = _highest(*_ends_by_index(fs, plan))
+    certain = by_index if is_clean else None
+    named = _highest(
+        evidence.end(plan.partition, log_end), end_in_folder(fs, plan, log_end), certain
+    )
     behind = named is not None and named.offset > log_end
     emptied = is_emptied(fs, plan)
-    unflushed = evidence.unflushed(plan.partition)
+    unflushed = _highest(evidence.unflushed(plan.partition), None if is_clean else by_index)
     lost_write = unflushed is not None and unflushed.offset > log_end
     if unflushed is not None and lost_write:
         named = max((named or unflushed, unflushed), key=lambda n: n.offset)
@@ -91,6 +100,19 @@ def judge_end(
         _continue_above(plan, log_end if named is None else max(named.offset, log_end))
     else:
         plan.refused = plan.findings[-1]
+
+
+def _ends_by_index(fs: FileSystem, plan: PartitionPlan) -> Iterator[NamedOffset | None]:
+    """What the indexes name behind the good batches of their logs. Of a segment below the end they cannot."""
+    for segment in plan.segments:
+        if segment.limit_offset > plan.next_offset:
+            yield end_by_index(fs, segment, segment.size_bytes)
+    for removed in plan.removed_segments:
+        yield end_by_index(fs, removed, removed.file_bytes)
+
+
+def _highest(*named: NamedOffset | None) -> NamedOffset | None:
+    return max((n for n in named if n is not None), key=lambda n: n.offset, default=None)
 
 
 def _end_finding(plan: PartitionPlan, named: NamedOffset | None, *, emptied: bool) -> Finding:

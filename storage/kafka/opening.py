@@ -86,6 +86,8 @@ def recover_partitions(
     _refuse_damaged(directory.path, opening, examined)
     here = [plan.partition for plan in examined]
     missing = examination.evidence.missing(here)
+    made_again = [one for one in missing if one.last_number is None]
+    _refuse_files(directory.fs, opening, made_again)
     plans = [plan for plan in examined if plan.refused is None]
     losses: Sequence[Loss] = [loss for plan in plans for loss in plan.losses]
     if not opening.read_only:
@@ -96,7 +98,7 @@ def recover_partitions(
     for plan in plans:
         clear_leftovers(shared.fs, plan.directory)
     if not opening.read_only:
-        accepted = missing if opening.options.accept_loss else ()
+        accepted = made_again if opening.options.accept_loss else ()
         losses = _keep_losses(shared.fs, directory.path, plans, accepted, started_ms)
     partitions = []
     for done, plan in enumerate(plans):
@@ -252,6 +254,22 @@ def _refuse_damaged(path: Path, opening: Opening, plans: Sequence[PartitionPlan]
         position=first.position,
         findings=refusals,
     )
+
+
+def _refuse_files(fs: FileSystem, opening: Opening, missing: Sequence[MissingPartition]) -> None:
+    """Refuse to make a partition's folder where a file has its name."""
+    if opening.read_only or not opening.options.accept_loss:
+        return
+    for one in missing:
+        if fs.exists(one.path):
+            raise DamagedStore(
+                f"{one.path}: this is no folder, and the folder of partition {one.address.partition} of topic "
+                f"{one.address.topic!r} is missing. Nothing but the lock file has been changed. Move the file away, "
+                "and start again",
+                path=str(one.path),
+                position=0,
+                findings=[one.finding()],
+            )
 
 
 def _loss_of(missing: MissingPartition) -> Loss:

@@ -125,6 +125,7 @@ def examine(
         context.fs,
         plan,
         context.evidence,
+        is_clean=context.clean_shutdown,
         read_only=context.read_only,
         accept_loss=context.accept_loss,
     )

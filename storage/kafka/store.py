@@ -210,16 +210,20 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
         for lost in recovered.missing:
             topic = self._adopt(lost.address, None)
             topic.missing[lost.address.partition] = Unserved(lost.finding().message, None)
-            starts.setdefault(lost.address.topic, {})[lost.address.partition] = lost.next_offset
+            offsets = starts.setdefault(lost.address.topic, {})
+            if lost.last_number is None:
+                offsets[lost.address.partition] = lost.next_offset
         if recovered.accepts_loss:
             for name, offsets in starts.items():
                 topic = self._topics[name]
+                topic.missing.clear()
+                if not offsets:
+                    continue
                 topic.topic_id = topic.topic_id or new_uuid()
                 settings = self.settings_of(name)
                 new = NewPartitions(name, offsets, topic.topic_id, settings)
                 made = create_partitions(self._shared, self.path, new)
                 topic.partitions |= {p.partition.partition: p for p in made}
-                topic.missing.clear()
 
     def settings_of(self, topic: str) -> TopicSettings:
         """What a topic's partitions are run with; of one that is not there, what they would be."""

@@ -69,6 +69,8 @@ class DirectoryInspector:
         if what == OFFSETS:
             everything = topic is None and partition is None
             return offset_runs(self._view, None if everything else set(addresses))
+        if what != CHECKPOINTS:
+            self._view.note_missing(topic, partition)
         return self._runs(what, addresses, isolation)
 
     def _runs(

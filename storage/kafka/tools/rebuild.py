@@ -19,6 +19,7 @@ from storage.errors import InvalidArgument
 from storage.files import atomic_write
 from storage.findings import finding
 from storage.kafka.directory import detect
+from storage.kafka.evidence import end_by_index
 from storage.kafka.format import names
 from storage.kafka.format.names import segment_name
 from storage.kafka.joined import refuse_several
@@ -119,6 +120,9 @@ class _Rebuild:
             for segment in plan.segments:
                 if not self._view.base.exists(segment.path):
                     continue  # a `.swap` set that the next start completes
+                named = end_by_index(self._view.base, segment, segment.size_bytes)
+                if named is not None and named.offset > plan.batches_end:
+                    continue  # only this index names the lost records: a start needs it
                 part = self._part(plan, segment, staged, compacted=address in compacted)
                 if not self._given:
                     part = replace(part, open_transactions=self._open_before(plan))

@@ -11,13 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from storage.errors import InvalidArgument
 from storage.findings import finding
 from storage.kafka.directory import detect
-from storage.kafka.evidence import MissingPartition, end_in_folder, first_offset, is_emptied
+from storage.kafka.evidence import (
+    MissingPartition,
+    end_by_index,
+    end_in_folder,
+    first_offset,
+    is_emptied,
+)
 from storage.kafka.format import names
 from storage.kafka.format.names import parse_partition_dir, partition_dir_name
 from storage.kafka.listing import list_files
@@ -78,7 +85,8 @@ class _Salvage:
         for address, folder in view.folders.items():
             self._copied.append(self._partition(address, folder))
         for missing in view.evidence.missing(view.served()) if self._files.whole else ():
-            self._copied.append(self._missing(missing))
+            if missing.last_number is None:
+                self._copied.append(self._missing(missing))
         ends = {copied.address: copied.next_offset for copied in self._copied}
         self._files.write_root(self._log_starts)
         self._files.write_cleaner_offsets(ends)
@@ -145,6 +153,7 @@ class _Salvage:
             start_offset=max(view.checkpoints[names.LOG_STARTS].get(address, 0), first),
             began_at=None if began is None else began.offset,
             known_end=max((end for end in ends if end <= last + SEGMENT_OFFSETS), default=0),
+            end_by_index=partial(_end_by_index, view, plan),
             is_emptied=is_emptied(view.fs, plan),
             epochs=epochs,
             compacted=compacted,
@@ -247,6 +256,11 @@ class _Salvage:
         view = self._view
         met = [f for f in view.findings() if f.code not in _TOLD_AS_LOSSES]
         return [*met, *self._files.findings, *(f for c in self._copied for f in c.findings)]
+
+
+def _end_by_index(view: View, plan: PartitionPlan, good_end: int) -> int:
+    named = end_by_index(view.fs, plan.segments[-1], good_end) if plan.segments else None
+    return 0 if named is None else named.offset
 
 
 def _legal(address: TopicPartition) -> TopicPartition:

@@ -10,7 +10,7 @@ nor make anything but `.log` files and their sync: indexes, snapshots and epochs
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -26,11 +26,17 @@ from storage.model import Finding, Loss, TopicPartition
 WRITE_BYTES: Final = 1 << 20
 
 
+def no_end(good_end: int) -> int:
+    """The end that no index names."""
+    return 0
+
+
 @dataclass(slots=True, kw_only=True)
 class PartitionSource:
     """What is known of a partition before its logs are read.
 
     `began_at` and `known_end`: from where and up to where files say that it was written; None and 0 when they do not.
+    `end_by_index`: up to where the indexes of the last log say so, by the position of the end of its good batches.
     `is_emptied`: it has no log, but files or names that prove that it had one.
     """
 
@@ -40,6 +46,7 @@ class PartitionSource:
     start_offset: int
     began_at: int | None = None
     known_end: int = 0
+    end_by_index: Callable[[int], int] = no_end
     is_emptied: bool = False
     epochs: Sequence[tuple[int, int]] = ()
     compacted: bool = False
@@ -113,6 +120,7 @@ class _Copy:
         self._copied = CopiedPartition(address=source.address)
         self._expected = source.logs[0].base_offset if source.logs else source.start_offset
         self._kept_end = self._expected
+        self._good_end = 0  # position behind the last good batch of the log that is read
         self._holes: list[Loss] = []  # offsets that are missing with no damage in their place
         self._compacted = source.compacted
         self._made: list[int] = []
@@ -155,6 +163,7 @@ class _Copy:
     def _copy_log(self, log: Log) -> None:
         path = self._folder / segment_name(log.base_offset)
         output: _Output | None = None
+        self._good_end = 0
         try:
             for item in self._reader.items(log):
                 if isinstance(item, Gap):
@@ -184,6 +193,7 @@ class _Copy:
                 )
             )
         output.add(batch.data[batch.at : batch.at + header.size_bytes])
+        self._good_end = batch.position + header.size_bytes
         copied.records += 0 if header.is_control else max(header.count, 0)
         copied.kept_bytes += header.size_bytes
         self._expected = self._kept_end = header.log_end
@@ -232,7 +242,8 @@ class _Copy:
         """Checkpoints may tell of offsets behind all that is there. They are not given again: a
         consumer may have seen them.
         """
-        known_end, losses = self._source.known_end, self._copied.losses
+        known_end = max(self._source.known_end, self._source.end_by_index(self._good_end))
+        losses = self._copied.losses
         if losses and losses[-1].next_offset is None and known_end >= losses[-1].first_offset:
             losses[-1] = replace(losses[-1], next_offset=known_end)
         elif known_end > self._expected or self._source.is_emptied:

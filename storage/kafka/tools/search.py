@@ -94,6 +94,7 @@ def in_view(view: View, query: FindQuery) -> Iterator[Row]:
     wanted = parse(query)
     left = query.limit
     addresses = _partitions(view, query)
+    view.note_missing(query.topic, None if query.record_id is None else addresses[0].partition)
     view.start_meter("searching", addresses)
     for address in view.those_there(addresses):
         partition = view.partition(address)

@@ -206,6 +206,17 @@ class View:
         self.notes.add(*missing)
         return missing
 
+    def note_missing(self, topic: str | None, partition: int | None) -> None:
+        """Note the selected partitions that have no folder and whose records a file names: who reads gets none."""
+        for missing in self.evidence.missing(self.served()) if self._is_whole else ():
+            address = missing.address
+            last = address.partition if missing.last_number is None else missing.last_number
+            chosen = topic in (None, address.topic) and (
+                partition is None or address.partition <= partition <= last
+            )
+            if chosen and missing.next_offset > 0:
+                self.notes.add(missing.finding())
+
     def partition(self, address: TopicPartition) -> Partition:
         """The partition, opened: what recovery would do has been done, in memory."""
         if address not in self._partitions:

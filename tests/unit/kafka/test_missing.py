@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from storage import CommittedOffset, GroupCommit, StoreOptions
 from storage.coding.checksum import crc32c
-from storage.errors import MissingPartitions
+from storage.errors import DamagedStore, MissingPartitions
 from storage.files import OverlayFileSystem
+from storage.kafka.evidence import CHECKPOINTS
 from storage.kafka.format import names
 from storage.kafka.format.batch import encode_batch
 from storage.kafka.format.names import segment_name
 from storage.kafka.store import KafkaStore
 from storage.kafka.tools import open_inspector
 from storage.kept import known_losses
-from storage.model import Finding, TopicPartition
+from storage.model import Finding, FindQuery, LossReport, TopicPartition
 from tests.unit.kafka.workshop import ROOT, T0, Workshop, put_value, values
 
 SETTINGS = {"internal.segment.bytes": "200", "offsets.topic.num.partitions": "2"}
+DENSE = {"index.interval.bytes": "1"}
 T1, T2 = TopicPartition("t", 1), TopicPartition("t", 2)
 MARKER = ROOT / names.CLEAN_SHUTDOWN
 
@@ -58,6 +62,37 @@ def verified(shop: Workshop) -> list[Finding]:
     assert isinstance(shown, list)
     assert errors <= {(row["code"], row["topic"], row["partition"]) for row in shown}
     return found
+
+
+def salvaged(shop: Workshop) -> LossReport:
+    """Salvage the store and return the report."""
+    inspector = open_inspector(ROOT, StoreOptions(settings=SETTINGS), fs=shop.fs, clock=shop.clock)
+    assert inspector is not None
+    try:
+        return inspector.salvage(ROOT.parent / "salvaged")
+    finally:
+        inspector.close()
+
+
+def rebuild(shop: Workshop) -> None:
+    """Rebuild the indexes; one that names lost records stays."""
+    inspector = open_inspector(ROOT, StoreOptions(settings=SETTINGS), fs=shop.fs, clock=shop.clock)
+    assert inspector is not None
+    try:
+        inspector.rebuild("indexes", write=True)
+    finally:
+        inspector.close()
+
+
+def dumped(shop: Workshop, partition: int | None) -> tuple[int, set[int | None]]:
+    """The number of records in a dump, and the partitions that it reports as missing."""
+    inspector = open_inspector(ROOT, StoreOptions(settings=SETTINGS), fs=shop.fs, clock=shop.clock)
+    assert inspector is not None
+    try:
+        rows = sum(len(run) for run in inspector.dump("records", topic="t", partition=partition))
+        return rows, {f.partition for f in inspector.findings() if f.severity == "error"}
+    finally:
+        inspector.close()
 
 
 def found_in(shop: Workshop) -> set[tuple[str, str, int | None]]:
@@ -112,6 +147,83 @@ def test_a_gap_in_the_numbers_alone_is_told(shop: Workshop) -> None:
     assert {p for code, _, p in found_in(shop) if code == "partition-without-folder"} == {0, 2}
     with shop.open(SETTINGS) as store:
         assert list(store.topics()["t"].missing) == [0, 2]
+
+
+@pytest.mark.parametrize("gone", [T0, T1, T2])
+@pytest.mark.parametrize("as_file", [True, False])
+def test_dump_and_find_say_that_a_partition_is_missing(
+    shop: Workshop, gone: TopicPartition, as_file: bool
+) -> None:
+    a_store(shop).close()
+    shop.fs.remove_tree(ROOT / str(gone))
+    if as_file:
+        shop.put(ROOT / str(gone), b"a file")
+    other = T1 if gone == T0 else T0
+    for chosen, told in ((None, {gone.partition}), (other.partition, set())):
+        rows, missing = dumped(shop, chosen)
+        assert (rows, missing) == (12 if chosen is None else 6, told)
+    inspector = open_inspector(ROOT, StoreOptions(settings=SETTINGS), fs=shop.fs, clock=shop.clock)
+    assert inspector is not None
+    list(inspector.find(FindQuery(topic="t", grep="nothing")))
+    assert [f.partition for f in inspector.findings() if f.severity == "error"] == [gone.partition]
+    inspector.close()
+    if not as_file:
+        return
+    before = shop.fs.list_dir(ROOT)
+    with pytest.raises(DamagedStore, match=f"{gone}: this is no folder.*Move the file away"):
+        shop.open(SETTINGS, accept_loss=True)
+    assert set(shop.fs.list_dir(ROOT)) == {*before, names.LOCK}
+    shop.fs.remove(ROOT / str(gone))
+    with shop.open(SETTINGS, accept_loss=True) as accepted:
+        assert put_value(accepted, b"x", gone).base_offset == 6
+
+
+def test_dump_is_complete_where_no_file_names_records_of_a_missing_number(shop: Workshop) -> None:
+    """The partitions between may be on other brokers of a cluster."""
+    a_store(shop, partitions=1).close()
+    shop.fs.rename(ROOT / "t-0", ROOT / "t-3")
+    for name in CHECKPOINTS:
+        if shop.fs.exists(ROOT / name):
+            shop.fs.remove(ROOT / name)
+    assert dumped(shop, None) == (6, set())
+
+
+@pytest.mark.parametrize("number", [104, 10_000, 2_000_000_000, 2**31 - 1])
+@pytest.mark.parametrize("as_folder", [True, False])
+def test_a_wrong_partition_number_is_one_finding(
+    shop: Workshop, number: int, as_folder: bool
+) -> None:
+    store = a_store(shop)
+    store.close()
+    if as_folder:
+        shop.fs.make_dir(ROOT / f"t-{number}")
+        shop.put(ROOT / f"t-{number}" / segment_name(0, names.LOG), b"")
+    else:
+        shop.put(ROOT / names.RECOVERY_POINTS, b"0\n2\nt 0 6\nt %d 5\n" % number)
+    last = number - as_folder
+    found = [f for f in verified(shop) if f.code == "partition-without-folder"]
+    assert [(f.partition, f.severity) for f in found] == [(3, "error")]
+    assert f"partitions 3 to {last} are missing" in found[0].message
+    report = salvaged(shop)
+    made = [n for n in shop.fs.list_dir(ROOT.parent / "salvaged") if n.startswith("t-")]
+    assert set(made) == {"t-0", "t-1", "t-2", *([f"t-{number}"] if as_folder else [])}
+    assert "partition-without-folder" in {f.code for f in report.findings}
+    with shop.open(SETTINGS) as again:
+        assert list(again.topics()["t"].missing) == [3]
+        put_value(again, b"x")
+    with shop.open(SETTINGS, accept_loss=True) as accepted:
+        assert not accepted.topics()["t"].missing
+    assert not shop.fs.exists(ROOT / "t-3")
+
+
+def test_a_hundred_missing_partitions_are_each_reported_and_made_again(shop: Workshop) -> None:
+    a_store(shop).close()
+    shop.put(ROOT / names.RECOVERY_POINTS, b"0\n1\nt 103 5\n")
+    found = [f.partition for f in verified(shop) if f.code == "partition-without-folder"]
+    assert found == list(range(3, 104))
+    with shop.open(SETTINGS, accept_loss=True) as accepted:
+        assert len(accepted.topics()["t"].partitions) == 104
+        assert accepted.bounds(TopicPartition("t", 103)).end == 5
 
 
 def test_a_topic_with_settings_only_still_exists(shop: Workshop) -> None:
@@ -245,6 +357,92 @@ def test_the_last_segment_is_missing(
     with shop.open(SETTINGS) as later:
         assert not later.topics()["t"].missing
         assert len(values(later)) == last + 1
+
+
+def an_indexed_store(shop: Workshop, *, clean: bool) -> Workshop:
+    """Nine records of 75 bytes in one segment, an index entry for each, and no other file that names an offset."""
+    store = shop.open(DENSE)
+    store.create_topic("t", 1)
+    for n in range(9):
+        shop.clock.now_ms += 10
+        put_value(store, b"value %d" % n)
+    store.flush()
+    if clean:
+        store.close()
+    shop = shop.after_kill()
+    for path in (*(ROOT / name for name in CHECKPOINTS), *snapshots(shop)):
+        if shop.fs.exists(path):
+            shop.fs.remove(path)
+    return shop
+
+
+def snapshots(shop: Workshop) -> list[Path]:
+    return [ROOT / "t-0" / name for name in shop.names() if name.endswith(names.SNAPSHOT)]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize(
+    ("size_bytes", "kept", "removed"),
+    [
+        pytest.param(0, 0, (), id="empty"),
+        pytest.param(0, 0, (names.INDEX,), id="empty, time index alone"),
+        pytest.param(0, 0, (names.TIME_INDEX,), id="empty, offset index alone"),
+        pytest.param(75 * 4, 4, (), id="cut between batches"),
+        pytest.param(75 * 8, 8, (), id="cut before the last batch"),
+        pytest.param(75 * 6 - 9, 5, (), id="cut in a batch"),
+    ],
+)
+def test_an_index_names_more_than_its_log(
+    shop: Workshop, size_bytes: int, kept: int, removed: tuple[str, ...], clean: bool
+) -> None:
+    """After an unclean stop a power loss may have taken the records: the log goes on above them."""
+    shop = an_indexed_store(shop, clean=clean)
+    shop.truncate(size_bytes)
+    for suffix in removed:
+        shop.fs.remove(shop.path(0, suffix))
+    torn = size_bytes % 75 != 0
+    assert ("log-ends-below-named", "error", 0) in found_in(shop) or torn
+    rebuild(shop)
+    report = salvaged(shop)
+    assert [(x.first_offset, x.next_offset) for x in report.losses] == [(kept, 9)]
+    with shop.open(DENSE, read_only=True) as shown:
+        assert len(values(shown)) == kept
+    if clean and not torn:
+        before = {name: shop.fs.read_bytes(ROOT / "t-0" / name) for name in shop.names()}
+        with shop.open(DENSE) as again, pytest.raises(MissingPartitions, match="names offset 9"):
+            put_value(again, b"x")
+        assert before == {n: shop.fs.read_bytes(ROOT / "t-0" / n) for n in shop.names()}
+    with shop.open(DENSE, accept_loss=clean) as accepted:
+        assert [(x.first_offset, x.next_offset) for x in accepted.recovery.losses] == [(kept, 9)]
+        assert put_value(accepted, b"x").base_offset == 9
+        assert len(values(accepted)) == kept + 1
+    with shop.open(DENSE) as later:
+        assert not [f for f in later.recovery.findings if f.severity == "error"]
+
+
+def test_the_logs_of_the_last_two_segments_are_empty(shop: Workshop) -> None:
+    a_store(shop, partitions=1).close()
+    for path in (*(ROOT / name for name in CHECKPOINTS), *snapshots(shop)):
+        if shop.fs.exists(path):
+            shop.fs.remove(path)
+    for base in shop.bases()[-2:]:
+        shop.truncate(0, base_offset=base)
+    with shop.open(SETTINGS) as again, pytest.raises(MissingPartitions, match="names offset"):
+        put_value(again, b"x")
+
+
+@pytest.mark.parametrize(
+    "entry", [(20, 75 * 5), (1 << 30, 75 * 8), (8, 1 << 30), (9, 75 * 8 + 1)], ids=str
+)
+def test_an_entry_with_one_wrong_number_names_no_lost_record(
+    shop: Workshop, entry: tuple[int, int]
+) -> None:
+    shop = an_indexed_store(shop, clean=True)
+    whole = shop.bytes_of(0, names.INDEX)
+    shop.put(shop.path(0, names.INDEX), whole[:-8] + struct.pack(">ii", *entry))
+    with shop.open(DENSE) as store:
+        assert [f.severity for f in store.recovery.findings] == ["warning"]
+        assert put_value(store, b"x").base_offset == 9
 
 
 @pytest.mark.parametrize("suffixes", [(), (names.LOG,), (names.LOG, names.INDEX)])

@@ -93,7 +93,9 @@ def test_whatever_happens_to_the_logs(done: Sequence[Damage], clean: bool) -> No
         unasked = shop.after_kill()
         logs = logs_of(unasked)
         with unasked.open(SETTINGS) as store:
-            refused = any(f.code in REFUSALS for f in store.recovery.findings)
+            refused = bool(store.topics()["t"].missing)
+            if clean:  # an unclean stop may have taken what only an index names
+                assert refused == any(f.code in REFUSALS for f in store.recovery.findings)
             if refused:
                 for use in (served, partial(put_value, value=b"more")):
                     with pytest.raises(MissingPartitions):
@@ -107,7 +109,8 @@ def test_whatever_happens_to_the_logs(done: Sequence[Damage], clean: bool) -> No
         assert kept == readable[: len(kept)]
         put_value(store, b"more")
     again = shop.open(SETTINGS)
-    assert [f for f in again.recovery.findings if f.severity == "error"] == []
+    errors = {f.code for f in again.recovery.findings if f.severity == "error"}
+    assert errors <= {"offset-gap"}, "each start reports a segment that is missing in the middle"
     assert values(again) == [*kept, b"more"]
     assert again.bounds(T0).end > len(kept)
     assert ROOT.name in shop.fs.list_dir(ROOT.parent)
