@@ -33,6 +33,7 @@ from logserver.config import Address, Settings
 from logserver.groups.consumer import Consumer
 from logserver.service import LogService
 from storage import TopicPartition
+from storage.shown import encode_json
 
 T = TypeVar("T")
 
@@ -209,7 +210,7 @@ class Call:
 
     def json(self, value: object, *, status: int = 200) -> web.Response:
         """An answer with `value` as JSON."""
-        return self.encoded(_ENCODE(value), status=status)
+        return self.encoded(encode_json(value, enc_hook=_plain), status=status)
 
     def encoded(
         self, body: bytes, *, status: int = 200, headers: Mapping[str, str] | None = None
@@ -257,6 +258,3 @@ def host_bytes(host: str, port: int) -> bytes:
 
 def _plain(value: Any) -> object:
     return dict(value) if isinstance(value, Mapping) else str(value)
-
-
-_ENCODE: Final = msgspec.json.Encoder(enc_hook=_plain).encode

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Final
 
-import msgspec
 from aiohttp import web
 
 from logserver import errors as service
 from storage import StorageError, errors
+from storage.shown import encode_json
 
 PROBLEM_JSON: Final = "application/problem+json"
 JSON: Final = "application/json"
@@ -203,6 +203,6 @@ def error_response(error: ApiError, *, accept: str | None = None) -> web.Respons
         }
     return web.Response(
         status=status,
-        body=msgspec.json.encode(body, enc_hook=str),
+        body=encode_json(body, enc_hook=str),
         headers={"Content-Type": content_type, **error.headers},
     )

@@ -14,12 +14,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
-import msgspec
-
 from api.errors import MALFORMED, ApiError, error_body
 from api.negotiation import EVENT_STREAM, NDJSON
 from api.params import checked_integer
 from storage import StoredRecord
+from storage.shown import encode_json
 
 
 class Frames(Protocol):
@@ -51,7 +50,7 @@ class Lines:
         return b"\n"
 
     def error(self, error: ApiError) -> bytes:
-        return msgspec.json.encode(error_body(error), enc_hook=str) + b"\n"
+        return encode_json(error_body(error), enc_hook=str) + b"\n"
 
     def end(self, next_offset: int) -> bytes:
         return b""
@@ -76,7 +75,7 @@ class Events:
         return b": nothing new\n" + self._id(next_offset) + b"\n"
 
     def error(self, error: ApiError) -> bytes:
-        body = msgspec.json.encode(error_body(error), enc_hook=str)
+        body = encode_json(error_body(error), enc_hook=str)
         return b"event: error\ndata: %b\n\n" % body
 
     def end(self, next_offset: int) -> bytes:

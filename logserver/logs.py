@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Final
 
-import msgspec
+from storage.shown import encode_json, readable
 
 TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _OWN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -36,7 +36,7 @@ class TextFormatter(logging.Formatter):
     def formatMessage(self, record: logging.LogRecord) -> str:
         """See logging.Formatter."""
         fields = "".join(f" {name}={value}" for name, value in fields_of(record).items())
-        return super().formatMessage(record) + fields
+        return readable(super().formatMessage(record) + fields)
 
 
 class JsonFormatter(logging.Formatter):
@@ -54,4 +54,4 @@ class JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             told["exception"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(told, enc_hook=str).decode()
+        return encode_json(told, enc_hook=str).decode()

@@ -21,6 +21,7 @@ from storage.coding.own_json import decode_json
 from storage.errors import Corrupt, IoFailure
 from storage.files import FileSystem, write_durably
 from storage.model import Loss, LossReport, TopicPartition
+from storage.shown import encode_json
 
 CUT_REPORT: Final = "report.json"
 SALVAGE_REPORT: Final = ".logserver.salvage.json"
@@ -49,7 +50,7 @@ def lost_bytes(losses: Sequence[Loss]) -> int:
 
 def write_report(fs: FileSystem, path: Path, report: LossReport) -> None:
     """The report as JSON; durable on return."""
-    write_durably(fs, path, msgspec.json.format(msgspec.json.encode(report)))
+    write_durably(fs, path, msgspec.json.format(encode_json(report)))
     fs.sync_dir(path.parent)
 
 

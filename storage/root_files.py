@@ -19,6 +19,7 @@ from storage.errors import DataError, UnsupportedFormat
 from storage.files import STORE_FILE, FileSystem, atomic_write
 from storage.findings import finding
 from storage.model import Finding
+from storage.shown import encode_json
 
 STORE_VERSION: Final = 1
 _OURS: Final = ".logserver."
@@ -135,4 +136,4 @@ def kept_name(name: str) -> str:
 
 def json_text(content: object) -> bytes:
     """A value as the bytes of one of our own files."""
-    return msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n"
+    return msgspec.json.format(encode_json(content), indent=1) + b"\n"

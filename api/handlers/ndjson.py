@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import msgspec
 from aiohttp import web
 
 from api.call import Call
@@ -22,9 +21,9 @@ from api.schema import Limits, Produced, decode_records
 from api.splitting import Bounds, Item, LineSplitter
 from api.streaming import ProduceStream
 from logserver.writer import Run
+from storage.shown import encode_json_lines
 
 _BY_ITSELF: Final = "each record of a stream is stored by itself, or fails by itself"
-_ENCODER = msgspec.json.Encoder()
 
 
 async def produce_lines(call: Call) -> web.StreamResponse:
@@ -61,7 +60,7 @@ class _Lines:
         rows = offset_rows(
             decoded.count, runs, decoded.positions, decoded.failed, record_names=self.record_names
         )
-        return _ENCODER.encode_lines(rows)
+        return encode_json_lines(rows)
 
     def last_word(self, error: ApiError) -> bytes:
-        return _ENCODER.encode_lines([OffsetRow(None, None, error.error_code, error.message)])
+        return encode_json_lines([OffsetRow(None, None, error.error_code, error.message)])

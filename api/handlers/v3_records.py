@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 from aiohttp import web
 
 from api.call import Call
@@ -33,6 +32,7 @@ from api.v3.records import (
 from logserver.requests import ProduceOptions
 from logserver.writer import Run
 from storage import wall_clock_ms
+from storage.shown import encode_json
 
 
 async def produce_records(call: Call) -> web.StreamResponse:
@@ -105,13 +105,13 @@ class _Objects:
         return b"".join(
             self.last_word(report)
             if isinstance(report, ApiError)
-            else msgspec.json.encode(report) + b"\r\n"
+            else encode_json(report) + b"\r\n"
             for report in found
         )
 
     def last_word(self, error: ApiError) -> bytes:
         failure = ProduceFailure(error.error_code, error.message)
-        return msgspec.json.encode(failure) + b"\r\n"
+        return encode_json(failure) + b"\r\n"
 
     def _stored(self, position: int, told: Mapping[str, Any]) -> ProduceResponse:
         return ProduceResponse(cluster_id=self.cluster_id, topic_name=self.topic, **told)

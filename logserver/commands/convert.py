@@ -31,6 +31,7 @@ from logserver.commands.output import (
 )
 from logserver.commands.progress import LateProgress
 from storage import ConversionNote, ConversionReport, StoreOptions, convert_store
+from storage.shown import encode_json, readable
 
 SHOWN: Final = 5
 
@@ -120,7 +121,7 @@ def command(
             on_foreseen=partial(_announce, encode=given["encode"]),
         )
     if report_path is not None:
-        write_file(report_path, msgspec.json.format(msgspec.json.encode(report)) + b"\n")
+        write_file(report_path, msgspec.json.format(encode_json(report)) + b"\n")
     inspected = Inspected(given["source"], given["settings"])
     if output == TABLE:
         found = finding_lines(report.findings, inspected, shows_all=shows_all)
@@ -134,7 +135,7 @@ def command(
 def _announce(notes: Sequence[ConversionNote], *, encode: bool) -> None:
     """Say on standard error, before the work begins, what will be left out."""
     for note in notes:
-        click.echo(_line("will be left out", note), err=True)
+        click.echo(readable(_line("will be left out", note)), err=True)
     if notes and not encode:
         click.echo(
             "convert begins, and leaves this out; with --encode it is kept in an encoded form where possible",

@@ -30,6 +30,7 @@ from logserver.commands.output import (
     write_rows,
 )
 from storage import Isolation
+from storage.shown import readable
 
 _BY_FILE: Final = frozenset(
     {"batches", "index", "timeindex", "txnindex", "snapshot", "checkpoints"}
@@ -106,7 +107,7 @@ def command(
         findings = inspector.findings()
         line = incomplete_line(findings)
         if line is not None:
-            click.echo(line, err=True)
+            click.echo(readable(line), err=True)
         end_with(findings, Inspected(path, settings), shows_all=shows_all)
 
 

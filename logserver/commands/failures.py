@@ -10,13 +10,13 @@ import os
 import sys
 
 import click
-import msgspec
 
 from logserver.commands import FAILURE, FINDINGS, FINE, INTERRUPTED, USAGE
 from logserver.commands.output import JSON, chosen_output
 from logserver.errors import DAMAGED, ServerRefused, SettingsError
 from storage import StorageError
 from storage.errors import CallerError, DataError, UnsupportedFormat
+from storage.shown import encode_json, readable
 
 
 def told(error: BaseException, ctx: click.Context) -> int:
@@ -30,7 +30,7 @@ def told(error: BaseException, ctx: click.Context) -> int:
     if isinstance(error, StorageError):
         if chosen_output(ctx) == JSON:
             facts = {"error": error.message, "code": error.code, **error.facts()}
-            click.echo(msgspec.json.encode(facts, enc_hook=str), err=True)
+            click.echo(encode_json(facts, enc_hook=str), err=True)
         else:
             _say(f"error: {_line(error.message)} [{error.code}]")
         return _exit_code(error)
@@ -62,7 +62,7 @@ def _line(message: str) -> str:
 
 def _say(line: str) -> None:
     with contextlib.suppress(OSError):
-        click.echo(line, err=True)
+        click.echo(readable(line), err=True)
 
 
 def _drop_output() -> None:

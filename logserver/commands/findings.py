@@ -18,6 +18,7 @@ import msgspec
 from logserver.commands import FINDINGS
 from storage import Finding
 from storage.findings import catalogue
+from storage.shown import readable
 
 _SINGLY: Final = 3  # up to so many of a kind are shown one by one
 
@@ -36,13 +37,21 @@ class Inspected(NamedTuple):
 
     def command(self, template: str) -> str:
         """A command of the catalogue for this PATH. It names a folder, since rebuild and salvage need one."""
-        folder = self.path if self.path.is_dir() else self.path.parent
+        folder = str(self.path if self.path.is_dir() else self.path.parent)
         options = [
             word
             for name, value in self.settings.items()
             for word in ("--set", shlex.quote(f"{name}={value}"))
         ]
-        return " ".join([template.replace("PATH", shlex.quote(str(folder))), *options])
+        return " ".join([template.replace("PATH", _quoted(folder)), *options])
+
+
+def _quoted(name: str) -> str:
+    """A name as a word of a command line; one that is no UTF-8 in the form of bash, with escapes."""
+    shown = readable(name)
+    if shown == name:
+        return shlex.quote(name)
+    return "$'" + readable(name.replace("\\", r"\\").replace("'", r"\'")) + "'"
 
 
 def is_wrong(finding: Finding) -> bool:
@@ -153,6 +162,6 @@ def incomplete_line(findings: Sequence[Finding]) -> str | None:
 def end_with(findings: Sequence[Finding], inspected: Inspected, *, shows_all: bool = False) -> None:
     """Report on standard error what was met; the exit code is 1 if something is wrong."""
     for line in finding_lines(findings, inspected, shows_all=shows_all):
-        click.echo(line, err=True)
+        click.echo(readable(line), err=True)
     if any(map(is_wrong, findings)):
         click.get_current_context().exit(FINDINGS)

@@ -24,6 +24,7 @@ from logserver.commands.findings import (
 from logserver.commands.options import opened, path_argument, set_option
 from logserver.commands.output import TABLE, output_option, size_text, write_document
 from storage import Finding
+from storage.shown import readable, readable_values
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -55,7 +56,8 @@ def command(path: Path, *, shows_all: bool, settings: Mapping[str, str], output:
     inspected = Inspected(path, settings)
     findings = [Finding(**row) for row in summary["findings"]]
     if output == TABLE:
-        _show(summary, list(finding_lines(findings, inspected, shows_all=shows_all)))
+        lines = finding_lines(findings, inspected, shows_all=shows_all)
+        _show(readable_values(summary), [readable(line) for line in lines])
     else:
         rows = [finding_row(finding, inspected) for finding in findings]
         write_document({**summary, "findings": rows}, output)

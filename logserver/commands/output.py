@@ -16,6 +16,7 @@ import click
 import msgspec
 
 from storage import StorageError
+from storage.shown import encode_json, encode_json_lines, encode_text, readable
 
 TABLE: Final = "table"
 JSON: Final = "json"
@@ -28,7 +29,6 @@ _MAX_CELL: Final = 40
 _WHOLE: Final = frozenset({"topic", "partition", "offset", "queueId", "queueOffset"})  # never cut
 _CHOICE: Final = click.Choice([TABLE, JSON, NDJSON])
 _ABOUT: Final = "Default: table on a terminal, else ndjson (a JSON line per row)."
-_ENCODER: Final = msgspec.json.Encoder()
 
 
 def output_parameter() -> click.Option:
@@ -57,25 +57,25 @@ output_option: Final = click.option("--output", type=_CHOICE, callback=_choose, 
 def write_rows(runs: Iterable[Sequence[Row]], output: str) -> None:
     """Print runs of rows as they come."""
     if output == NDJSON:
-        _write(map(_ENCODER.encode_lines, runs))
+        _write(map(encode_json_lines, runs))
     elif output == JSON:
         failures: list[StorageError] = []
         _write(_array(_until_failure(runs, failures)))  # a document is closed, whatever happens
         for error in failures:
             raise error
     else:
-        _write(line.encode("utf-8", "backslashreplace") for line in _table(runs))
+        _write(map(encode_text, _table(runs)))
 
 
 def write_document(document: object, output: str) -> None:
     """Print one value: on one line, or indented."""
-    data = _ENCODER.encode(document)
+    data = encode_json(document)
     _write([data if output == NDJSON else msgspec.json.format(data, indent=1), b"\n"])
 
 
 def write_text(lines: Iterable[str]) -> None:
     """Print lines for a person."""
-    _write(f"{line}\n".encode("utf-8", "backslashreplace") for line in lines)
+    _write(encode_text(f"{line}\n") for line in lines)
 
 
 def write_file(path: Path, data: bytes) -> None:
@@ -110,7 +110,7 @@ def _array(runs: Iterable[Sequence[Row]]) -> Iterable[bytes]:
     before = b"[\n"
     for run in runs:
         if run:
-            yield before + b",\n".join(map(_ENCODER.encode, run))
+            yield before + b",\n".join(map(encode_json, run))
             before = b",\n"
     yield b"\n]\n" if before != b"[\n" else b"[]\n"
 
@@ -184,7 +184,7 @@ def _cell(value: object) -> str:
     if isinstance(value, bytes):
         text = value[:200].decode("utf-8", "backslashreplace")
     elif isinstance(value, str):
-        text = value
+        text = readable(value)
     else:
-        text = _ENCODER.encode(value)[:200].decode("utf-8", "replace")
+        text = encode_json(value)[:200].decode("utf-8", "replace")
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 import click
-import msgspec
 
 from logserver import signals
 from logserver.config import DEFAULT, SETTINGS, Settings, load_settings
 from logserver.logs import log_to_stderr
 from storage import RecoveryReport
+from storage.shown import encode_json, readable
 
 _CURL_WITH_TOKEN: Final = "curl -H 'Authorization: Bearer TOKEN'"
 
@@ -123,7 +123,7 @@ def _tell(started: Started, *, curl: str) -> None:
         "read_only": plan.read_only,
     }
     if not sys.stdout.isatty():
-        click.echo(msgspec.json.encode(facts))
+        click.echo(encode_json(facts))
     mode = " (read-only)" if plan.read_only else ""
     lines = [f"{plan.backend} store {plan.path}{mode} at {started.url}"]
     if plan.notice is not None:
@@ -131,7 +131,7 @@ def _tell(started: Started, *, curl: str) -> None:
     lines += _recovery_lines(started.recovery)
     to_try = _to_try(started.url, read_only=plan.read_only)
     lines += ["try:", *(f"  {curl} {words}" for words in to_try)]
-    click.echo("\n".join(lines), err=True)
+    click.echo(readable("\n".join(lines)), err=True)
 
 
 def _recovery_lines(report: RecoveryReport) -> list[str]:

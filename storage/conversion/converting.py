@@ -43,6 +43,7 @@ from storage.model import (
 from storage.new_store import new_store
 from storage.parts import RunParts
 from storage.recount import Contents, check_recount
+from storage.shown import encode_json
 
 WHAT: Final = "converting"
 TOLD_EVERY: Final = 10_000
@@ -161,7 +162,7 @@ def make_report(
 
 def write_report(fs: FileSystem, root: Path, report: ConversionReport) -> None:
     """The report in the new store; durable on return."""
-    write_durably(fs, root / REPORT, msgspec.json.format(msgspec.json.encode(report)))
+    write_durably(fs, root / REPORT, msgspec.json.format(encode_json(report)))
     fs.sync_dir(root)
 
 

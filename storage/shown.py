@@ -1,0 +1,59 @@
+"""Text and JSON for people and programs, of names that may be any bytes.
+
+Python keeps a byte of a file name that is no UTF-8 as a lone surrogate, which neither UTF-8 nor JSON can hold. Owns the
+form in which a name is shown: `\\xe9` for such a byte, `\\ud800` for half of a surrogate pair. Values in memory keep
+the name that opens the file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+_LONE: Final = re.compile("[\ud800-\udfff]")
+_ENCODER: Final = msgspec.json.Encoder()
+
+
+def readable(text: str) -> str:
+    """Return the text with an escape in place of each byte that is no UTF-8."""
+    return text if text.isascii() else _LONE.sub(_escape, text)
+
+
+def encode_text(text: str) -> bytes:
+    """Return the text as UTF-8, as `readable` shows it."""
+    return readable(text).encode()
+
+
+def encode_json(value: object, *, enc_hook: Callable[[Any], object] | None = None) -> bytes:
+    """Return the value as JSON, its text as `readable` shows it. `enc_hook` as msgspec has it."""
+    try:
+        return msgspec.json.encode(value, enc_hook=enc_hook)
+    except UnicodeEncodeError:
+        plain = msgspec.to_builtins(value, enc_hook=enc_hook, str_keys=True)
+        return msgspec.json.encode(readable_values(plain))
+
+
+def encode_json_lines(values: Iterable[object]) -> bytes:
+    """Return each value as a line of JSON."""
+    values = list(values)
+    try:
+        return _ENCODER.encode_lines(values)
+    except UnicodeEncodeError:
+        return b"".join(encode_json(value) + b"\n" for value in values)
+
+
+def readable_values(value: Any) -> Any:
+    """Return plain values, as of JSON, with all text readable."""
+    if isinstance(value, str):
+        return readable(value)
+    if isinstance(value, Mapping):
+        return {readable_values(key): readable_values(item) for key, item in value.items()}
+    return [readable_values(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _escape(lone: re.Match[str]) -> str:
+    number = ord(lone[0])
+    return f"\\x{number - 0xDC00:02x}" if 0xDC80 <= number <= 0xDCFF else f"\\u{number:04x}"
