@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
+from storage.errors import Corrupt
 from storage.rocketmq.commit_log import record_at
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format.message import (
@@ -21,11 +22,12 @@ from storage.rocketmq.format.message import (
     decode_message,
     encode_padding,
 )
-from storage.rocketmq.queues import QueueTable
+from storage.rocketmq.queues import Queue, QueueTable
 from storage.rocketmq.walking import Stretch
 
 SECTOR_BYTES: Final = 512
 SIZE_BYTES: Final = 4
+FIRST_WINDOW_BYTES: Final = 1 << 14
 WINDOW_BYTES: Final = 1 << 20
 _MAGIC: Final = re.compile(rb"\xda\xa3\x20[\xa7\xab]")
 _PADDING_MAGIC: Final = re.compile(rb"\xcb\xd4\x31\x94")
@@ -62,20 +64,72 @@ def _is_torn(data: bytes, position: int, size: int) -> bool:
     return tail.endswith(b"\0") or _ZERO_SECTOR in message.properties
 
 
-def next_good(
-    run: FileRun, position: int, queues: QueueTable, so_far: LogSoFar, *, looking: bool = True
-) -> int | None:
-    """The first record behind `position` that counts; None where there is none. `looking` False:
-    only units are asked, and what is behind is not read.
+class Behind:
+    """What lies behind the bad places of one walk, which are asked in ascending order.
+
+    Each entry of a queue is followed once: the record that was found for an earlier place answers for a later one
+    that lies before it. The end of the data is looked for once.
     """
-    pointed = min(_pointed_to(run, position, queues), default=None)
-    if not looking:
+
+    def __init__(self, run: FileRun, queues: QueueTable) -> None:
+        self._run = run
+        self._pointers = [_Pointer(run, queue) for queue in queues]
+        self._data_end: int | None = None
+
+    def next_good(self, position: int, so_far: LogSoFar, *, looking: bool = True) -> int | None:
+        """Return the first record behind `position` that counts; None where there is none. `looking` False:
+        only entries of queues are asked, and the bytes behind are not read.
+        """
+        found = [
+            at for pointer in self._pointers if (at := pointer.first_behind(position)) is not None
+        ]
+        pointed = min(found, default=None)
+        if not looking:
+            return pointed
+        stop = self._end_of_data(position) if pointed is None else pointed
+        for at in _candidates(self._run, position, stop):
+            message = record_at(self._run, at)
+            if message is not None and _goes_on(message, so_far):
+                return at
         return pointed
-    for found in _candidates(run, position, run.data_end(position) if pointed is None else pointed):
-        message = record_at(run, found)
-        if message is not None and _goes_on(message, so_far):
-            return found
-    return pointed
+
+    def _end_of_data(self, position: int) -> int:
+        if self._data_end is None:
+            self._data_end = self._run.data_end(position)
+        return max(self._data_end, position)
+
+
+class _Pointer:
+    """The first good record behind a position that an entry of one queue leads to; the position only rises."""
+
+    def __init__(self, run: FileRun, queue: Queue) -> None:
+        self._run = run
+        self._queue = queue
+        self._next = 0  # the entry behind the one that led to `_found`
+        self._found: int | None = -1
+
+    def first_behind(self, position: int) -> int | None:
+        """Return its physical offset; None without one, or where a file of the queue is missing."""
+        if self._found is not None and self._found <= position:
+            try:
+                self._found = self._follow(position)
+            except Corrupt:
+                self._found = None
+        return self._found
+
+    def _follow(self, position: int) -> int | None:
+        units, limit = self._queue.units, self._run.limit
+        for offset in range(max(self._next, units.first_at(position + 1)), units.end):
+            unit = units.unit(offset)
+            if unit.physical_offset >= limit:
+                return None
+            if unit.physical_offset <= position:
+                continue  # damage: units rise
+            message = record_at(self._run, unit.physical_offset)
+            if message is not None and (message.topic, message.queue_id) == self._queue.partition:
+                self._next = offset + 1
+                return unit.physical_offset
+        return None
 
 
 def first_told(run: FileRun, start: int, stop: int) -> int | None:
@@ -92,33 +146,19 @@ def _goes_on(message: Message, so_far: LogSoFar) -> bool:
     return message.queue_offset >= so_far.next_offset(message.topic, message.queue_id)
 
 
-def _pointed_to(run: FileRun, position: int, queues: QueueTable) -> Iterator[int]:
-    """For each queue its first record behind `position` that is good."""
-    for queue in queues:
-        units = queue.units
-        for offset in range(units.first_at(position + 1), units.end):
-            unit = units.unit(offset)
-            if unit.physical_offset >= run.limit:
-                break
-            if unit.physical_offset <= position:
-                continue  # damage: units rise
-            message = record_at(run, unit.physical_offset)
-            if message is not None and (message.topic, message.queue_id) == queue.partition:
-                yield unit.physical_offset
-                break
-
-
 def _candidates(run: FileRun, position: int, stop: int) -> Iterator[int]:
     """Where behind `position` a record's magic stands with its own place beside it."""
     for base in run.bases:
         begin, end = max(base, position + 1), min(base + run.file_bytes, stop)
+        window_bytes = FIRST_WINDOW_BYTES  # the next record is mostly near
         while begin < end:
-            data = run.read(begin, min(WINDOW_BYTES, end - begin) + FIXED_SIZE_V4)
+            data = run.read(begin, min(window_bytes, end - begin) + FIXED_SIZE_V4)
             for match in _MAGIC.finditer(data, _MAGIC_POSITION):
                 at = match.start() - _MAGIC_POSITION
-                if begin + at < end:
+                if at < window_bytes and begin + at < end:
                     yield begin + at
-            begin += WINDOW_BYTES
+            begin += window_bytes
+            window_bytes = min(2 * window_bytes, WINDOW_BYTES)
 
 
 def has_zeroed_sector(run: FileRun, start: int, end: int) -> bool:

@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 
 from storage.errors import DataError
 from storage.interface import Progress
-from storage.rocketmq.behind import LogSoFar, has_zeroed_sector, next_good, sound_part
+from storage.rocketmq.behind import Behind, LogSoFar, has_zeroed_sector, sound_part
 from storage.rocketmq.commit_log import record_at
 from storage.rocketmq.deleted_records import DeletedRecords, Lives
 from storage.rocketmq.dispatch import heads_of
@@ -104,9 +104,9 @@ def examine(context: RecoveryContext) -> StorePlan:
             start = first  # what was met of an earlier life before that was known
         elif walk.gap_from is None or walk.gap_from >= start:
             plan = _plan(context, walk, broken)
-            if start == first or not (plan.lost or plan.lost_offsets):
+            if start in (first, context.run.start) or not (plan.lost or plan.lost_offsets):
                 return plan
-            start = first  # an entry or offset may be wrong: the records of the whole log decide
+            start = context.run.start  # an entry may be wrong: the records of the whole log decide
         else:
             start = walk.gap_from
 
@@ -211,6 +211,7 @@ class _Walk:
     def __init__(self, context: RecoveryContext, start: int) -> None:
         self._context = context
         self.lives = Lives(context.run, context.queues, context.deleted)
+        self._behind = Behind(context.run, context.queues)
         self._known = _unit_positions(context.queues, start)
         self._expected: dict[tuple[str, int], int] = {}
         self._open: OpenAppend | None = None
@@ -371,7 +372,7 @@ class _Walk:
         last_ms = self.last_record[1].store_timestamp_ms if self.last_record else 0
         so_far = LogSoFar(last_ms, self._next_offset)
         looking = not context.clean or stop.reason == BAD
-        good = next_good(context.run, stop.position, context.queues, so_far, looking=looking)
+        good = self._behind.next_good(stop.position, so_far, looking=looking)
         if good is None:
             self.torn = stop.reason == BAD
             return None

@@ -10,14 +10,20 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Unpack
 
-from storage.errors import Corrupt, DataError
+from storage.errors import DataError
 from storage.findings import RecordFacts, finding
 from storage.model import Finding
 from storage.notes import Meter, Notes
-from storage.rocketmq.behind import LogSoFar, next_good
+from storage.rocketmq.behind import Behind, LogSoFar
 from storage.rocketmq.file_run import FileRun
-from storage.rocketmq.format.message import PADDING_SIZE, Message, decode_message, peek
-from storage.rocketmq.format.queue_unit import UNIT_SIZE
+from storage.rocketmq.format.message import (
+    MAGIC_V1,
+    MAGIC_V2,
+    PADDING_SIZE,
+    Message,
+    decode_message,
+    peek,
+)
 from storage.rocketmq.format.walking import BAD, BLANK
 from storage.rocketmq.queues import QueueTable
 from storage.rocketmq.walking import Stop, Stretch, walk_log
@@ -30,6 +36,19 @@ def overlap(ranges: Sequence[tuple[int, int]], start: int, end: int) -> bool:
     """Return whether one of the ranges lies in [start, end), at least in part. They are in order, and apart."""
     after = bisect_left(ranges, (end,))
     return after > 0 and start < ranges[after - 1][1]
+
+
+def why_bad(run: FileRun, physical_offset: int) -> DataError | None:
+    """What is wrong with the record at a place; None where it can be decoded."""
+    head = run.read(physical_offset, PADDING_SIZE)
+    try:
+        size, magic = peek(head, 0)
+        if magic in (MAGIC_V1, MAGIC_V2) and size > PADDING_SIZE:  # else its size tells nothing
+            head = run.read(physical_offset, min(size, MAX_SHOWN_BYTES))
+        decode_message(head)
+    except DataError as error:
+        return error
+    return None
 
 
 class Padding(NamedTuple):
@@ -78,8 +97,7 @@ class LogWalk:
             tuple[int, int]
         ] = []  # physical offsets [start, end) of bad places, in order
         self.torn: Stop | None = None  # the end of the log, where bytes that are no record follow
-        self._queues = queues
-        self._no_queues = QueueTable(queues.files, queues.root, UNIT_SIZE)
+        self._behind = Behind(run, queues)
         self._origin = self._start if origin is None else origin
         self._end = end
         self._until = end if until is None else until
@@ -168,10 +186,7 @@ class LogWalk:
             return stop.position
         so_far = LogSoFar(self.last_store_timestamp_ms, lambda *key: self.next_offsets.get(key, 0))
         looking = not self._clean or stop.reason != BLANK
-        try:
-            following = next_good(self.run, stop.position, self._queues, so_far, looking=looking)
-        except Corrupt:  # a queue with a hole tells nothing
-            following = next_good(self.run, stop.position, self._no_queues, so_far, looking=looking)
+        following = self._behind.next_good(stop.position, so_far, looking=looking)
         if following is None or not stop.position < following < self._end:
             self.torn = stop if stop.reason == BAD else None
             return None
@@ -206,14 +221,8 @@ class LogWalk:
 
     def why(self, physical_offset: int) -> str:
         """What is wrong with the record at a place."""
-        data = self.run.read(physical_offset, PADDING_SIZE)
-        try:
-            size, _ = peek(data, 0)
-            size = min(max(size, PADDING_SIZE), MAX_SHOWN_BYTES)
-            decode_message(self.run.read(physical_offset, size))
-        except DataError as error:
-            return error.message
-        return BAD
+        error = why_bad(self.run, physical_offset)
+        return BAD if error is None else error.message
 
     def finding(
         self,

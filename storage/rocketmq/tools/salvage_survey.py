@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from storage.errors import Corrupt, DataError, Truncated
+from storage.errors import Corrupt, Truncated
 from storage.model import Finding, Loss
 from storage.notes import Meter, Notes, Tallies
 from storage.rocketmq.blanks import SMALLEST, is_blank
@@ -30,10 +30,10 @@ from storage.rocketmq.evidence import (
     newest_record,
 )
 from storage.rocketmq.file_run import FileRun
-from storage.rocketmq.format.message import PADDING_SIZE, decode_message, peek, takes_queue_offset
+from storage.rocketmq.format.message import PADDING_SIZE, takes_queue_offset
 from storage.rocketmq.lmq import is_lmq
 from storage.rocketmq.queues import Queue, QueueTable
-from storage.rocketmq.tools.log_walk import MAX_SHOWN_BYTES, LogWalk, Padding
+from storage.rocketmq.tools.log_walk import LogWalk, Padding, why_bad
 from storage.rocketmq.topics_file import is_folder_name
 from storage.rocketmq.walking import Stretch
 
@@ -278,7 +278,14 @@ class Survey:
 
     def losses(self) -> Sequence[Loss]:
         """In the order of the log; a bad place that hit no queue, or none that is known, is told too."""
-        told = [loss for number, bad in enumerate(self.bad) for loss in self._of_place(number, bad)]
+        by_place: dict[int | None, list[_Hole]] = {}
+        for hole in self._holes:
+            by_place.setdefault(hole.place, []).append(hole)
+        told = [
+            self._loss(bad.start, bad.end - bad.start, hole, self._reason(bad.start))
+            for number, bad in enumerate(self.bad)
+            for hole in by_place.get(number, [None])
+        ]
         tail = self._tail()
         for hole in self._holes:
             if hole.place is None:
@@ -335,12 +342,6 @@ class Survey:
         yield from deleted_topic_findings(evidence, source.queues)
         yield from evidence.unread
 
-    def _of_place(self, number: int, bad: Bad) -> Iterator[Loss]:
-        reason, size = self._reason(bad.start), bad.end - bad.start
-        holes: list[_Hole | None] = [hole for hole in self._holes if hole.place == number]
-        for hole in holes or [None]:
-            yield self._loss(bad.start, size, hole, reason)
-
     def _tail(self) -> tuple[int, int] | None:
         """(physical offset, size) of what follows the end of the log and is no record."""
         torn = self._walk.torn
@@ -377,15 +378,12 @@ class Survey:
         head = run.read(position, PADDING_SIZE)
         if not any(head):
             return "zeros"
-        try:
-            size, _ = peek(head, 0)
-            size = min(max(size, PADDING_SIZE), MAX_SHOWN_BYTES)
-            decode_message(run.read(position, size))
-        except Truncated:
+        error = why_bad(run, position)
+        if error is None:
+            return "misplaced"
+        if isinstance(error, Truncated):
             return "torn"
-        except DataError as error:
-            return "crc" if error.facts().get("field") == "crc" else "header"
-        return "misplaced"
+        return "crc" if error.facts().get("field") == "crc" else "header"
 
     def quiet_queues(self) -> Iterator[Queue]:
         """Queues of whose records the log has none any more: their files alone tell where they go
