@@ -16,9 +16,16 @@ from typing import Any, Final, NamedTuple
 
 from storage.columns import SPLIT_BYTES, Chunk, Damage, ReadSplit, Split, Splitter
 from storage.errors import InvalidArgument, IoFailure, NotOffered, UnsupportedFormat
-from storage.files import FileSystem, FollowingFileSystem, RealFileSystem, SkippingFileSystem
+from storage.files import (
+    FileSystem,
+    FollowingFileSystem,
+    RealFileSystem,
+    SkippingFileSystem,
+    stored_backend,
+)
 from storage.interface import Clock, LogStore, OnForeseen, StoreOptions, SupportsInspect
 from storage.model import ConversionReport, StoredFile, TopicPartition
+from storage.own_files import own_file_findings
 from storage.parts import RunParts
 from storage.staged_append import StagedForm, finish_staged
 
@@ -41,6 +48,7 @@ class Backend(NamedTuple):
     read_split: str | None = None
     staging: str | None = None
     unreadable: str | None = None
+    holds_files: str | None = None
 
 
 class Detected(NamedTuple):
@@ -63,6 +71,7 @@ BACKENDS: Final[dict[str, Backend]] = {
         read_split="storage.kafka.columns:read_split",
         staging="storage.kafka.staging:KafkaStaging",
         unreadable="storage.kafka.physical:unread_findings",
+        holds_files="storage.kafka.directory:holds_files",
     ),
     "rocketmq": Backend(
         open_store="storage.rocketmq.store:open_rocketmq",
@@ -74,6 +83,7 @@ BACKENDS: Final[dict[str, Backend]] = {
         read_split="storage.rocketmq.columns:read_split",
         staging="storage.rocketmq.staging:RocketMQStaging",
         unreadable="storage.rocketmq.physical:unread_findings",
+        holds_files="storage.rocketmq.directory:holds_files",
     ),
     "memory": Backend(
         open_store="storage.memory:open_memory", detect=None, open_inspector=None, list_files=None
@@ -138,6 +148,9 @@ def open_store(
     if read_only:
         disk = SkippingFileSystem(disk)
     store: LogStore = factory(Path(path), options, fs=disk, clock=clock, read_only=read_only)
+    if BACKENDS[backend].detect is not None:
+        findings = [*store.recovery.findings, *own_file_findings(disk, Path(path))]
+        store.recovery = replace(store.recovery, findings=findings)
     report_unreadable = BACKENDS[backend].unreadable
     if read_only and report_unreadable is not None:
         findings = [*store.recovery.findings, *resolve(report_unreadable)(disk)]
@@ -171,9 +184,10 @@ def detect(path: Path | str, *, fs: FileSystem | None = None) -> Detected | None
         return None
     if not fs.is_dir(path, follow=True):
         raise UnsupportedFormat(f"{path} is a file, not a store's directory", path=str(path))
-    for name, backend in BACKENDS.items():
-        if backend.detect is not None:
-            adopted: bool | None = resolve(backend.detect)(fs, path)
+    for name in _by_likelihood(fs, path):
+        detect_backend = BACKENDS[name].detect
+        if detect_backend is not None:
+            adopted: bool | None = resolve(detect_backend)(fs, path)
             if adopted is not None:
                 return Detected(name, adopted)
     names = [name for name in fs.list_dir(path) if name not in _NO_CONTENT]
@@ -206,10 +220,11 @@ def open_inspector(
     else:
         fs.open(path).close()
     fs = SkippingFileSystem(fs)
-    for backend in BACKENDS.values():
-        if backend.open_inspector is None:
+    for name in _by_likelihood(fs, path):
+        door = BACKENDS[name].open_inspector
+        if door is None:
             continue
-        found: SupportsInspect | None = resolve(backend.open_inspector)(
+        found: SupportsInspect | None = resolve(door)(
             path, options or StoreOptions(), fs=fs, clock=clock
         )
         if found is not None:
@@ -219,6 +234,21 @@ def open_inspector(
         f"{path} is no store, partition directory or file of a known backend{inside}",
         path=str(path),
     )
+
+
+def _by_likelihood(fs: FileSystem, path: Path) -> Sequence[str]:
+    """Return the backends in the order to ask them: those whose files the directory holds, then the one that its store
+    file names. The file may be damaged, or another store's.
+    """
+    if not fs.is_dir(path, follow=True):
+        return tuple(BACKENDS)
+    named = stored_backend(fs, path)
+    holding = {
+        name
+        for name, backend in BACKENDS.items()
+        if backend.holds_files is not None and resolve(backend.holds_files)(fs, path)
+    }
+    return sorted(BACKENDS, key=lambda name: (name not in holding, name != named))
 
 
 def _shown(names: Sequence[str]) -> str:

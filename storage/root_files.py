@@ -57,19 +57,23 @@ class RootFiles(Generic[_Facts]):
         self._writing = threading.RLock()
 
     def store_file(self) -> _Facts | None:
-        """Our own facts about the store; None when it is not ours (yet). Raises UnsupportedFormat
-        for another version or backend.
+        """Our own facts about the store; None when it is not ours (yet), or the file names another backend, which is
+        reported. Raises UnsupportedFormat for another version.
         """
+        path = self.path / STORE_FILE
         stored = self._read_json(STORE_FILE, self._facts)
-        if stored is not None and (stored.backend, stored.version) != (
-            self._backend,
-            STORE_VERSION,
-        ):
-            path = str(self.path / STORE_FILE)
+        if stored is not None and stored.backend != self._backend:
+            self._damaged.add(STORE_FILE)
+            message = (
+                f"the file names the backend {stored.backend!r}, and the store's files are those of "
+                f"{self._backend}: it counts as missing"
+            )
+            self._report(path, message)
+            return None
+        if stored is not None and stored.version != STORE_VERSION:
             raise UnsupportedFormat(
-                f"{path}: backend {stored.backend!r}, version {stored.version}; "
-                f"known here is {self._backend}, version {STORE_VERSION}",
-                path=path,
+                f"{path}: version {stored.version}; known here is version {STORE_VERSION}",
+                path=str(path),
             )
         return stored
 

@@ -42,7 +42,7 @@ from storage.files import FileSystem, atomic_write, is_missing
 from storage.interface import LogStore
 from storage.journal import OnDisk
 from storage.model import Record, TopicPartition
-from storage.root_files import json_text
+from storage.root_files import json_text, kept_name
 from storage.staged_files import StagedFile, read_runs
 
 NOTE: Final = ".logserver.staged.json"
@@ -143,16 +143,15 @@ def is_pending(fs: FileSystem, path: Path, folder: Path) -> bool:
     """Whether the files of this folder are still wanted by the store at `path`."""
     if not fs.exists(path / NOTE):
         return False
-    pending = decode_json(fs.read_bytes(path / NOTE), Note).pending
+    pending = _load_note(fs, path).pending
     return pending is not None and pending.folder == folder.name
 
 
 def pending_ends(fs: FileSystem, path: Path) -> Mapping[TopicPartition, int]:
     """Where the partitions of an unfinished write to the store at `path` ended before it."""
     try:
-        data = fs.read_bytes(path / NOTE) if fs.exists(path / NOTE) else None
-        pending = None if data is None else decode_json(data, Note).pending
-    except (Corrupt, IoFailure):  # the write itself reports them
+        pending = _load_note(fs, path).pending
+    except (Corrupt, IoFailure):  # own_file_findings reports them
         return {}
     ends = () if pending is None else pending.ends
     return {TopicPartition(topic, partition): end for topic, partition, end in ends}
@@ -196,13 +195,17 @@ def fill_new(store: LogStore, form: StagedForm, write: StagedWrite) -> None:
 def finish_staged(store: LogStore, form: StagedForm, *, accept_loss: bool) -> None:
     """What a writable start does: go on with a write that a crash has interrupted.
 
-    Raises DamagedStore where its files are gone or damaged, unless `accept_loss`: then what of it is
+    Raises DamagedStore where its files, or the note, are gone or damaged, unless `accept_loss`: then what of it is
     there stays.
     """
     disk = _disk(store)
     if not disk.fs.exists(disk.path / NOTE):
         return
-    note = _read_note(store)
+    try:
+        note = _read_note(store)
+    except Corrupt as error:
+        _go_on_without_note(disk, error, accept_loss=accept_loss)
+        return
     if note.pending is None:
         return
     folder = disk.path.resolve().with_name(note.pending.folder)
@@ -232,10 +235,35 @@ def _disk(store: LogStore) -> OnDisk:
 
 
 def _read_note(store: LogStore) -> Note:
-    """Raises Corrupt: without it nobody knows which units are stored."""
     disk = _disk(store)
+    return _load_note(disk.fs, disk.path)
+
+
+def _load_note(fs: FileSystem, root: Path) -> Note:
+    """Raises Corrupt, which names the file: without it nobody knows which units are stored."""
+    path = root / NOTE
+    try:
+        return decode_json(fs.read_bytes(path), Note) if fs.exists(path) else Note()
+    except Corrupt as error:
+        facts = {**error.facts(), "path": str(path)}
+        raise Corrupt(f"{path}: {error.message}", **facts) from error
+
+
+def _go_on_without_note(disk: OnDisk, error: Corrupt, *, accept_loss: bool) -> None:
+    """Refuse the start, or keep the note that cannot be read under another name."""
     path = disk.path / NOTE
-    return decode_json(disk.fs.read_bytes(path), Note) if disk.fs.exists(path) else Note()
+    kept = disk.path / kept_name(NOTE)
+    if not accept_loss:
+        raise DamagedStore(
+            f"{error.message}. The file tells whether an append was interrupted, and which writes of Spark are stored. "
+            "Bring it back from a copy, serve the store with --read-only, or go on without it with --accept-loss: it "
+            f"is kept as {kept.name} then, and a write that comes again is stored again",
+            path=str(path),
+            position=None,
+            findings=(),
+        ) from error
+    disk.fs.rename(path, kept)
+    disk.fs.sync_dir(disk.path)
 
 
 def _write_note(store: LogStore, note: Note) -> None:

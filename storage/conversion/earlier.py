@@ -17,8 +17,9 @@ from storage.errors import DataError, InvalidArgument
 from storage.files import FileSystem
 from storage.findings import finding
 from storage.model import ConversionReport
+from storage.own_files import CONVERSION_REPORT
 
-REPORT: Final = ".logserver.convert.json"
+REPORT: Final = CONVERSION_REPORT
 
 
 @contextmanager

@@ -45,16 +45,20 @@ def detect(fs: FileSystem, path: Path) -> bool | None:
     before).
     """
     entries = fs.list_dir(path)
-    backend = stored_backend(fs, path)
-    if backend is not None:
-        return True if backend == BACKEND else None
-    ours = STORE_FILE in entries  # damaged: it no longer tells whose store this is
-    if any(mark in entries for mark in _MARKS):
-        return ours
-    folders = (name for name in entries if names.parse_partition_dir(name) is not None)
-    if any(_is_partition(fs, path / name) for name in folders):
-        return ours
+    if stored_backend(fs, path) == BACKEND:
+        return True
+    if holds_files(fs, path):
+        return STORE_FILE in entries  # damaged: it does not tell whose store this is
     return True if {names.LOCK, UNFINISHED_STORE_FILE} <= set(entries) else None
+
+
+def holds_files(fs: FileSystem, path: Path) -> bool:
+    """Whether a file or folder is there that only a Kafka log directory has."""
+    entries = fs.list_dir(path)
+    if any(mark in entries for mark in _MARKS):
+        return True
+    folders = (name for name in entries if names.parse_partition_dir(name) is not None)
+    return any(_is_partition(fs, path / name) for name in folders)
 
 
 def is_empty(fs: FileSystem, path: Path) -> bool:

@@ -57,16 +57,16 @@ DAMAGED_OFFSETS_FILE: Final = ".logserver.consumerOffset.damaged.json"
 def detect(fs: FileSystem, path: Path) -> bool | None:
     """None: no RocketMQ store; else whether it is one of ours (made by us, or taken over before)."""
     entries = set(fs.list_dir(path))
-    backend = stored_backend(fs, path)
-    if backend is not None:
-        return True if backend == BACKEND else None
-    if _has_parts(fs, path, entries):
-        return STORE_FILE in entries  # damaged: it no longer tells whose store this is
+    if stored_backend(fs, path) == BACKEND:
+        return True
+    if holds_files(fs, path):
+        return STORE_FILE in entries  # damaged: it does not tell whose store this is
     return True if {names.LOCK, UNFINISHED_STORE_FILE} <= entries else None
 
 
-def _has_parts(fs: FileSystem, path: Path, entries: set[str]) -> bool:
+def holds_files(fs: FileSystem, path: Path) -> bool:
     """Whether the log has a file, or two of the other parts of a store are there."""
+    entries = set(fs.list_dir(path))
     log = path / names.COMMIT_LOG
     has_log = names.COMMIT_LOG in entries and fs.is_dir(log)
     if has_log and any(_is_log_file(fs, log / name) for name in fs.list_dir(log)):

@@ -396,6 +396,18 @@ DAMAGES = {
         IDEM,
         lambda root, _: written(root / "log-start-offset-checkpoint", "0\n1\na 0 x\n"),
     ),
+    "a bad note of an append": Damage(
+        "damaged-append-note",
+        "error",
+        PARTS,
+        lambda root, _: written(root / ".logserver.staged.json", "nul"),
+    ),
+    "a bad report of a salvage": Damage(
+        "damaged-report",
+        "warning",
+        PARTS,
+        lambda root, _: written(root / ".logserver.salvage.json", "[1,2"),
+    ),
     "a bad identity": Damage(
         "bad-root-file",
         "error",

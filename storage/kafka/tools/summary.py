@@ -21,6 +21,7 @@ from storage.kafka.tools.rows import Row
 from storage.kafka.tools.verify_files import foreign_folders
 from storage.kafka.tools.view import View
 from storage.model import Finding, TopicPartition
+from storage.own_files import own_file_findings
 
 BACKEND = "kafka"
 BATCH_FORMAT = "record batches, version 2 (written by Kafka 0.11 to 4.x)"
@@ -34,7 +35,8 @@ def of_view(view: View, *, kind: str, adopted: bool | None) -> Row:
         topics.setdefault(address.topic, []).append(_partition(view, address))
     view.directory.known_cluster_id()
     if kind == "store":
-        view.notes.add(*foreign_folders(view))
+        view.directory.store_file()
+        view.notes.add(*foreign_folders(view), *own_file_findings(view.fs, *view.directory.roots))
     rows = [_topic(view, name, partitions) for name, partitions in topics.items()]
     return {
         "path": str(view.root if kind == "store" else next(iter(view.folders.values()))),

@@ -19,6 +19,7 @@ from storage.kafka.plan import PartitionPlan
 from storage.kafka.tools.rows import PARTITION_FILES
 from storage.kafka.tools.view import View
 from storage.model import FileCount, Finding, TopicPartition
+from storage.own_files import own_file_findings
 
 _OURS = ".logserver."
 
@@ -39,6 +40,7 @@ def check_root(view: View, *, whole: bool) -> Iterator[Finding]:
     for name in (names.HIGH_WATERMARKS, names.CLEANER_OFFSETS):
         view.directory.offsets(name)
     yield from view.findings()
+    yield from own_file_findings(view.fs, *view.directory.roots)
     if whole:
         yield from foreign_folders(view)
         yield from _root_names(view)

@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from storage.model import Finding, TopicPartition
+from storage.own_files import own_file_findings
 from storage.rocketmq.directory import StoreDirectory
 from storage.rocketmq.format import names
 from storage.rocketmq.format.checkpoint import Checkpoint
@@ -53,8 +54,12 @@ def of_view(view: View, *, adopted: bool | None) -> Row:
         "checkpoint": checkpoint_row(checkpoint),
         "topics": topics,
         "recovery": _recovery(view),
-        "findings": findings(view.findings()),
+        "findings": findings([*view.findings(), *_of_own_files(view)]),
     }
+
+
+def _of_own_files(view: View) -> Iterable[Finding]:
+    return own_file_findings(view.base, view.root) if view.kind == "store" else ()
 
 
 def findings(found: Iterable[Finding]) -> list[Row]:

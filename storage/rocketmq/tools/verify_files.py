@@ -14,6 +14,7 @@ from storage.errors import DataError, UnsupportedFormat
 from storage.files import FileSystem
 from storage.findings import finding
 from storage.model import Finding
+from storage.own_files import own_file_findings
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format import names
 from storage.rocketmq.tools.dump import bad_small_file, small_files
@@ -116,3 +117,4 @@ def check_small_files(raw: RawStore) -> Iterator[Finding]:
     except UnsupportedFormat as error:
         yield bad_small_file(raw.root / names.STORE_FILE, error)
     yield from raw.directory.findings
+    yield from own_file_findings(raw.fs, raw.root)

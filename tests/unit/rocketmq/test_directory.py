@@ -225,11 +225,16 @@ def test_the_store_file() -> None:
     assert stored == StoreFile(created=True, sizes=sizes, next_producer_id=17)
 
 
-def test_a_store_file_of_others_is_refused() -> None:
-    for content in (b'{"backend":"kafka"}', b'{"backend":"rocketmq","version":2}'):
-        directory = StoreDirectory(a_store(**{STORE_FILE: content}), ROOT)
-        with pytest.raises(UnsupportedFormat, match="known here is rocketmq, version 1"):
-            directory.store_file()
+def test_a_store_file_of_another_version_is_refused() -> None:
+    content = b'{"backend":"rocketmq","version":2}'
+    with pytest.raises(UnsupportedFormat, match="known here is version 1"):
+        StoreDirectory(a_store(**{STORE_FILE: content}), ROOT).store_file()
+
+
+def test_a_store_file_of_another_backend_counts_as_none() -> None:
+    directory = StoreDirectory(a_store(**{STORE_FILE: b'{"backend":"kafka"}'}), ROOT)
+    assert directory.store_file() is None
+    assert [found.code for found in directory.findings] == ["bad-root-file"]
 
 
 @pytest.mark.parametrize("name", [STORE_FILE, names.DELETED_FILE, names.PRODUCERS_FILE])

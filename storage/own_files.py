@@ -1,0 +1,38 @@
+"""Our own notes and reports at a store's root: whether each can be read.
+
+Owns what a damaged one means; must not know the files of a backend, which reports them itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from storage.coding.own_json import decode_json
+from storage.errors import Corrupt, IoFailure
+from storage.files import FileSystem
+from storage.findings import finding
+from storage.kept import SALVAGE_REPORT
+from storage.model import ConversionReport, Finding, LossReport
+from storage.staged_append import NOTE, Note
+
+CONVERSION_REPORT: Final = ".logserver.convert.json"
+
+_FILES: Final[Mapping[str, tuple[type[Any], str]]] = {
+    NOTE: (Note, "damaged-append-note"),
+    SALVAGE_REPORT: (LossReport, "damaged-report"),
+    CONVERSION_REPORT: (ConversionReport, "damaged-report"),
+}
+
+
+def own_file_findings(fs: FileSystem, *roots: Path) -> Iterator[Finding]:
+    """Return a finding for each note or report that cannot be read."""
+    for path in (root / name for root in roots for name in _FILES):
+        kind, code = _FILES[path.name]
+        if not fs.exists(path):
+            continue
+        try:
+            decode_json(fs.read_bytes(path), kind)
+        except (Corrupt, IoFailure) as error:
+            yield finding(code, path, message=f"the file cannot be read: {error.message}")
