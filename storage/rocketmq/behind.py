@@ -76,17 +76,21 @@ class Behind:
         self._pointers = [_Pointer(run, queue) for queue in queues]
         self._data_end: int | None = None
 
-    def next_good(self, position: int, so_far: LogSoFar, *, looking: bool = True) -> int | None:
-        """Return the first record behind `position` that counts; None where there is none. `looking` False:
-        only entries of queues are asked, and the bytes behind are not read.
+    def next_good(
+        self, position: int, so_far: LogSoFar, *, looking: bool = True, before: int | None = None
+    ) -> int | None:
+        """Return the first record behind `position`, and `before` a place, that counts; None where there is none.
+        `looking` False: only entries of queues are asked, and the bytes behind are not read.
         """
         found = [
             at for pointer in self._pointers if (at := pointer.first_behind(position)) is not None
         ]
         pointed = min(found, default=None)
+        if before is not None and (pointed is None or pointed >= before):
+            pointed = None
         if not looking:
             return pointed
-        stop = self._end_of_data(position) if pointed is None else pointed
+        stop = pointed or before or self._end_of_data(position)
         for at in _candidates(self._run, position, stop):
             message = record_at(self._run, at)
             if message is not None and _goes_on(message, so_far):

@@ -225,12 +225,13 @@ class FileRun:
         for base in reversed(self._bases):
             if base + self.file_bytes <= position:
                 break
-            end = self._data_end_in(base, max(base, position))
+            end = self.data_end_in(base, max(base, position))
             if end > max(base, position):
                 return end
         return position
 
-    def _data_end_in(self, base: int, start: int) -> int:
+    def data_end_in(self, base: int, start: int) -> int:
+        """The position behind the last byte of one file that is not zero, at or behind `start`."""
         with self.files.borrow(self.path(base)) as file:
             end = min(base + file.data_end(start - base), base + self.file_bytes)
         while end > start:

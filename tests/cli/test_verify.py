@@ -482,6 +482,7 @@ def test_every_code_of_the_page_is_found_somewhere() -> None:
         " log-begins-late missing-config-file name-of-deleted-topic"  # test_missing_files.py
     )
     elsewhere += " queue-ends-early entries-before-log"
+    elsewhere += " log-file-behind-end"  # tests/unit/rocketmq/test_salvage_report.py
     elsewhere += " compaction-log dledger-store left-behind timer-log"  # test_live_data.py
     elsewhere += " symbolic-link"  # test_links.py
     elsewhere += " overlapping-segments"  # tests/unit/kafka/test_overlaps.py

@@ -7,7 +7,7 @@ records follow; must not write, and must not know what a record is looked at for
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple, Unpack
 
 from storage.errors import DataError
@@ -24,7 +24,7 @@ from storage.rocketmq.format.message import (
     decode_message,
     peek,
 )
-from storage.rocketmq.format.walking import BAD, BLANK
+from storage.rocketmq.format.walking import BAD, BLANK, PADDING
 from storage.rocketmq.queues import QueueTable
 from storage.rocketmq.walking import Stop, Stretch, walk_log
 
@@ -137,11 +137,15 @@ class LogWalk:
         while position is not None and position < self._until:
             self.position = position
             for step in walk_log(self.run, position, self._end):
+                hidden = yield from self._paddings(
+                    min(step.position, self._end) if isinstance(step, Stop) else step.start
+                )
+                if hidden is not None:
+                    position = hidden
+                    break
                 if isinstance(step, Stop):
-                    yield from self._paddings(min(step.position, self._end))
                     position = self._beyond(step)
                     break
-                yield from self._paddings(step.start)
                 wanted = self._wanted(step)
                 if wanted.records:
                     last, size = wanted.records[-1]
@@ -160,12 +164,30 @@ class LogWalk:
         stop = bisect_left(stretch.records, (self._until, 0))
         return stretch._replace(records=stretch.records[:stop])
 
-    def _paddings(self, position: int) -> Iterator[Padding]:
-        """What the walk stepped over to come to `position`."""
+    def _paddings(self, position: int) -> Generator[Padding, None, int | None]:
+        """What the walk stepped over to come to `position`; returns where a good record lies behind one of them.
+
+        A padding goes to the end of its file: with a record behind it that counts, its bytes are damage.
+        """
         while self.position < position:
-            head = self.run.read(self.position, PADDING_SIZE)
-            yield Padding(self.position, peek(head, 0)[0])
-            self.position = self.run.file_end(self.position)
+            start, file_end = self.position, self.run.file_end(self.position)
+            hidden = self._behind.next_good(start, self._so_far(), before=file_end)
+            if hidden is not None:
+                self._note_gap(Stop(start, PADDING), hidden)
+                return hidden
+            head = self.run.read(start, PADDING_SIZE)
+            yield Padding(start, peek(head, 0)[0])
+            self.position = file_end
+        return None
+
+    def _so_far(self) -> LogSoFar:
+        return LogSoFar(self.last_store_timestamp_ms, lambda *key: self.next_offsets.get(key, 0))
+
+    def _note_gap(self, stop: Stop, following: int) -> None:
+        """Take in a bad place that a good record follows."""
+        self.looked_back = True
+        self.gaps.append((stop.position, following))
+        self.notes.add(self._damage(stop, following))
 
     def placed(self, stretch: Stretch) -> Iterator[Placed]:
         """The records of a stretch, or of a part of one, as values."""
@@ -184,15 +206,12 @@ class LogWalk:
             return None
         if stop.position >= self._until:
             return stop.position
-        so_far = LogSoFar(self.last_store_timestamp_ms, lambda *key: self.next_offsets.get(key, 0))
         looking = not self._clean or stop.reason != BLANK
-        following = self._behind.next_good(stop.position, so_far, looking=looking)
+        following = self._behind.next_good(stop.position, self._so_far(), looking=looking)
         if following is None or not stop.position < following < self._end:
             self.torn = stop if stop.reason == BAD else None
             return None
-        self.looked_back = True
-        self.gaps.append((stop.position, following))
-        self.notes.add(self._damage(stop, following))
+        self._note_gap(stop, following)
         return following
 
     def damaged_between(self, start: int, end: int) -> bool:

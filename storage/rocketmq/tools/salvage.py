@@ -24,7 +24,7 @@ from storage.files import FileSystem, HandleCache, copy_range
 from storage.findings import finding
 from storage.interface import Clock, StoreOptions
 from storage.kept import SALVAGE_REPORT, lost_bytes, write_report
-from storage.model import Finding, KeptRange, LossReport, TopicPartition
+from storage.model import Finding, KeptRange, Loss, LossReport, TopicPartition
 from storage.new_store import new_store
 from storage.notes import Meter
 from storage.recount import Contents, check_recount
@@ -40,6 +40,7 @@ from storage.rocketmq.settings import LOG_FOLDERS, Sizes
 from storage.rocketmq.store import open_rocketmq
 from storage.rocketmq.tools.dump import bad_small_file, is_config_name
 from storage.rocketmq.tools.recount import count_records
+from storage.rocketmq.tools.salvage_check import SalvageCheck
 from storage.rocketmq.tools.salvage_log import write_log
 from storage.rocketmq.tools.salvage_survey import LogSource, Survey, odd_files
 from storage.rocketmq.tools.salvage_timers import copy_timers
@@ -69,6 +70,7 @@ class Salvage:
         self._clock = clock
         self._fs: FileSystem = source.run.files.fs
         self.findings: list[Finding] = []
+        self._losses: list[Loss] = []
 
     def run(self, target: Path) -> LossReport:
         """See SupportsInspect.salvage."""
@@ -81,6 +83,7 @@ class Salvage:
             survey = self._survey()
             while survey.lives.begun:  # topics were made again, of which the source knows now
                 survey = self._survey()
+            self._losses += survey.losses()
             moved_bytes = self._moved_bytes(survey)
             self.findings += survey.findings
             self.findings += survey.evidence_findings()
@@ -234,10 +237,20 @@ class Salvage:
             ]
             counted = count_records(store, addresses)
             check_recount(made, _reported(survey, found, counted), counted)
-            return [self._kept(survey, address, store.bounds(address)) for address in addresses]
+            check = SalvageCheck(survey, store).run(self._losses)
+            self._losses += check.losses
+            self.findings += check.findings
+            return [
+                self._kept(survey, address, store.bounds(address), counted[address])
+                for address in addresses
+            ]
 
     def _kept(
-        self, survey: Survey, address: TopicPartition, bounds: tuple[int, int, int]
+        self,
+        survey: Survey,
+        address: TopicPartition,
+        bounds: tuple[int, int, int],
+        contents: Contents,
     ) -> KeptRange:
         found = survey.queues.get((address.topic, address.partition))
         first, _, end = bounds
@@ -246,14 +259,14 @@ class Salvage:
             partition=address.partition,
             first_offset=first,
             next_offset=end,
-            records=0 if found is None else found.records,
+            records=0 if found is None else contents.records,
             size_bytes=0 if found is None else found.size_bytes,
         )
 
     def _report(self, survey: Survey, kept: list[KeptRange]) -> LossReport:
         source = self._source
         self.findings += unread_findings(source.run.files.fs)
-        losses = [*survey.losses(), *odd_files(self.findings, source.run)]
+        losses = [*self._losses, *odd_files(self.findings, source.run)]
         lost = lost_bytes(losses)
         behind = max(source.end - max(survey.end, source.start), 0) - survey.lost_tail_bytes
         blank_bytes = survey.blank_bytes + behind
@@ -263,11 +276,17 @@ class Salvage:
             lost_bytes=lost,
             findings=self.findings,
             kept=kept,
-            kept_records=survey.records,
+            kept_records=survey.records - _unread(survey, kept),
             log_bytes=survey.kept_bytes + blank_bytes + lost,
             kept_bytes=survey.kept_bytes,
             blank_bytes=blank_bytes,
         )
+
+
+def _unread(survey: Survey, kept: Iterable[KeptRange]) -> int:
+    """The records that the new log has and no reader of its queue gets."""
+    records = {(found.topic, found.partition): found.records for found in kept}
+    return sum(max(queue.records - records.get(key, 0), 0) for key, queue in survey.queues.items())
 
 
 def _reported(

@@ -7,7 +7,7 @@ the record is made anew.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from struct import Struct
 from typing import Final
 
@@ -32,6 +32,7 @@ from storage.rocketmq.walking import Stop, Stretch, walk_log
 
 _OFFSET: Final = Struct(">q")
 _PHYSICAL_POSITION: Final = 28
+_QUEUE_OFFSET_POSITION: Final = 20
 _PREPARED_BEFORE_BODY: Final = 12
 
 
@@ -47,7 +48,7 @@ def write_log(survey: Survey, target: FileRun, *, moved_bytes: int) -> Sequence[
     for start, end in survey.kept:
         for step in walk_log(run, start, end, check_crc=False):
             if not isinstance(step, Stop):
-                data, wrong = _records(step, moved_bytes)
+                data, wrong = _records(step, moved_bytes, survey.mended)
                 mended += [_mended(run, at, told) for at, told in wrong]
                 _write(target, step.start + moved_bytes, data)
                 with_crc = has_crc_property(data)
@@ -68,9 +69,11 @@ def _write(target: FileRun, position: int, data: bytes) -> None:
     target.write(position, data)
 
 
-def _records(stretch: Stretch, moved_bytes: int) -> tuple[bytes, Sequence[tuple[int, int]]]:
+def _records(
+    stretch: Stretch, moved_bytes: int, mended: Mapping[int, int]
+) -> tuple[bytes, Sequence[tuple[int, int]]]:
     """(the bytes of a stretch's records, which are to lie so much further on; the physical offsets of
-    those that told another one, with that).
+    those that told another one, with that). `mended`: by physical offset, queue offsets that records are to get.
     """
     last, size = stretch.records[-1]
     data = stretch.data[: last + size - stretch.start]
@@ -79,20 +82,25 @@ def _records(stretch: Stretch, moved_bytes: int) -> tuple[bytes, Sequence[tuple[
     wrong = [
         (at, place) for (at, _), place in zip(stretch.records, told, strict=True) if at != place
     ]
-    if not moved_bytes and not wrong:
+    numbered = [at for at, _ in stretch.records if at in mended] if mended else []
+    if not moved_bytes and not wrong and not numbered:
         return data, ()
     buffer = bytearray(data)
     for at, size in stretch.records:
         position = at - start
         buffer[position : position + size] = _moved(
-            data[position : position + size], at, moved_bytes
+            data[position : position + size], at, moved_bytes, mended.get(at)
         )
     return bytes(buffer), wrong
 
 
-def _moved(data: bytes, physical_offset: int, moved_bytes: int) -> bytes:
-    """A record of this physical offset, as it is so much further on."""
+def _moved(
+    data: bytes, physical_offset: int, moved_bytes: int, queue_offset: int | None = None
+) -> bytes:
+    """A record of this physical offset, as it is so much further on; `queue_offset`: the one it gets, None: its own."""
     record = bytearray(data)
+    if queue_offset is not None:
+        _OFFSET.pack_into(record, _QUEUE_OFFSET_POSITION, queue_offset)
     _OFFSET.pack_into(record, _PHYSICAL_POSITION, physical_offset)
     closed = has_crc_property(data) and check_crc_property(bytes(record))
     _OFFSET.pack_into(record, _PHYSICAL_POSITION, physical_offset + moved_bytes)

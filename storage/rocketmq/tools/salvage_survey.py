@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from storage.errors import Corrupt, Truncated
+from storage.errors import Corrupt, IoFailure, Truncated
 from storage.model import Finding, Loss
 from storage.notes import Meter, Notes, Tallies
 from storage.rocketmq.blanks import SMALLEST, is_blank
+from storage.rocketmq.commit_log import record_at
 from storage.rocketmq.deleted_records import DeletedRecords, Lives
 from storage.rocketmq.dispatch import Head, heads_of
 from storage.rocketmq.evidence import (
@@ -33,6 +34,7 @@ from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format.message import PADDING_SIZE, takes_queue_offset
 from storage.rocketmq.lmq import is_lmq
 from storage.rocketmq.queues import Queue, QueueTable
+from storage.rocketmq.tools.files_behind import FileBehind, files_behind, files_behind_findings
 from storage.rocketmq.tools.log_walk import LogWalk, Padding, why_bad
 from storage.rocketmq.topics_file import is_folder_name
 from storage.rocketmq.walking import Stretch
@@ -110,6 +112,8 @@ class Survey:
     def __init__(self, source: LogSource, meter: Meter) -> None:
         self.source = source
         self.queues: dict[QueueKey, QueueSurvey] = {}
+        self.mended: dict[int, int] = {}  # physical offset: queue offset
+        self.repeated: dict[QueueKey, dict[int, tuple[int, int]]] = {}  # offset: place, size
         self.kept: list[tuple[int, int]] = []  # [start, end) of records, one behind another
         self.paddings: list[tuple[int, int]] = []  # (physical offset, size)
         self.bad: list[Bad] = []
@@ -193,11 +197,14 @@ class Survey:
         if not takes_queue_offset(sys_flag) or self.lives.are_over(key, queue_offset, at):
             return
         queue = self.queues.get(key)
+        if queue is None or queue_offset != queue.next_offset:
+            queue_offset = self._offset_by_entries(key, queue_offset, at, size)
         if queue is None:
             first = self._first_of(key, queue_offset)
             queue = self.queues[key] = QueueSurvey(queue_offset, first)
         if queue_offset < queue.next_offset:
             self._tallies.add(self._repeated(key, queue_offset, at))
+            self.repeated.setdefault(key, {}).setdefault(queue_offset, (at, size))
             queue.repeated += 1
         elif queue_offset > queue.next_offset:
             self._miss(key, queue, queue_offset, at)
@@ -205,6 +212,50 @@ class Survey:
         queue.records += 1
         queue.size_bytes += size
         queue.met = len(self.bad)
+
+    def _offset_by_entries(self, key: QueueKey, told: int, at: int, size: int) -> int:
+        """The offset of a record that is out of turn: the entry's that leads to it, if the record of the entry behind
+        that one says the next offset. Else what the record says: a rebuilt queue may have moved entries.
+        """
+        queue = self.source.queues.get(*key)
+        if queue is None:
+            return told
+        units, run = queue.units, self.source.run
+        try:
+            offset = units.first_at(at)
+            if offset == told or offset + 1 >= units.end:
+                return told
+            here, following = units.read(offset, 2)
+        except (
+            Corrupt,
+            IoFailure,
+            ValueError,
+        ):  # a file of the queue is missing, or ends between the two
+            return told
+        if (here.physical_offset, here.size) != (at, size):
+            return told
+        message = record_at(run, following.physical_offset)
+        wanted = (*key, offset + 1)
+        if message is None or (message.topic, message.queue_id, message.queue_offset) != wanted:
+            return told
+        self.mended[at] = offset
+        self._tallies.add(self._mended(key, told, offset, at))
+        return offset
+
+    def _mended(self, key: QueueKey, told: int, offset: int, at: int) -> Finding:
+        topic, queue_id = key
+        return self._walk.finding(
+            "suspect-header",
+            "error",
+            at,
+            f"the record says queue offset {told}, its queue entry {offset}, and the next record {offset + 1}. In the "
+            f"new store it has queue offset {offset}",
+            topic=topic,
+            partition=queue_id,
+            offset=offset,
+            expected=f"queue offset {offset}",
+            found=f"queue offset {told}",
+        )
 
     def _repeated(self, key: QueueKey, queue_offset: int, at: int) -> Finding:
         topic, queue_id = key
@@ -294,7 +345,19 @@ class Survey:
                 told.append(self._loss(start, size, hole, self._reason(start) if size else MISSING))
         if tail is not None and not any(hole.position == tail[0] for hole in self._holes):
             told.append(self._loss(*tail, None, self._reason(tail[0])))
+        told += self._files_behind()
         return [*told, *self._named_losses(told)]
+
+    def _files_behind(self) -> Iterator[Loss]:
+        """The files behind the end of the log; those behind a torn record are a part of its loss."""
+        if self._walk.torn is None:
+            for base, size_bytes in self._behind():
+                yield self._loss(base, size_bytes, None, "misplaced")
+
+    def _behind(self) -> Sequence[FileBehind]:
+        """The files behind the end, but for those that are not to be salvaged."""
+        found = files_behind(self.source.run, self.end)
+        return [file for file in found if file.base < self.source.end]
 
     def _log_end(self) -> LogEnd | None:
         """The end of the log for whoever compares it with what other files name; None without such files."""
@@ -341,6 +404,7 @@ class Survey:
             yield lost_offsets_finding(queue, source.queues.root)
         yield from deleted_topic_findings(evidence, source.queues)
         yield from evidence.unread
+        yield from files_behind_findings(source.run, self.end, clean=source.clean)
 
     def _tail(self) -> tuple[int, int] | None:
         """(physical offset, size) of what follows the end of the log and is no record."""
@@ -353,7 +417,9 @@ class Survey:
     def lost_tail_bytes(self) -> int:
         """How much follows the end of the log that is no record."""
         tail = self._tail()
-        return 0 if tail is None else tail[1]
+        if tail is None:
+            return sum(found.size_bytes for found in self._behind())
+        return tail[1]
 
     def _loss(self, start: int, size: int, hole: _Hole | None, reason: str) -> Loss:
         run = self.source.run

@@ -36,6 +36,7 @@ from storage.rocketmq.physical import unread_findings
 from storage.rocketmq.tools import verify_files
 from storage.rocketmq.tools.check_index import without_tags
 from storage.rocketmq.tools.check_queues import Key, QueueState, Range, at_first
+from storage.rocketmq.tools.files_behind import files_behind_findings
 from storage.rocketmq.tools.picture import Picture, picture_of
 from storage.rocketmq.tools.raw import RawStore
 from storage.rocketmq.tools.stretches import Reached, in_order
@@ -230,6 +231,7 @@ def _check_evidence(raw: RawStore, log: _Log) -> Iterator[Finding]:
     yield from evidence.unread
     yield from lost_head_findings(raw.run, raw.queues, clean=raw.clean)
     yield from before_log_findings(raw.run, raw.queues)
+    yield from files_behind_findings(raw.run, log.end, clean=raw.clean)
     yield from missing_config_findings(raw.directory)
 
 

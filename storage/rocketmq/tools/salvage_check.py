@@ -1,0 +1,192 @@
+"""Whether readers of a salvaged store get every record that the source names: its queue entries, and repeated offsets.
+
+Owns that comparison, after the new store was made; must not write. An entry of the source names an offset. If the new
+store has no record at that offset, and no loss names it yet, it is a loss: of a wrong queue, queue offset or topic in a
+record no checksum tells.
+
+    source entries   | 0 | 1 | 2 | 3 |      new store   | . | 1 | . | 3 |      losses   0, 2
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from storage.errors import Corrupt, IoFailure, UnknownPartition, UnknownTopic
+from storage.findings import finding
+from storage.kept import reported_ranges
+from storage.model import Finding, Loss, TopicPartition
+from storage.notes import Tallies
+from storage.rocketmq.commit_log import record_at
+from storage.rocketmq.evidence import lost_head_findings
+from storage.rocketmq.lmq import is_lmq
+from storage.rocketmq.queues import Queue
+from storage.rocketmq.store import RocketMQStore
+from storage.rocketmq.tools.salvage_survey import MISSING, LogSource, Survey
+
+ENTRIES_AT_ONCE: Final = 50_000
+
+
+class _Missing(NamedTuple):
+    """An offset without a record in the new store, and the place of its record in the source."""
+
+    offset: int
+    physical_offset: int
+    size: int
+
+
+class SalvageCheck:
+    """The comparison of one new store with its source; `run` before anything else."""
+
+    def __init__(self, survey: Survey, store: RocketMQStore) -> None:
+        self._survey = survey
+        self._source = survey.source
+        self._store = store
+        self._begin = _first_named(self._source)
+        self._tallies = Tallies()
+        self.losses: list[Loss] = []
+
+    @property
+    def findings(self) -> Sequence[Finding]:
+        """Records that say another topic, queue or offset than the entry that leads to them."""
+        return self._tallies.all()
+
+    def run(self, losses: Sequence[Loss]) -> SalvageCheck:
+        """Compare; `losses`: those that are known."""
+        by_queue: dict[TopicPartition, list[Loss]] = {}
+        for loss in losses:
+            by_queue.setdefault(TopicPartition(loss.topic, loss.partition), []).append(loss)
+        known = {queue.partition: queue for queue in self._source.queues}
+        repeated = self._survey.repeated
+        for address in sorted({*known, *(TopicPartition(*key) for key in repeated)}):
+            if is_lmq(address.topic) or address.topic in self._source.queues.batch_topics:
+                continue
+            reported = reported_ranges(by_queue.get(address, ()))
+            found = self._missing(
+                address, known.get(address), repeated.get((address.topic, address.partition), {})
+            )
+            for item in found:
+                self._compare(address, item)
+            self._take(address, [item for item in found if not _is_in(reported, item.offset)])
+        return self
+
+    def _missing(
+        self, address: TopicPartition, queue: Queue | None, repeated: Mapping[int, tuple[int, int]]
+    ) -> Sequence[_Missing]:
+        """The offsets of one queue that are named, and that the new store has no record for; in order."""
+        served = self._served(address)
+        found = {
+            offset: _Missing(offset, *place)
+            for offset, place in repeated.items()
+            if offset not in served
+        }
+        for item in () if queue is None else self._named(queue):
+            if item.offset not in served:
+                found[item.offset] = item
+        return [found[offset] for offset in sorted(found)]
+
+    def _named(self, queue: Queue) -> Iterator[_Missing]:
+        """What the entries of a source queue name."""
+        units, deleted = queue.units, self._source.deleted
+        offset = units.first_offset
+        try:
+            while offset < units.end:
+                read = units.read(offset, min(ENTRIES_AT_ONCE, units.end - offset))
+                for unit in read:
+                    at = unit.physical_offset
+                    if (
+                        unit.is_valid
+                        and not unit.is_filler
+                        and at >= self._begin
+                        and not deleted.holds(queue.partition.topic, at)
+                    ):
+                        yield _Missing(offset, at, unit.size)
+                    offset += 1
+        except (Corrupt, IoFailure):
+            return  # a file of the queue is missing, or cannot be read: that has a finding of its own
+
+    def _served(self, address: TopicPartition) -> set[int]:
+        """The offsets of the new store that have a record."""
+        try:
+            queue = self._store.queue(address)
+        except (UnknownTopic, UnknownPartition):
+            return set()
+        log, bounds = self._store.log, queue.bounds()
+        served: set[int] = set()
+        offset = bounds.start
+        while offset < bounds.end:
+            read = queue.units.read(offset, min(ENTRIES_AT_ONCE, bounds.end - offset))
+            served.update(
+                at
+                for at, unit in enumerate(read, offset)
+                if unit.is_valid
+                and not unit.is_filler
+                and log.start <= unit.physical_offset < log.end
+            )
+            offset += len(read)
+        return served
+
+    def _take(self, address: TopicPartition, missing: Sequence[_Missing]) -> None:
+        """Note the losses of one queue: offsets that follow each other are one."""
+        first = 0
+        for at, item in enumerate(missing):
+            if at + 1 == len(missing) or missing[at + 1].offset != item.offset + 1:
+                self._lose(address, missing[first], item.offset + 1)
+                first = at + 1
+
+    def _lose(self, address: TopicPartition, item: _Missing, next_offset: int) -> None:
+        run = self._source.run
+        base = item.physical_offset - item.physical_offset % run.file_bytes
+        self.losses.append(
+            Loss(
+                topic=address.topic,
+                partition=address.partition,
+                path=str(run.path(base)),
+                position=item.physical_offset - base,
+                size_bytes=0,
+                first_offset=item.offset,
+                next_offset=next_offset,
+                reason=MISSING,
+            )
+        )
+
+    def _compare(self, address: TopicPartition, item: _Missing) -> None:
+        """Note a record of the same size at the place of an entry, if it says something else."""
+        run = self._source.run
+        message = record_at(run, item.physical_offset)
+        if message is None or message.size != item.size:
+            return
+        told = f"{message.topic}-{message.queue_id} offset {message.queue_offset}"
+        wanted = f"{address.topic}-{address.partition} offset {item.offset}"
+        if told == wanted:
+            return
+        base = item.physical_offset - item.physical_offset % run.file_bytes
+        self._tallies.add(
+            finding(
+                "suspect-header",
+                run.path(base),
+                severity="error",
+                position=item.physical_offset - base,
+                topic=address.topic,
+                partition=address.partition,
+                offset=item.offset,
+                expected=wanted,
+                found=told,
+                message=f"the record says {told}; the queue entry of {wanted} leads to it. The new store has it "
+                "as the record says",
+            )
+        )
+
+
+def _first_named(source: LogSource) -> int:
+    """The physical offset from which on entries name records: retention deleted what lies before the log, unless
+    log files are proved to be missing there.
+    """
+    head = lost_head_findings(source.run, source.queues, clean=source.clean)
+    return 0 if any(head) else source.start
+
+
+def _is_in(ranges: Sequence[range], offset: int) -> bool:
+    at = bisect_right(ranges, offset, key=lambda reported: reported.start) - 1
+    return at >= 0 and offset < ranges[at].stop
