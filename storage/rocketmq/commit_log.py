@@ -196,3 +196,9 @@ def record_at(run: FileRun, physical_offset: int) -> Message | None:
     except DataError:
         return None
     return message if message.physical_offset == physical_offset else None
+
+
+def store_time_at(run: FileRun, physical_offset: int) -> int:
+    """The store time of the record that lies there; 0 where none does."""
+    message = record_at(run, physical_offset)
+    return 0 if message is None else message.store_timestamp_ms

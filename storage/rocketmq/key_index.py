@@ -373,7 +373,8 @@ class KeyIndex:
             header = file.header
             if file.is_doubted or not file.is_asked:
                 continue
-            if header.end_physical_offset < low or header.begin_physical_offset >= high:
+            outside = header.end_physical_offset < low or header.begin_physical_offset >= high
+            if outside and file.is_trusted:
                 continue
             offsets: Iterable[int] = _or_doubted(file, file.candidates(hashed, times, low))
             if not backward:  # a chain can only be walked from its newest end

@@ -134,10 +134,16 @@ class KeyIndexFile:
     def last_entry_position(self) -> int:
         """Return the physical offset of the record of the newest entry; -1 without entries."""
         count = self._header.index_count
-        if count <= FIRST_ENTRY:
-            return -1
-        data = self._read_unchecked(ENTRY_SIZE, entry_position(self.slots, count - 1))
+        return -1 if count <= FIRST_ENTRY else self.position_of(count - 1)
+
+    def position_of(self, number: int) -> int:
+        """Return the physical offset of the record of an entry; -1 behind the end of the file."""
+        data = self._read_unchecked(ENTRY_SIZE, entry_position(self.slots, number))
         return int(unpack_entry(data, 0)[1]) if len(data) == ENTRY_SIZE else -1
+
+    def is_unused(self, number: int) -> bool:
+        """Whether nothing was ever written in the place of an entry."""
+        return not any(self._read_unchecked(ENTRY_SIZE, entry_position(self.slots, number)))
 
     @property
     def is_ahead(self) -> bool:
@@ -145,7 +151,7 @@ class KeyIndexFile:
         short. Reads all slots.
         """
         count = self.header.index_count
-        if any(self._read_unchecked(ENTRY_SIZE, entry_position(self.slots, count))):
+        if not self.is_unused(count):
             return True
         return (
             max(slots_of(self._read_unchecked(self.slots * SLOT_SIZE, HEADER_SIZE)), default=0)

@@ -11,7 +11,7 @@ written one after another and each tells what its slot held before, so the slots
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from typing import Final, NamedTuple
 
 from storage.files import HandleCache
@@ -24,16 +24,15 @@ from storage.rocketmq.format.index_file import (
     IndexHeader,
     encode_header,
     entry_position,
+    file_size,
 )
+from storage.rocketmq.index_header import TimeOf, is_proved
 from storage.rocketmq.key_index import KeyIndex
 from storage.rocketmq.key_index_file import KeyIndexFile
 from storage.rocketmq.key_index_table import file_order, slots_of
 
 ENTRIES_AT_ONCE: Final = 50_000
 INTS_PER_ENTRY: Final = ENTRY_SIZE // 4
-
-TimeOf = Callable[[int], int]
-"""The store time of the record at a physical offset."""
 
 
 class _Replayed(NamedTuple):
@@ -54,31 +53,37 @@ def mend(
     time_of: TimeOf,
 ) -> int | None:
     """Make the doubtful files whole, without entries at or behind `log_end`; what follows the first
-    that is not whole is removed. The physical offset of the last record that is indexed then, None
+    that lacks entries is removed. The physical offset of the last record that is indexed then, None
     when there is none. Synced on return.
     """
+    mended = False
     for number, file in enumerate(index.index_files):
         if file.path.name not in doubtful:
             continue
-        if file.header.end_physical_offset < log_end and _is_whole(files, file):
+        if file.header.end_physical_offset < log_end and _is_whole(files, file, time_of):
             with files.borrow(file.path, write=True) as opened:
                 opened.datasync()  # whoever wrote it may have been killed before
             continue
-        index.remove_named([later.path.name for later in index.index_files[number + 1 :]])
+        mended = True
         replayed = _replay(files, file, log_end)
         begin_ms, end_ms = _begin_ms(file, replayed, time_of), time_of(replayed.last)
+        is_full = replayed.entries + FIRST_ENTRY == file.entries and begin_ms and end_ms
+        if not is_full:
+            index.remove_named([later.path.name for later in index.index_files[number + 1 :]])
         if begin_ms and end_ms:
             _write(files, file, replayed, begin_ms=begin_ms, end_ms=end_ms)
         else:
             index.remove_named([file.path.name])
+        if not is_full:
+            break
+    if mended:
         index.load()
-        break
     ends = [file.header.end_physical_offset for file in index.index_files if file.has_entries]
     return max(ends, default=None)
 
 
-def _is_whole(files: HandleCache, file: KeyIndexFile) -> bool:
-    if file.is_blank:
+def _is_whole(files: HandleCache, file: KeyIndexFile, time_of: TimeOf) -> bool:
+    if file.is_blank or not is_proved(file, time_of):
         return False
     count = file.header.index_count - FIRST_ENTRY
     with files.borrow(file.path) as opened:
@@ -123,10 +128,11 @@ def _begin_ms(file: KeyIndexFile, replayed: _Replayed, time_of: TimeOf) -> int:
     """The store time that the entries' seconds count from; 0 where nothing tells it any more: the
     first record may have gone with the head of the log, and the header may be lost.
     """
+    begin_ms = time_of(replayed.first) if replayed.entries else 0
     header = file.header
-    if file.has_entries and header.begin_physical_offset == replayed.first:
+    if not begin_ms and file.has_entries and header.begin_physical_offset == replayed.first:
         return header.begin_timestamp_ms
-    return time_of(replayed.first) if replayed.entries else 0
+    return begin_ms
 
 
 def _write(
@@ -141,6 +147,10 @@ def _write(
         replayed.entries + FIRST_ENTRY,
     )
     with files.borrow(file.path, write=True) as opened:
+        if header.index_count < file.entries and not file.is_unused(header.index_count):
+            # What follows would look like entries that the header does not know.
+            opened.truncate(entry_position(file.slots, header.index_count))
+            opened.truncate(file_size(file.slots, file.entries))
         opened.pwrite(file_order(replayed.slots).tobytes(), HEADER_SIZE)
         opened.pwrite(encode_header(header), 0)
     files.datasync(file.path)

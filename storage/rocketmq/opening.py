@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from storage.errors import Corrupt, DamagedStore, IoFailure
@@ -18,7 +19,7 @@ from storage.interface import Clock, StoreOptions
 from storage.kept import keep_losses
 from storage.model import Finding, Loss, RecoveryReport
 from storage.rocketmq import batch_topics, live_data, rocksdb
-from storage.rocketmq.commit_log import CommitLog
+from storage.rocketmq.commit_log import CommitLog, store_time_at
 from storage.rocketmq.directory import IndexProof, ProducerSnapshot, StoreDirectory, StoreFile
 from storage.rocketmq.dispatch import dispatch_of
 from storage.rocketmq.dispatcher import Builder
@@ -33,6 +34,7 @@ from storage.rocketmq.format import names
 from storage.rocketmq.format.checkpoint import Checkpoint
 from storage.rocketmq.format.properties import has_crc_property
 from storage.rocketmq.index_coverage import IndexCoverage, record_end
+from storage.rocketmq.index_header import wrong_fields, wrong_header
 from storage.rocketmq.index_proof import Known, LostFile, known_of
 from storage.rocketmq.key_index import KeyIndex
 from storage.rocketmq.losses import moved_record, refused_record
@@ -134,7 +136,7 @@ def open_parts(opening: Opening) -> OpenedStore:
         position, message = plan.last_record
         builder.last = dispatch_of(message, position, with_tags=opening.settings.index_tags)
     _restore_producers(plan, snapshot)
-    found = _findings(opening, index, builder, plan)
+    found = [*_findings(opening, index, builder, plan), *found_index.findings]
     return OpenedStore(
         log=log,
         queues=queues,
@@ -251,6 +253,7 @@ class _FoundIndex:
     known: Known = field(default_factory=Known)
     states: Sequence[IndexFileState] = ()
     lost: LostFile | None = None
+    findings: Sequence[Finding] = ()
 
 
 def _look_at_index(opening: Opening, run: FileRun, *, clean: bool) -> _FoundIndex:
@@ -259,10 +262,10 @@ def _look_at_index(opening: Opening, run: FileRun, *, clean: bool) -> _FoundInde
         return _FoundIndex()
     directory = opening.directory
     index = load_index(opening.files, directory, opening.sizes, clock=opening.clock)
-    states = _index_states(index, clean=clean)
+    states, wrong = _index_states(index, run, clean=clean)
     proof = directory.index_proof()
     known = known_of(proof, CommitLog(run, end=run.limit), index)
-    return _FoundIndex(index, proof, known, states, _lost_file(opening, index, known, run))
+    return _FoundIndex(index, proof, known, states, _lost_file(opening, index, known, run), wrong)
 
 
 def _coverage(
@@ -279,18 +282,30 @@ def _coverage(
     return coverage
 
 
-def _index_states(index: KeyIndex, *, clean: bool) -> list[IndexFileState]:
-    """The files as they are found; only of the last one writing may have been cut short."""
+def _index_states(
+    index: KeyIndex, run: FileRun, *, clean: bool
+) -> tuple[list[IndexFileState], list[Finding]]:
+    """The files as they are found, and what is wrong in their headers after a clean stop.
+
+    Only of the last file writing may have been cut short. A header that is not proved counts as cut short: the file's
+    own entries tell what it holds.
+    """
     files = index.index_files
-    states = []
+    states: list[IndexFileState] = []
+    findings: list[Finding] = []
+    time_of = partial(store_time_at, run)
     for file in files:
         try:
             is_ahead = file.is_blank or (not clean and file is files[-1] and file.is_ahead)
+            wrong = next(wrong_fields(file, time_of), None)
         except (Corrupt, IoFailure) as error:
             index.set_aside(file, error)
-        else:
-            states.append(IndexFileState(file.path.name, file.header, file.is_full, is_ahead))
-    return states
+            continue
+        if clean and wrong is not None:
+            findings.append(wrong_header(file, *wrong))
+        is_ahead = is_ahead or wrong is not None
+        states.append(IndexFileState(file.path.name, file.header, file.is_full, is_ahead))
+    return states, findings
 
 
 def _lost_file(opening: Opening, index: KeyIndex, known: Known, run: FileRun) -> LostFile | None:
@@ -344,7 +359,7 @@ def _repair(opening: Opening, plan: StorePlan, builder: Builder, *, clean: bool)
     apply_queues(plan)
     index_from = None if builder.index is None else apply_index(plan, builder.index)
     built_from = _built_from(plan, builder.index, index_from)
-    build_missing(
+    indexed_from = build_missing(
         plan,
         builder,
         index_from,
@@ -352,6 +367,7 @@ def _repair(opening: Opening, plan: StorePlan, builder: Builder, *, clean: bool)
         delays_ms=opening.settings.delays_ms,
         progress=opening.options.progress,
     )
+    built_from = max(built_from, plan.log_end if indexed_from is None else indexed_from)
     raise_queues(plan)
     for queue in plan.queues:
         head = max(plan.run.start, builder.deleted.get(queue.partition.topic, 0))
@@ -363,7 +379,7 @@ def _repair(opening: Opening, plan: StorePlan, builder: Builder, *, clean: bool)
 
 
 def _built_from(plan: StorePlan, index: KeyIndex | None, index_from: int | None) -> int:
-    """Where the records begin that this start indexes: those that an index file has already are left out."""
+    """Where the records begin that this start may index: those that an index file has already are left out."""
     log = CommitLog(plan.run, end=plan.log_end)
     if index is None or index_from is None:
         return log.end

@@ -14,7 +14,7 @@ which it follows in what counts as the end of the log, and outdoes where they lo
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -44,6 +44,7 @@ from storage.rocketmq.index_proof import LostFile
 from storage.rocketmq.lmq import is_lmq, lmq_dispatches
 from storage.rocketmq.losses import add_findings, damage_finding
 from storage.rocketmq.plan import Damage, OpenAppend, SequencedAppend, StorePlan
+from storage.rocketmq.queue_proof import foreign_queues
 from storage.rocketmq.queues import Queue, QueueTable
 from storage.rocketmq.walking import END, Stop, Stretch, walk_log
 
@@ -96,9 +97,13 @@ def examine(context: RecoveryContext) -> StorePlan:
     `context.deleted`, which learns of topics that turn out to be deleted.
     """
     broken = _measure_queues(context)
-    start = first = context.run.start if broken else _start(context)
+    foreign = foreign_queues(context.queues, context.run)
+    for topic, queue_id in foreign.queues:
+        context.queues.add(topic, queue_id).units.forget()
+    broken = [*broken, *foreign.queues]
+    start = first = context.run.start if broken or foreign.doubted else _start(context)
     while True:
-        walk = _Walk(context, start)
+        walk = _Walk(context, start, foreign.doubted)
         walk.run()
         if walk.lives.begun:
             start = first  # what was met of an earlier life before that was known
@@ -208,11 +213,13 @@ def _begins_before(run: FileRun, base: int, time_ms: int) -> bool:
 class _Walk:
     """One walk of the log from `start` on, comparing records with units."""
 
-    def __init__(self, context: RecoveryContext, start: int) -> None:
+    def __init__(self, context: RecoveryContext, start: int, doubted: Collection[int]) -> None:
+        """`doubted`: records whose entries do not count, see storage.rocketmq.queue_proof."""
         self._context = context
         self.lives = Lives(context.run, context.queues, context.deleted)
         self._behind = Behind(context.run, context.queues)
-        self._known = _unit_positions(context.queues, start)
+        known = _unit_positions(context.queues, start)
+        self._known = [at for at in known if at not in doubted] if doubted else known
         self._expected: dict[tuple[str, int], int] = {}
         self._open: OpenAppend | None = None
         self._before = -1  # where the record before the present one begins

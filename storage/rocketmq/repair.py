@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from operator import attrgetter
 from pathlib import Path
 from typing import Final
@@ -17,7 +18,7 @@ from typing import Final
 from storage.files import copy_range
 from storage.interface import Progress
 from storage.rocketmq.blanks import SMALLEST, fill
-from storage.rocketmq.commit_log import record_at
+from storage.rocketmq.commit_log import store_time_at
 from storage.rocketmq.dispatch import Dispatch, dispatches_of
 from storage.rocketmq.dispatcher import Builder
 from storage.rocketmq.format.message import PADDING_SIZE, decode_message, encode_padding
@@ -137,12 +138,7 @@ def apply_index(plan: StorePlan, index: KeyIndex) -> int | None:
         index.remove_misfits()
     if not plan.doubtful_index_files:
         return plan.build_index_from
-    run = plan.run
-
-    def time_of(physical_offset: int) -> int:
-        message = record_at(run, physical_offset)
-        return 0 if message is None else message.store_timestamp_ms
-
+    run, time_of = plan.run, partial(store_time_at, plan.run)
     last = mend(run.files, index, plan.doubtful_index_files, log_end=plan.log_end, time_of=time_of)
     return run.start if last is None else last
 
@@ -155,14 +151,20 @@ def build_missing(
     with_tags: bool,
     delays_ms: Sequence[int] | None,
     progress: Progress,
-) -> None:
-    """Dispatch again what queues or index lack."""
+) -> int | None:
+    """Dispatch again what queues or index lack; gives from where on the index then has every record, None for none.
+
+    That is a place where a record was met, not where it was expected: what names it may be wrong.
+    """
     queues_from = _EVERYTHING if plan.build_queues_from is None else plan.build_queues_from
     index_from = _EVERYTHING if index_from is None else index_from
     first_indexed = index_from if plan.index_border_again else index_from + 1
     # What is indexed last may have gone with the head of the log.
     start = max(min(queues_from, index_from), plan.run.start)
     stops = [damage.next_good for damage in plan.damages] + [end for _, end in plan.passed_gaps]
+    known_stops = {plan.log_end, *(damage.position for damage in plan.damages)}
+    known_stops |= {gap_start for gap_start, _ in plan.passed_gaps}
+    indexed_from: int | None = None
     while start < plan.log_end:
         following = plan.log_end
         for stretch in walk_log(plan.run, start, plan.log_end, check_crc=False):
@@ -182,12 +184,17 @@ def build_missing(
             builder.build_queues(_from(in_lmqs, queues_from))
             builder.build_index(_from(live, first_indexed))
             if index_from < _EVERYTHING:
+                if indexed_from is None:
+                    indexed_from = max(first_indexed, stretch.start)
                 plan.keys_beside += keys_beside(stretch)
             progress("building queues and index", batch[-1].physical_offset, plan.log_end)
+        if following not in known_stops:
+            indexed_from = None
         start = min((s for s in stops if s is not None and s > following), default=plan.log_end)
         if start < plan.log_end:
             size_bytes = min(start - following, plan.run.file_bytes - PADDING_SIZE, BAD_PLACE_BYTES)
             builder.pass_over(following, size_bytes, log_start=plan.run.start)
+    return indexed_from
 
 
 def _from(batch: Sequence[Dispatch], physical_offset: int) -> Sequence[Dispatch]:

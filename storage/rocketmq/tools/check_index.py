@@ -30,8 +30,8 @@ from storage.rocketmq.tools.check_index_file import (
     entries_of,
     entry_at,
     entry_finding,
-    wrong_header,
 )
+from storage.rocketmq.index_header import wrong_header
 from storage.rocketmq.tools.check_queues import Surroundings
 
 

@@ -24,6 +24,7 @@ from storage.rocketmq.format.index_file import (
     entry_position,
     slot_position,
 )
+from storage.rocketmq.index_header import wrong_header
 from storage.rocketmq.key_index_file import KeyIndexFile
 from storage.rocketmq.key_index_table import file_order
 
@@ -75,18 +76,6 @@ def entry_finding(
         position=entry_position(file.slots, number),
         message=f"entry {number}: {what}",
         **facts,
-    )
-
-
-def wrong_header(file: KeyIndexFile, field: str, expected: object, found: int) -> Finding:
-    """A field of the header that cannot be."""
-    return finding(
-        "wrong-index-header",
-        file.path,
-        position=0,
-        expected=f"{field} {expected}",
-        found=f"{field} {found}",
-        message="the header contradicts the entries: lookups may miss records",
     )
 
 
