@@ -24,6 +24,7 @@ from storage.rocketmq.format.index_file import (
     key_hash,
     time_diff_s,
 )
+from storage.rocketmq.index_header import wrong_header
 from storage.rocketmq.key_index_file import KeyIndexFile
 from storage.rocketmq.tools.check_index_file import (
     entries_end,
@@ -31,7 +32,6 @@ from storage.rocketmq.tools.check_index_file import (
     entry_at,
     entry_finding,
 )
-from storage.rocketmq.index_header import wrong_header
 from storage.rocketmq.tools.check_queues import Surroundings
 
 

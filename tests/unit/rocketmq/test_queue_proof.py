@@ -61,9 +61,7 @@ def rename(one: int, other: int) -> Callable[[Workshop], None]:
 def copy(one: int, other: int) -> Callable[[Workshop], None]:
     def change(shop: Workshop) -> None:
         (name,) = shop.fs.list_dir(TOPIC / str(one))
-        put_file(
-            shop.fs, TOPIC / str(other) / name, shop.fs.read_bytes(TOPIC / str(one) / name)
-        )
+        put_file(shop.fs, TOPIC / str(other) / name, shop.fs.read_bytes(TOPIC / str(one) / name))
 
     return change
 
