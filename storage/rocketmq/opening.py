@@ -262,8 +262,8 @@ def _look_at_index(opening: Opening, run: FileRun, *, clean: bool) -> _FoundInde
         return _FoundIndex()
     directory = opening.directory
     index = load_index(opening.files, directory, opening.sizes, clock=opening.clock)
-    states, wrong = _index_states(index, run, clean=clean)
     proof = directory.index_proof()
+    states, wrong = _index_states(index, run, proof, clean=clean)
     known = known_of(proof, CommitLog(run, end=run.limit), index)
     return _FoundIndex(index, proof, known, states, _lost_file(opening, index, known, run), wrong)
 
@@ -283,13 +283,14 @@ def _coverage(
 
 
 def _index_states(
-    index: KeyIndex, run: FileRun, *, clean: bool
+    index: KeyIndex, run: FileRun, proof: IndexProof | None, *, clean: bool
 ) -> tuple[list[IndexFileState], list[Finding]]:
     """The files as they are found, and what is wrong in their headers after a clean stop.
 
     Only of the last file writing may have been cut short. A header that is not proved counts as cut short: the file's
-    own entries tell what it holds.
+    own entries tell what it holds. One that a stop of ours remembers is not compared again.
     """
+    remembered = {file.name: file.header for file in proof.files} if proof is not None else {}
     files = index.index_files
     states: list[IndexFileState] = []
     findings: list[Finding] = []
@@ -297,7 +298,8 @@ def _index_states(
     for file in files:
         try:
             is_ahead = file.is_blank or (not clean and file is files[-1] and file.is_ahead)
-            wrong = next(wrong_fields(file, time_of), None)
+            is_known = remembered.get(file.path.name) == list(file.header)
+            wrong = None if is_known else next(wrong_fields(file, time_of), None)
         except (Corrupt, IoFailure) as error:
             index.set_aside(file, error)
             continue

@@ -6,8 +6,8 @@ reads one record of each queue. More are read only where that one names another 
     entries whose records were read            judgement
     none names this queue, two or more others  the folder is of another queue: made again from the log
     some name this queue                       one record, or its entry, is damaged: the queue stays
-    a single one, which names another queue    of another queue if that one's entry with this offset is wrong too; else the
-                                               queue stays, and the other one gets an entry if it has none there
+    a single one, which names another queue    as in the first line if that queue's entry with this offset is wrong,
+                                               else the queue stays, and the other one gets an entry if it has none
 
 Without this such a queue ends where another one does, and offsets that were used are given again.
 """
