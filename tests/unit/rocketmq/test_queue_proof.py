@@ -28,9 +28,11 @@ def fill(shop: Workshop, counts: tuple[int, ...] = COUNTS) -> list[int]:
     lasts = []
     with closing(shop.open_with_topic(SETTINGS, partitions=len(QUEUES))) as store:
         for queue, count in enumerate(counts):
-            for number in range(count):
-                result = put_value(store, value(queue, number), QUEUES[queue])
-            lasts.append(place_of(result) if count else -1)
+            places = [
+                place_of(put_value(store, value(queue, number), QUEUES[queue]))
+                for number in range(count)
+            ]
+            lasts.append(places[-1] if places else -1)
     return lasts
 
 
