@@ -17,7 +17,7 @@ from storage.files.atomic import atomic_write, remove_if_present, write_durably
 from storage.files.copying import copy_range
 from storage.files.failures import is_missing
 from storage.files.fence import Fence
-from storage.files.following import FollowingFileSystem
+from storage.files.following import FollowingFileSystem, real_path
 from storage.files.fs import File, FileLock, FileSystem
 from storage.files.handles import HandleCache
 from storage.files.lock import process_id
@@ -53,6 +53,7 @@ __all__ = [
     "is_missing",
     "make_root",
     "process_id",
+    "real_path",
     "remove_if_present",
     "stored_backend",
     "write_durably",

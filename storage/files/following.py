@@ -56,14 +56,19 @@ class FollowingFileSystem(RealFileSystem):
         """
         if not path.is_symlink():
             return path
-        target = Path(os.path.realpath(path))
+        target = real_path(path)
         if not target.exists():
             raise _refused(path, target, operation, "to nothing")
-        if target.is_dir() and target in {Path(os.path.realpath(p)) for p in path.parents}:
+        if target.is_dir() and target in {real_path(p) for p in path.parents}:
             raise _refused(path, target, operation, "back to a folder that it lies in")
         with self._lock:
             self._followed[path] = target
         return target
+
+
+def real_path(path: Path) -> Path:
+    """Return the path without symbolic links; what does not exist is left as it is named."""
+    return Path(os.path.realpath(path))
 
 
 def _refused(path: Path, target: Path, operation: str, where: str) -> IoFailure:

@@ -225,6 +225,8 @@ def _torn_end(log: LogEnd) -> int:
     """The position behind the torn bytes at the end of the log, as far as they and the size before them tell."""
     if not log.torn:
         return log.end
+    if log.run.base_of(log.end) is None:
+        return log.end  # no file is there: nothing is torn
     end = log.run.data_end(log.end)
     head = log.run.read(log.end, PADDING_SIZE)
     if len(head) == PADDING_SIZE:
@@ -317,7 +319,7 @@ def newest_record(run: FileRun, checkpoint: Checkpoint, end: int) -> tuple[int, 
     if message is None:
         return None
     behind = position + message.size
-    if behind < end:
+    if behind < end and run.base_of(behind) is not None:
         head = run.read(behind, PADDING_SIZE)
         is_padded = len(head) == PADDING_SIZE and peek(head, 0)[1] == MAGIC_PADDING
         behind = run.file_end(position) if is_padded else behind

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from storage.errors import DataError, UnsupportedFormat
-from storage.files import FileSystem
+from storage.files import FileSystem, real_path
 from storage.findings import finding
 from storage.model import Finding
 from storage.own_files import own_file_findings
@@ -78,7 +78,9 @@ def _check_run_names(fs: FileSystem, run: FileRun, folder: Path) -> Iterator[Fin
         is_folder = fs.is_dir(path)
         if base is not None and is_folder:
             yield _unknown(path, "a folder with the name of a file")
-        elif base is not None and base in run.bases and run.path(base) != path:
+        elif (
+            base is not None and base in run.bases and real_path(run.path(base)) != real_path(path)
+        ):
             what = f"the log has this file in {run.path(base).parent} too, and that one is read"
             yield _unknown(path, what, severity="error")
         elif base is None and (is_folder or (name == listed[-1] and not fs.size(path))):
@@ -90,7 +92,7 @@ def _check_run_names(fs: FileSystem, run: FileRun, folder: Path) -> Iterator[Fin
 def _check_unread_log(raw: RawStore) -> Iterator[Finding]:
     """Log files in the store's own folder, where storePathCommitLog names others."""
     folder = raw.root / names.COMMIT_LOG
-    if folder.absolute() in [path.absolute() for path in raw.run.folders]:
+    if real_path(folder) in map(real_path, raw.run.folders):
         return
     for name in raw.fs.list_dir(folder) if raw.fs.is_dir(folder) else ():
         if names.parse_file_name(name) is not None:
