@@ -18,6 +18,7 @@ from storage.files import FileSystem, atomic_write
 from storage.rocketmq.format import names
 
 VERSION: Final = "dataVersion"
+EMPTY: Final = f"an empty file, which has no {names.BACKUP}: what it held is not known"
 _T = TypeVar("_T")
 
 
@@ -78,6 +79,8 @@ class ConfigFile(Generic[_T]):
         self._stored = self._bytes_of(self.path)
         backup = self._bytes_of(self._backup)
         if not self._stored and backup is None:
+            if self._stored is not None:
+                self._report(self.path, EMPTY)
             return None
         main = self._stored or b""
         try:

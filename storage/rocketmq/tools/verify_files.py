@@ -15,6 +15,7 @@ from storage.files import FileSystem, real_path
 from storage.findings import finding
 from storage.model import Finding
 from storage.own_files import own_file_findings
+from storage.rocketmq.config_file import EMPTY
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format import names
 from storage.rocketmq.tools.dump import bad_small_file, small_files
@@ -111,12 +112,24 @@ def check_small_files(raw: RawStore) -> Iterator[Finding]:
         try:
             if data or path.name == names.CHECKPOINT:
                 small_file_entry(data, path.name)
+            elif path.name != names.TOPICS and path != raw.directory.offsets_path:
+                yield from _empty(raw.fs, path)
         except DataError as error:
             yield bad_small_file(path, error)
     try:
         raw.directory.topics(read_only=True)
+        raw.directory.offsets()
         raw.directory.producers()
     except UnsupportedFormat as error:
         yield bad_small_file(raw.root / names.STORE_FILE, error)
     yield from raw.directory.findings
     yield from own_file_findings(raw.fs, raw.root)
+
+
+def _empty(fs: FileSystem, path: Path) -> Iterator[Finding]:
+    """A config file without a byte, which ConfigManager.load passes over for its `.bak`; an empty `.bak` means nothing."""
+    if path.name.endswith(names.BACKUP):
+        return
+    has_backup = fs.exists(path.with_name(path.name + names.BACKUP))
+    what = f"an empty file: the broker reads its {names.BACKUP}" if has_backup else EMPTY
+    yield finding("bad-config-file", path, message=what)
