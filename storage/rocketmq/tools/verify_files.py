@@ -127,7 +127,7 @@ def check_small_files(raw: RawStore) -> Iterator[Finding]:
 
 
 def _empty(fs: FileSystem, path: Path) -> Iterator[Finding]:
-    """A config file without a byte, which ConfigManager.load passes over for its `.bak`; an empty `.bak` means nothing."""
+    """A config file without a byte: ConfigManager.load reads its `.bak`. An empty `.bak` means nothing."""
     if path.name.endswith(names.BACKUP):
         return
     has_backup = fs.exists(path.with_name(path.name + names.BACKUP))
