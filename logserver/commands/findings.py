@@ -35,15 +35,19 @@ class Inspected(NamedTuple):
     path: Path
     settings: Mapping[str, str]
 
-    def command(self, template: str) -> str:
-        """A command of the catalogue for this PATH. It names a folder, since rebuild and salvage need one."""
+    def command(self, template: str, place: str = "") -> str:
+        """A command of the catalogue for this PATH. It names a folder, since rebuild and salvage need one. `place`: the
+        path of the finding, which is FOLDER in a command about that folder alone.
+        """
         folder = str(self.path if self.path.is_dir() else self.path.parent)
         options = [
             word
             for name, value in self.settings.items()
             for word in ("--set", shlex.quote(f"{name}={value}"))
         ]
-        return " ".join([template.replace("PATH", _quoted(folder)), *options])
+        names = {"PATH": folder, "FOLDER": place}
+        words = (_quoted(names[word]) if word in names else word for word in template.split())
+        return " ".join([*words, *options])
 
 
 def _quoted(name: str) -> str:
@@ -64,7 +68,7 @@ def help_command(finding: Finding, inspected: Inspected) -> str | None:
     kind = catalogue().get(finding.code)
     if kind is None or not kind.command or not is_wrong(finding):
         return None
-    return inspected.command(kind.command)
+    return inspected.command(kind.command, finding.path)
 
 
 def finding_line(finding: Finding, inspected: Inspected, *, others: str = "") -> str:

@@ -29,15 +29,20 @@ _REASONS = {
 
 
 def io_failure(
-    number: int, path: Path, operation: str, *, position: int | None = None
+    number: int,
+    path: Path,
+    operation: str,
+    *,
+    position: int | None = None,
+    reason: str = "",
 ) -> IoFailure:
     """The error for this errno: DiskFull for ENOSPC, EDQUOT and EFBIG, except at a sync.
 
     A sync that finds no space has lost what was acknowledged to the caller before: IoFailure, which fences.
-    `position`: where in the file a read failed.
+    `position`: where in the file a read failed. `reason`: what the errno means here.
     """
     no_space = number in _NO_SPACE and operation not in _SYNCS
-    reason = _REASONS.get(number) or os.strerror(number)
+    reason = reason or _REASONS.get(number) or os.strerror(number)
     place = "" if position is None else f" at {position}"
     facts = {} if position is None else {"position": position}
     return (DiskFull if no_space else IoFailure)(

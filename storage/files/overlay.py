@@ -152,7 +152,7 @@ class OverlayFileSystem:
         with self._lock:
             node = self._tree.node(path, "stat")
             if isinstance(node, Special):
-                raise io_failure(node.errno, path, "stat")
+                raise io_failure(node.errno, path, "stat", reason=node.reason)
             if node.mtime_ms is None and self._base is not None and node.base_path is not None:
                 return self._base.mtime_ms(node.base_path)
             return node.mtime_ms or 0

@@ -12,7 +12,9 @@ import shutil
 import stat
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
+from storage.errors import IoFailure
 from storage.files.failures import SYSTEM_ERRORS, from_system, io_failure
 from storage.files.fs import FileLock
 from storage.files.lock import acquire, adopt
@@ -130,6 +132,14 @@ class RealFile:
             _close(descriptor, self.path)
 
 
+_SPECIAL: Final = (
+    (stat.S_ISFIFO, "a named pipe (FIFO)"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a character device"),
+    (stat.S_ISBLK, "a block device"),
+)
+
+
 class RealFileSystem:
     """The disk. Has no state: any number of them are the same one."""
 
@@ -142,10 +152,11 @@ class RealFileSystem:
         status = os.fstat(descriptor)
         if adopt(descriptor, status):
             raise io_failure(errno.EBUSY, path, "open")
-        refusal = _refusal(status.st_mode)
-        if refusal:
+        try:
+            _check_regular(status.st_mode, path, "open")
+        except IoFailure:
             _close(descriptor, path)
-            raise io_failure(refusal, path, "open")
+            raise
         return RealFile(path, descriptor)
 
     def exists(self, path: Path) -> bool:
@@ -168,9 +179,7 @@ class RealFileSystem:
 
     def size(self, path: Path) -> int:
         status = _stat(path)
-        refusal = _refusal(status.st_mode)
-        if refusal:
-            raise io_failure(refusal, path, "stat")
+        _check_regular(status.st_mode, path, "stat")
         return status.st_size
 
     def mtime_ms(self, path: Path) -> int:
@@ -249,11 +258,14 @@ def _close(descriptor: int, path: Path) -> None:
         raise from_system(error, path, "close") from error
 
 
-def _refusal(mode: int) -> int:
-    """The errno for what is no regular file; 0 for one."""
-    if stat.S_ISREG(mode):
-        return 0
-    return errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
+def _check_regular(mode: int, path: Path, operation: str) -> None:
+    """Raise IoFailure for what is no regular file: EISDIR for a folder, EINVAL for a device, a pipe or a socket."""
+    if stat.S_ISDIR(mode):
+        raise io_failure(errno.EISDIR, path, operation)
+    if not stat.S_ISREG(mode):
+        kind = next((name for is_kind, name in _SPECIAL if is_kind(mode)), "of an unknown kind")
+        reason = f"it is {kind}, and no regular file (move it away)"
+        raise io_failure(errno.EINVAL, path, operation, reason=reason)
 
 
 def _stat(path: Path) -> os.stat_result:

@@ -35,13 +35,16 @@ class Directory:
 
 
 class Special:
-    """A link, a pipe or the like in the base: a name, and an `errno` for whoever wants its bytes or times."""
+    """A link, a pipe or the like in the base: a name, and an `errno` with its reason for a caller that wants its bytes
+    or times.
+    """
 
-    __slots__ = ("base_path", "errno")
+    __slots__ = ("base_path", "errno", "reason")
 
-    def __init__(self, base_path: Path, errno: int) -> None:
+    def __init__(self, base_path: Path, errno: int, reason: str) -> None:
         self.base_path = base_path
         self.errno = errno
+        self.reason = reason
 
 
 Node = Directory | Content | Special
@@ -87,7 +90,7 @@ class Tree:
         if isinstance(node, Directory):
             return self._as_file(node, path, operation)
         if isinstance(node, Special):
-            raise io_failure(node.errno, path, operation)
+            raise io_failure(node.errno, path, operation, reason=node.reason)
         return node
 
     def _as_file(self, directory: Directory, path: Path, operation: str) -> Content:
@@ -189,4 +192,5 @@ def _bring_in(base: FileSystem, path: Path) -> Node | None:
         if is_missing(failure):  # a live base has just removed it
             return None
         number = failure.facts().get("errno")
-        return Special(path, number if isinstance(number, int) else errno.EINVAL)
+        reason = failure.message.rpartition(": ")[2]
+        return Special(path, number if isinstance(number, int) else errno.EINVAL, reason)

@@ -330,7 +330,7 @@ def bad_root_file(path: Path, error: DataError) -> Finding:
         "bad-root-file",
         path,
         severity="warning" if resets else "error",
-        message=f"{error.message}. A real broker {said}",
+        message=f"{error.message.removeprefix(f'{path}: ')}. A real broker {said}",
     )
 
 

@@ -231,7 +231,7 @@ class LogCheck:
                 "warning",
                 position=batch.position,
                 offset=header.base_offset,
-                expected=f"epoch {wanted}",
+                expected="no epoch" if wanted is None else f"epoch {wanted}",
                 found=f"epoch {header.leader_epoch}",
                 message="the batch and the partition's checkpoint of leader epochs disagree",
             )
