@@ -98,6 +98,7 @@ def examine(
         context.log_starts.get(partition, 0), plan.segments[0].base_offset if plan.segments else 0
     )
     plan.next_offset = plan.start_offset
+    _doubt_start(context, plan)
     _load_epochs(context, plan)
     judge_start(plan, context.known_losses.get(partition, ()), read_only=context.read_only)
     scan = _Scan(context, plan)
@@ -132,6 +133,32 @@ def examine(
     plan.epochs.truncate_end(max(plan.next_offset, plan.start_offset + 1))
     plan.epochs.truncate_start(plan.start_offset)
     return plan
+
+
+def _doubt_start(context: RecoveryContext, plan: PartitionPlan) -> None:
+    """Report a log start above the recovery point: records may be hidden that nobody deleted.
+
+    A broker that deletes records raises both (UnifiedLog.updateLogStartOffset), and writes both files at intervals and
+    when it stops. So the state is right only between the two writes, after an unclean stop.
+    """
+    if not plan.segments or plan.start_offset <= plan.segments[0].base_offset:
+        return
+    point = context.recovery_points.get(plan.partition)
+    if point is not None and point >= plan.start_offset:
+        return
+    plan.findings.append(
+        _finding(
+            plan,
+            "doubtful-log-start",
+            "warning",
+            context.root / names.LOG_STARTS,
+            offset=plan.start_offset,
+            expected="at most the recovery point" if point is None else f"at most {point}",
+            found=str(plan.start_offset),
+            message=f"the log starts above its recovery point: {plan.segments[0].base_offset} to "
+            f"{plan.start_offset - 1} are in the segments and are not served",
+        )
+    )
 
 
 def _load_epochs(context: RecoveryContext, plan: PartitionPlan) -> None:
