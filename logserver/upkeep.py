@@ -108,7 +108,8 @@ class Upkeep:
         try:
             await asyncio.shield(running)
         except asyncio.CancelledError:
-            await asyncio.wait((running,))
+            # Its error is taken up here: the stop of a fenced store reports it.
+            await asyncio.gather(running, return_exceptions=True)
             raise
         except StorageError as error:
             if self._told.get(name) != error.code:

@@ -189,6 +189,12 @@ def checkpoint(root: Path, name: str, offset: int) -> Path:
     return written(root / name, lines)
 
 
+def start_above_recovery_point(root: Path, point: int, start: int) -> Path:
+    """A log start that no deletion of records made: a broker raises the recovery point with it."""
+    checkpoint(root, "recovery-point-offset-checkpoint", point)
+    return checkpoint(root, "log-start-offset-checkpoint", start)
+
+
 DAMAGES = {
     "a bit of a batch": Damage(
         "damaged-batch",
@@ -446,6 +452,12 @@ DAMAGES = {
             root / "replication-offset-checkpoint", "0\n2\nepoch-idem 0 1203\ndeleted 0 7\n"
         ),
     ),
+    "a start above the recovery point": Damage(
+        "doubtful-log-start",
+        "warning",
+        IDEM,
+        lambda root, _: start_above_recovery_point(root, 1000, 1100),
+    ),
     "a start behind the end": Damage(
         "log-start-beyond-end",
         "warning",
@@ -453,6 +465,19 @@ DAMAGES = {
         lambda root, folder: checkpoint(root, "log-start-offset-checkpoint", 5000).parent / folder,
     ),
 }
+
+
+@pytest.mark.parametrize("point", [0, 600, 999])
+def test_a_hidden_range_is_named(point: int, tmp_path: Path) -> None:
+    root = stores.copy_store(IDEM.root, tmp_path / "data")
+    start_above_recovery_point(root, point, 1000)
+    found = [r for r in run("verify", root, *settings_options(IDEM.settings)).rows if r["offset"]]
+    named = [r["message"] for r in found if r["code"] == "doubtful-log-start"]
+    assert len(named) == 1
+    assert "0 to 999 are in the segments" in named[0]
+    start_above_recovery_point(root, 1000, 1000)
+    rows = run("verify", root, *settings_options(IDEM.settings)).rows
+    assert "doubtful-log-start" not in {row["code"] for row in rows}
 
 
 @pytest.mark.parametrize("case", DAMAGES)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import threading
 from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
@@ -178,6 +180,30 @@ async def test_stopping_waits_for_the_pass_that_runs() -> None:
         store.gate.set()
         await stopping
     assert store.flushes == [{T0}]
+
+
+async def test_a_pass_that_fails_while_it_is_stopped_is_no_unseen_error() -> None:
+    store = TendedStore()
+    entered, go_on = threading.Event(), threading.Event()
+
+    def fails_late() -> None:
+        entered.set()
+        go_on.wait(10)
+        raise StoreFenced("fenced")
+
+    store.checkpoint = fails_late  # type: ignore[method-assign]
+    unseen: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: unseen.append(context))
+    async with tending(store, checkpoint_interval_ms=1) as upkeep:
+        upkeep.start()
+        await asyncio.to_thread(entered.wait, 10)
+        stopping = asyncio.create_task(upkeep.stop())
+        await asyncio.sleep(0)
+        go_on.set()
+        await stopping
+    gc.collect()
+    await asyncio.sleep(0)
+    assert unseen == []
 
 
 async def test_a_read_only_store_is_left_alone() -> None:
