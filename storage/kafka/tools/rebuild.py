@@ -120,14 +120,20 @@ class _Rebuild:
             for segment in plan.segments:
                 if not self._view.base.exists(segment.path):
                     continue  # a `.swap` set that the next start completes
-                named = end_by_index(self._view.base, segment, segment.size_bytes)
-                if named is not None and named.offset > plan.batches_end:
-                    continue  # only this index names the lost records: a start needs it
+                if self._names_lost_records(plan, segment):
+                    continue  # only this index names them: a start needs it
                 part = self._part(plan, segment, staged, compacted=address in compacted)
                 if not self._given:
                     part = replace(part, open_transactions=self._open_before(plan))
                 self._given.append(_Given(plan, segment, part))
                 yield part
+
+    def _names_lost_records(self, plan: PartitionPlan, segment: SegmentPlan) -> bool:
+        """Whether the index of the last segment points above the end of the log."""
+        if segment.limit_offset <= plan.batches_end:
+            return False
+        named = end_by_index(self._view.base, segment, segment.size_bytes)
+        return named is not None and named.offset > plan.batches_end
 
     def _part(
         self, plan: PartitionPlan, segment: SegmentPlan, staged: Path | None, *, compacted: bool
