@@ -195,26 +195,29 @@ class LogDirectory(RootFiles[StoreFile]):
         """cluster.id of meta.properties, None without that file. Raises Corrupt or
         UnsupportedFormat with the file.
         """
-        path = self.path / names.META_PROPERTIES
-        if not self.fs.exists(path):
-            return None
         try:
-            found = properties.decode_properties(self.fs.read_bytes(path))
-            return properties.parse_meta_properties(found).cluster_id
+            return self._stored_cluster_id()
         except Corrupt as error:
-            raise Corrupt(
-                f"{path}: {error.message}", **{**error.facts(), "path": str(path)}
-            ) from error
+            path = str(self.path / names.META_PROPERTIES)
+            raise Corrupt(f"{path}: {error.message}", **{**error.facts(), "path": path}) from error
         except UnsupportedFormat as error:
-            raise UnsupportedFormat(f"{path}: {error.message}", path=str(path)) from error
+            path = str(self.path / names.META_PROPERTIES)
+            raise UnsupportedFormat(f"{path}: {error.message}", path=path) from error
 
     def known_cluster_id(self) -> str | None:
         """Return cluster.id; None, and a finding, where meta.properties cannot be read: for reading only."""
         try:
-            return self.cluster_id()
+            return self._stored_cluster_id()
         except (Corrupt, UnsupportedFormat) as error:
             self._note(bad_root_file(self.path / names.META_PROPERTIES, error))
             return None
+
+    def _stored_cluster_id(self) -> str | None:
+        path = self.path / names.META_PROPERTIES
+        if not self.fs.exists(path):
+            return None
+        found = properties.decode_properties(self.fs.read_bytes(path))
+        return properties.parse_meta_properties(found).cluster_id
 
     def topic_id(self, directory: Path) -> str | None:
         """The topic id of a partition's folder; a file that cannot be read is reported."""

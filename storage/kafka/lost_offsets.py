@@ -1,11 +1,12 @@
 """What a start does with a partition of which files name more offsets than its logs hold.
 
-Owns the decision, noted in the plan; must not read logs or write. Four rules:
+Owns the decision, noted in the plan; must not read logs or write. Five rules:
 
 - The log ends below an offset that a file names. If a cut explains it (a torn tail, an accepted loss), the log goes on
   above that offset, so that no offset is given twice. So it does where only the journal of requests names it and the
   stop was unclean: a power loss may have taken records before their flush. Otherwise a writable start does not serve
   the partition.
+- The log ends below the log start of its checkpoint: the same.
 - An index names more than its log: as any file after a clean stop, as the journal after an unclean one.
 - The folder has no log but files that follow one: the same, whatever they name.
 - The log begins above the offset at which it began by its leader epochs: reported, and served from where it begins.
@@ -62,6 +63,38 @@ def judge_start(plan: PartitionPlan, known: Sequence[Loss], *, read_only: bool) 
         plan.losses.append(loss_of(plan, first.offset, base_offset))
 
 
+def judge_log_start(plan: PartitionPlan, *, read_only: bool, accept_loss: bool) -> None:
+    """Compare the end of a scanned partition with the log start of its checkpoint, which no log end lies below.
+
+    The real broker deletes all segments then (LogLoader.recoverLog). Here the records stay in their files, hidden.
+    """
+    start, end = plan.start_offset, plan.next_offset
+    if start <= end:
+        return
+    first = plan.segments[0].base_offset if plan.segments else end
+    plan.findings.append(
+        finding(
+            "log-start-beyond-end",
+            plan.directory,
+            topic=plan.partition.topic,
+            partition=plan.partition.partition,
+            offset=start,
+            expected=f"at most {end}",
+            found=str(start),
+            message=f"the log ends at offset {end}, below its log start {start}: its records are hidden, and the "
+            "offsets between are missing",
+        )
+    )
+    plan.next_offset = start
+    if read_only:
+        return
+    if accept_loss or _is_cut(plan):
+        plan.losses.append(loss_of(plan, first, start))
+        plan.continues_at = start
+    else:
+        plan.refused = plan.findings[-1]
+
+
 def judge_end(
     fs: FileSystem,
     plan: PartitionPlan,
@@ -89,9 +122,7 @@ def judge_end(
         named = max((named or unflushed, unflushed), key=lambda n: n.offset)
     if not behind and not emptied and not lost_write:
         return
-    cut = any(loss.size_bytes for loss in plan.losses) or any(
-        s.size_bytes < s.file_bytes for s in plan.segments
-    )
+    cut = _is_cut(plan)
     if not cut or emptied:
         plan.findings.append(_end_finding(plan, named, emptied=emptied))
     if read_only:
@@ -113,6 +144,13 @@ def _ends_by_index(fs: FileSystem, plan: PartitionPlan) -> Iterator[NamedOffset 
 
 def _highest(*named: NamedOffset | None) -> NamedOffset | None:
     return max((n for n in named if n is not None), key=lambda n: n.offset, default=None)
+
+
+def _is_cut(plan: PartitionPlan) -> bool:
+    """Whether the start cuts the log, which explains an end that is too low."""
+    return any(loss.size_bytes for loss in plan.losses) or any(
+        segment.size_bytes < segment.file_bytes for segment in plan.segments
+    )
 
 
 def _end_finding(plan: PartitionPlan, named: NamedOffset | None, *, emptied: bool) -> Finding:

@@ -50,7 +50,7 @@ from storage.kafka.log_file import (
     is_zero,
     walk,
 )
-from storage.kafka.lost_offsets import judge_end, judge_start
+from storage.kafka.lost_offsets import judge_end, judge_log_start, judge_start
 from storage.kafka.overflow import (
     Placed,
     SegmentSplit,
@@ -108,20 +108,7 @@ def examine(
         plan.start_offset = max(plan.start_offset, plan.segments[0].base_offset)
     plan.batches_end = plan.next_offset
     plan.next_offset = max(plan.next_offset, scan.log_end)
-    if plan.start_offset > plan.next_offset:
-        plan.findings.append(
-            _finding(
-                plan,
-                "log-start-beyond-end",
-                "warning",
-                directory,
-                offset=plan.start_offset,
-                expected=f"at most {plan.next_offset}",
-                found=str(plan.start_offset),
-                message="the log ends before its start: it is empty, and continues at its start",
-            )
-        )
-        plan.next_offset = plan.start_offset
+    judge_log_start(plan, read_only=context.read_only, accept_loss=context.accept_loss)
     judge_end(
         context.fs,
         plan,

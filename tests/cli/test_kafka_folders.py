@@ -63,6 +63,15 @@ def test_a_renamed_folder_is_its_partition(root: Path, name: str) -> None:
     assert "[renamed-folder]" in found.err
 
 
+@pytest.mark.parametrize("name", ["a-0", "my.topic-12", "t-3"])
+def test_the_command_that_helps_names_the_renamed_folder(root: Path, name: str) -> None:
+    folder = root / f"{name}.{HEX_ID}-stray"
+    shutil.copytree(KEYED.data, folder)
+    shown = run("verify", root, "--output", "table").out.decode()
+    (line,) = [line for line in shown.splitlines() if "[renamed-folder]" in line]
+    assert line.endswith(f"; run: logserver salvage {folder} --to DIR")
+
+
 @pytest.mark.parametrize("name", RENAMED)
 def test_a_renamed_folder_alone(tmp_path: Path, name: str) -> None:
     """It is read under its name, and salvaged under it."""

@@ -460,7 +460,7 @@ DAMAGES = {
     ),
     "a start behind the end": Damage(
         "log-start-beyond-end",
-        "warning",
+        "error",
         IDEM,
         lambda root, folder: checkpoint(root, "log-start-offset-checkpoint", 5000).parent / folder,
     ),

@@ -103,7 +103,9 @@ class _Salvage:
         epochs = [entry for entry in source.epochs if entry[1] <= copied.next_offset]
         self._files.write_partition(address, target, epochs)
         fs.sync_dir(target)
-        if source.logs and source.start_offset > source.logs[0].base_offset:
+        if source.start_offset > copied.kept_end and copied.records:
+            copied.findings.append(_ignored_start(source, copied))
+        elif source.logs and source.start_offset > source.logs[0].base_offset:
             self._log_starts[address] = source.start_offset
         return copied
 
@@ -256,6 +258,20 @@ class _Salvage:
         view = self._view
         met = [f for f in view.findings() if f.code not in _TOLD_AS_LOSSES]
         return [*met, *self._files.findings, *(f for c in self._copied for f in c.findings)]
+
+
+def _ignored_start(source: PartitionSource, copied: CopiedPartition) -> Finding:
+    return finding(
+        "log-start-beyond-end",
+        source.folder,
+        topic=source.address.topic,
+        partition=source.address.partition,
+        offset=source.start_offset,
+        expected=f"at most {copied.kept_end}",
+        found=str(source.start_offset),
+        message=f"the log ends at offset {copied.kept_end}, below its log start: the log start is ignored in the new "
+        "store, so that its records can be read",
+    )
 
 
 def _end_by_index(view: View, plan: PartitionPlan, good_end: int) -> int:

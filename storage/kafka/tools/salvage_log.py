@@ -58,6 +58,7 @@ class CopiedPartition:
 
     address: TopicPartition
     next_offset: int = 0  # where its log goes on
+    kept_end: int = 0  # behind the last batch that was kept
     records: int = 0
     kept_bytes: int = 0
     blank_bytes: int = 0
@@ -143,6 +144,7 @@ class _Copy:
             self._restamp(placed, epoch)
         self._note_end()
         copied.next_offset = max(self._expected, self._source.start_offset)
+        copied.kept_end = self._kept_end
         if copied.next_offset > self._kept_end or not self._made:
             self._make_empty(copied.next_offset)
         if not self._compacted:
@@ -192,6 +194,7 @@ class _Copy:
                     header.leader_epoch, header.base_offset, log, batch.position, output.position
                 )
             )
+        self._reader.records(batch, log)  # notes what cannot be decoded: it is copied as it is
         output.add(batch.data[batch.at : batch.at + header.size_bytes])
         self._good_end = batch.position + header.size_bytes
         copied.records += 0 if header.is_control else max(header.count, 0)

@@ -17,7 +17,7 @@ from storage.kafka.evidence import CHECKPOINTS
 from storage.kafka.format import names
 from storage.kafka.format.batch import encode_batch
 from storage.kafka.format.names import segment_name
-from storage.kafka.store import KafkaStore
+from storage.kafka.store import KafkaStore, open_kafka
 from storage.kafka.tools import open_inspector
 from storage.kept import known_losses
 from storage.model import Finding, FindQuery, LossReport, TopicPartition
@@ -443,6 +443,51 @@ def test_an_entry_with_one_wrong_number_names_no_lost_record(
     with shop.open(DENSE) as store:
         assert [f.severity for f in store.recovery.findings] == ["warning"]
         assert put_value(store, b"x").base_offset == 9
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("start", [7, 400_000, 1 << 40])
+def test_a_log_start_beyond_the_end_hides_nothing_in_silence(
+    shop: Workshop, start: int, clean: bool
+) -> None:
+    store = a_store(shop, partitions=1)
+    store.flush()
+    store.checkpoint()
+    if clean:
+        store.close()
+    shop = shop.after_kill()
+    shop.put(ROOT / names.LOG_STARTS, b"0\n1\nt 0 %d\n" % start)
+    assert ("log-start-beyond-end", "error", 0) in found_in(shop)
+    report = salvaged(shop)
+    assert [(kept.records, kept.next_offset) for kept in report.kept] == [(6, start)]
+    assert "log-start-beyond-end" in {f.code for f in report.findings}
+    copy = Workshop(shop.fs)
+    with open_kafka(
+        ROOT.parent / "salvaged", StoreOptions(), fs=copy.fs, clock=copy.clock, read_only=True
+    ) as made:
+        assert len(values(made)) == 6
+    with (
+        shop.open(SETTINGS) as again,
+        pytest.raises(MissingPartitions, match="below its log start"),
+    ):
+        put_value(again, b"x")
+    with shop.open(SETTINGS, accept_loss=True) as accepted:
+        assert [(x.first_offset, x.next_offset) for x in accepted.recovery.losses] == [(0, start)]
+    with shop.open(SETTINGS) as later:
+        assert put_value(later, b"x").base_offset == start
+        assert values(later) == [b"x"]
+    assert not [f for f in verified(shop) if f.severity == "error"]
+
+
+@pytest.mark.parametrize("start", [0, 3, 6])
+def test_a_log_start_up_to_the_end_is_legal(shop: Workshop, start: int) -> None:
+    a_store(shop, partitions=1).close()
+    shop.put(ROOT / names.LOG_STARTS, b"0\n1\nt 0 %d\n" % start)
+    report = salvaged(shop)
+    assert (report.losses, report.kept[0].first_offset) == ([], start)
+    with shop.open(SETTINGS) as again:
+        assert put_value(again, b"x").base_offset == 6
+        assert len(values(again)) == 7 - start
 
 
 @pytest.mark.parametrize("suffixes", [(), (names.LOG,), (names.LOG, names.INDEX)])

@@ -201,6 +201,9 @@ def test_salvage_takes_it_along(found: Workshop, odd: Odd) -> None:
         report = inspector.salvage(target)
     assert report.lost_bytes == 0
     assert report.kept_bytes == len(odd.log)
+    undecodable = {"unknown-codec", "trailing-bytes", "undecodable-batch"}
+    told = {(f.code, f.topic, f.partition) for f in report.findings if f.code in undecodable}
+    assert told == ({(odd.code, "t", 0)} if odd.code in undecodable else set())
     assert found.fs.read_bytes(target / "t-0" / found.path(0).name) == odd.log
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from pathlib import Path
 
@@ -9,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage import LogStore
+from storage import LogStore, StoreOptions
 from storage.errors import Corrupt, UnsupportedFormat
 from storage.files import STORE_FILE, OverlayFileSystem
 from storage.kafka.directory import TOPICS_FILE
 from storage.kafka.format import names
+from storage.kafka.tools import open_inspector
 from storage.model import TopicPartition
 from tests.unit.kafka.workshop import ROOT, T0, Workshop, put_sequenced, put_value, values
 
@@ -243,3 +245,26 @@ def test_another_version_of_our_own_file_is_refused() -> None:
     shop.put(ROOT / STORE_FILE, b'{"backend": "kafka", "version": 9}')
     with pytest.raises(UnsupportedFormat):
         shop.open(SETTINGS)
+
+
+@pytest.mark.parametrize("text", [b"version=7\n", b"cluster.id=x\n", b"\xff\xfe\n"])
+def test_a_finding_names_the_identity_once(text: bytes) -> None:
+    shop = STORES["stopped"].after_kill()
+    path = ROOT / names.META_PROPERTIES
+    shop.put(path, text)
+    with shop.open(SETTINGS, read_only=True) as store:
+        (found,) = [f for f in store.recovery.findings if f.path == str(path)]
+    assert str(path) not in found.message
+    with pytest.raises((Corrupt, UnsupportedFormat), match=re.escape(f"{path}: ")):
+        shop.open(SETTINGS)
+
+
+@pytest.mark.parametrize("first", [1, 5, 12])
+def test_batches_below_the_first_epoch_of_the_checkpoint(first: int) -> None:
+    shop = STORES["stopped"].after_kill()
+    shop.put(ROOT / "t-0" / names.LEADER_EPOCHS, b"0\n1\n0 %d\n" % first)
+    inspector = open_inspector(ROOT, StoreOptions(settings=SETTINGS), fs=shop.fs, clock=shop.clock)
+    assert inspector is not None
+    found = [f for f in inspector.verify() if f.code == "leader-epoch-mismatch"]
+    inspector.close()
+    assert {f.expected for f in found} == {"no epoch"}
