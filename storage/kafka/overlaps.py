@@ -25,6 +25,7 @@ def pass_repeats(fs: FileSystem, files: HandleCache, plan: PartitionPlan) -> Non
     A segment of nothing else is left out, and removed by a writable start: when retention deletes the later segment,
     it would bring the records back.
     """
+    _pass_copies(files, plan)
     segments = list(plan.segments)
     for at, segment in enumerate(segments[:-1]):
         position = _repeated_from(fs, files, segment, segments[at + 1 :])
@@ -51,6 +52,50 @@ def pass_repeats(fs: FileSystem, files: HandleCache, plan: PartitionPlan) -> Non
             ]
     for segment, following in pairwise(plan.segments):
         segment.limit_offset = following.base_offset
+
+
+def _pass_copies(files: HandleCache, plan: PartitionPlan) -> None:
+    """Leave out each segment that begins below its own base offset and holds only batches of the segment before it.
+
+    A file that was copied under a higher name: its first batches fit nowhere, and the segment before has all of them.
+    """
+    before: SegmentPlan | None = None
+    for segment in list(plan.segments):
+        if before is None or not _is_copy(files, segment, before):
+            before = segment
+            continue
+        plan.findings.append(
+            finding(
+                "overlapping-segments",
+                segment.path,
+                position=0,
+                topic=plan.partition.topic,
+                partition=plan.partition.partition,
+                offset=segment.base_offset,
+                message=f"{segment.file_bytes} bytes of batches that {before.path.name} holds too, in equal bytes",
+            )
+        )
+        plan.segments.remove(segment)
+        plan.removed += [
+            plan.directory / segment_name(segment.base_offset, suffix)
+            for suffix in sorted(segment.suffixes - {names.SNAPSHOT})
+        ]
+        before.limit_offset = segment.limit_offset
+
+
+def _is_copy(files: HandleCache, segment: SegmentPlan, before: SegmentPlan) -> bool:
+    low = before.base_offset
+    first = next(_items(files, segment, 0, low), None)
+    if not isinstance(first, Batch) or first.header.base_offset >= segment.base_offset:
+        return False
+    others = _batches(files, [before])
+    for item in _items(files, segment, 0, low):
+        if isinstance(item, Gap):
+            return False
+        same = next((o for o in others if o.header.base_offset >= item.header.base_offset), None)
+        if same is None or _bytes_of(same) != _bytes_of(item):
+            return False
+    return True
 
 
 def _repeated_from(
@@ -82,13 +127,16 @@ def _reaches(item: Batch | Gap, offset: int) -> bool:
     return isinstance(item, Batch) and item.header.next_offset > offset
 
 
-def _items(files: HandleCache, segment: SegmentPlan, position: int) -> Iterator[Batch | Gap]:
+def _items(
+    files: HandleCache, segment: SegmentPlan, position: int, low: int | None = None
+) -> Iterator[Batch | Gap]:
+    """The batches from a position on. `low`: the offset below which none may begin, else the segment's base."""
     with files.borrow(segment.path) as file:
         yield from walk(
             file,
             position=position,
             end=segment.file_bytes,
-            next_offset=segment.base_offset,
+            next_offset=segment.base_offset if low is None else low,
             limit_offset=INT64_MAX,
         )
 

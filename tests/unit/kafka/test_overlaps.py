@@ -29,6 +29,15 @@ EQUAL: Mapping[str, Logs] = {
     "into the active one": {0: log(0, 1, 2, 3), 4: log(4, 5, 6, 7, 8), 8: EIGHT},
     "two copies": {0: log(0, 1, 2, 3), 1: FOUR, 3: FOUR, 4: FOUR, 8: EIGHT},
 }
+THREES = data_batch(0, count=3) + data_batch(3, count=3) + data_batch(6, count=4)
+COPIED: Mapping[str, Logs] = {
+    "in a batch": {0: THREES, 5: THREES},
+    "between batches": {0: THREES, 6: THREES},
+    "a part": {0: THREES, 4: THREES[: len(data_batch(0, count=3) + data_batch(3, count=3))]},
+    "two copies": {0: THREES, 1: THREES, 8: THREES},
+    "above the end": {0: THREES, 10: THREES},
+    "before others": {0: data_batch(0, count=6), 4: data_batch(0, count=6), 6: log(6, 7, 8, 9)},
+}
 FIRST: Logs = {0: FOUR, 4: FOUR, 8: EIGHT}
 DIFFERS: Mapping[str, Logs] = {
     "value": {0: log(0, 1, 2, 3) + data_batch(4, value=b"other"), 4: FOUR, 8: EIGHT},
@@ -90,6 +99,23 @@ def test_equal_overlaps_are_read_once(shop: Workshop, case: str, clean: bool) ->
             assert values(store) == expected
             assert not store.recovery.losses
             for offset in range(10):  # from anywhere, and one at a time
+                page = store.read(T0, offset, max_records=1)
+                assert [record.offset for record in page.records] == [offset]
+    with shop.open() as store:
+        assert put_value(store, b"new").base_offset == 10
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("case", COPIED)
+def test_a_copy_under_a_higher_name_is_left_out(shop: Workshop, case: str, clean: bool) -> None:
+    a_log(shop, COPIED[case], clean=clean)
+    assert found(shop) == {("overlapping-segments", "warning")}
+    assert dumped(shop) == list(range(10))
+    for _ in range(2):
+        with shop.open() as store:
+            assert len(values(store)) == 10
+            assert not store.recovery.losses
+            for offset in range(10):
                 page = store.read(T0, offset, max_records=1)
                 assert [record.offset for record in page.records] == [offset]
     with shop.open() as store:
