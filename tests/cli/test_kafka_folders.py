@@ -93,7 +93,8 @@ def test_two_folders_of_one_partition(root: Path, tmp_path: Path, state: str) ->
     """The one that is served is shown. The other is reported, is left behind by name, and can be salvaged alone."""
     renamed = root / f"keyed-0.{HEX_ID}-{state}"
     shutil.copytree(KEYED.data, renamed)
-    (root / "log-start-offset-checkpoint").write_text("0\n1\nkeyed 0 5\n")
+    for name in ("log-start-offset-checkpoint", "recovery-point-offset-checkpoint"):
+        (root / name).write_text("0\n1\nkeyed 0 5\n")
     assert [r["offset"] for r in run("dump", root).rows] == [o for o in OFFSETS if o >= 5]
     (row,) = run("verify", root).rows
     assert (row["code"], row["found"]) == ("renamed-folder", state)
