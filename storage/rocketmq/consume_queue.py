@@ -18,11 +18,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from storage.errors import DamagedStore
 from storage.files import HandleCache
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format.queue_unit import FILLER, FILLER_SIZE, UNIT, UNIT_SIZE, Unit
 
 NOWHERE = -1
+IN_THE_WAY: Final = "a file in the place of a folder. Move it away: the next start builds what belongs there from the log"
 UNITS_AT_ONCE = 50_000
 
 
@@ -183,6 +185,9 @@ class ConsumeQueue:
 
     def _make(self, base: int) -> None:
         fs = self.run.files.fs
+        for path in (self.directory.parent, self.directory):
+            if fs.exists(path) and not fs.is_dir(path):
+                raise DamagedStore(f"{path}: {IN_THE_WAY}", path=str(path), position=0, findings=())
         if not fs.exists(self.directory):
             fs.make_dir(self.directory)
         self.run.make(base)

@@ -154,8 +154,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
 
     def _open(self, options: StoreOptions) -> None:
         directory = self._directory
-        if self.read_only:
-            directory.findings += blocked_folders.take_out(directory)
+        taken = blocked_folders.take_out(directory) if self.read_only else ()
         stored = directory.store_file()
         facts = stored or StoreFile(created=is_empty(self.fs, self.path))
         facts.sizes = resolve_sizes(
@@ -184,6 +183,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
                 read_only=self.read_only,
             )
         )
+        directory.findings += blocked_folders.findings(taken, parts.queues)
         found = [*directory.findings, *parts.report.findings]
         self.recovery = replace(parts.report, findings=found)
         self._topics = dict(self._topic_files.infos())
