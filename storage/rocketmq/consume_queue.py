@@ -24,7 +24,9 @@ from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format.queue_unit import FILLER, FILLER_SIZE, UNIT, UNIT_SIZE, Unit
 
 NOWHERE = -1
-IN_THE_WAY: Final = "a file in the place of a folder. Move it away: the next start builds what belongs there from the log"
+IN_THE_WAY: Final = (
+    "a file in the place of a folder. Move it away: the next start builds the folder from the log"
+)
 UNITS_AT_ONCE = 50_000
 
 
