@@ -29,6 +29,7 @@ COMPILED = [
     "storage/rocketmq/format/message_encoding.py",
     "storage/rocketmq/format/properties.py",
     "storage/rocketmq/format/queue_unit.py",
+    "storage/rocketmq/format/suspect.py",
     "storage/rocketmq/format/walking.py",
     "storage/rocketmq/key_index_table.py",
 ]

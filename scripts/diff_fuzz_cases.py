@@ -33,6 +33,7 @@ from storage.rocketmq.format import (
     names,
     properties,
     queue_unit,
+    suspect,
     walking,
 )
 from storage.rocketmq.settings import parse_store_settings
@@ -54,6 +55,7 @@ MODULES = (
     "storage.rocketmq.format.message_encoding",
     "storage.rocketmq.format.properties",
     "storage.rocketmq.format.queue_unit",
+    "storage.rocketmq.format.suspect",
     "storage.rocketmq.format.walking",
     "storage.rocketmq.key_index_table",
 )
@@ -318,9 +320,18 @@ def decode_message_call(rng: random.Random) -> Call:
     check_crc = rng.random() < 0.5
     if rng.random() < 0.5:
         position = sum(len(one) for one in run[:at])
+        if rng.random() < 0.5:
+            return suspects, (data, position, rng.choice((0, position, number(rng)))), {}
         return message.decode_message, (data, position), {"check_crc": check_crc}
     end = rng.choice((len(data), rng.randrange(len(data) + 2)))
     return walking.walk, (data, 0, end, rng.randrange(1 << 40)), {"check_crc": check_crc}
+
+
+def suspects(data: bytes, position: int, physical_offset: int) -> object:
+    """The suspect parts of a record."""
+    record = message.decode_message(data, position, check_crc=False)
+    record = record._replace(physical_offset=physical_offset)
+    return suspect.suspect_parts(record, physical_offset)
 
 
 def header_facts(data: bytes, position: int) -> object:
