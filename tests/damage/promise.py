@@ -24,6 +24,7 @@ from tests.workers import worker_processes
 
 # Findings about files that are derived from the log: they do not say that a record is missing.
 DERIVED = frozenset({"indexes", "rocketmq-index"})
+TORN_TAIL = "torn-tail"
 SHOWN = 3
 
 
@@ -94,7 +95,11 @@ class Reports:
         if catalogue()[finding.code].group in DERIVED:
             return False
         path, place = self._files.get(key), Path(finding.path)
-        return named or (path is not None and (place == path or place in path.parents))
+        if path is None or named:
+            return named
+        # Where a log ends, all its later files end too.
+        ends_before = finding.code == TORN_TAIL and place.parent == path.parent and place < path
+        return ends_before or place == path or place in path.parents
 
 
 def absent_partitions(case: Case) -> Set[TopicPartition]:
