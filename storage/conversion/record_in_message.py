@@ -14,7 +14,7 @@ Owns that mapping; no IO. In the message:
 and encoded, base64 being that of RFC 4648:
 
     __kafka_null_value   1            the value is null
-    __kafka_key          =BASE64      a key that is no text, is empty, or holds a separator or a NUL
+    __kafka_key          =BASE64      a key that is no text, is empty, or holds a separator, or a NUL and a space
     __kafka_header_N     NAME.VALUE   the header at place N, both in base64; VALUE `-`: null
 
 A message is such a record if it bears the mark and the way back and forth gives the same message.
@@ -49,6 +49,7 @@ from storage.rocketmq.format.properties import (
     encode_properties,
 )
 
+HOLDS_NUL: Final = "holds a NUL"
 _KEPT: Final = frozenset({KEYS, TAGS})
 _RESERVED: Final = (RESERVED | {SHARDING_KEY, SEQUENCE_PROPERTY}) - _KEPT
 
@@ -78,6 +79,8 @@ class _Encoding:
         if key is None:
             return None
         text, problem = _as_text(key)
+        if problem == HOLDS_NUL and KEY_SEPARATOR.encode() not in key:
+            text, problem = key.decode(), ""  # confirmed by its copy in KEYS
         if problem:
             self._encode("key", problem, shapes.KEY, "=" + base64_text(key))
             return None
@@ -128,7 +131,7 @@ def _as_text(data: bytes | None) -> tuple[str, str]:
         return "", "is no UTF-8 text"
     if any(separator in text for separator in SEPARATORS):
         return "", "holds a separator, 01 or 02"
-    return ("", "holds a NUL") if NUL in text else (text, "")
+    return ("", HOLDS_NUL) if NUL in text else (text, "")
 
 
 def _is_unicode(text: str) -> bool:

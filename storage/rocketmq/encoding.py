@@ -20,7 +20,6 @@ from storage.rocketmq.format.message_id import UniqueIds
 from storage.rocketmq.format.properties import (
     KEYS,
     MAX_PROPERTIES_BYTES,
-    NUL,
     RESERVED,
     SHARDING_KEY,
     TAGS,
@@ -28,6 +27,7 @@ from storage.rocketmq.format.properties import (
     WAIT,
     decode_properties,
     encode_properties,
+    lone_nul,
     with_crc_place,
 )
 from storage.rocketmq.settings import StoreSettings
@@ -206,16 +206,11 @@ def _encode_properties(properties: dict[str, str], index: int) -> bytes:
         raise UnrepresentableRecord(
             f"record {index}: {field}: {error.message}", field=field, index=index
         ) from None
-    if b"\0" in data:
-        field = _field_with_nul(properties)
+    if b"\0" in data and (name := lone_nul(properties)) is not None:
+        field = _FIELDS.get(name, "headers")
         raise _unrepresentable(field, index, "holds a NUL, which is the mark of a lost sector")
     check_properties_size(data, index)
     return data
-
-
-def _field_with_nul(properties: dict[str, str]) -> str:
-    name = next(name for name, value in properties.items() if NUL in name + value)
-    return _FIELDS.get(name, "headers")
 
 
 def _culprit(properties: dict[str, str]) -> str:

@@ -103,7 +103,7 @@ REFUSED: dict[str, tuple[dict[str, object], str]] = {
     "empty key": ({"key": ""}, "key"),
     "binary key": ({"key": b64(b"\xff")}, "key"),
     "separator in the key": ({"key": b64(b"a\x01b")}, "key"),
-    "NUL in the key": ({"key": b64(b"a\0b")}, "key"),
+    "NUL and space in the key": ({"key": b64(b"a\0 b")}, "key"),
     "NUL in the tag": ({"tag": "a\0"}, "tag"),
     "NUL in a lookup key": ({"keys": ["a\0"]}, "keys"),
     "NUL in a header": ({"headers": [{"key": "a", "value": b64(b"\0v")}]}, "headers"),

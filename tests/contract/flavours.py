@@ -123,7 +123,7 @@ ROCKETMQ = Flavour(
         "binary": "key",
         "large": "headers",
         "separator in the key": "key",
-        "NUL in the key": "key",
+        "NUL and space in the key": "key",
         "tombstone": "value",
         "nothing at all": "value",
         "header null value": "headers",

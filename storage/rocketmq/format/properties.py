@@ -23,6 +23,7 @@ of a name that is there twice the later value counts. With the option enabledApp
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Final
 from zlib import crc32
 
@@ -32,7 +33,7 @@ NAME_VALUE_SEPARATOR: Final = "\x01"
 PROPERTY_SEPARATOR: Final = "\x02"
 SEPARATORS: Final = NAME_VALUE_SEPARATOR + PROPERTY_SEPARATOR
 NUL: Final = "\0"
-"""In stored properties the mark of a lost sector: our writers leave it out."""
+"""In stored properties likely the mark of a lost sector, but in a key that stands there twice."""
 MAX_PROPERTIES_BYTES: Final = 32767
 
 KEYS: Final = "KEYS"
@@ -139,6 +140,18 @@ def properties_text(data: bytes) -> str:
     except UnicodeDecodeError:
         # Java replaces an encoded surrogate as a whole, Python each of its bytes.
         return _ENCODED_SURROGATE.sub(_REPLACEMENT, data).decode(errors="replace")
+
+
+def lone_nul(properties: Mapping[str, str]) -> str | None:
+    """Return the first property with a NUL that no second place confirms; a key is confirmed by its copy in KEYS."""
+    key, keys = properties.get(SHARDING_KEY, ""), properties.get(KEYS, "").split(KEY_SEPARATOR)
+    others = [other for other in keys if other != key]
+    for name, value in properties.items():
+        if NUL not in name + value:
+            continue
+        if name not in (SHARDING_KEY, KEYS) or key not in keys or NUL in "".join(others):
+            return name
+    return None
 
 
 def encode_properties(properties: dict[str, str]) -> bytes:

@@ -4,7 +4,7 @@ Owns these checks of one record; must not know queues or index. RocketMQ's CRC c
 sector in the rest passes every check of `message`. Each part that cannot be right is named:
 
     topic                empty, control characters, no UTF-8
-    properties           a NUL, no UTF-8, a piece without a name or without 01
+    properties           a NUL outside a key, no UTF-8, a piece without a name or without 01
     queue_id             below 0
     queue_offset         below 0
     physical_offset      not the place of the record
@@ -31,6 +31,7 @@ from storage.rocketmq.format.message import (
     TRANSACTION_MASK,
     Message,
 )
+from storage.rocketmq.format.properties import decode_properties, lone_nul
 
 KNOWN_FLAGS: Final = 0x7FF
 """The bits of the sys flag that 5.5.0 gives a meaning."""
@@ -116,7 +117,9 @@ def _judged(message: Message, physical_offset: int) -> list[tuple[str, bool]]:
 
 def _can_be_properties(data: bytes) -> bool:
     """Whether each piece has a name and a 01; a value may be empty."""
-    if b"\0" in data or not (data.isascii() or _is_text(data)):
+    if not (data.isascii() or _is_text(data)):
+        return False
+    if b"\0" in data and lone_nul(decode_properties(data)) is not None:
         return False
     pieces = data.removesuffix(b"\x02").split(b"\x02")
     return min([piece.find(b"\x01") for piece in pieces]) > 0

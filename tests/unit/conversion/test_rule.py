@@ -193,7 +193,12 @@ UNREPRESENTABLE = {
         "holds a separator, 01 or 02",
         {"__kafka_key": "=AQ=="},
     ),
-    "a NUL in the key": (record(b"a\0"), "key", "holds a NUL", {"__kafka_key": "=YQA="}),
+    "a NUL and a space in the key": (
+        record(b"a \0"),
+        "key",
+        "holds a NUL",
+        {"__kafka_key": "=YSAA"},
+    ),
     "a NUL in a header": (
         record(None, b"v", ("a", b"\0")),
         "headers",
