@@ -7,7 +7,7 @@ Owns the decision, noted in the plan; must not read logs or write. Five rules:
   stop was unclean: a power loss may have taken records before their flush. Otherwise a writable start does not serve
   the partition.
 - The log ends below the log start of its checkpoint: the same.
-- An index names more than its log: as any file after a clean stop, as the journal after an unclean one.
+- An index names more than its log after a clean stop. After an unclean one a power loss explains it: reported.
 - The folder has no log but files that follow one: the same, whatever they name.
 - The log begins above the offset at which it began by its leader epochs: reported, and served from where it begins.
 """
@@ -63,32 +63,37 @@ def judge_start(plan: PartitionPlan, known: Sequence[Loss], *, read_only: bool) 
         plan.losses.append(loss_of(plan, first.offset, base_offset))
 
 
-def judge_log_start(plan: PartitionPlan, *, read_only: bool, accept_loss: bool) -> None:
-    """Compare the end of a scanned partition with the log start of its checkpoint, which no log end lies below.
+def judge_log_start(
+    plan: PartitionPlan, *, is_clean: bool, read_only: bool, accept_loss: bool
+) -> None:
+    """Compare the end of a scanned partition with the log start of its checkpoint, which no log end is below.
 
     The real broker deletes all segments then (LogLoader.recoverLog). Here the records stay in their files, hidden.
+    After an unclean stop a power loss explains it: the start of deleted records was flushed, and the end was not.
     """
     start, end = plan.start_offset, plan.next_offset
     if start <= end:
         return
     first = plan.segments[0].base_offset if plan.segments else end
+    hidden = any(segment.size_bytes for segment in plan.segments)
     plan.findings.append(
         finding(
             "log-start-beyond-end",
             plan.directory,
+            severity="error" if hidden else "warning",
             topic=plan.partition.topic,
             partition=plan.partition.partition,
             offset=start,
             expected=f"at most {end}",
             found=str(start),
-            message=f"the log ends at offset {end}, below its log start {start}: its records are hidden, and the "
-            "offsets between are missing",
+            message=f"the log ends at offset {end}, below its log start {start}: "
+            + ("its records are hidden" if hidden else "it is empty, and continues at its start"),
         )
     )
     plan.next_offset = start
-    if read_only:
+    if read_only or not hidden:
         return
-    if accept_loss or _is_cut(plan):
+    if accept_loss or not is_clean or _is_cut(plan):
         plan.losses.append(loss_of(plan, first, start))
         plan.continues_at = start
     else:
@@ -116,15 +121,19 @@ def judge_end(
     )
     behind = named is not None and named.offset > log_end
     emptied = is_emptied(fs, plan)
-    unflushed = _highest(evidence.unflushed(plan.partition), None if is_clean else by_index)
+    unflushed = evidence.unflushed(plan.partition)
     lost_write = unflushed is not None and unflushed.offset > log_end
     if unflushed is not None and lost_write:
         named = max((named or unflushed, unflushed), key=lambda n: n.offset)
-    if not behind and not emptied and not lost_write:
-        return
     cut = _is_cut(plan)
+    if not behind and not emptied and not lost_write:
+        if by_index is not None and by_index.offset > log_end and not cut:
+            plan.findings.append(_end_finding(plan, by_index, "warning", emptied=False))
+        return
     if not cut or emptied:
-        plan.findings.append(_end_finding(plan, named, emptied=emptied))
+        is_explained = not behind and not emptied  # by a power loss
+        severity = "warning" if is_explained else "error"
+        plan.findings.append(_end_finding(plan, named, severity, emptied=emptied))
     if read_only:
         return
     if cut or accept_loss or not (behind or emptied):
@@ -153,7 +162,9 @@ def _is_cut(plan: PartitionPlan) -> bool:
     )
 
 
-def _end_finding(plan: PartitionPlan, named: NamedOffset | None, *, emptied: bool) -> Finding:
+def _end_finding(
+    plan: PartitionPlan, named: NamedOffset | None, severity: str, *, emptied: bool
+) -> Finding:
     code, path, message = "log-ends-below-named", plan.directory, ""
     if emptied:
         code = "partition-without-logs"
@@ -166,7 +177,7 @@ def _end_finding(plan: PartitionPlan, named: NamedOffset | None, *, emptied: boo
     return finding(
         code,
         path,
-        severity="error",
+        severity=severity,
         topic=plan.partition.topic,
         partition=plan.partition.partition,
         offset=None if named is None else named.offset,

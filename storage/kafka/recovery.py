@@ -108,7 +108,12 @@ def examine(
         plan.start_offset = max(plan.start_offset, plan.segments[0].base_offset)
     plan.batches_end = plan.next_offset
     plan.next_offset = max(plan.next_offset, scan.log_end)
-    judge_log_start(plan, read_only=context.read_only, accept_loss=context.accept_loss)
+    judge_log_start(
+        plan,
+        is_clean=context.clean_shutdown,
+        read_only=context.read_only,
+        accept_loss=context.accept_loss,
+    )
     judge_end(
         context.fs,
         plan,
@@ -128,9 +133,12 @@ def _doubt_start(context: RecoveryContext, plan: PartitionPlan) -> None:
     A broker that deletes records raises both (UnifiedLog.updateLogStartOffset), and writes both files at intervals and
     when it stops. So the state is right only between the two writes, after an unclean stop.
     """
+    root = plan.directory.parent
     if not plan.segments or plan.start_offset <= plan.segments[0].base_offset:
         return
     point = context.recovery_points.get(plan.partition)
+    if point is None and not context.fs.exists(root / names.RECOVERY_POINTS):
+        return
     if point is not None and point >= plan.start_offset:
         return
     plan.findings.append(
@@ -138,7 +146,7 @@ def _doubt_start(context: RecoveryContext, plan: PartitionPlan) -> None:
             plan,
             "doubtful-log-start",
             "warning",
-            context.root / names.LOG_STARTS,
+            root / names.LOG_STARTS,
             offset=plan.start_offset,
             expected="at most the recovery point" if point is None else f"at most {point}",
             found=str(plan.start_offset),

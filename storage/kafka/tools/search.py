@@ -94,7 +94,10 @@ def in_view(view: View, query: FindQuery) -> Iterator[Row]:
     wanted = parse(query)
     left = query.limit
     addresses = _partitions(view, query)
-    view.note_missing(query.topic, None if query.record_id is None else addresses[0].partition)
+    if query.record_id is None:
+        view.note_missing(query.topic, None)
+    else:
+        view.note_missing(*parse_id(query.record_id)[0])
     view.start_meter("searching", addresses)
     for address in view.those_there(addresses):
         partition = view.partition(address)
