@@ -286,8 +286,9 @@ def end_in_folder(fs: FileSystem, plan: PartitionPlan, log_end: int) -> NamedOff
 def end_by_index(fs: FileSystem, segment: SegmentPlan, good_end: int) -> NamedOffset | None:
     """The highest offset that the indexes of a segment name of records at or above the position `good_end` of its log.
 
-    An entry of the offset index counts if it points there: an entry that has only a wrong offset points to a batch that
-    is still in the log. Entries of the other indexes have no position. They count if no batch is left.
+    A garbled file names nothing. An entry of the offset index counts if it points there: an entry that has only a wrong
+    offset points to a batch that is still in the log. Entries of the other indexes have no position. They count if no
+    batch is left.
     """
     found: list[NamedOffset] = []
     if names.INDEX in segment.suffixes:
@@ -295,14 +296,23 @@ def end_by_index(fs: FileSystem, segment: SegmentPlan, good_end: int) -> NamedOf
         with suppress(DataError):
             found += (
                 NamedOffset(segment.base_offset + relative + 1, path)
-                for relative, position in offset_index.leading_entries(fs.read_bytes(path))
+                for relative, position in offset_index.decode_entries(fs.read_bytes(path))
                 if good_end <= position <= _LAST_POSITION
             )
     for suffix in (names.TIME_INDEX, names.TXN_INDEX) if not good_end else ():
         if suffix in segment.suffixes:
             path = segment.path.with_suffix(suffix)
-            found.append(NamedOffset(_index_end(fs, path, segment.base_offset), path))
+            if suffix == names.TXN_INDEX or _is_time_index(fs, path):
+                found.append(NamedOffset(_index_end(fs, path, segment.base_offset), path))
     return max(found, key=lambda named: named.offset, default=None)
+
+
+def _is_time_index(fs: FileSystem, path: Path) -> bool:
+    try:
+        time_index.decode_entries(fs.read_bytes(path))
+    except DataError:
+        return False
+    return True
 
 
 def is_emptied(fs: FileSystem, plan: PartitionPlan) -> bool:
