@@ -14,7 +14,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from storage import Finding, LogStore, Loss, TopicPartition
-from storage.errors import InvalidArgument, IoFailure, StorageError, StoreFenced, UnsupportedFormat
+from storage.errors import (
+    InvalidArgument,
+    InvalidConfig,
+    IoFailure,
+    StorageError,
+    StoreFenced,
+    UnsupportedFormat,
+)
 from storage.files.fs import FileSystem
 from storage.findings import catalogue
 from tests.damage import sources
@@ -143,8 +150,10 @@ class _Check:
 
     def _may_refuse(self, error: StorageError) -> bool:
         """Whether nothing is there to be read: what made it a store, or its root, is out of reach."""
-        if isinstance(error, (UnsupportedFormat, InvalidArgument)):
-            return True
+        if isinstance(error, (UnsupportedFormat, InvalidArgument, InvalidConfig)):
+            return (
+                True  # a setting that the only log file contradicts, too: the error names the file
+            )
         return isinstance(error, IoFailure) and error.facts().get("path") == str(ROOT)
 
     def _view(self) -> FileSystem:

@@ -47,11 +47,13 @@ def entries_of(
 def _blocks(file: KeyIndexFile, files: HandleCache, first: int) -> Iterator[tuple[int, bytes]]:
     """(number of the first, bytes) of the entries from number `first` on, many at a time."""
     stop = entries_end(file)
-    with files.borrow(file.path) as opened:
-        for start in range(first, stop, ENTRIES_AT_ONCE):
-            count = min(stop - start, ENTRIES_AT_ONCE)
+    for start in range(first, stop, ENTRIES_AT_ONCE):
+        count = min(stop - start, ENTRIES_AT_ONCE)
+        with files.borrow(
+            file.path
+        ) as opened:  # not while the caller has a block: it may stop early
             data = opened.pread(count * ENTRY_SIZE, entry_position(file.slots, start))
-            yield start, data[: len(data) - len(data) % ENTRY_SIZE]
+        yield start, data[: len(data) - len(data) % ENTRY_SIZE]
 
 
 def entry_at(file: KeyIndexFile, files: HandleCache, number: int) -> IndexEntry:

@@ -177,7 +177,7 @@ class Salvage:
         except DataError as error:
             backup = path.with_name(path.name + names.BACKUP)
             if not data and not self._fs.exists(backup):
-                return True  # an empty file is no damage
+                return False  # an empty file is no damage, and a start would refuse it
             found = bad_small_file(path, error)
             if found not in self.findings:
                 self.findings.append(found)
