@@ -32,6 +32,7 @@ from tests.workers import worker_processes
 # Findings about files that are derived from the log: they do not say that a record is missing.
 DERIVED = frozenset({"indexes", "rocketmq-index"})
 TORN_TAIL = "torn-tail"
+BEHIND_END = "log-file-behind-end"
 SHOWN = 3
 
 
@@ -106,7 +107,9 @@ class Reports:
             return named
         # Where a log ends, all its later files end too.
         ends_before = finding.code == TORN_TAIL and place.parent == path.parent and place < path
-        return ends_before or place == path or place in path.parents
+        # A log file that no record leads to: it is a copy, or the files before it are missing.
+        after_gap = finding.code == BEHIND_END and place.parent == path.parent
+        return ends_before or after_gap or place == path or place in path.parents
 
 
 def absent_partitions(case: Case) -> Set[TopicPartition]:
