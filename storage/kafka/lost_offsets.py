@@ -1,11 +1,11 @@
 """What a start does with a partition of which files name more offsets than its logs hold.
 
-Owns the decision, noted in the plan; must not read logs or write. Five rules:
+Owns the decision, noted in the plan; must not read logs or write. Six rules:
 
 - The log ends below an offset that a file names. If a cut explains it (a torn tail, an accepted loss), the log goes on
-  above that offset, so that no offset is given twice. So it does where only the journal of requests names it and the
-  stop was unclean: a power loss may have taken records before their flush. Otherwise a writable start does not serve
-  the partition.
+  above that offset, so that no offset is given twice. Otherwise a writable start does not serve the partition.
+- Only the journal of requests names it, and the stop was unclean: a power loss took records before their flush. It is
+  reported, and the log goes on at its end.
 - The log ends below the log start of its checkpoint: the same.
 - An index names more than its log after a clean stop. After an unclean one a power loss explains it: reported.
 - The folder has no log but files that follow one: the same, whatever they name.
@@ -121,22 +121,17 @@ def judge_end(
     )
     behind = named is not None and named.offset > log_end
     emptied = is_emptied(fs, plan)
-    unflushed = evidence.unflushed(plan.partition)
-    lost_write = unflushed is not None and unflushed.offset > log_end
-    if unflushed is not None and lost_write:
-        named = max((named or unflushed, unflushed), key=lambda n: n.offset)
     cut = _is_cut(plan)
-    if not behind and not emptied and not lost_write:
-        if by_index is not None and by_index.offset > log_end and not cut:
-            plan.findings.append(_end_finding(plan, by_index, "warning", emptied=False))
+    if not behind and not emptied:
+        unflushed = _highest(evidence.unflushed(plan.partition), by_index)
+        if unflushed is not None and unflushed.offset > log_end and not cut:
+            plan.findings.append(_end_finding(plan, unflushed, "warning", emptied=False))
         return
     if not cut or emptied:
-        is_explained = not behind and not emptied  # by a power loss
-        severity = "warning" if is_explained else "error"
-        plan.findings.append(_end_finding(plan, named, severity, emptied=emptied))
+        plan.findings.append(_end_finding(plan, named, "error", emptied=emptied))
     if read_only:
         return
-    if cut or accept_loss or not (behind or emptied):
+    if cut or accept_loss:
         _continue_above(plan, log_end if named is None else max(named.offset, log_end))
     else:
         plan.refused = plan.findings[-1]
