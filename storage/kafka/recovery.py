@@ -213,8 +213,15 @@ class _Scan:
         segments = self.plan.segments
         first = self._first_unflushed()
         self._check_index_files(segments[:first])
-        if not self.plan.stored_epochs and not self.context.read_only:
-            self._note_epochs(batch for s in segments[:first] for batch in self._good_batches(s))
+        stored = self.plan.stored_epochs or ()
+        # A deletion cuts the epochs before the files: one that a crash ended leaves batches below the first epoch.
+        is_cut = self.unclean and bool(stored) and stored[0][1] > self.plan.start_offset
+        if (not stored or is_cut) and not self.context.read_only:
+            self.plan.epochs = LeaderEpochs()
+            noted = segments if is_cut else segments[:first]
+            self._note_epochs(batch for s in noted for batch in self._good_batches(s))
+            for epoch, start_offset in stored:
+                self.plan.epochs.assign(epoch, start_offset)
         if self.unclean:
             self._recover(first)
         else:
