@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -68,10 +68,14 @@ def known_losses(fs: FileSystem, *roots: Path) -> Mapping[TopicPartition, Sequen
             kept = [name for name in entries if name.startswith(f"{root.name}.cut-")]
             paths += [root.parent / name / CUT_REPORT for name in kept]
     reports = (_read_report(fs, path) for path in paths)
+    return by_partition(loss for report in reports if report is not None for loss in report.losses)
+
+
+def by_partition(losses: Iterable[Loss]) -> Mapping[TopicPartition, Sequence[Loss]]:
+    """Return the losses of each partition, in their order."""
     found: defaultdict[TopicPartition, list[Loss]] = defaultdict(list)
-    for report in reports:
-        for loss in () if report is None else report.losses:
-            found[TopicPartition(loss.topic, loss.partition)].append(loss)
+    for loss in losses:
+        found[TopicPartition(loss.topic, loss.partition)].append(loss)
     return found
 
 

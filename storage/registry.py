@@ -148,13 +148,13 @@ def open_store(
     if read_only:
         disk = SkippingFileSystem(disk)
     store: LogStore = factory(Path(path), options, fs=disk, clock=clock, read_only=read_only)
+    findings = list(store.recovery.findings)
     if BACKENDS[backend].detect is not None:
-        findings = [*store.recovery.findings, *own_file_findings(disk, Path(path))]
-        store.recovery = replace(store.recovery, findings=findings)
+        findings += own_file_findings(disk, Path(path))
     report_unreadable = BACKENDS[backend].unreadable
     if read_only and report_unreadable is not None:
-        findings = [*store.recovery.findings, *resolve(report_unreadable)(disk)]
-        store.recovery = replace(store.recovery, findings=findings)
+        findings += resolve(report_unreadable)(disk)
+    store.recovery = replace(store.recovery, findings=findings)
     if not read_only and BACKENDS[backend].staging is not None:
         try:
             finish_staged(store, staged_form(backend, clock), accept_loss=options.accept_loss)

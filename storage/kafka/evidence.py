@@ -302,17 +302,9 @@ def end_by_index(fs: FileSystem, segment: SegmentPlan, good_end: int) -> NamedOf
     for suffix in (names.TIME_INDEX, names.TXN_INDEX) if not good_end else ():
         if suffix in segment.suffixes:
             path = segment.path.with_suffix(suffix)
-            if suffix == names.TXN_INDEX or _is_time_index(fs, path):
-                found.append(NamedOffset(_index_end(fs, path, segment.base_offset), path))
+            end = _index_end(fs, path, segment.base_offset, whole=True)
+            found.append(NamedOffset(end, path))
     return max(found, key=lambda named: named.offset, default=None)
-
-
-def _is_time_index(fs: FileSystem, path: Path) -> bool:
-    try:
-        time_index.decode_entries(fs.read_bytes(path))
-    except DataError:
-        return False
-    return True
 
 
 def is_emptied(fs: FileSystem, plan: PartitionPlan) -> bool:
@@ -338,15 +330,18 @@ def _orphans(plan: PartitionPlan) -> Iterable[tuple[Path, int]]:
             yield path, parsed[0]
 
 
-def _index_end(fs: FileSystem, path: Path, base_offset: int) -> int:
-    """The end of a log that its index proves: behind the last entry, else the base offset."""
+def _index_end(fs: FileSystem, path: Path, base_offset: int, *, whole: bool = False) -> int:
+    """The end of a log that its index proves: the offset after the last entry, else the base offset. `whole`: a time
+    index that is garbled anywhere proves nothing.
+    """
     relative = -1
     with suppress(DataError):
         data = fs.read_bytes(path)
         if path.suffix == names.INDEX:
             relative = max((entry[0] for entry in offset_index.leading_entries(data)), default=-1)
         elif path.suffix == names.TIME_INDEX:
-            relative = max((entry[1] for entry in time_index.leading_entries(data)), default=-1)
+            decode = time_index.decode_entries if whole else time_index.leading_entries
+            relative = max((entry[1] for entry in decode(data)), default=-1)
         elif path.suffix == names.TXN_INDEX:
             ends = (entry.last_offset for entry in txn_index.decode_entries(data))
             relative = max(ends, default=base_offset - 1) - base_offset

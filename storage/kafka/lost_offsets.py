@@ -1,14 +1,14 @@
 """What a start does with a partition of which files name more offsets than its logs hold.
 
-Owns the decision, noted in the plan; must not read logs or write. Six rules:
+Owns the decision, noted in the plan; must not read logs or write. Five rules:
 
 - The log ends below an offset that a file names. If a cut explains it (a torn tail, an accepted loss), the log goes on
   above that offset, so that no offset is given twice. Otherwise a writable start does not serve the partition.
-- Only the journal of requests names it, and the stop was unclean: a power loss took records before their flush. It is
-  reported, and the log goes on at its end.
-- The log ends below the log start of its checkpoint: the same.
-- An index names more than its log after a clean stop. After an unclean one a power loss explains it: reported.
-- The folder has no log but files that follow one: the same, whatever they name.
+- After an unclean stop only the journal of requests, or an index of the log's end, names that offset: a power loss took
+  records before their flush. A warning reports it, and the log goes on at its end.
+- The log ends below the log start of its checkpoint, and has records. After a clean stop a writable start does not
+  serve the partition; after an unclean one it goes on at the log start, and reports the loss.
+- The folder has no log but files that follow one: as in the first rule, whatever they name.
 - The log begins above the offset at which it began by its leader epochs: reported, and served from where it begins.
 """
 
@@ -138,7 +138,7 @@ def judge_end(
 
 
 def _ends_by_index(fs: FileSystem, plan: PartitionPlan) -> Iterator[NamedOffset | None]:
-    """What the indexes name behind the good batches of their logs. Of a segment below the end they cannot."""
+    """What the indexes name after the good batches of their logs. Of a segment below the end they cannot."""
     for segment in plan.segments:
         if segment.limit_offset > plan.next_offset:
             yield end_by_index(fs, segment, segment.size_bytes)

@@ -49,9 +49,8 @@ def _blocks(file: KeyIndexFile, files: HandleCache, first: int) -> Iterator[tupl
     stop = entries_end(file)
     for start in range(first, stop, ENTRIES_AT_ONCE):
         count = min(stop - start, ENTRIES_AT_ONCE)
-        with files.borrow(
-            file.path
-        ) as opened:  # not while the caller has a block: it may stop early
+        # The file is given back before each yield, because a caller may stop early.
+        with files.borrow(file.path) as opened:
             data = opened.pread(count * ENTRY_SIZE, entry_position(file.slots, start))
         yield start, data[: len(data) - len(data) % ENTRY_SIZE]
 

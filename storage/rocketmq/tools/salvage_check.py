@@ -9,13 +9,12 @@ record no checksum tells.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from storage.errors import Corrupt, IoFailure, UnknownPartition, UnknownTopic
 from storage.findings import finding
-from storage.kept import reported_ranges
+from storage.kept import by_partition, is_reported, reported_ranges
 from storage.model import Finding, Loss, TopicPartition
 from storage.notes import Tallies
 from storage.rocketmq.commit_log import record_at
@@ -54,9 +53,7 @@ class SalvageCheck:
 
     def run(self, losses: Sequence[Loss]) -> SalvageCheck:
         """Compare; `losses`: those that are known."""
-        by_queue: dict[TopicPartition, list[Loss]] = {}
-        for loss in losses:
-            by_queue.setdefault(TopicPartition(loss.topic, loss.partition), []).append(loss)
+        by_queue = by_partition(losses)
         known = {queue.partition: queue for queue in self._source.queues}
         repeated = self._survey.repeated
         for address in sorted({*known, *(TopicPartition(*key) for key in repeated)}):
@@ -68,7 +65,10 @@ class SalvageCheck:
             )
             for item in found:
                 self._compare(address, item)
-            self._take(address, [item for item in found if not _is_in(reported, item.offset)])
+            lost = [
+                item for item in found if not is_reported(reported, item.offset, item.offset + 1)
+            ]
+            self._take(address, lost)
         return self
 
     def _missing(
@@ -185,8 +185,3 @@ def _first_named(source: LogSource) -> int:
     """
     head = lost_head_findings(source.run, source.queues, clean=source.clean)
     return 0 if any(head) else source.start
-
-
-def _is_in(ranges: Sequence[range], offset: int) -> bool:
-    at = bisect_right(ranges, offset, key=lambda reported: reported.start) - 1
-    return at >= 0 and offset < ranges[at].stop
