@@ -33,6 +33,12 @@ from storage.kafka.recovery import RecoveryContext, examine
 from storage.kafka.repair import apply, clear_leftovers, keep_aside
 from storage.kafka.segment_gaps import is_configured_compacted, segment_gaps
 from storage.kafka.settings import StoreSettings, TopicSettings
+from storage.kafka.topic_files import (
+    folder_of,
+    interrupted_finding,
+    interrupted_folders,
+    rename_back,
+)
 from storage.kept import keep_losses, known_losses
 from storage.model import Finding, Loss, RecoveryReport, TopicPartition
 
@@ -94,6 +100,8 @@ def recover_partitions(
         if facts.broker_led and facts.created:
             directory.write_store_file(facts)  # before the marker that tells it goes
         directory.remove_marker()
+    rename_back(directory.fs, directory.path, examination.interrupted)
+    if not opening.read_only:
         directory.remove_deleted_dirs()
     for plan in plans:
         clear_leftovers(shared.fs, plan.directory)
@@ -115,6 +123,7 @@ def recover_partitions(
             indexes_rebuilt=sum(s.indexes is not None for plan in plans for s in plan.segments),
             findings=[
                 *(finding for plan in examined for finding in plan.findings),
+                *(interrupted_finding(*one) for one in examination.interrupted.items()),
                 *(one.finding() for one in missing),
                 *examination.evidence.unread,
             ],
@@ -134,7 +143,10 @@ class _Examination:
         checkpoints = directory.checkpoints()
         view = OverlayFileSystem(directory.fs)
         self._opening = opening
-        self._found = directory.partition_dirs()
+        self.interrupted = interrupted_folders(directory)
+        rename_back(view, directory.path, self.interrupted)
+        renamed = ((p, folder_of(directory.path, p)) for p in self.interrupted)
+        self._found = sorted([*directory.partition_dirs(), *renamed])
         self._directory = directory
         self._configs = directory.topic_configs()
         self._cleaned = checkpoints[names.CLEANER_OFFSETS]

@@ -353,13 +353,17 @@ def _keep_losses(directory: StoreDirectory, plan: StorePlan, now_ms: int) -> Non
 
 
 def _repair(opening: Opening, plan: StorePlan, builder: Builder, *, clean: bool) -> int:
-    """Carry out the plan; gives where the records begin that the index has from now on for certain."""
+    """Carry out the plan; gives where the records begin that the index has from now on for certain.
+
+    Entries are cut before the log: an entry that leads to a log file which the cut removes would prove to the start
+    after a crash in between that records are lost.
+    """
     forget_missing_files(plan)
+    apply_queues(plan)
+    index_from = None if builder.index is None else apply_index(plan, builder.index)
     if not opening.read_only or plan.data_end > plan.log_end:
         apply_log(plan)
     go_on_above(plan, opening.clock(), with_crc=_goes_on_with_crc(opening.settings, plan))
-    apply_queues(plan)
-    index_from = None if builder.index is None else apply_index(plan, builder.index)
     built_from = _built_from(plan, builder.index, index_from)
     indexed_from = build_missing(
         plan,

@@ -36,6 +36,7 @@ from storage.kafka.repair import apply, clear_leftovers
 from storage.kafka.segment import Segment
 from storage.kafka.settings import TopicSettings, parse_store_settings, topic_settings
 from storage.kafka.tools.logs import Log, LogReader
+from storage.kafka.topic_files import interrupted_finding, interrupted_folders
 from storage.kept import known_losses
 from storage.model import Finding, TopicPartition
 from storage.notes import Meter, Notes
@@ -71,6 +72,7 @@ class View:
         self.files = HandleCache(self.fs, options.open_files)
         self.directory = log_directory(self.fs, log_roots(fs, root, settings.log_dirs))
         self.notes = Notes()
+        self._interrupted: Mapping[TopicPartition, Path] = {}
         self.reader = LogReader(self.files, self.notes)
         self.clean = self.directory.is_clean()
         self.folders = self._all_folders() if only is None else dict([only])
@@ -116,7 +118,13 @@ class View:
         folders hold one partition, a renamed one is only reported.
         """
         folders = dict(self.directory.partition_dirs())
+        self._interrupted = interrupted_folders(self.directory)
+        for address, path in self._interrupted.items():
+            folders[address] = path
+            self.notes.add(interrupted_finding(address, path))
         for renamed, path in self.directory.renamed_dirs():
+            if path in self._interrupted.values():
+                continue
             shown = folders.setdefault(renamed.partition, path)
             self._note_renamed(renamed.partition, path, instead=None if shown == path else shown)
         return dict(sorted(folders.items()))
@@ -144,7 +152,11 @@ class View:
         )
 
     def state_of(self, address: TopicPartition) -> str | None:
-        """delete, stray or future, where the partition is shown from a folder that a broker renamed."""
+        """delete, stray or future, where the partition is shown from a folder that a broker renamed. None also where
+        the next start gives the folder its name back.
+        """
+        if address in self._interrupted:
+            return None
         renamed = names.parse_renamed_dir(self.folders[address].name)
         return None if renamed is None else renamed.state
 

@@ -6,7 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from storage import TopicPartition, open_inspector
+from storage.kafka.format.checkpoints import encode_clean_shutdown, encode_partition_metadata
 from storage.kafka.format.names import segment_name
+from tests.faults.power import Power, moments
+from tests.unit.kafka.outage import on, safe_place
 from tests.unit.kafka.splitting import read_rows, splitter_of, whole
 from tests.unit.kafka.workshop import ROOT, T0, Workshop, put_value, values
 
@@ -191,3 +195,93 @@ def test_only_the_brokers_own_names_are_cleared_away(four: Workshop) -> None:
         four.put(folder / "file", b"x")
     four.open(SETTINGS).close()
     assert (four.fs.exists(own), four.fs.exists(other)) == (False, True)
+
+
+# ---- a crash while a topic is made or deleted ----
+
+PARTS = [TopicPartition("p", number) for number in range(3)]
+
+
+def renamed(shop: Workshop, *partitions: TopicPartition) -> None:
+    """Give these folders the name of a deleted one."""
+    for number, address in enumerate(partitions):
+        gone = ROOT / f"{address}.{number:032x}-delete"
+        shop.fs.rename(ROOT / str(address), gone)
+
+
+def unclean(shop: Workshop) -> Workshop:
+    """A store with the topic p, a record in each of its three partitions, that was killed."""
+    with shop.open() as store:
+        store.create_topic("p", 3)
+        for address in PARTS:
+            put_value(store, b"kept", address)
+    shop.fs.remove(ROOT / ".kafka_cleanshutdown")
+    return shop
+
+
+@pytest.mark.parametrize("gone", [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2)])
+def test_a_topic_that_is_partly_renamed_comes_back_whole(
+    shop: Workshop, gone: tuple[int, ...]
+) -> None:
+    """Its creation or its deletion was interrupted: neither was acknowledged, and no folder is lost."""
+    renamed(unclean(shop), *(PARTS[number] for number in gone))
+    inspector = open_inspector(ROOT, fs=shop.fs, clock=shop.clock)
+    try:
+        found = list(inspector.verify())
+        assert [f for f in found if f.severity == "error"] == []
+        assert [f.partition for f in found if f.code == "renamed-folder"] == list(gone)
+    finally:
+        inspector.close()
+    for read_only in (True, False):
+        with shop.open(read_only=read_only) as store:
+            assert {f.code for f in store.recovery.findings} == {"renamed-folder"}
+            assert [values(store, address) for address in PARTS] == [[b"kept"]] * 3
+    with shop.open() as store:
+        assert store.recovery.findings == []
+        assert [values(store, address) for address in PARTS] == [[b"kept"]] * 3
+    assert not any(name.endswith("-delete") for name in shop.fs.list_dir(ROOT))
+
+
+def test_a_topic_that_is_wholly_renamed_is_deleted(shop: Workshop) -> None:
+    renamed(unclean(shop), *PARTS)
+    with shop.open() as store:
+        assert list(store.topics()) == []
+    assert not any(name.endswith("-delete") for name in shop.fs.list_dir(ROOT))
+
+
+@pytest.mark.parametrize("other", ["another topic of the name", "a broker's store", "clean stop"])
+def test_other_renamed_folders_do_not_come_back(shop: Workshop, other: str) -> None:
+    """A broker renames the folder of a partition that moves to another broker."""
+    renamed(unclean(shop), PARTS[2])
+    if other == "another topic of the name":
+        (path,) = [name for name in shop.fs.list_dir(ROOT) if name.endswith("-delete")]
+        shop.put(ROOT / path / "partition.metadata", encode_partition_metadata("B" * 21 + "g"))
+    elif other == "a broker's store":
+        shop.fs.remove(ROOT / ".logserver.store.json")
+    else:
+        shop.put(ROOT / ".kafka_cleanshutdown", encode_clean_shutdown(-1))
+    with shop.open() as store:
+        assert list(store.topics()["p"].partitions) == [0, 1]
+
+
+def test_power_lost_while_a_topic_is_made_or_deleted(power: Power) -> None:
+    """Whichever renames a disk keeps, each folder has one of its two names."""
+    shop = safe_place(power)
+    store = shop.open()
+    for act in (lambda: store.create_topic("p", 3), lambda: store.delete_topic("p")):
+        for cut in moments(power, act):
+            with on(cut, shop).open() as again:
+                assert [f for f in again.recovery.findings if f.severity == "error"] == []
+                topics = again.topics()
+                assert not topics or len(topics["p"].partitions) == 3
+    store.create_topic("p", 3)
+    seen: list[set[str]] = []
+
+    def look(operation: str, path: Path) -> None:
+        if operation == "rename":
+            kept = {name.partition(".")[0] for name in power.cut().list_dir(ROOT) if name[0] == "q"}
+            seen.append(kept)
+
+    power.before = look
+    store.create_topic("q", 3)
+    assert seen == [{"q-0", "q-1", "q-2"}] * 3

@@ -151,6 +151,23 @@ def test_power_lost_again_in_the_recovery(power: Power) -> None:
             check_lookups(again)
 
 
+def test_power_lost_while_a_log_is_cut_at_the_end_of_a_file(power: Power) -> None:
+    """The first record of a log file is lost, and its queue entry is on disk: the entry is cut before the file."""
+    shop = safe_place(power)
+    store = shop.open_with_topic()
+    while store.log.end < LOG_BYTES:
+        put_value(store, b"x" * 20)
+    assert len(values(store)) == store.bounds(T0).end
+    power.kill()
+    shop.overwrite(shop.log_path(LOG_BYTES), 0, bytes(LOG_BYTES))
+    kept = values(shop.after_kill().open())
+    second = Power(OverlayFileSystem(shop.fs))
+    for cut in moments(second, lambda: on(second, shop).open()):
+        with on(cut, shop).open() as again:
+            assert [f for f in again.recovery.findings if f.severity == "error"] == []
+            assert values(again) == kept
+
+
 def test_queue_files_without_units_go_last_first(power: Power) -> None:
     """A power loss took the units and left their files, which the next start removes. Another one
     meanwhile leaves none of them as the first: its name would say that what is before it was deleted.
