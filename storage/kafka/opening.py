@@ -25,6 +25,12 @@ from storage.kafka.epochs import OwnEpochs
 from storage.kafka.evidence import Evidence, MissingPartition, NamedOffset, collect
 from storage.kafka.format import names
 from storage.kafka.format.offset_records import OffsetValue
+from storage.kafka.interrupted_topics import (
+    folder_of,
+    interrupted_finding,
+    interrupted_folders,
+    rename_back,
+)
 from storage.kafka.lost_offsets import MISSING
 from storage.kafka.offsets_log import OffsetsLog, id_bytes, is_of
 from storage.kafka.partition import Partition, Surroundings
@@ -33,12 +39,6 @@ from storage.kafka.recovery import RecoveryContext, examine
 from storage.kafka.repair import apply, clear_leftovers, keep_aside
 from storage.kafka.segment_gaps import is_configured_compacted, segment_gaps
 from storage.kafka.settings import StoreSettings, TopicSettings
-from storage.kafka.topic_files import (
-    folder_of,
-    interrupted_finding,
-    interrupted_folders,
-    rename_back,
-)
 from storage.kept import keep_losses, known_losses
 from storage.model import Finding, Loss, RecoveryReport, TopicPartition
 

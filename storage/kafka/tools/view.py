@@ -25,6 +25,7 @@ from storage.interface import Clock, StoreOptions
 from storage.kafka.epochs import OwnEpochs
 from storage.kafka.evidence import CHECKPOINTS, collect
 from storage.kafka.format import names
+from storage.kafka.interrupted_topics import interrupted_finding, interrupted_folders
 from storage.kafka.joined import log_directory, log_roots
 from storage.kafka.offsets_log import OffsetsLog
 from storage.kafka.opening import add_committed, needs_committed
@@ -36,7 +37,6 @@ from storage.kafka.repair import apply, clear_leftovers
 from storage.kafka.segment import Segment
 from storage.kafka.settings import TopicSettings, parse_store_settings, topic_settings
 from storage.kafka.tools.logs import Log, LogReader
-from storage.kafka.topic_files import interrupted_finding, interrupted_folders
 from storage.kept import known_losses
 from storage.model import Finding, TopicPartition
 from storage.notes import Meter, Notes
