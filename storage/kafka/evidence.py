@@ -277,7 +277,7 @@ def end_in_folder(fs: FileSystem, plan: PartitionPlan, log_end: int) -> NamedOff
     ]
     if plan.stored_epochs:
         found.append(NamedOffset(plan.stored_epochs[-1][1], plan.directory / names.LEADER_EPOCHS))
-    for path, base_offset in _orphans(plan):
+    for path, base_offset in orphan_indexes(plan):
         end = _index_end(fs, path, base_offset) if base_offset >= log_end else base_offset
         found.append(NamedOffset(end, path))
     return max(found, key=lambda named: named.offset, default=None)
@@ -318,11 +318,11 @@ def first_offset(plan: PartitionPlan) -> NamedOffset | None:
     """Where the log began: by its leader epochs, which a deletion cuts first, else by index files without a log."""
     if plan.stored_epochs:
         return NamedOffset(plan.stored_epochs[0][1], plan.directory / names.LEADER_EPOCHS)
-    found = (NamedOffset(base_offset, path) for path, base_offset in _orphans(plan))
+    found = (NamedOffset(base_offset, path) for path, base_offset in orphan_indexes(plan))
     return min(found, key=lambda named: named.offset, default=None)
 
 
-def _orphans(plan: PartitionPlan) -> Iterable[tuple[Path, int]]:
+def orphan_indexes(plan: PartitionPlan) -> Iterable[tuple[Path, int]]:
     """The index files without a log, and their base offsets."""
     for path in plan.removed:
         parsed = parse_segment_name(path.name)

@@ -1,11 +1,12 @@
 """What a start does with a partition of which files name more offsets than its logs hold.
 
-Owns the decision, noted in the plan; must not read logs or write. Five rules:
+Owns the decision, noted in the plan; must not read logs or write. Six rules:
 
 - The log ends below an offset that a file names. If a cut explains it (a torn tail, an accepted loss), the log goes on
   above that offset, so that no offset is given twice. Otherwise a writable start does not serve the partition.
 - After an unclean stop only the journal of requests, or an index of the log's end, names that offset: a power loss took
   records before their flush. A warning reports it, and the log goes on at its end.
+- After an unclean stop an index without entries is all that is left of the last segment. A warning reports it.
 - The log ends below the log start of its checkpoint, and has records. After a clean stop a writable start does not
   serve the partition; after an unclean one it goes on at the log start, and reports the loss.
 - The folder has no log but files that follow one: as in the first rule, whatever they name.
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 from storage.files import FileSystem
@@ -28,6 +30,7 @@ from storage.kafka.evidence import (
     end_in_folder,
     first_offset,
     is_emptied,
+    orphan_indexes,
 )
 from storage.kafka.plan import PartitionPlan
 from storage.model import Finding, Loss
@@ -126,6 +129,8 @@ def judge_end(
         unflushed = _highest(evidence.unflushed(plan.partition), by_index)
         if unflushed is not None and unflushed.offset > log_end and not cut:
             plan.findings.append(_end_finding(plan, unflushed, "warning", emptied=False))
+        elif not is_clean or evidence.end(plan.partition) is None:
+            plan.findings += _last_without_log(plan)
         return
     if not cut or emptied:
         plan.findings.append(_end_finding(plan, named, "error", emptied=emptied))
@@ -135,6 +140,28 @@ def judge_end(
         _continue_above(plan, log_end if named is None else max(named.offset, log_end))
     else:
         plan.refused = plan.findings[-1]
+
+
+def _last_without_log(plan: PartitionPlan) -> Iterator[Finding]:
+    """Report index files of a segment that begins where the log ends. A crash right after they were made leaves them,
+    and so does the loss of the log with all its records: no file tells which.
+    """
+    for path, base_offset in orphan_indexes(plan):
+        if base_offset >= plan.next_offset:
+            yield without_log_finding(plan, path, base_offset)
+            return
+
+
+def without_log_finding(plan: PartitionPlan, path: Path, base_offset: int) -> Finding:
+    """Report that a segment has an index, at `path`, and no log."""
+    return finding(
+        "segment-without-log",
+        path,
+        topic=plan.partition.topic,
+        partition=plan.partition.partition,
+        offset=base_offset,
+        message=f"the segment at offset {base_offset} has no .log file: its records are lost, if it had any",
+    )
 
 
 def _ends_by_index(fs: FileSystem, plan: PartitionPlan) -> Iterator[NamedOffset | None]:

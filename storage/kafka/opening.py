@@ -37,7 +37,7 @@ from storage.kafka.partition import Partition, Surroundings
 from storage.kafka.plan import PartitionPlan
 from storage.kafka.recovery import RecoveryContext, examine
 from storage.kafka.repair import apply, clear_leftovers, keep_aside
-from storage.kafka.segment_gaps import is_configured_compacted, segment_gaps
+from storage.kafka.segment_gaps import is_configured_compacted, segment_gaps, segments_without_log
 from storage.kafka.settings import StoreSettings, TopicSettings
 from storage.kept import keep_losses, known_losses
 from storage.model import Finding, Loss, RecoveryReport, TopicPartition
@@ -188,7 +188,7 @@ class _Examination:
         return [plans[partition] for partition in folders]
 
     def _gaps(self, plan: PartitionPlan) -> Sequence[Finding]:
-        """Missing segments, unless compaction explains them, or a split is planned: its files do not exist yet."""
+        """Report missing segments, but not where compaction explains them, and not where a split is planned."""
         topic = plan.partition.topic
         settings = self._opening.settings
         configs = {
@@ -197,9 +197,11 @@ class _Examination:
             **self._configs.get(topic, {}),
         }
         is_cleaned = plan.partition in self._cleaned or is_configured_compacted(configs)
-        if is_cleaned or plan.splits:
+        if plan.splits:
             return ()
         context = self._context
+        if is_cleaned:
+            return list(segments_without_log(context.fs, context.files, plan))
         losses = context.known_losses.get(plan.partition, ())
         return list(segment_gaps(context.fs, context.files, plan, losses))
 

@@ -33,6 +33,7 @@ from tests.workers import worker_processes
 DERIVED = frozenset({"indexes", "rocketmq-index"})
 TORN_TAIL = "torn-tail"
 BEHIND_END = "log-file-behind-end"
+BEGINS_LATE = "log-begins-late"
 SHOWN = 3
 
 
@@ -109,7 +110,9 @@ class Reports:
         ends_before = finding.code == TORN_TAIL and place.parent == path.parent and place < path
         # A log file that no record leads to: it is a copy, or the files before it are missing.
         after_gap = finding.code == BEHIND_END and place.parent == path.parent
-        return ends_before or after_gap or place == path or place in path.parents
+        # The files before the first one are missing, and their records with them.
+        begins_late = finding.code == BEGINS_LATE and place.parent == path.parent and path < place
+        return ends_before or after_gap or begins_late or place == path or place in path.parents
 
 
 def absent_partitions(case: Case) -> Set[TopicPartition]:

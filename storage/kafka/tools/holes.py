@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from storage.kafka.format import names
 from storage.kafka.log_file import Batch, Gap
-from storage.kafka.segment_gaps import gap_finding, is_compacted
+from storage.kafka.segment_gaps import gap_finding, is_compacted, segments_without_log
 from storage.kafka.tools.logs import Log
 from storage.kafka.tools.view import View
 from storage.kept import is_reported, reported_ranges
@@ -21,7 +21,8 @@ class HoleWatch:
     """Reads the batches of a partition in order, as LogReader does, and looks for holes between them."""
 
     def __init__(self, view: View, address: TopicPartition) -> None:
-        self._reader = view.reader
+        self._view = view
+        self._address = address
         self._left_behind = left_behind(view, address)
         self._is_compacted = address in view.checkpoints[names.CLEANER_OFFSETS]
         self._next_offset: int | None = None
@@ -29,7 +30,7 @@ class HoleWatch:
 
     def items(self, log: Log) -> Iterator[Batch | Gap]:
         """Every good batch of the next log, and the damaged places between them."""
-        for item in self._reader.items(log):
+        for item in self._view.reader.items(log):
             self._meet(log, item)
             yield item
 
@@ -54,9 +55,12 @@ class HoleWatch:
         self._next_offset = header.next_offset
 
     def finish(self) -> None:
-        """Note the holes, once it is known whether the log was compacted."""
-        if not self._is_compacted:
-            self._reader.notes.add(*self._holes)
+        """Note the holes, once it is known whether the log was compacted, and what a segment without a log names."""
+        view, plan = self._view, self._view.plan(self._address)
+        if self._is_compacted:
+            view.notes.add(*segments_without_log(view.fs, view.files, plan))
+        else:
+            view.notes.add(*self._holes)
 
 
 def hole(log: Log, position: int, *, expected: int, found: int) -> Finding:

@@ -24,6 +24,7 @@ from storage.kafka.evidence import (
     end_in_folder,
     first_offset,
     is_emptied,
+    orphan_indexes,
 )
 from storage.kafka.format import names
 from storage.kafka.format.names import parse_partition_dir, partition_dir_name
@@ -159,6 +160,7 @@ class _Salvage:
             is_emptied=is_emptied(view.fs, plan),
             epochs=epochs,
             compacted=compacted,
+            without_log={base_offset for _, base_offset in orphan_indexes(plan)},
         )
 
     def _listed(self, address: TopicPartition, folder: Path) -> PartitionPlan:

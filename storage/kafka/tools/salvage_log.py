@@ -10,7 +10,7 @@ nor make anything but `.log` files and their sync: indexes, snapshots and epochs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -37,7 +37,8 @@ class PartitionSource:
 
     `began_at` and `known_end`: from where and up to where files say that it was written; None and 0 when they do not.
     `end_by_index`: up to where the indexes of the last log say so, by the position of the end of its good batches.
-    `is_emptied`: it has no log, but files or names that prove that it had one.
+    `is_emptied`: it has no log, but files or names that prove that it had one. `without_log`: base offsets of segments
+    that have an index and no log.
     """
 
     address: TopicPartition
@@ -50,6 +51,7 @@ class PartitionSource:
     is_emptied: bool = False
     epochs: Sequence[tuple[int, int]] = ()
     compacted: bool = False
+    without_log: Collection[int] = ()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -155,9 +157,14 @@ class _Copy:
     # ---- one log -------------------------------------------------------------------------------
 
     def _enter(self, log: Log) -> None:
-        """A log that begins behind the end of the one before it: others between them are gone."""
-        if log.base_offset > self._expected:
-            self._miss(log, 0, log.base_offset)
+        """Begin with a log. If it begins above the end of the one before it, others between them are missing, or
+        compaction removed their records: an index without a log tells which.
+        """
+        begin, end = self._expected, log.base_offset
+        if any(begin <= base_offset < end for base_offset in self._source.without_log):
+            self._lose(log, 0, end, size_bytes=0, reason=MISSING)
+        elif begin < end:
+            self._miss(log, 0, end)
         if log is self._source.logs[0]:
             self._made.append(log.base_offset)
             self._make_empty(log.base_offset)

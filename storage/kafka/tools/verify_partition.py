@@ -16,6 +16,7 @@ from storage.kafka.evidence import INDEX_SUFFIXES
 from storage.kafka.format import names
 from storage.kafka.format.names import segment_name
 from storage.kafka.plan import PartitionPlan, SegmentPlan
+from storage.kafka.segment_gaps import segments_without_log
 from storage.kafka.tools.holes import hole, left_behind
 from storage.kafka.tools.logs import Log
 from storage.kafka.tools.verify_log import SegmentPart, SegmentResult
@@ -121,8 +122,11 @@ class PartitionCheck:
             self._next_offset, self._after_gap = result.next_offset, result.after_gap
 
     def all(self) -> Sequence[Finding]:
-        """What was found in the logs and the indexes; what compaction took out is no hole."""
-        return self.found if self._compacted else [*self.found, *self._holes]
+        """Return what was found in the logs and the indexes. What compaction removed is no hole."""
+        if not self._compacted:
+            return [*self.found, *self._holes]
+        view = self._view
+        return [*self.found, *segments_without_log(view.fs, view.files, self.plan)]
 
 
 def _known_interval(view: View, topic: str) -> int | None:

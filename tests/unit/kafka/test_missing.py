@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -567,6 +568,67 @@ def test_gaps_that_compaction_explains_are_not_reported(shop: Workshop, why: str
         shop.put(shop.path(first), bytes(horizon))
     with shop.open(SETTINGS) as store:
         assert "offset-gap" not in {f.code for f in store.recovery.findings}
+
+
+@pytest.mark.parametrize(
+    "kept", [(names.INDEX,), (names.TIME_INDEX,), (names.INDEX, names.TIME_INDEX)]
+)
+def test_of_the_last_segment_an_index_without_entries_is_left(
+    shop: Workshop, kept: tuple[str, ...]
+) -> None:
+    """After an unclean stop the recovery point says nothing of it, and it had a record."""
+    a_store(shop, partitions=1).close()
+    last = shop.bases()[-1]
+    remove(shop, T0, bases=lambda base: base >= last)
+    shop.fs.remove(MARKER)
+    shop.put(ROOT / names.RECOVERY_POINTS, b"0\n1\nt 0 0\n")
+    for name in (names.HIGH_WATERMARKS, names.LOG_STARTS):
+        shop.put(ROOT / name, b"0\n0\n")
+    for suffix in kept:
+        shop.put(shop.path(last, suffix), bytes(24))
+    assert ("segment-without-log", "warning", 0) in found_in(shop)
+    for read_only in (True, False):
+        with shop.open(SETTINGS, read_only=read_only) as store:
+            found = {f.code: f.offset for f in store.recovery.findings}
+            assert found["segment-without-log"] == last
+            assert store.bounds(T0).end == last
+    with shop.open(SETTINGS) as store:
+        assert store.recovery.findings == []
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("lost", [(1,), (2, 3), (1, 3)], ids=str)
+def test_of_a_compacted_log_segments_are_missing_and_their_indexes_are_there(
+    shop: Workshop, lost: tuple[int, ...], clean: bool
+) -> None:
+    a_store(shop, partitions=1, records=12).close()
+    bases = shop.bases()
+    gone = {bases[at] for at in lost}
+    remove(shop, T0, names.LOG, bases=lambda base: base in gone)
+    shop.put(ROOT / names.CLEANER_OFFSETS, b"0\n1\nt 0 %d\n" % bases[-1])
+    if not clean:
+        shop.fs.remove(MARKER)
+    assert [f.code for f in verified(shop)].count("segment-without-log") == len(lost)
+    report = salvaged(shop)
+    named = {n for loss in report.losses for n in range(loss.first_offset, loss.next_offset or 0)}
+    following = dict(pairwise([*bases, 12]))
+    assert named >= {n for base in gone for n in range(base, following[base])}
+    with shop.open(SETTINGS) as again:
+        found = [f.offset for f in again.recovery.findings if f.code == "segment-without-log"]
+        assert found == sorted(gone)
+
+
+def test_what_compaction_leaves_of_merged_segments_is_no_loss(shop: Workshop) -> None:
+    """The cleaner makes one segment of several, and a crash leaves the index of one of these."""
+    a_store(shop, partitions=1, records=12).close()
+    bases = shop.bases()
+    merged = shop.bytes_of(bases[0]) + shop.bytes_of(bases[1])
+    remove(shop, T0, names.LOG, bases=lambda base: base == bases[1])
+    shop.put(shop.path(bases[0]), merged)
+    shop.put(ROOT / names.CLEANER_OFFSETS, b"0\n1\nt 0 %d\n" % bases[-1])
+    assert "segment-without-log" not in {code for code, _, _ in found_in(shop)}
+    with shop.open(SETTINGS) as store:
+        assert "segment-without-log" not in {f.code for f in store.recovery.findings}
 
 
 def test_a_refused_partition_is_not_sealed_by_a_marker(shop: Workshop) -> None:
