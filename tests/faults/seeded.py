@@ -228,7 +228,7 @@ def keys_behind_their_records(patch: pytest.MonkeyPatch) -> None:
 @fault(*BOTH)
 def keys_outlive_their_records(patch: pytest.MonkeyPatch) -> None:
     """A start believes offsets of records that a crash took."""
-    everywhere(patch, keybook._drop_lost, lambda entry, bounds: 0)
+    everywhere(patch, keybook._drop_lost, lambda entry, bounds, losses: 0)
 
 
 # ---- stop and start ----
