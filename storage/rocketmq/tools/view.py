@@ -153,7 +153,7 @@ class View:
                         watch.meet(offset, message)
                         yield offset, unit, message
                 offset += 1
-        self.notes.add(*watch.gaps)
+        self.notes.add(*watch.findings())
 
     def _message(self, queue: Queue, window: _Window, unit: Unit, offset: int) -> Message | Finding:
         """The record of an entry; one that is damaged is noted, unless its place is known already."""

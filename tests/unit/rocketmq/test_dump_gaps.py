@@ -95,6 +95,61 @@ def test_missing_offsets_are_named(shop: Workshop, damage: Callable[[Workshop], 
     assert gaps(shop) == [(1, "3 to 4", "warning")]
 
 
+def saying(*offsets: tuple[int, int]) -> Callable[[Workshop], None]:
+    """Records of queue 1 say another offset than theirs."""
+
+    def damage(shop: Workshop) -> None:
+        found = places(shop)
+        for offset, said in offsets:
+            patch(shop, found[1, offset][0] + QUEUE_OFFSET, struct.pack(">q", said))
+
+    return damage
+
+
+def differing(shop: Workshop) -> list[tuple[str, str | None, int | None, int | None, str | None]]:
+    return [(f.code, f.topic, f.partition, f.offset, f.found) for f in dumped(shop)]
+
+
+@pytest.mark.parametrize(
+    ("damage", "entries"),
+    [
+        (saying((5, 4)), [(5, 4)]),
+        (saying((5, 0)), [(5, 0)]),
+        (saying((5, 6)), [(5, 6)]),
+        (saying((5, 1 << 40)), [(5, 1 << 40)]),
+        (saying((0, 7)), [(0, 7)]),
+        (saying((0, 1)), [(0, 1)]),
+        (saying((COUNT - 1, 2)), [(COUNT - 1, 2)]),
+        (saying((2, 1), (8, 90)), [(2, 1), (8, 90)]),
+        (saying((5, 3), (6, 4), (7, 5)), [(5, 3)]),
+        (saying((5, 6), (6, 5)), [(5, 6), (6, 5)]),
+    ],
+)
+def test_a_record_with_a_wrong_offset_is_named(
+    shop: Workshop, damage: Callable[[Workshop], None], entries: list[tuple[int, int]]
+) -> None:
+    """The entry and the neighbours contradict it; no offsets are said to be missing for it."""
+    damage(shop)
+    assert differing(shop) == [
+        ("unit-offset-differs", "t", 1, entry, f"offset {said}") for entry, said in entries
+    ]
+
+
+@pytest.mark.parametrize("said", [COUNT, COUNT + 1, 1 << 33])
+def test_a_last_record_that_jumps_may_be_either(shop: Workshop, said: int) -> None:
+    saying((COUNT - 1, said))(shop)
+    assert [row[0] for row in differing(shop)] == ["offset-gap", "unit-offset-differs"]
+    assert {row[1:3] for row in differing(shop)} == {("t", 1)}
+
+
+@pytest.mark.parametrize("damaged", [4, 6, 7])
+def test_a_damaged_record_beside_a_wrong_offset(shop: Workshop, damaged: int) -> None:
+    patch(shop, places(shop)[1, damaged][0] + BODY, b"\xff\xff")
+    saying((5, 90))(shop)
+    found = sorted((f.code, f.offset) for f in dumped(shop) if f.topic is not None)
+    assert found == [("damaged-record", damaged), ("unit-offset-differs", 5)]
+
+
 def test_a_damaged_record_is_no_gap_too(shop: Workshop) -> None:
     patch(shop, places(shop)[1, 3][0] + BODY, b"\xff\xff")
     assert [f.code for f in dumped(shop) if f.topic is not None] == ["damaged-record"]
