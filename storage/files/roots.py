@@ -42,9 +42,9 @@ def holds_no_store(fs: FileSystem, path: Path, *, lock: str) -> bool:
 
 def stored_backend(fs: FileSystem, path: Path) -> str | None:
     """Which backend's store this is by its `.logserver.store.json`; None without one, or when it
-    cannot be understood.
+    cannot be understood, or is a folder.
     """
-    if not fs.exists(path / STORE_FILE):
+    if not fs.exists(path / STORE_FILE) or fs.is_dir(path / STORE_FILE):
         return None
     try:
         return decode_json(fs.read_bytes(path / STORE_FILE), _StoreFile).backend

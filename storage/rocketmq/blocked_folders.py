@@ -1,7 +1,8 @@
-"""Files in the place of folders that a start makes: `consumequeue`, the folder of a topic or of a queue, `index`.
+"""Files in the place of folders that a start makes: `consumequeue`, the folder of a topic or of a queue, `index`, and
+`commitlog` and `config`.
 
 Owns finding them, the refusal of a writable start, and taking them out of a read-only view; must not look into them.
-All that these folders hold is built from the log.
+What the first four hold is built from the log; nothing makes the last two again.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
 
 from storage.errors import DamagedStore, IoFailure
 from storage.findings import finding
@@ -18,17 +20,20 @@ from storage.rocketmq.directory import StoreDirectory
 from storage.rocketmq.format import names
 from storage.rocketmq.queues import QueueTable
 
+RESTORE: Final = "a file in the place of a folder. Move it away, and restore the folder: nothing else holds its content"
+
 
 def refuse(directory: StoreDirectory) -> None:
-    """Raise DamagedStore, for a start that writes, where a file has the name of `consumequeue` or `index`.
+    """Raise DamagedStore, for a start that writes, where a file has the name of one of a store's own folders.
 
     One in the place of a queue's folder only matters once that folder is made: see ConsumeQueue.
     """
-    found = [blocked(path) for path in _roots(directory)]
+    found = [blocked(path) for path in roots(directory)]
     if found:
         path = found[0].path
+        what = IN_THE_WAY if _is_built(found[0].path) else RESTORE
         raise DamagedStore(
-            f"{path}: {IN_THE_WAY}; or serve the store with --read-only",
+            f"{path}: {what}; or serve the store with --read-only. Nothing has been changed",
             path=path,
             position=0,
             findings=found,
@@ -50,20 +55,27 @@ def findings(taken: Sequence[Path], queues: QueueTable) -> Iterator[Finding]:
     folders = [queue.units.directory for queue in queues if not queue.units.is_empty]
     needed = {*folders, *(folder.parent for folder in folders)}
     for path in taken:
-        if path in needed or path.name in (names.CONSUME_QUEUE, names.INDEX):
+        if path in needed or path.parent == queues.root.parent:
             yield blocked(path)
 
 
-def _roots(directory: StoreDirectory) -> Iterator[Path]:
+def roots(directory: StoreDirectory) -> Iterator[Path]:
+    """Yield the paths of a store's own folders that are files."""
     fs = directory.fs
-    for folder in (directory.consume_queue, directory.index):
+    own_log = directory.path / names.COMMIT_LOG
+    for folder in (own_log, directory.consume_queue, directory.index, directory.config):
         if fs.exists(folder) and not fs.is_dir(folder):
             yield folder
 
 
+def lost(directory: StoreDirectory) -> Iterator[Path]:
+    """Yield those of them whose content nothing makes again."""
+    return (path for path in roots(directory) if not _is_built(path))
+
+
 def _blocking(directory: StoreDirectory) -> Iterator[Path]:
     fs, queues = directory.fs, directory.consume_queue
-    yield from _roots(directory)
+    yield from roots(directory)
     if not fs.is_dir(queues) or directory.queues_in_database():
         return
     for topic in fs.list_dir(queues):
@@ -77,10 +89,12 @@ def _blocking(directory: StoreDirectory) -> Iterator[Path]:
 
 
 def blocked(path: Path) -> Finding:
-    """A file in the place of a folder."""
-    return finding(
-        "unknown-file",
-        path,
-        severity="error",
-        message="a file in the place of a folder: what belongs there is built from the log",
-    )
+    """Return the finding for a file in the place of a folder."""
+    built = "a file in the place of a folder: what belongs there is built from the log"
+    message = built if _is_built(path) else RESTORE
+    return finding("unknown-file", path, severity="error", message=message)
+
+
+def _is_built(path: str | Path) -> bool:
+    """Whether a start builds what belongs there."""
+    return Path(path).name not in (names.COMMIT_LOG, names.CONFIG)

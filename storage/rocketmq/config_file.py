@@ -90,8 +90,10 @@ class ConfigFile(Generic[_T]):
             return self._read_otherwise(main, backup or b"", error)
 
     def _bytes_of(self, path: Path) -> bytes | None:
-        is_there = self._fs.is_dir(path.parent) and self._fs.exists(path)
-        return self._fs.read_bytes(path) if is_there else None
+        """What is in a file; None without it. A folder in its place has a finding: see blocked_files."""
+        fs = self._fs
+        is_there = fs.is_dir(path.parent) and fs.exists(path) and not fs.is_dir(path)
+        return fs.read_bytes(path) if is_there else None
 
     def _read_otherwise(self, main: bytes, backup: bytes, error: DataError) -> _T:
         """A file that the broker cannot read: `error` is why."""

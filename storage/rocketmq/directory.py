@@ -10,9 +10,9 @@ never written.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -46,6 +46,7 @@ from storage.rocketmq.topics_file import TopicTable
 from storage.root_files import RootFiles, StoreFacts
 from storage.sequencing import ProducerState
 
+_T = TypeVar("_T")
 BACKEND: Final = "rocketmq"
 ABORT_MARK: Final = (
     b" logserver"  # behind the process id; to the real store only the file's presence counts
@@ -226,13 +227,18 @@ class StoreDirectory(RootFiles[StoreFile]):
 
     # ---- reading: what cannot be understood counts as missing and is reported ----
 
+    def _read(self, name: str, decode: Callable[[bytes], _T]) -> _T | None:
+        """See RootFiles. A folder in the place of the file counts as missing; it has a finding: see blocked_files."""
+        return None if self.fs.is_dir(self.path / name) else super()._read(name, decode)
+
     def is_unclean(self) -> bool:
         """Whether the last stop was unclean: the file `abort` exists."""
         return self.fs.exists(self.path / names.ABORT)
 
     def is_left_by_us(self) -> bool:
         """Whether `abort` was written here: the real store's holds its process id alone."""
-        return self.fs.read_bytes(self.path / names.ABORT).endswith(ABORT_MARK)
+        abort = self.path / names.ABORT
+        return not self.fs.is_dir(abort) and self.fs.read_bytes(abort).endswith(ABORT_MARK)
 
     def checkpoint(self) -> Checkpoint:
         """How far things were flushed; all zeros when it is not known."""
@@ -339,7 +345,7 @@ class StoreDirectory(RootFiles[StoreFile]):
         the file is missing or cannot be understood.
         """
         path = self.config / names.DELAY_OFFSETS
-        if not self.fs.is_dir(self.config) or not self.fs.exists(path):
+        if names.DELAY_OFFSETS not in self.config_files():
             return {}
         try:
             shape = shape_of(path.name)

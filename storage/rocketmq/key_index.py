@@ -85,7 +85,7 @@ class KeyIndex:
         are told in `findings`.
         """
         fs = self._files.fs
-        names = fs.list_dir(self.directory) if fs.exists(self.directory) else ()
+        names = fs.list_dir(self.directory) if fs.is_dir(self.directory) else ()
         run: list[KeyIndexFile] = []
         findings: list[Finding] = []
         misfits: list[Path] = []

@@ -69,7 +69,7 @@ def infer_sizes(fs: FileSystem, directory: Path) -> tuple[int, int] | None:
 def _samples(fs: FileSystem, directory: Path) -> Sequence[_Sample]:
     """The index files, oldest first; those that are shorter than a header are left out."""
     samples: list[_Sample] = []
-    for name in fs.list_dir(directory) if fs.exists(directory) else ():
+    for name in fs.list_dir(directory) if fs.is_dir(directory) else ():
         if parse_index_name(name) is not None:
             with suppress(IoFailure):  # a file that cannot be read, or none
                 samples += _sample(fs, directory / name)

@@ -49,7 +49,7 @@ from storage.model import (
     TopicInfo,
     TopicPartition,
 )
-from storage.rocketmq import blocked_folders, live_data, rocksdb
+from storage.rocketmq import blocked_files, blocked_folders, live_data, rocksdb
 from storage.rocketmq.appending import Appender, Stamp
 from storage.rocketmq.checkpoints import Checkpointer
 from storage.rocketmq.directory import (
@@ -103,6 +103,7 @@ def open_rocketmq(
     if not read_only:
         _refuse_several_folders(settings)
         rocksdb.refuse(StoreDirectory(fs, path))
+        blocked_files.refuse(StoreDirectory(fs, path))
         blocked_folders.refuse(StoreDirectory(fs, path))
 
     def opened(view: FileSystem, lock: FileLock | None) -> RocketMQStore:
@@ -155,6 +156,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
     def _open(self, options: StoreOptions) -> None:
         directory = self._directory
         taken = blocked_folders.take_out(directory) if self.read_only else ()
+        directory.findings += blocked_files.take_out(directory) if self.read_only else ()
         stored = directory.store_file()
         facts = stored or StoreFile(created=is_empty(self.fs, self.path))
         facts.sizes = resolve_sizes(

@@ -70,3 +70,46 @@ def test_a_file_is_an_error_where_the_real_store_would_not_load(
         ("unknown-file", severity, str(root / name))
     ]
     assert ended.code == (1 if severity == "error" else 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "is_folder"),
+    [
+        ("abort", True),
+        ("checkpoint", True),
+        ("lock", True),
+        ("config/topics.json", True),
+        ("config", False),
+        ("commitlog", False),
+    ],
+)
+def test_one_kind_in_the_place_of_the_other_is_named_by_every_command(
+    name: str, is_folder: bool, tmp_path: Path
+) -> None:
+    golden = stores.golden("small")
+    root = stores.copy_store(golden, tmp_path / "store")
+    path = root / name
+    if path.exists():
+        path.rename(tmp_path / "aside")
+    path.parent.mkdir(exist_ok=True)
+    if is_folder:
+        path.mkdir()
+        (path / "notes.txt").write_text("x")
+    else:
+        path.write_text("x")
+    options = settings_options(golden.settings)
+    found = [
+        run("verify", root, *options).rows,
+        run("inspect", root, *options).document["findings"],
+    ]
+    report = run("salvage", root, "--to", tmp_path / "new", "--json", *options)
+    assert report.code == 1
+    for rows in (*found, report.document["findings"]):
+        named = [row for row in rows if row["path"] == str(path)]
+        assert ("unknown-file", "error") in [(row["code"], row["severity"]) for row in named]
+    before = sorted(root.rglob("*"))
+    ended = run("serve", "--data", root, "--write", "--listen", "127.0.0.1:0", *options)
+    assert ended.code == 1
+    assert str(path) in ended.err
+    assert "Move it away" in ended.err
+    assert sorted(root.rglob("*")) == before

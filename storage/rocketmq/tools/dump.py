@@ -181,10 +181,10 @@ def small_file_runs(fs: FileSystem, root: Path, notes: Notes) -> Runs:
 
 def small_files(fs: FileSystem, root: Path) -> Iterator[Path]:
     """The checkpoint, then config/*.json and what was there before (`.bak`)."""
-    if fs.exists(root / names.CHECKPOINT):
-        yield root / names.CHECKPOINT
-    config = root / names.CONFIG
-    for name in fs.list_dir(config) if fs.exists(config) else ():
+    checkpoint, config = root / names.CHECKPOINT, root / names.CONFIG
+    if fs.exists(checkpoint) and not fs.is_dir(checkpoint):
+        yield checkpoint
+    for name in fs.list_dir(config) if fs.is_dir(config) else ():
         if is_config_name(name) and not fs.is_dir(config / name):
             yield config / name
 

@@ -28,7 +28,7 @@ from storage.model import Finding, KeptRange, Loss, LossReport, TopicPartition
 from storage.new_store import new_store
 from storage.notes import Meter
 from storage.recount import Contents, check_recount
-from storage.rocketmq import batch_topics, live_data, rocksdb
+from storage.rocketmq import batch_topics, blocked_files, blocked_folders, live_data, rocksdb
 from storage.rocketmq.directory import DeletedTopics, StoreDirectory, StoreFile
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format import names
@@ -205,6 +205,8 @@ class Salvage:
     def _note_left_out(self, source: StoreDirectory, *, with_timers: bool) -> None:
         """What is not the log's, or leads into it by its own rules."""
         self.findings += source.findings
+        self.findings += blocked_files.findings(source)
+        self.findings += map(blocked_folders.blocked, blocked_folders.lost(source))
         self.findings += rocksdb.findings(source)
         self.findings += batch_topics.findings(source, self._source.queues.batch_topics)
         self.findings += live_data.left_behind(source, with_timers=with_timers)

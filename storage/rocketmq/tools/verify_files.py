@@ -15,7 +15,7 @@ from storage.files import FileSystem, real_path
 from storage.findings import finding
 from storage.model import Finding
 from storage.own_files import own_file_findings
-from storage.rocketmq.blocked_folders import blocked
+from storage.rocketmq import blocked_files, blocked_folders
 from storage.rocketmq.config_file import EMPTY
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format import names
@@ -45,9 +45,9 @@ def check_names(raw: RawStore) -> Iterator[Finding]:
             )
     yield from _check_run(fs, raw.run)
     yield from _check_unread_log(raw)
+    yield from map(blocked_folders.blocked, blocked_folders.roots(raw.directory))
+    yield from blocked_files.findings(raw.directory)
     folder = raw.directory.consume_queue
-    if fs.exists(folder) and not fs.is_dir(folder):
-        yield blocked(folder)
     is_looked_at = fs.is_dir(folder) and not raw.directory.queues_in_database()
     for topic in fs.list_dir(folder) if is_looked_at else ():
         if not fs.is_dir(folder / topic):
