@@ -64,6 +64,24 @@ def test_a_store_is_exported_as_it_is(
         assert as_text(exported(spark, out).select(*there.columns)) == expected
 
 
+def test_a_store_in_two_directories_is_exported_whole(
+    spark: SparkSession, golden_dir: Path, tmp_path: Path
+) -> None:
+    from logserver.pipeline.jobs import export
+
+    whole = shutil.copytree(golden_dir / "parts" / "data", tmp_path / "a")
+    expected = export.run(spark, whole, tmp_path / "of-one")
+    other = shutil.copytree(whole, tmp_path / "b")
+    for number, folder in enumerate(sorted(whole.glob("*-[0-9]*"))):
+        shutil.rmtree((folder, other / folder.name)[number % 2])
+    wanted = export.Wanted(settings={"log.dirs": str(other)})
+    taken = export.run(spark, whole, tmp_path / "of-two", wanted)
+    assert as_text(taken) == as_text(expected) != []
+    columns = exported(spark, tmp_path / "of-one").columns
+    rows = as_text(exported(spark, tmp_path / "of-two").select(*columns))
+    assert rows == as_text(exported(spark, tmp_path / "of-one")) != []
+
+
 def test_runs_append_what_is_new(spark: SparkSession, tmp_path: Path) -> None:
     """In the folders of the records' own days; the report tells offsets and rows of each run."""
     from logserver.pipeline.jobs import export

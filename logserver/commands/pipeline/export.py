@@ -5,11 +5,12 @@ Owns the options; must not know Spark.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
-from logserver.commands.options import path_argument
+from logserver.commands.options import path_argument, set_option
 from logserver.commands.output import output_option
 from logserver.commands.pipeline import spark_session, write_frame
 from storage import Isolation
@@ -36,6 +37,7 @@ from storage import Isolation
     show_default=True,
     help="PERMISSIVE: log damaged and unreadable ranges, and export the rest.",
 )
+@set_option
 @output_option
 def command(
     path: Path,
@@ -45,6 +47,7 @@ def command(
     json_values: bool,
     isolation: str,
     mode: str,
+    settings: Mapping[str, str],
     output: str,
 ) -> None:
     """Append what is new in the store PATH to the Parquet folder OUT, by topic and date.
@@ -62,6 +65,7 @@ def command(
         isolation=Isolation(isolation),
         topics=topics,
         permissive=mode == "PERMISSIVE",
+        settings=settings,
     )
     with spark_session() as spark:
         write_frame(export.run(spark, path, out, wanted), output)

@@ -17,11 +17,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from logserver.pipeline.jobs import job
 from logserver.pipeline.jobs.appended import appending
-from storage import Isolation, OffsetBounds, Splitter, TopicPartition, open_splitter
+from logserver.pipeline.options import SETTING_PREFIX
+from storage import Isolation, OffsetBounds, Splitter, StoreOptions, TopicPartition, open_splitter
 from storage.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -38,13 +40,14 @@ DAY_MS: Final = 86_400_000
 class Wanted(NamedTuple):
     """What a run was asked for; all runs into a folder are asked for the same values and isolation.
 
-    `permissive`: damaged and unreadable ranges are logged and left out.
+    `permissive`: damaged and unreadable ranges are logged and left out. `settings` are those of the store.
     """
 
     json_values: bool = False
     isolation: Isolation = Isolation.READ_COMMITTED
     topics: str | None = None
     permissive: bool = False
+    settings: Mapping[str, str] = MappingProxyType({})
 
 
 class Span(NamedTuple):
@@ -122,7 +125,8 @@ def _plan(
     store: Path, out: Path, ends: Mapping[str, Mapping[str, int]], wanted: Wanted
 ) -> list[Span]:
     """From where the last run ended, or the first offset, to where the partition ends now."""
-    splitter = open_splitter(store, permissive=wanted.permissive)
+    options = StoreOptions(settings=wanted.settings)
+    splitter = open_splitter(store, options, permissive=wanted.permissive)
     try:
         spans = []
         for partition in _chosen(splitter, wanted.topics):
@@ -214,6 +218,7 @@ def _read(spark: SparkSession, store: Path, todo: Sequence[Span], wanted: Wanted
         "isolationLevel": wanted.isolation.value,
         "includeHeaders": "true",
         "mode": "PERMISSIVE" if wanted.permissive else "FAILFAST",
+        **{SETTING_PREFIX + name: value for name, value in wanted.settings.items()},
     }
     return spark.read.format("logserver").options(**options).load(str(store))
 
