@@ -40,8 +40,9 @@ class Notes:
             self._found.setdefault(_place(finding), finding)
 
     def has(self, finding: Finding) -> bool:
-        """Whether this finding was taken in."""
-        return self._found.get(_place(finding)) == finding
+        """Whether the place has a finding that names the same record."""
+        known = self._found.get(_place(finding))
+        return known is not None and _record(known) == _record(finding)
 
     def all(self) -> Sequence[Finding]:
         """What was found so far."""
@@ -52,6 +53,10 @@ class Notes:
         fresh = self.all()[self._taken :]
         self._taken += len(fresh)
         return fresh
+
+
+def _record(finding: Finding) -> tuple[object, ...]:
+    return finding.topic, finding.partition, finding.offset
 
 
 def _place(finding: Finding) -> tuple[object, ...]:

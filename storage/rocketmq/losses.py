@@ -14,6 +14,7 @@ from storage.rocketmq.dispatch import Dispatch
 from storage.rocketmq.evidence import LogEnd, lost_log_finding, lost_offsets_finding
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format.queue_unit import UNIT_SIZE
+from storage.rocketmq.owners import UNKNOWN, Owners
 from storage.rocketmq.plan import Damage, StorePlan
 from storage.rocketmq.queues import Queue
 
@@ -22,7 +23,8 @@ def add_findings(plan: StorePlan, *, clean: bool, torn: bool, cutting: bool) -> 
     """Note in the plan what is wrong with the log, and with `cutting` what goes by the cut at its
     end. `torn`: something follows the end that is no record.
     """
-    plan.findings += [damage_finding(plan.run, damage) for damage in plan.damages]
+    owners = Owners(plan.run, plan.queues)
+    plan.findings += [damage_finding(plan.run, damage, owners) for damage in plan.damages]
     plan.findings += _gap_findings(plan.run)
     plan.findings += _broken_findings(plan)
     plan.findings += _evidence_findings(plan, clean=clean, torn=torn)
@@ -121,13 +123,17 @@ def _place(run: FileRun, position: int) -> tuple[str, int]:
     return str(run.directory if base is None else run.path(base)), position - (base or 0)
 
 
-def damage_finding(run: FileRun, damage: Damage) -> Finding:
-    """A bad place with good records behind it."""
+def damage_finding(run: FileRun, damage: Damage, owners: Owners) -> Finding:
+    """Return the finding for a bad place that good records follow, with the record that lay there if it is known."""
     path, position = _place(run, damage.position)
+    topic, partition, offset = owners.of(damage.position, damage.next_good or run.limit) or UNKNOWN
     return finding(
         "damaged-record",
         path,
         position=position,
+        topic=topic,
+        partition=partition,
+        offset=offset,
         expected="a record",
         found=damage.reason,
         message=f"no good record at physical offset {damage.position}, and a good one follows at "

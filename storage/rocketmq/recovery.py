@@ -43,6 +43,7 @@ from storage.rocketmq.format.walking import BAD
 from storage.rocketmq.index_proof import LostFile
 from storage.rocketmq.lmq import is_lmq, lmq_dispatches
 from storage.rocketmq.losses import add_findings, damage_finding
+from storage.rocketmq.owners import Owners
 from storage.rocketmq.plan import Damage, OpenAppend, SequencedAppend, StorePlan
 from storage.rocketmq.queue_proof import foreign_queues
 from storage.rocketmq.queues import Queue, QueueTable
@@ -486,7 +487,7 @@ def _refuse_or_go_on(context: RecoveryContext, plan: StorePlan, log: LogEnd) -> 
     certain = [lost for lost in plan.lost_offsets if lost.certain]
     too_far = [lost for lost in certain if 0 < lost.end < lost.used.next_offset - MAX_FILLERS]
     if plan.damages and not context.accept_loss:
-        plan.refusal = damage_finding(plan.run, plan.damages[0])
+        plan.refusal = damage_finding(plan.run, plan.damages[0], Owners(plan.run, plan.queues))
     elif plan.lost and not context.accept_loss:
         plan.refusal = lost_log_finding(plan.lost, log)
     elif certain and not context.accept_loss:

@@ -25,6 +25,7 @@ from storage.rocketmq.format.message import (
     peek,
 )
 from storage.rocketmq.format.walking import BAD, BLANK, PADDING
+from storage.rocketmq.owners import UNKNOWN, Owners
 from storage.rocketmq.queues import QueueTable
 from storage.rocketmq.walking import Stop, Stretch, walk_log
 
@@ -98,6 +99,7 @@ class LogWalk:
         ] = []  # physical offsets [start, end) of bad places, in order
         self.torn: Stop | None = None  # the end of the log, where bytes that are no record follow
         self._behind = Behind(run, queues)
+        self._owners = Owners(run, queues)
         self._origin = self._start if origin is None else origin
         self._end = end
         self._until = end if until is None else until
@@ -229,11 +231,15 @@ class LogWalk:
             found = self.why(stop.position)
         else:
             found = stop.reason
+        topic, partition, offset = self._owners.of(stop.position, following) or UNKNOWN
         return self.finding(
             "damaged-record",
             "error",
             stop.position,
             f"no good record at physical offset {stop.position}, and a good one follows at {following}",
+            topic=topic,
+            partition=partition,
+            offset=offset,
             expected="a record",
             found=found,
         )
