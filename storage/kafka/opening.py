@@ -32,6 +32,7 @@ from storage.kafka.interrupted_topics import (
     rename_back,
 )
 from storage.kafka.lost_offsets import MISSING
+from storage.kafka.misnamed import carry_out
 from storage.kafka.offsets_log import OffsetsLog, id_bytes, is_of
 from storage.kafka.partition import Partition, Surroundings
 from storage.kafka.plan import PartitionPlan
@@ -105,6 +106,7 @@ def recover_partitions(
         directory.remove_deleted_dirs()
     for plan in plans:
         clear_leftovers(shared.fs, plan.directory)
+        carry_out(shared.fs, shared.files, plan.renames)
     if not opening.read_only:
         accepted = made_again if opening.options.accept_loss else ()
         losses = _keep_losses(shared.fs, directory.path, plans, accepted, started_ms)

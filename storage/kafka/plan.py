@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from storage.kafka.epochs import LeaderEpochs
 from storage.kafka.format.txn_index import AbortedTransaction
@@ -18,6 +19,13 @@ from storage.kafka.overflow import SegmentSplit
 from storage.kafka.producers import ProducerStates
 from storage.kafka.settings import TopicSettings
 from storage.model import Finding, Loss, TopicPartition
+
+
+class Rename(NamedTuple):
+    """A file of a segment, and the name that it should have."""
+
+    source: Path
+    target: Path
 
 
 @dataclass(slots=True, kw_only=True)
@@ -60,6 +68,9 @@ class PartitionPlan:
     snapshots: dict[int, bytes] = field(default_factory=dict)
     snapshot_offsets: set[int] = field(default_factory=set)
     splits: list[SegmentSplit] = field(default_factory=list)
+    renames: list[Rename] = field(
+        default_factory=list
+    )  # done on the view that the plan was made on
     removed: list[Path] = field(default_factory=list)
     set_aside: list[Path] = field(default_factory=list)  # damaged files, kept under another name
     removed_segments: list[SegmentPlan] = field(default_factory=list)

@@ -39,7 +39,6 @@ from storage.kafka.format.names import segment_name
 from storage.kafka.format.producer_snapshot import decode_snapshot, encode_snapshot
 from storage.kafka.format.txn_index import AbortedTransaction
 from storage.kafka.indexes import RebuiltIndexes, rebuild_indexes
-from storage.kafka.listing import list_files
 from storage.kafka.log_file import (
     MISPLACED,
     OLD_FORMAT,
@@ -51,6 +50,7 @@ from storage.kafka.log_file import (
     walk,
 )
 from storage.kafka.lost_offsets import judge_end, judge_log_start, judge_start
+from storage.kafka.misnamed import list_segments
 from storage.kafka.overflow import (
     Placed,
     SegmentSplit,
@@ -92,7 +92,7 @@ def examine(
     Raises IoFailure. Damage is in the plan: findings, losses, refusal.
     """
     plan = PartitionPlan(partition=partition, directory=directory, settings=settings)
-    list_files(context.fs, context.files, plan)
+    list_segments(context.fs, context.files, plan)
     pass_repeats(context.fs, context.files, plan)
     plan.start_offset = max(
         context.log_starts.get(partition, 0), plan.segments[0].base_offset if plan.segments else 0

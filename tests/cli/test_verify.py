@@ -511,6 +511,7 @@ def test_every_code_of_the_page_is_found_somewhere() -> None:
     elsewhere += " compaction-log dledger-store left-behind timer-log"  # test_live_data.py
     elsewhere += " symbolic-link"  # test_links.py
     elsewhere += " overlapping-segments"  # tests/unit/kafka/test_overlaps.py
+    elsewhere += " misnamed-segment"  # tests/unit/kafka/test_misnamed.py
     elsewhere += " segment-without-log"  # tests/unit/kafka/test_missing.py
     elsewhere += " damaged-journal"  # tests/unit/test_request_journal.py
     elsewhere += " duplicate-partition mixed-log-dirs"  # test_log_dirs.py

@@ -12,6 +12,7 @@ from storage.errors import DamagedStore
 from storage.registry import open_inspector
 from tests.interop import peers
 from tests.unit.kafka.batches import data_batch, marker
+from tests.unit.kafka.test_misnamed import CASES
 from tests.unit.kafka.test_odd_batches import ODD
 from tests.unit.kafka.test_overflow import LOGS
 from tests.unit.kafka.test_overlaps import EQUAL, FIRST
@@ -138,3 +139,27 @@ def test_overlapping_segments_are_read_as_the_consumer_reads_them(tmp_path: Path
     open_store("kafka", root).close()
     again = peers.run_kafka_opens(root, "--direct", "--clean", "yes")
     assert again.records == answer.records
+
+
+@pytest.mark.parametrize("clean", ["yes", "no"])
+def test_renamed_segments(tmp_path: Path, clean: str) -> None:
+    """The real broker reads all where the names are too low and in order (a warning of ours), else it refuses the
+    partition or reads a part. After a start of ours it reads all.
+    """
+    root = store_of(tmp_path / "s", {f"log{at}": b"" for at in range(len(CASES))}, clean=True)
+    for at, case in enumerate(CASES.values()):
+        (root / f"log{at}-0" / f"{0:020d}.log").unlink()
+        for base, data in case.logs.items():
+            (root / f"log{at}-0" / f"{base:020d}.log").write_bytes(data)
+    answer = peers.run_kafka_opens(root, "--direct", "--clean", clean, check=False)
+    for at, (name, case) in enumerate(CASES.items()):
+        theirs = [row["offset"] for row in answer.records.get((f"log{at}", 0), ())]
+        assert offsets_of(root, f"log{at}") == list(range(10)), name
+        if case.severity == "warning":
+            assert theirs == list(range(10)), name
+        elif name != "one higher, in a batch":
+            assert len(theirs) < 10, name
+    open_store("kafka", root).close()
+    again = peers.run_kafka_opens(root, "--direct", "--clean", clean)
+    for at in range(len(CASES)):
+        assert [row["offset"] for row in again.records[f"log{at}", 0]] == list(range(10))

@@ -28,8 +28,8 @@ from storage.kafka.evidence import (
 )
 from storage.kafka.format import names
 from storage.kafka.format.names import parse_partition_dir, partition_dir_name
-from storage.kafka.listing import list_files
 from storage.kafka.log_file import MISPLACED, OLD_FORMAT, SEGMENT_OFFSETS, Batch
+from storage.kafka.misnamed import list_segments
 from storage.kafka.overlaps import pass_repeats
 from storage.kafka.plan import PartitionPlan
 from storage.kafka.repair import clear_leftovers
@@ -169,7 +169,7 @@ class _Salvage:
         plan = PartitionPlan(
             partition=address, directory=folder, settings=view.settings_of(address.topic)
         )
-        list_files(view.fs, view.files, plan)
+        list_segments(view.fs, view.files, plan)
         pass_repeats(view.fs, view.files, plan)
         view.notes.add(*plan.findings)
         return plan

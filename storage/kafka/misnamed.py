@@ -1,0 +1,258 @@
+"""Segments under a wrong name: a file was renamed, and its name is not the offset that its batches begin at.
+
+Owns finding such segments by their first and last batches, and giving their files the right names, on a view or in a
+writable start; must not judge batches, and must not touch a segment whose name may be right.
+
+A log may begin above its name, where compaction has been at it or records are missing. So a name is wrong only if
+- the log begins below it: the real broker does not open such a partition (its recovery takes the offsets for an
+  overflow), or
+- another segment reaches over it, and ends before the log begins: the broker opens the partition. It finds a segment
+  by its name, and passes over records of the other one, or over whole segments if the order of the names is another.
+
+A base offset may have rotted too, as no CRC covers it. So a log that begins below its name, or after segments with
+higher names, has to prove where it begins: by its index, by the segment before it, or by its second batch.
+
+    names    0.log | 4.log | 7.log           0.log | 2.log | 4.log
+    offsets  0-3   | 4-7   | 8-9             0-3   | 8-9   | 4-7
+    right    0.log | 4.log | 8.log           0.log | 8.log | 4.log
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from storage.errors import DataError
+from storage.files import FileSystem, HandleCache
+from storage.findings import finding
+from storage.kafka.evidence import INDEX_SUFFIXES, orphan_indexes
+from storage.kafka.format import checkpoints, names, offset_index
+from storage.kafka.format.batch import HEADER_SIZE, BatchHeader, decode_header
+from storage.kafka.format.names import segment_name
+from storage.kafka.format.producer_snapshot import decode_snapshot
+from storage.kafka.listing import list_files
+from storage.kafka.log_file import Batch, walk
+from storage.kafka.plan import PartitionPlan, Rename, SegmentPlan
+from storage.model import Finding
+
+
+def list_segments(fs: FileSystem, files: HandleCache, plan: PartitionPlan) -> None:
+    """List the files of a partition's folder, after giving those of segments with a wrong name the right one.
+
+    `fs` is a view: the plan's `renames` are what a writable start has to do on the disk. A segment whose right name
+    another one has keeps its name.
+    """
+    list_files(fs, files, plan)
+    wrong = list(_Names(fs, files, plan).wrong())
+    waiting = wrong
+    while waiting:
+        blocked = [
+            one for one in waiting if fs.exists(plan.directory / segment_name(one.base_offset))
+        ]
+        for one in waiting:
+            if one not in blocked:
+                renames = list(_renames(fs, plan, one))
+                carry_out(fs, files, renames)
+                plan.renames += renames
+        if len(blocked) == len(waiting):
+            break
+        waiting = blocked
+    plan.findings += [_finding(plan, one, is_blocked=one in waiting) for one in wrong]
+    if plan.renames:
+        plan.segments.clear()
+        plan.snapshot_offsets.clear()
+        plan.removed.clear()
+        plan.removed_segments.clear()
+        list_files(fs, files, plan)
+
+
+def carry_out(fs: FileSystem, files: HandleCache, renames: Sequence[Rename]) -> None:
+    """Rename the files; durable on return. A stop in between leaves a segment that is found again: its log is the last
+    of its files.
+    """
+    for source, target in renames:
+        files.forget(source, sync=False)
+        fs.rename(source, target)
+    for folder in {target.parent for _, target in renames}:
+        fs.sync_dir(folder)
+
+
+class _WrongName(NamedTuple):
+    """A segment, and the base offset that it should be named by. `hides_others`: the broker looks in it for all records
+    of the segment before it.
+    """
+
+    segment: SegmentPlan
+    base_offset: int
+    hides_others: bool
+
+
+@dataclass(slots=True)
+class _Seen:
+    """A segment, the header of its first batch, and the base offset that its index counts from, if it can be told."""
+
+    segment: SegmentPlan
+    first: BatchHeader
+    indexed: tuple[int, int] | None = (
+        None  # that base offset, and the position of the last entry's batch
+    )
+
+    @property
+    def begin(self) -> int:
+        return self.first.base_offset
+
+
+class _Names:
+    """The segments of one partition in the order of their batches."""
+
+    def __init__(self, fs: FileSystem, files: HandleCache, plan: PartitionPlan) -> None:
+        self._fs = fs
+        self._files = files
+        self._plan = plan
+
+    def wrong(self) -> Iterator[_WrongName]:
+        """The segments with a wrong name, ascending by their batches."""
+        segments = [segment for segment in self._plan.segments if segment.size_bytes]
+        found = [_Seen(s, first) for s in segments if (first := self._first(s)) is not None]
+        if all(seen.begin == seen.segment.base_offset for seen in found):
+            return
+        begins = Counter(seen.begin for seen in found)
+        found.sort(key=lambda seen: seen.begin)
+        for at, seen in enumerate(found):
+            before = found[at - 1] if at else None
+            following = found[at + 1] if at + 1 < len(found) else None
+            if seen.begin != seen.segment.base_offset and begins[seen.begin] == 1:
+                base_offset = self._right_name(before, seen, following)
+                if base_offset is not None and base_offset != seen.segment.base_offset:
+                    hides = before is not None and seen.segment.base_offset <= before.begin
+                    yield _WrongName(seen.segment, base_offset, hides)
+
+    def _right_name(self, before: _Seen | None, seen: _Seen, following: _Seen | None) -> int | None:
+        """The base offset of a segment whose name is wrong; None where it may be right, or another thing is wrong."""
+        named, begin = seen.segment.base_offset, seen.begin
+        end_before = self._end(before) if before is not None else 0
+        if end_before is None or end_before > begin:
+            return None
+        if begin > named and (before is None or end_before <= named):
+            return None
+        first, end = next(self._batches(seen), None), self._end(seen)
+        if first is None or first.position or end is None:
+            return None
+        if following is not None and end > following.begin:
+            return None
+        indexed = None if seen.indexed is None else seen.indexed[0]
+        is_moved = begin < named or (before is not None and before.segment.base_offset > named)
+        if indexed == named or (is_moved and not self._is_proved(before, end_before, seen)):
+            return None
+        orphans = (base for _, base in orphan_indexes(self._plan))
+        likely = [*([] if indexed is None else [indexed]), *orphans, begin]
+        return next(base for base in likely if end_before <= base <= begin)
+
+    def _is_proved(self, before: _Seen | None, end_before: int, seen: _Seen) -> bool:
+        """Whether more than the base offset of its first batch says where a log begins."""
+        if seen.indexed is not None and end_before <= seen.indexed[0]:
+            return True
+        start = self._epochs_start() if before is None else None
+        if start is not None:
+            return start <= seen.begin
+        if before is not None and end_before == seen.begin:
+            return True
+        first = list(islice(self._batches(seen), 2))
+        return len(first) == 2 and first[1].header.base_offset == seen.first.next_offset
+
+    def _epochs_start(self) -> int | None:
+        """Where the log began by its leader epochs."""
+        path = self._plan.directory / names.LEADER_EPOCHS
+        with suppress(DataError):
+            if self._fs.exists(path):
+                epochs = checkpoints.decode_epochs(self._fs.read_bytes(path))
+                return epochs[0][1] if epochs else None
+        return None
+
+    # ---- files ---------------------------------------------------------------------------------
+
+    def _first(self, segment: SegmentPlan) -> BatchHeader | None:
+        with self._files.borrow(segment.path) as file, suppress(DataError):
+            return decode_header(file.pread(HEADER_SIZE, 0))
+        return None
+
+    def _end(self, seen: _Seen) -> int | None:
+        """The offset behind the last batch of a log; None where no good batch is found."""
+        self._read_index(seen)
+        position = seen.indexed[1] if seen.indexed else 0
+        end = None
+        for batch in self._batches(seen, position):
+            end = batch.header.next_offset
+        return end
+
+    def _batches(self, seen: _Seen, position: int = 0) -> Iterator[Batch]:
+        with self._files.borrow(seen.segment.path) as file:
+            for item in walk(
+                file, position=position, end=seen.segment.file_bytes, next_offset=seen.begin
+            ):
+                if isinstance(item, Batch):
+                    yield item
+
+    def _read_index(self, seen: _Seen) -> None:
+        """Take from the last entry of the offset index which base offset the index counts from."""
+        segment = seen.segment
+        if seen.indexed is not None or names.INDEX not in segment.suffixes:
+            return
+        data = self._fs.read_bytes(segment.path.with_suffix(names.INDEX))
+        entries = offset_index.leading_entries(data)
+        if entries:
+            relative_offset, position = entries[-1]
+            with self._files.borrow(segment.path) as file, suppress(DataError):
+                header = decode_header(file.pread(HEADER_SIZE, position))
+                base_offset = header.last_offset - relative_offset
+                if base_offset <= seen.begin < header.base_offset:
+                    seen.indexed = base_offset, position
+
+
+def _renames(fs: FileSystem, plan: PartitionPlan, wrong: _WrongName) -> Iterator[Rename]:
+    """The files that go with a segment, its log last. One whose right name another file has stays."""
+    segment = wrong.segment
+    suffixes = [*INDEX_SUFFIXES, names.SNAPSHOT, names.LOG]
+    for suffix in suffixes:
+        source = plan.directory / segment_name(segment.base_offset, suffix)
+        target = plan.directory / segment_name(wrong.base_offset, suffix)
+        if suffix not in segment.suffixes or fs.exists(target):
+            continue
+        if suffix != names.SNAPSHOT or _is_snapshot_of(fs, source, wrong):
+            yield Rename(source, target)
+
+
+def _is_snapshot_of(fs: FileSystem, path: Path, wrong: _WrongName) -> bool:
+    """Whether a snapshot with the wrong name was renamed with the log, or can take its place: it knows nothing of the
+    batches from the right name on. Under a name that is too low it must know more than that name says.
+    """
+    try:
+        entries = decode_snapshot(fs.read_bytes(path))
+    except DataError:
+        return False
+    last = max((entry.last_offset for entry in entries), default=-1)
+    if wrong.base_offset < wrong.segment.base_offset:
+        return last < wrong.base_offset
+    return wrong.segment.base_offset <= last < wrong.base_offset
+
+
+def _finding(plan: PartitionPlan, wrong: _WrongName, *, is_blocked: bool) -> Finding:
+    right = segment_name(wrong.base_offset)
+    is_high = wrong.base_offset < wrong.segment.base_offset
+    done = "which another segment has" if is_blocked else "and a writable start renames it"
+    return finding(
+        "misnamed-segment",
+        wrong.segment.path,
+        severity="error" if is_high or is_blocked or wrong.hides_others else "warning",
+        topic=plan.partition.topic,
+        partition=plan.partition.partition,
+        offset=wrong.base_offset,
+        expected=right,
+        found=wrong.segment.path.name,
+        message=f"the file was renamed: by its batches its name is {right}, {done}",
+    )
