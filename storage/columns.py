@@ -173,6 +173,9 @@ class Splitter(Protocol):
         that was replaced or cut is opened anew.
         """
 
+    def missing(self) -> Sequence[Finding]:
+        """Report partitions that are missing, wholly or at their end, though other files name their records."""
+
     def findings(self) -> Sequence[Finding]:
         """What opening met: damage that is passed over, what a start would cut."""
 

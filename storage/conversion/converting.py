@@ -64,6 +64,7 @@ def convert(
     fates = Fates()
     try:
         selection = select(source, order, fates)
+        source.note_missing(order.topics)
         if on_foreseen is not None:
             on_foreseen(foreseen(source, selection, fates, encode=order.encode))
         with (

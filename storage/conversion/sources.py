@@ -7,7 +7,7 @@ partition, or a window of the log.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -43,6 +43,11 @@ class Source(Protocol):
 
     def bounds(self, address: TopicPartition) -> OffsetBounds:
         """As LogStore.bounds."""
+
+    def note_missing(self, topics: Collection[str]) -> None:
+        """Note the missing partitions of these topics, of which other files name records; of none given, of all that
+        are not internal.
+        """
 
     def findings(self) -> Sequence[Finding]:
         """What was met: damage that was passed over."""
@@ -119,6 +124,13 @@ class KafkaSource:
         """What others met who read the store."""
         self._view.notes.add(*findings)
 
+    def note_missing(self, topics: Collection[str]) -> None:
+        """See Source."""
+        for missing in self._view.missing(None, None):
+            topic = str(missing.topic)
+            if topic in topics or not (topics or self.is_internal(topic)):
+                self._view.notes.add(missing)
+
     def _note(self, address: TopicPartition, offset: int, error: Corrupt) -> None:
         facts = error.facts()
         position = facts.get("position")
@@ -170,6 +182,9 @@ class RocketMQSource:
         """What readers of a queue see, by offset."""
         for offset, _, message in self._view.messages(self._view.store.queue(address)):
             yield queued(message, offset)
+
+    def note_missing(self, topics: Collection[str]) -> None:
+        """See Source: opening the store has reported queues that end before an offset that was used."""
 
     def note(self, findings: Sequence[Finding]) -> None:
         """What others met who read the store."""

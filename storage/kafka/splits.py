@@ -123,6 +123,10 @@ class KafkaSplitter:
                 followed.close()
                 del self._followed[partition]
 
+    def missing(self) -> Sequence[Finding]:
+        """See Splitter."""
+        return list(self._opened_view().missing(None, None))
+
     def findings(self) -> Sequence[Finding]:
         """See Splitter."""
         if self._view is not None:
@@ -159,13 +163,16 @@ class KafkaSplitter:
         return self._followed[partition]
 
     def _opened(self, partition: TopicPartition) -> FollowedPartition:
-        if self._view is None:
-            self._view = View(self._root, self._options, fs=self._fs, clock=self._clock)
-        view = self._view
+        view = self._opened_view()
         view.select(*partition)
         sizes = log_sizes(self._fs, view.folders[partition])
         plan = view.plan(partition)
         return FollowedPartition(self._fs, plan, sizes, origin=view.fs.base_path)
+
+    def _opened_view(self) -> View:
+        if self._view is None:
+            self._view = View(self._root, self._options, fs=self._fs, clock=self._clock)
+        return self._view
 
     # ---- pieces --------------------------------------------------------------------------------
 

@@ -39,6 +39,8 @@ from storage.rocketmq.key_index import KeyIndex
 from storage.rocketmq.queues import Queue, QueueTable
 
 SHOWN: Final = 4
+QUEUE_ENDS_EARLY: Final = "queue-ends-early"
+"""The code of the finding of `lost_offsets_finding`."""
 """So many pieces of evidence are named in one message."""
 _CHECKPOINT_STARTS: Final = ("logics_physical_offset",)
 _CHECKPOINT_ENDS: Final = ("confirm_physical_offset", "master_flushed_offset")
@@ -369,7 +371,7 @@ def lost_offsets_finding(lost: LostOffsets, directory: Path) -> Finding:
         else "the log is whole, so the offset is most likely that of an earlier topic of this name"
     )
     return finding(
-        "queue-ends-early",
+        QUEUE_ENDS_EARLY,
         directory / lost.queue.topic / str(lost.queue.partition),
         severity="error" if lost.certain else "warning",
         topic=lost.queue.topic,

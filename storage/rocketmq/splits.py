@@ -20,6 +20,7 @@ from storage.files import FileSystem
 from storage.interface import Clock, StoreOptions
 from storage.model import Bound, Finding, Isolation, OffsetBounds, TimedOffset, TopicPartition
 from storage.rocketmq.directory import BACKEND
+from storage.rocketmq.evidence import QUEUE_ENDS_EARLY
 from storage.rocketmq.format.names import is_system_topic
 from storage.rocketmq.known_store import KnownStore
 from storage.rocketmq.queues import Queue
@@ -99,6 +100,14 @@ class RocketMQSplitter:
     def refresh(self) -> None:
         """See Splitter."""
         self._known.refresh()
+
+    def missing(self) -> Sequence[Finding]:
+        """See Splitter."""
+        return [
+            found
+            for found in self._known.findings
+            if found.code == QUEUE_ENDS_EARLY and found.severity == "error"
+        ]
 
     def findings(self) -> Sequence[Finding]:
         """See Splitter."""

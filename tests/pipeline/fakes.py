@@ -59,6 +59,9 @@ class FakeSplitter:
     def refresh(self) -> None:
         self.looks += 1
 
+    def missing(self) -> Sequence[Finding]:
+        return ()
+
     def findings(self) -> Sequence[Finding]:
         return ()
 

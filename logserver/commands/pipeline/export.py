@@ -35,7 +35,7 @@ from storage import Isolation
     type=click.Choice(["FAILFAST", "PERMISSIVE"], case_sensitive=False),
     default="FAILFAST",
     show_default=True,
-    help="PERMISSIVE: log damaged and unreadable ranges, and export the rest.",
+    help="PERMISSIVE: log damaged and unreadable ranges and missing partitions, and export the rest.",
 )
 @set_option
 @output_option
@@ -56,7 +56,8 @@ def command(
     run is killed. Prints a row for each partition: the offsets that were taken, the rows they gave and,
     with --json-values, how many values did not fit the schema.
 
-    A damaged or unreadable range ends the run with the file and the position, unless --mode PERMISSIVE.
+    A damaged or unreadable range ends the run with the file and the position, unless --mode PERMISSIVE. So does a
+    partition that is missing, though other files name its records.
     """
     from logserver.pipeline.jobs import export
 

@@ -13,6 +13,7 @@ does not fit, counted in the report. The schema only grows, by the fields of lat
 from __future__ import annotations
 
 import json
+import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,11 +25,13 @@ from logserver.pipeline.jobs import job
 from logserver.pipeline.jobs.appended import appending
 from logserver.pipeline.options import SETTING_PREFIX
 from storage import Isolation, OffsetBounds, Splitter, StoreOptions, TopicPartition, open_splitter
-from storage.errors import InvalidArgument
+from storage.errors import Corrupt, InvalidArgument
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
+
+_log = logging.getLogger(__name__)
 
 REPORT: Final = "topic string, partition int, from_offset bigint, to_offset bigint, rows bigint, unparsed bigint"
 UNPARSED: Final = "_unparsed"
@@ -40,7 +43,8 @@ DAY_MS: Final = 86_400_000
 class Wanted(NamedTuple):
     """What a run was asked for; all runs into a folder are asked for the same values and isolation.
 
-    `permissive`: damaged and unreadable ranges are logged and left out. `settings` are those of the store.
+    `permissive`: damaged and unreadable ranges and missing partitions are logged and left out. `settings` are those of
+    the store.
     """
 
     json_values: bool = False
@@ -66,13 +70,14 @@ def run(spark: SparkSession, store: Path, out: Path, wanted: Wanted | None = Non
     `wanted.topics` is a regular expression of whole names; None: every topic that is not internal. Durable on
     return; a run that is killed has added all or nothing, and the next one adds the rest. Both paths must be
     seen by every executor. Raises InvalidArgument for a folder of other data or of other wishes and for
-    topics that are no pattern, StoreLocked while another run writes there, Corrupt for damaged records.
+    topics that are no pattern, StoreLocked while another run writes there, Corrupt for damaged records and
+    for a partition that is missing, though other files name its records.
     """
     wanted = wanted or Wanted()
     _check_pattern(wanted.topics)
     with appending(out) as folder:
         _check(out, folder.state, wanted)
-        spans = _plan(store, out, folder.state.get("ends", {}), wanted)
+        spans = planned(store, out, folder.state.get("ends", {}), wanted)
         todo = [span for span in spans if span.start < span.end]
         schemas = dict(folder.state.get("schemas", {}))
         for frame in _frames(spark, store, todo, wanted, schemas):
@@ -121,13 +126,14 @@ def _state(
     return {**_wishes(wanted), "ends": ends, "schemas": dict(schemas)}
 
 
-def _plan(
+def planned(
     store: Path, out: Path, ends: Mapping[str, Mapping[str, int]], wanted: Wanted
 ) -> list[Span]:
     """From where the last run ended, or the first offset, to where the partition ends now."""
     options = StoreOptions(settings=wanted.settings)
     splitter = open_splitter(store, options, permissive=wanted.permissive)
     try:
+        _check_missing(splitter, wanted)
         spans = []
         for partition in _chosen(splitter, wanted.topics):
             bounds = splitter.bounds(partition)
@@ -136,6 +142,23 @@ def _plan(
         return spans
     finally:
         splitter.close()
+
+
+def _check_missing(splitter: Splitter, wanted: Wanted) -> None:
+    """Raise Corrupt for a missing partition of a wanted topic; `permissive`: log each."""
+    for missing in splitter.missing():
+        if not _is_chosen(splitter, str(missing.topic), wanted.topics):
+            continue
+        told = f"topic {missing.topic!r} partition {missing.partition}: {missing.message}"
+        if not wanted.permissive:
+            raise Corrupt(
+                f"{missing.path}: {told}. With mode PERMISSIVE the rest is exported",
+                kind=missing.code,
+                path=missing.path,
+                topic=missing.topic,
+                partition=missing.partition,
+            )
+        _log.warning("left out: %s: %s", missing.path, told)
 
 
 def _chosen(splitter: Splitter, topics: str | None) -> list[TopicPartition]:

@@ -218,8 +218,8 @@ class View:
         self.notes.add(*missing)
         return missing
 
-    def note_missing(self, topic: str | None, partition: int | None) -> None:
-        """Note the selected partitions that have no folder and whose records a file names: who reads gets none."""
+    def missing(self, topic: str | None, partition: int | None) -> Iterator[Finding]:
+        """Report the selected partitions that have no folder and whose records a file names: a reader gets none."""
         for missing in self.evidence.missing(self.served()) if self._is_whole else ():
             address = missing.address
             last = address.partition if missing.last_number is None else missing.last_number
@@ -227,7 +227,11 @@ class View:
                 partition is None or address.partition <= partition <= last
             )
             if chosen and missing.next_offset > 0:
-                self.notes.add(missing.finding())
+                yield missing.finding()
+
+    def note_missing(self, topic: str | None, partition: int | None) -> None:
+        """Note what `missing` reports."""
+        self.notes.add(*self.missing(topic, partition))
 
     def partition(self, address: TopicPartition) -> Partition:
         """The partition, opened: what recovery would do has been done, in memory."""
