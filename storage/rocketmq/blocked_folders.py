@@ -73,6 +73,11 @@ def lost(directory: StoreDirectory) -> Iterator[Path]:
     return (path for path in roots(directory) if not _is_built(path))
 
 
+def derived(directory: StoreDirectory) -> Iterator[Path]:
+    """Yield the files in the place of folders that are built from the log, those of topics and queues too."""
+    return (path for path in _blocking(directory) if _is_built(path))
+
+
 def _blocking(directory: StoreDirectory) -> Iterator[Path]:
     fs, queues = directory.fs, directory.consume_queue
     yield from roots(directory)

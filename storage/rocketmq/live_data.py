@@ -142,6 +142,11 @@ def left_behind(directory: StoreDirectory, *, with_timers: bool) -> Iterator[Fin
             )
 
 
+def file_left_behind(fs: FileSystem, path: Path) -> Finding:
+    """Report a file that has no part in a store."""
+    return _left(path, size_of(fs, path), is_live=False)
+
+
 def _left(path: Path, size: Size, is_live: bool) -> Finding:
     what = {
         names.TIMER_LOG: ": the broker builds its timers again from topic rmq_sys_wheel_timer, and may "

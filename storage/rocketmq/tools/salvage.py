@@ -28,7 +28,7 @@ from storage.model import Finding, KeptRange, Loss, LossReport, TopicPartition
 from storage.new_store import new_store
 from storage.notes import Meter
 from storage.recount import Contents, check_recount
-from storage.rocketmq import batch_topics, blocked_files, blocked_folders, live_data, rocksdb
+from storage.rocketmq import batch_topics, live_data, rocksdb
 from storage.rocketmq.directory import DeletedTopics, StoreDirectory, StoreFile
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format import names
@@ -40,6 +40,7 @@ from storage.rocketmq.settings import LOG_FOLDERS, Sizes
 from storage.rocketmq.store import open_rocketmq
 from storage.rocketmq.tools.dump import bad_small_file, is_config_name
 from storage.rocketmq.tools.recount import count_records
+from storage.rocketmq.tools.salvage_blocked import blocked_findings
 from storage.rocketmq.tools.salvage_check import SalvageCheck
 from storage.rocketmq.tools.salvage_log import write_log
 from storage.rocketmq.tools.salvage_survey import LogSource, Survey, odd_files
@@ -125,6 +126,10 @@ class Salvage:
             next_producer_id = self._next_producer_id(self._directory)
             is_copied = copy_timers(self._directory, target, survey, moved_bytes=moved_bytes)
             self._note_left_out(self._directory, with_timers=not is_copied)
+            head_deleted = self._source.start > 0
+            self.findings += blocked_findings(
+                self._directory, survey.queues, head_deleted=head_deleted
+            )
         facts = StoreFile(sizes=self._sizes, next_producer_id=next_producer_id)
         target.write_store_file(facts)
 
@@ -205,8 +210,6 @@ class Salvage:
     def _note_left_out(self, source: StoreDirectory, *, with_timers: bool) -> None:
         """What is not the log's, or leads into it by its own rules."""
         self.findings += source.findings
-        self.findings += blocked_files.findings(source)
-        self.findings += map(blocked_folders.blocked, blocked_folders.lost(source))
         self.findings += rocksdb.findings(source)
         self.findings += batch_topics.findings(source, self._source.queues.batch_topics)
         self.findings += live_data.left_behind(source, with_timers=with_timers)
