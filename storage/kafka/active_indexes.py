@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from storage.errors import DataError
-from storage.files import File, FileSystem
+from storage.files import File
 from storage.kafka.format import names, offset_index, time_index
 from storage.kafka.format.batch import HEADER_SIZE, decode_header
+from storage.kafka.index_reading import ReadsFiles
 from storage.kafka.log_file import Batch, walk
 from storage.kafka.plan import SegmentPlan
 
@@ -31,11 +32,11 @@ class WrongIndex(NamedTuple):
     found: str | None = None
 
 
-def last_indexed(fs: FileSystem, file: File, segment: SegmentPlan) -> int:
+def last_indexed(indexes: ReadsFiles, file: File, segment: SegmentPlan) -> int:
     """Position of the last index entry's batch that is really there; 0 when none is."""
     if names.INDEX not in segment.suffixes:
         return 0
-    data = fs.read_bytes(segment.path.with_suffix(names.INDEX))
+    data = indexes.read_bytes(segment.path.with_suffix(names.INDEX))
     for relative_offset, position in reversed(offset_index.leading_entries(data)):
         first = _batch_at(file, segment, position)
         if first is not None and first.header.last_offset == segment.base_offset + relative_offset:
@@ -43,14 +44,14 @@ def last_indexed(fs: FileSystem, file: File, segment: SegmentPlan) -> int:
     return 0
 
 
-def wrong_index(fs: FileSystem, file: File, segment: SegmentPlan) -> WrongIndex | None:
+def wrong_index(indexes: ReadsFiles, file: File, segment: SegmentPlan) -> WrongIndex | None:
     """The first thing that is wrong in the indexes of a segment, if its log is good.
 
     Files have to rise, and the last entries to hold, since what is appended is found behind them: that of the offset
     index names the end of a batch, that of the time index the time of the batch with its offset. To look for the batch
     of each entry would read most pages of the log.
     """
-    data = fs.read_bytes(segment.path.with_suffix(names.INDEX))
+    data = indexes.read_bytes(segment.path.with_suffix(names.INDEX))
     try:
         offsets = offset_index.decode_entries(data)
     except DataError as error:
@@ -61,7 +62,7 @@ def wrong_index(fs: FileSystem, file: File, segment: SegmentPlan) -> WrongIndex 
             found = f"offset {segment.base_offset + relative_offset} at {position}"
             place = (len(offsets) - 1) * offset_index.ENTRY_SIZE
             return _wrong(names.INDEX, place, "a batch that ends with its offset", found)
-    data = fs.read_bytes(segment.path.with_suffix(names.TIME_INDEX))
+    data = indexes.read_bytes(segment.path.with_suffix(names.TIME_INDEX))
     try:
         times = time_index.decode_entries(data)
     except DataError as error:

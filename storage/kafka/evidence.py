@@ -34,6 +34,7 @@ from storage.kafka.directory import OFFSET_CHECKPOINTS, LogDirectory, Offsets
 from storage.kafka.format import names, offset_index, time_index, txn_index
 from storage.kafka.format.batch import HEADER_SIZE
 from storage.kafka.format.names import parse_segment_name, partition_dir_name, segment_name
+from storage.kafka.index_reading import ReadsFiles
 from storage.kafka.log_file import SEGMENT_OFFSETS
 from storage.kafka.plan import PartitionPlan, SegmentPlan
 from storage.kept import SALVAGE_REPORT, salvage_report
@@ -283,7 +284,7 @@ def end_in_folder(fs: FileSystem, plan: PartitionPlan, log_end: int) -> NamedOff
     return max(found, key=lambda named: named.offset, default=None)
 
 
-def end_by_index(fs: FileSystem, segment: SegmentPlan, good_end: int) -> NamedOffset | None:
+def end_by_index(indexes: ReadsFiles, segment: SegmentPlan, good_end: int) -> NamedOffset | None:
     """The highest offset that the indexes of a segment name of records at or above the position `good_end` of its log.
 
     A garbled file names nothing. An entry of the offset index counts if it points there: an entry that has only a wrong
@@ -296,13 +297,13 @@ def end_by_index(fs: FileSystem, segment: SegmentPlan, good_end: int) -> NamedOf
         with suppress(DataError):
             found += (
                 NamedOffset(segment.base_offset + relative + 1, path)
-                for relative, position in offset_index.decode_entries(fs.read_bytes(path))
+                for relative, position in offset_index.decode_entries(indexes.read_bytes(path))
                 if good_end <= position <= _LAST_POSITION
             )
     for suffix in (names.TIME_INDEX, names.TXN_INDEX) if not good_end else ():
         if suffix in segment.suffixes:
             path = segment.path.with_suffix(suffix)
-            end = _index_end(fs, path, segment.base_offset, whole=True)
+            end = _index_end(indexes, path, segment.base_offset, whole=True)
             found.append(NamedOffset(end, path))
     return max(found, key=lambda named: named.offset, default=None)
 
@@ -330,13 +331,13 @@ def orphan_indexes(plan: PartitionPlan) -> Iterable[tuple[Path, int]]:
             yield path, parsed[0]
 
 
-def _index_end(fs: FileSystem, path: Path, base_offset: int, *, whole: bool = False) -> int:
+def _index_end(indexes: ReadsFiles, path: Path, base_offset: int, *, whole: bool = False) -> int:
     """The end of a log that its index proves: the offset after the last entry, else the base offset. `whole`: a time
     index that is garbled anywhere proves nothing.
     """
     relative = -1
     with suppress(DataError):
-        data = fs.read_bytes(path)
+        data = indexes.read_bytes(path)
         if path.suffix == names.INDEX:
             relative = max((entry[0] for entry in offset_index.leading_entries(data)), default=-1)
         elif path.suffix == names.TIME_INDEX:

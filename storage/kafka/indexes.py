@@ -25,6 +25,7 @@ from storage.files import FileSystem, HandleCache, atomic_write
 from storage.kafka.format import offset_index, time_index, txn_index
 from storage.kafka.format.batch import BatchHeader
 from storage.kafka.format.txn_index import AbortedTransaction
+from storage.kafka.index_reading import index_bytes
 
 NO_TIMESTAMP = -1
 MAX_RELATIVE_OFFSET = 2**31 - 1
@@ -97,7 +98,7 @@ class SparseIndex:
         send reads astray.
         """
         with self._files.borrow(self.path) as file:
-            data = file.pread(file.size(), 0)
+            data = index_bytes(file)
         with suppress(DataError):
             entries = self._format.decode_entries(data)
             if self._holds is None or self._holds(entries):

@@ -32,6 +32,7 @@ from storage.kafka.evidence import (
     is_emptied,
     orphan_indexes,
 )
+from storage.kafka.index_reading import ReadsFiles
 from storage.kafka.plan import PartitionPlan
 from storage.model import Finding, Loss
 
@@ -108,16 +109,18 @@ def judge_end(
     plan: PartitionPlan,
     evidence: Evidence,
     *,
+    indexes: ReadsFiles,
     is_clean: bool,
     read_only: bool,
     accept_loss: bool,
 ) -> None:
     """Compare the end of a scanned partition with what files name, and note the outcome in its plan.
 
-    `is_clean`: the marker of a clean stop exists, so that indexes name nothing that a power loss took from the log.
+    `indexes` reads index files. `is_clean`: the marker of a clean stop exists, so that indexes name nothing that a
+    power loss took from the log.
     """
     log_end = plan.next_offset
-    by_index = _highest(*_ends_by_index(fs, plan))
+    by_index = _highest(*_ends_by_index(indexes, plan))
     certain = by_index if is_clean else None
     named = _highest(
         evidence.end(plan.partition, log_end), end_in_folder(fs, plan, log_end), certain
@@ -164,13 +167,13 @@ def without_log_finding(plan: PartitionPlan, path: Path, base_offset: int) -> Fi
     )
 
 
-def _ends_by_index(fs: FileSystem, plan: PartitionPlan) -> Iterator[NamedOffset | None]:
+def _ends_by_index(indexes: ReadsFiles, plan: PartitionPlan) -> Iterator[NamedOffset | None]:
     """What the indexes name after the good batches of their logs. Of a segment below the end they cannot."""
     for segment in plan.segments:
         if segment.limit_offset > plan.next_offset:
-            yield end_by_index(fs, segment, segment.size_bytes)
+            yield end_by_index(indexes, segment, segment.size_bytes)
     for removed in plan.removed_segments:
-        yield end_by_index(fs, removed, removed.file_bytes)
+        yield end_by_index(indexes, removed, removed.file_bytes)
 
 
 def _highest(*named: NamedOffset | None) -> NamedOffset | None:

@@ -10,16 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-from storage.files import FileSystem, HandleCache
+from storage.files import HandleCache
 from storage.findings import finding
 from storage.kafka.active_indexes import last_indexed
 from storage.kafka.format import names
 from storage.kafka.format.names import segment_name
+from storage.kafka.index_reading import ReadsFiles
 from storage.kafka.log_file import INT64_MAX, Batch, Gap, walk
 from storage.kafka.plan import PartitionPlan, SegmentPlan
 
 
-def pass_repeats(fs: FileSystem, files: HandleCache, plan: PartitionPlan) -> None:
+def pass_repeats(indexes: ReadsFiles, files: HandleCache, plan: PartitionPlan) -> None:
     """End each segment before the batches that later segments repeat in equal bytes.
 
     A segment of nothing else is left out, and removed by a writable start: when retention deletes the later segment,
@@ -28,7 +29,7 @@ def pass_repeats(fs: FileSystem, files: HandleCache, plan: PartitionPlan) -> Non
     _pass_copies(files, plan)
     segments = list(plan.segments)
     for at, segment in enumerate(segments[:-1]):
-        position = _repeated_from(fs, files, segment, segments[at + 1 :])
+        position = _repeated_from(indexes, files, segment, segments[at + 1 :])
         if position is None:
             continue
         size_bytes = segment.file_bytes - position
@@ -99,12 +100,12 @@ def _is_copy(files: HandleCache, segment: SegmentPlan, before: SegmentPlan) -> b
 
 
 def _repeated_from(
-    fs: FileSystem, files: HandleCache, segment: SegmentPlan, later: Sequence[SegmentPlan]
+    indexes: ReadsFiles, files: HandleCache, segment: SegmentPlan, later: Sequence[SegmentPlan]
 ) -> int | None:
     """Position of the first of the batches at the end of a segment that `later` segments repeat; None for none."""
     limit_offset = later[0].base_offset
     with files.borrow(segment.path) as file:
-        last = last_indexed(fs, file, segment)
+        last = last_indexed(indexes, file, segment)
     if not any(_reaches(item, limit_offset) for item in _items(files, segment, last)):
         return None
     others = _batches(files, later)

@@ -38,6 +38,7 @@ from storage.kafka.format import checkpoints, names, txn_index
 from storage.kafka.format.names import segment_name
 from storage.kafka.format.producer_snapshot import decode_snapshot, encode_snapshot
 from storage.kafka.format.txn_index import AbortedTransaction
+from storage.kafka.index_reading import IndexReader, ReadsFiles
 from storage.kafka.indexes import RebuiltIndexes, rebuild_indexes
 from storage.kafka.log_file import (
     MISPLACED,
@@ -93,7 +94,8 @@ def examine(
     """
     plan = PartitionPlan(partition=partition, directory=directory, settings=settings)
     list_segments(context.fs, context.files, plan)
-    pass_repeats(context.fs, context.files, plan)
+    indexes = IndexReader(context.fs)
+    pass_repeats(indexes, context.files, plan)
     plan.start_offset = max(
         context.log_starts.get(partition, 0), plan.segments[0].base_offset if plan.segments else 0
     )
@@ -101,7 +103,7 @@ def examine(
     _doubt_start(context, plan)
     _load_epochs(context, plan)
     judge_start(plan, context.known_losses.get(partition, ()), read_only=context.read_only)
-    scan = _Scan(context, plan)
+    scan = _Scan(context, plan, indexes)
     if plan.segments:
         scan.run()
     if plan.splits:  # the first segment may have got another base offset
@@ -118,6 +120,7 @@ def examine(
         context.fs,
         plan,
         context.evidence,
+        indexes=indexes,
         is_clean=context.clean_shutdown,
         read_only=context.read_only,
         accept_loss=context.accept_loss,
@@ -198,9 +201,10 @@ def load_producers(
 class _Scan:
     """One pass over the segments of one partition that have to be read."""
 
-    def __init__(self, context: RecoveryContext, plan: PartitionPlan) -> None:
+    def __init__(self, context: RecoveryContext, plan: PartitionPlan, indexes: ReadsFiles) -> None:
         self.context = context
         self.plan = plan
+        self.index_files = indexes
         self.unclean = not context.clean_shutdown
         self.recovery_point = context.recovery_points.get(plan.partition, 0)
         self.cut = False
@@ -380,7 +384,7 @@ class _Scan:
         wrong = None if missing else self._wrong_index(segment)
         if segment.size_bytes:
             with self.context.files.borrow(segment.path) as file:
-                position = last_indexed(self.context.fs, file, segment)
+                position = last_indexed(self.index_files, file, segment)
             if wrong or (position and not self._is_good_from(segment, position)):
                 position = 0  # the stop was not so clean: all that is wrong is told at once
             self._check_tail_from(segment, position)
@@ -397,7 +401,7 @@ class _Scan:
     def _last_batches(self, segment: SegmentPlan) -> Iterator[Batch]:
         """The good ones from the last index entry on."""
         with self.context.files.borrow(segment.path) as file:
-            position = last_indexed(self.context.fs, file, segment)
+            position = last_indexed(self.index_files, file, segment)
             items = self._walk(file, segment, position)
             yield from (item for item in items if isinstance(item, Batch))
 
@@ -406,9 +410,8 @@ class _Scan:
             return all(isinstance(item, Batch) for item in self._walk(file, segment, position))
 
     def _wrong_index(self, segment: SegmentPlan) -> WrongIndex | None:
-        context = self.context
-        with context.files.borrow(segment.path) as file:
-            return wrong_index(context.fs, file, segment)
+        with self.context.files.borrow(segment.path) as file:
+            return wrong_index(self.index_files, file, segment)
 
     def _mend_indexes(self, segment: SegmentPlan, wrong: WrongIndex) -> None:
         """What is wrong would be sealed by the next marker, and mislead whoever believes that."""
