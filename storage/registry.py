@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -20,6 +20,7 @@ from storage.files import (
     FileSystem,
     FollowingFileSystem,
     RealFileSystem,
+    Recognized,
     SkippingFileSystem,
     stored_backend,
 )
@@ -40,7 +41,7 @@ class Backend(NamedTuple):
     """
 
     open_store: str
-    detect: str | None
+    recognize: str | None
     open_inspector: str | None
     list_files: str | None
     settings: str | None = None
@@ -48,7 +49,6 @@ class Backend(NamedTuple):
     read_split: str | None = None
     staging: str | None = None
     unreadable: str | None = None
-    holds_files: str | None = None
 
 
 class Detected(NamedTuple):
@@ -63,7 +63,7 @@ class Detected(NamedTuple):
 BACKENDS: Final[dict[str, Backend]] = {
     "kafka": Backend(
         open_store="storage.kafka.store:open_kafka",
-        detect="storage.kafka.directory:detect",
+        recognize="storage.kafka.directory:recognize",
         open_inspector="storage.kafka.tools:open_inspector",
         list_files="storage.kafka.physical:list_files",
         settings="storage.kafka.settings:SETTING_NAMES",
@@ -71,11 +71,10 @@ BACKENDS: Final[dict[str, Backend]] = {
         read_split="storage.kafka.columns:read_split",
         staging="storage.kafka.staging:KafkaStaging",
         unreadable="storage.kafka.physical:unread_findings",
-        holds_files="storage.kafka.directory:holds_files",
     ),
     "rocketmq": Backend(
         open_store="storage.rocketmq.store:open_rocketmq",
-        detect="storage.rocketmq.directory:detect",
+        recognize="storage.rocketmq.directory:recognize",
         open_inspector="storage.rocketmq.tools:open_inspector",
         list_files="storage.rocketmq.physical:list_files",
         settings="storage.rocketmq.settings:STORE_SETTINGS",
@@ -83,10 +82,12 @@ BACKENDS: Final[dict[str, Backend]] = {
         read_split="storage.rocketmq.columns:read_split",
         staging="storage.rocketmq.staging:RocketMQStaging",
         unreadable="storage.rocketmq.physical:unread_findings",
-        holds_files="storage.rocketmq.directory:holds_files",
     ),
     "memory": Backend(
-        open_store="storage.memory:open_memory", detect=None, open_inspector=None, list_files=None
+        open_store="storage.memory:open_memory",
+        recognize=None,
+        open_inspector=None,
+        list_files=None,
     ),
 }
 
@@ -149,7 +150,7 @@ def open_store(
         disk = SkippingFileSystem(disk)
     store: LogStore = factory(Path(path), options, fs=disk, clock=clock, read_only=read_only)
     findings = list(store.recovery.findings)
-    if BACKENDS[backend].detect is not None:
+    if BACKENDS[backend].recognize is not None:
         findings += own_file_findings(disk, Path(path))
     report_unreadable = BACKENDS[backend].unreadable
     if read_only and report_unreadable is not None:
@@ -184,12 +185,9 @@ def detect(path: Path | str, *, fs: FileSystem | None = None) -> Detected | None
         return None
     if not fs.is_dir(path, follow=True):
         raise UnsupportedFormat(f"{path} is a file, not a store's directory", path=str(path))
-    for name in _by_likelihood(fs, path):
-        detect_backend = BACKENDS[name].detect
-        if detect_backend is not None:
-            adopted: bool | None = resolve(detect_backend)(fs, path)
-            if adopted is not None:
-                return Detected(name, adopted)
+    for name, seen in _recognized(fs, path).items():
+        if seen.adopted is not None:
+            return Detected(name, seen.adopted)
     names = [name for name in fs.list_dir(path) if name not in _NO_CONTENT]
     if not names:
         return None
@@ -220,7 +218,7 @@ def open_inspector(
     else:
         fs.open(path).close()
     fs = SkippingFileSystem(fs)
-    for name in _by_likelihood(fs, path):
+    for name in _recognized(fs, path) if fs.is_dir(path, follow=True) else BACKENDS:
         door = BACKENDS[name].open_inspector
         if door is None:
             continue
@@ -236,19 +234,18 @@ def open_inspector(
     )
 
 
-def _by_likelihood(fs: FileSystem, path: Path) -> Sequence[str]:
-    """Return the backends in the order to ask them: those whose files the directory holds, then the one that its store
-    file names. The file may be damaged, or another store's.
+def _recognized(fs: FileSystem, path: Path) -> Mapping[str, Recognized]:
+    """Ask each backend once what it sees in a directory. The likeliest come first: those whose files are there, then
+    the one that the store file names. The file may be damaged, or another store's.
     """
-    if not fs.is_dir(path, follow=True):
-        return tuple(BACKENDS)
     named = stored_backend(fs, path)
-    holding = {
-        name
+    seen: dict[str, Recognized] = {
+        name: resolve(backend.recognize)(fs, path, named)
         for name, backend in BACKENDS.items()
-        if backend.holds_files is not None and resolve(backend.holds_files)(fs, path)
+        if backend.recognize is not None
     }
-    return sorted(BACKENDS, key=lambda name: (name not in holding, name != named))
+    order = sorted(seen, key=lambda name: (not seen[name].holds_files, name != named))
+    return {name: seen[name] for name in order}
 
 
 def _shown(names: Sequence[str]) -> str:

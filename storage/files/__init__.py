@@ -26,6 +26,7 @@ from storage.files.real import RealFileSystem
 from storage.files.roots import (
     STORE_FILE,
     UNFINISHED_STORE_FILE,
+    Recognized,
     foreign_store,
     holds_no_store,
     make_root,
@@ -44,6 +45,7 @@ __all__ = [
     "HandleCache",
     "OverlayFileSystem",
     "RealFileSystem",
+    "Recognized",
     "SkippingFileSystem",
     "UnreadableRange",
     "atomic_write",

@@ -7,7 +7,7 @@ lies there.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -18,6 +18,15 @@ from storage.files.fs import FileSystem
 
 STORE_FILE: Final = ".logserver.store.json"
 UNFINISHED_STORE_FILE: Final = STORE_FILE + TEMPORARY_SUFFIX
+
+
+class Recognized(NamedTuple):
+    """What a backend sees in a directory: whether files are there that only its stores have, and whether the store is
+    one of ours (made by us, or taken over before); None: it is no store of the backend.
+    """
+
+    holds_files: bool
+    adopted: bool | None
 
 
 class _StoreFile(msgspec.Struct):

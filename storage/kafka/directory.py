@@ -20,6 +20,7 @@ from storage.files import (
     UNFINISHED_STORE_FILE,
     FileLock,
     FileSystem,
+    Recognized,
     atomic_write,
     foreign_store,
     holds_no_store,
@@ -44,17 +45,24 @@ def detect(fs: FileSystem, path: Path) -> bool | None:
     """None: no Kafka log directory; else whether it is one of ours (made by us, or taken over
     before).
     """
+    named = stored_backend(fs, path)
+    return True if named == BACKEND else recognize(fs, path, named).adopted
+
+
+def recognize(fs: FileSystem, path: Path, named: str | None) -> Recognized:
+    """What a directory is to this backend. `named`: the backend that its store file names."""
     entries = fs.list_dir(path)
-    if stored_backend(fs, path) == BACKEND:
-        return True
-    if holds_files(fs, path):
-        return STORE_FILE in entries  # damaged: it does not tell whose store this is
-    return True if {names.LOCK, UNFINISHED_STORE_FILE} <= set(entries) else None
+    holds_files = _holds_files(fs, path, entries)
+    if named == BACKEND:
+        return Recognized(holds_files, True)
+    if holds_files:  # a damaged store file does not tell whose store this is
+        return Recognized(holds_files, STORE_FILE in entries)
+    begun = {names.LOCK, UNFINISHED_STORE_FILE} <= set(entries)
+    return Recognized(holds_files, True if begun else None)
 
 
-def holds_files(fs: FileSystem, path: Path) -> bool:
+def _holds_files(fs: FileSystem, path: Path, entries: Sequence[str]) -> bool:
     """Whether a file or folder is there that only a Kafka log directory has."""
-    entries = fs.list_dir(path)
     if any(mark in entries for mark in _MARKS):
         return True
     folders = (name for name in entries if names.parse_partition_dir(name) is not None)

@@ -10,7 +10,7 @@ never written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -22,6 +22,7 @@ from storage.files import (
     UNFINISHED_STORE_FILE,
     FileLock,
     FileSystem,
+    Recognized,
     foreign_store,
     holds_no_store,
     process_id,
@@ -57,17 +58,24 @@ DAMAGED_OFFSETS_FILE: Final = ".logserver.consumerOffset.damaged.json"
 
 def detect(fs: FileSystem, path: Path) -> bool | None:
     """None: no RocketMQ store; else whether it is one of ours (made by us, or taken over before)."""
+    named = stored_backend(fs, path)
+    return True if named == BACKEND else recognize(fs, path, named).adopted
+
+
+def recognize(fs: FileSystem, path: Path, named: str | None) -> Recognized:
+    """What a directory is to this backend. `named`: the backend that its store file names."""
     entries = set(fs.list_dir(path))
-    if stored_backend(fs, path) == BACKEND:
-        return True
-    if holds_files(fs, path):
-        return STORE_FILE in entries  # damaged: it does not tell whose store this is
-    return True if {names.LOCK, UNFINISHED_STORE_FILE} <= entries else None
+    holds_files = _holds_files(fs, path, entries)
+    if named == BACKEND:
+        return Recognized(holds_files, True)
+    if holds_files:  # a damaged store file does not tell whose store this is
+        return Recognized(holds_files, STORE_FILE in entries)
+    begun = {names.LOCK, UNFINISHED_STORE_FILE} <= entries
+    return Recognized(holds_files, True if begun else None)
 
 
-def holds_files(fs: FileSystem, path: Path) -> bool:
+def _holds_files(fs: FileSystem, path: Path, entries: Collection[str]) -> bool:
     """Whether the log has a file, or two of the other parts of a store are there."""
-    entries = set(fs.list_dir(path))
     log = path / names.COMMIT_LOG
     has_log = names.COMMIT_LOG in entries and fs.is_dir(log)
     if has_log and any(_is_log_file(fs, log / name) for name in fs.list_dir(log)):
