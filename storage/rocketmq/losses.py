@@ -148,7 +148,7 @@ def _broken_findings(plan: StorePlan) -> list[Finding]:
             plan.queues.root / topic / str(queue_id),
             topic=topic,
             partition=queue_id,
-            message="files of the queue are missing or have impossible names, or its entries lead to records of "
+            message="files of the queue are missing or have wrong names, or its entries lead to records of "
             "another queue: the next start rebuilds it from the log",
         )
         for topic, queue_id in plan.broken_queues

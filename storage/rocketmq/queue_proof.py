@@ -1,7 +1,9 @@
-"""Whether the entries in a queue's folder are those of this queue: folders may have been swapped, renamed or copied.
+"""Whether the entries in a queue's folder are those of this queue, and each file has its own name: folders and files
+may have been swapped, renamed or copied.
 
-Owns the comparison of a queue's newest entry with its record, and the judgement; must not read whole queues. A start
-reads one record of each queue. More are read only where that one names another queue:
+Owns the comparison of a few entries with their records, and the judgement; must not read whole queues. A start
+reads one record of each queue, and an entry of each of its files if there are several. More are read only where that
+record names another queue, or another offset, or the files are not in the order of the log:
 
     entries whose records were read            judgement
     none names this queue, two or more others  the folder is of another queue: made again from the log
@@ -9,7 +11,12 @@ reads one record of each queue. More are read only where that one names another 
     a single one, which names another queue    as in the first line if that queue's entry with this offset is wrong,
                                                else the queue stays, and the other one gets an entry if it has none
 
-Without this such a queue ends where another one does, and offsets that were used are given again.
+A file's name tells the offset of its first entry. A file that was renamed, copied over another or swapped with it holds
+entries that all differ from the offsets in their records by the same number of whole files. A queue that was built
+without lost records differs too, but not from the beginning of a file on: there the file before it differs as well.
+
+Without this such a queue ends where another one does, and offsets that were used are given again; or its records get
+other offsets.
 """
 
 from __future__ import annotations
@@ -18,14 +25,18 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from storage.errors import DataError
+from storage.findings import finding
+from storage.model import Finding
 from storage.rocketmq.commit_log import record_at
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format.message import Message
-from storage.rocketmq.lmq import is_in_lmq
+from storage.rocketmq.format.names import file_name
+from storage.rocketmq.format.queue_unit import UNIT_SIZE
+from storage.rocketmq.lmq import is_in_lmq, lmq_offsets
 from storage.rocketmq.queues import Queue, QueueTable
 
 NEWEST: Final = 8
-"""Of so many entries at the end of a queue, the newest that is no filler is compared."""
+"""Of so many entries at the end of a queue, the newest that is no filler is compared; at either end of a file, too."""
 
 Key = tuple[str, int]
 
@@ -99,3 +110,107 @@ def _is_swapped(owner: Queue, run: FileRun, message: Message) -> bool:
         return False
     found = _record(owner, run, at)
     return found is not None and not _is_of(found, owner)
+
+
+# ---- names of files ----
+
+
+class Misnamed(NamedTuple):
+    """A file of a queue that begins at position `base` by its name, and at `right` by the records of its entries."""
+
+    queue: Queue
+    base: int
+    right: int
+
+    def finding(self) -> Finding:
+        """Return the finding for it."""
+        topic, partition = self.queue.partition
+        return finding(
+            "wrong-file-name",
+            self.queue.units.run.path(self.base),
+            severity="warning",
+            topic=topic,
+            partition=partition,
+            offset=self.base // UNIT_SIZE,
+            expected=file_name(self.right),
+            found=file_name(self.base),
+            message=f"the records of its entries say that the file begins at offset {self.right // UNIT_SIZE}: it was "
+            "renamed or copied. The next start rebuilds the queue from the log",
+        )
+
+
+def misnamed_files(queues: QueueTable, run: FileRun) -> Iterator[Misnamed]:
+    """Yield the files whose entries are those of another place in their queue, once each queue's end is known."""
+    for queue in queues:
+        for base in queue.units.run.bases if _is_in_doubt(queue, run) else ():
+            shift = _shift_of(queue, run, base)
+            if shift and shift != _first_shift(queue, run, _newest_before(queue, base)):
+                yield Misnamed(queue, base, base + shift * UNIT_SIZE)
+
+
+def _is_in_doubt(queue: Queue, run: FileRun) -> bool:
+    """Whether the newest record says another offset than its entry, or the files are not in the order of the log: no
+    other change of names leaves each file beside the next one.
+    """
+    units = queue.units
+    if _first_shift(queue, run, _newest_before(queue, units.end * UNIT_SIZE)):
+        return True
+    last = -1
+    for base in units.run.bases[:-1] and units.run.bases:
+        first = base // UNIT_SIZE
+        places = (_place(queue, at) for at in range(first, min(first + NEWEST, units.end)))
+        place = next((found for found in places if found is not None), None)
+        if place is not None and place <= last:
+            return True
+        last = last if place is None else place
+    return False
+
+
+def _place(queue: Queue, offset: int) -> int | None:
+    """Where an entry leads, if it is no filler."""
+    try:
+        unit = queue.units.unit(offset)
+    except DataError:
+        return None
+    return unit.physical_offset if unit.is_valid and not unit.is_filler else None
+
+
+def _shift_of(queue: Queue, run: FileRun, base: int) -> int:
+    """By how much the records of a file's entries say other offsets than the entries, if that is a number of whole
+    files and the same for all that are compared; else 0.
+    """
+    units = queue.units
+    first, stop = base // UNIT_SIZE, min((base + units.run.file_bytes) // UNIT_SIZE, units.end)
+    oldest = range(first, min(first + NEWEST, stop))
+    newest = range(stop - 1, max(first, stop - NEWEST) - 1, -1)
+    found: set[int] = set()
+    for places in (oldest, range((first + stop) // 2, stop)[:1], newest):
+        shift = _first_shift(queue, run, places)
+        if shift is not None:
+            found.add(shift)
+        if found and (len(found) > 1 or 0 in found):
+            return 0
+    shift = found.pop() if found else 0
+    return 0 if shift % (units.run.file_bytes // UNIT_SIZE) else shift
+
+
+def _newest_before(queue: Queue, position: int) -> range:
+    """The offsets of some entries before a position in the files of a queue, the newest first."""
+    stop = position // UNIT_SIZE
+    return range(stop - 1, max(queue.units.first_offset, stop - NEWEST) - 1, -1)
+
+
+def _first_shift(queue: Queue, run: FileRun, places: range) -> int | None:
+    return next((s for at in places if (s := _shift_at(queue, run, at)) is not None), None)
+
+
+def _shift_at(queue: Queue, run: FileRun, offset: int) -> int | None:
+    """The offset in the record of an entry minus that of the entry; None without such a record of this queue."""
+    message = _record(queue, run, offset)
+    if message is None:
+        return None
+    topic = queue.partition.topic
+    if (message.topic, message.queue_id) == queue.partition:
+        return message.queue_offset - offset
+    in_lmq = lmq_offsets(message).get(topic) if is_in_lmq(message, queue.partition) else None
+    return None if in_lmq is None else in_lmq - offset

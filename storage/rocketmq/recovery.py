@@ -45,7 +45,7 @@ from storage.rocketmq.lmq import is_lmq, lmq_dispatches
 from storage.rocketmq.losses import add_findings, damage_finding
 from storage.rocketmq.owners import Owners
 from storage.rocketmq.plan import Damage, OpenAppend, SequencedAppend, StorePlan
-from storage.rocketmq.queue_proof import foreign_queues
+from storage.rocketmq.queue_proof import foreign_queues, misnamed_files
 from storage.rocketmq.queues import Queue, QueueTable
 from storage.rocketmq.walking import END, Stop, Stretch, walk_log
 
@@ -99,9 +99,12 @@ def examine(context: RecoveryContext) -> StorePlan:
     """
     broken = _measure_queues(context)
     foreign = foreign_queues(context.queues, context.run)
-    for topic, queue_id in foreign.queues:
+    misnamed = list(misnamed_files(context.queues, context.run))
+    named = [(found.queue.partition.topic, found.queue.partition.partition) for found in misnamed]
+    for topic, queue_id in {*foreign.queues, *named}:
         context.queues.add(topic, queue_id).units.forget()
-    broken = [*broken, *foreign.queues]
+    broken = list(dict.fromkeys([*broken, *foreign.queues, *named]))
+    wrong_names = [found.finding() for found in misnamed]
     start = first = context.run.start if broken or foreign.doubted else _start(context)
     while True:
         walk = _Walk(context, start, foreign.doubted)
@@ -111,6 +114,7 @@ def examine(context: RecoveryContext) -> StorePlan:
         elif walk.gap_from is None or walk.gap_from >= start:
             plan = _plan(context, walk, broken)
             if start in (first, context.run.start) or not (plan.lost or plan.lost_offsets):
+                plan.findings += wrong_names
                 return plan
             start = context.run.start  # an entry may be wrong: the records of the whole log decide
         else:

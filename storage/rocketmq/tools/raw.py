@@ -19,6 +19,7 @@ from storage.rocketmq.evidence import Evidence, read_evidence
 from storage.rocketmq.format.queue_unit import UNIT_SIZE
 from storage.rocketmq.key_index import KeyIndex
 from storage.rocketmq.opening import load_index, load_log
+from storage.rocketmq.queue_proof import misnamed_files
 from storage.rocketmq.queues import QueueTable
 from storage.rocketmq.settings import parse_store_settings
 from storage.rocketmq.sizes import resolve_sizes
@@ -86,6 +87,11 @@ class RawStore:
         index = load_index(self.files, self.directory, self.sizes, clock=clock)
         self.findings += index.findings
         return index
+
+    def forget_misnamed(self) -> None:
+        """Count the entries of a queue as none if a file of it has the name of another one: their numbers are wrong."""
+        for found in list(misnamed_files(self.queues, self.run)):
+            found.queue.units.forget()
 
     def evidence(self) -> Evidence:
         """Return what the small files and the index name as used."""

@@ -33,6 +33,7 @@ from storage.rocketmq.evidence import (
 )
 from storage.rocketmq.format.queue_unit import UNIT_SIZE
 from storage.rocketmq.physical import unread_findings
+from storage.rocketmq.queue_proof import misnamed_files
 from storage.rocketmq.tools import verify_files
 from storage.rocketmq.tools.check_index import without_tags
 from storage.rocketmq.tools.check_queues import Key, QueueState, Range, at_first
@@ -63,6 +64,7 @@ def check_store(
     notes.add(*rocksdb.findings(raw.directory))
     notes.add(*live_data.findings(raw.directory))
     notes.add(*batch_topics.findings(raw.directory, raw.queues.batch_topics))
+    notes.add(*(found.finding() for found in misnamed_files(raw.queues, raw.run)))
     if not raw.clean:
         notes.add(_unclean(raw))
     yield from notes.take()
