@@ -43,7 +43,7 @@ UNSEEN: Final[Mapping[str, frozenset[str]]] = {
             # The CRC of a record is that of its body. The rest must be plausible, and what says where it belongs is
             # compared with the queues and the index; of a record of a deleted topic that is not, since it is in none.
             *("commitlog: queue id", "commitlog: queue offset", "commitlog: sys flag"),
-            *("commitlog: flag", "commitlog: reconsume times", "commitlog: prepared offset"),
+            *("commitlog: flag", "commitlog: reconsume times"),
             *("commitlog: born timestamp", "commitlog: born host", "commitlog: store host"),
             *("commitlog: store timestamp", "commitlog: properties"),
             # Never read.
