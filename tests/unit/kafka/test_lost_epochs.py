@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from storage import LogStore
-from storage.files import OverlayFileSystem
+from storage.errors import IoFailure, StoreFenced
+from storage.files import FileSystem, OverlayFileSystem
 from storage.kafka.epochs import LeaderEpochs
 from storage.kafka.store import KafkaStore
+from tests.faults.relay import Relay
 from tests.unit.kafka.batches import data_batch
 from tests.unit.kafka.workshop import ROOT, T0, Workshop, only_partition, put_value, values
 
@@ -128,3 +130,70 @@ def test_a_damaged_topic_id_is_an_error(shop: Workshop, partition: int) -> None:
         found = [(f.code, f.severity, f.path) for f in store.recovery.findings]
         assert store.topics()["t"].topic_id == topic_id, "the other partition tells it"
     assert found == [("bad-partition-metadata", "error", str(path))]
+
+
+# ---- a deletion that a crash ended -------------------------------------------------------------------------------
+
+WHOLE = [(0, 0), (2, 3), (5, 5)]
+
+
+@pytest.mark.parametrize("cut", ["0\n3\n0 2\n2 3\n5 5\n", "0\n2\n2 4\n5 5\n", "0\n1\n5 6\n"])
+@pytest.mark.parametrize("flushed", [0, 4, 8])
+def test_epochs_cut_by_an_interrupted_deletion_are_read_again(
+    stopped: Workshop, cut: str, flushed: int
+) -> None:
+    """A deletion cuts the epochs before the files: here a crash came between the two."""
+    leave(stopped, cut.encode())
+    stopped.fs.remove(MARKER)
+    stopped.put(ROOT / "recovery-point-offset-checkpoint", b"0\n1\nt 0 %d\n" % flushed)
+    for _ in range(2):
+        with stopped.open(SMALL) as store:
+            assert store.bounds(T0).start == 0
+            assert store.recovery.findings == []
+            assert stopped.epochs() == WHOLE
+
+
+@pytest.mark.parametrize("left", [[2, 4, 6], [4, 6]])
+def test_so_they_are_where_some_files_are_gone(stopped: Workshop, left: list[int]) -> None:
+    leave(stopped, b"0\n1\n5 6\n")
+    stopped.fs.remove(MARKER)
+    for base in {0, 2, 4, 6} - set(left):
+        for suffix in (".log", ".index", ".timeindex"):
+            stopped.fs.remove(stopped.path(base, suffix))
+    with stopped.open(SMALL) as store:
+        assert store.bounds(T0).start == left[0]
+    assert stopped.epochs() == {2: [(0, 2), (2, 3), (5, 5)], 4: [(2, 4), (5, 5)]}[left[0]]
+
+
+@pytest.mark.parametrize("removed", [0, 1, 2])
+def test_a_deletion_that_is_killed(stopped: Workshop, removed: int) -> None:
+    """The order of its steps: all epochs are cut, then file after file goes."""
+    fs = KilledAtLog(OverlayFileSystem(stopped.fs), after=removed)
+    hurt = Workshop(fs)
+    hurt.clock.now_ms = stopped.clock.now_ms
+    store = hurt.open({**SMALL, "log.retention.bytes": "1"})
+    with pytest.raises(StoreFenced, match="killed"):
+        store.enforce_retention(hurt.clock.now_ms)
+    killed = hurt.after_kill()
+    start = 2 * removed
+    assert killed.epochs()[0][1] > start
+    assert killed.bases() == list(range(start, 8, 2))
+    with killed.open(SMALL) as again:
+        assert again.bounds(T0).start == start
+    left = {0: WHOLE, 2: [(0, 2), (2, 3), (5, 5)], 4: [(2, 4), (5, 5)]}
+    assert killed.epochs() == left[start]
+
+
+class KilledAtLog(Relay):
+    """Fails at the removal of a log, after so many that succeed."""
+
+    def __init__(self, fs: FileSystem, *, after: int) -> None:
+        super().__init__(fs)
+        self._after = after
+        self._removed: set[Path] = set()
+
+    def step(self, operation: str, path: Path) -> None:
+        if operation == "remove" and path.suffix == ".log":
+            self._removed.add(path)
+            if len(self._removed) > self._after:
+                raise IoFailure(f"{path}: killed", path=str(path), operation=operation, errno=5)
