@@ -52,6 +52,7 @@ from storage.rocketmq.repair import (
     raise_queues,
 )
 from storage.rocketmq.settings import Sizes, StoreSettings
+from storage.rocketmq.strayed import strayed_findings
 from storage.rocketmq.topic_files import TopicFiles
 from storage.sequencing import Producers
 
@@ -431,4 +432,5 @@ def _findings(
         found += index.findings
     found += [refused_record(plan.run, dispatch) for dispatch in builder.refused]
     found += [moved_record(plan.run, dispatch) for dispatch in builder.moved.values()]
+    found += strayed_findings(plan.queues, plan.run, lambda queue: queue.units.start)
     return found

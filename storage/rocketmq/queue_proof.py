@@ -26,7 +26,7 @@ from typing import Final, NamedTuple
 
 from storage.errors import DataError
 from storage.findings import finding
-from storage.model import Finding
+from storage.model import Finding, TopicPartition
 from storage.rocketmq.commit_log import record_at
 from storage.rocketmq.file_run import FileRun
 from storage.rocketmq.format.message import Message
@@ -43,17 +43,20 @@ Key = tuple[str, int]
 
 class Foreign(NamedTuple):
     """Queues whose entries are those of other queues. `doubted`: physical offsets of records that name another queue
-    than the only one that has an entry for them; both keep the offset.
+    than the only one that has an entry for them; both keep the offset. `single`: records that are the only ones of the
+    queue whose entry leads to them, and name another.
     """
 
     queues: list[Key]
     doubted: frozenset[int]
+    single: list[tuple[Message, TopicPartition]]
 
 
 def foreign_queues(queues: QueueTable, run: FileRun) -> Foreign:
     """Compare each queue, once its end is known, with the records of the log."""
     found: list[Key] = []
     doubted: set[int] = set()
+    single: list[tuple[Message, TopicPartition]] = []
     for queue in queues:
         strangers = list(_strangers(queue, run))
         if not strangers:
@@ -62,9 +65,11 @@ def foreign_queues(queues: QueueTable, run: FileRun) -> Foreign:
         owner = queues.get(first.topic, first.queue_id)
         if len(strangers) > 1 or (owner is not None and _is_swapped(owner, run, first)):
             found.append((queue.partition.topic, queue.partition.partition))
-        elif owner is None or first.queue_offset >= owner.units.end:
+            continue
+        single.append((first, queue.partition))
+        if owner is None or first.queue_offset >= owner.units.end:
             doubted.add(first.physical_offset)
-    return Foreign(found, frozenset(doubted))
+    return Foreign(found, frozenset(doubted), single)
 
 
 def _strangers(queue: Queue, run: FileRun) -> Iterator[Message]:

@@ -47,6 +47,7 @@ from storage.rocketmq.owners import Owners
 from storage.rocketmq.plan import Damage, OpenAppend, SequencedAppend, StorePlan
 from storage.rocketmq.queue_proof import foreign_queues, misnamed_files
 from storage.rocketmq.queues import Queue, QueueTable
+from storage.rocketmq.strayed import strayed
 from storage.rocketmq.walking import END, Stop, Stretch, walk_log
 
 MAX_FILLERS: Final = 1 << 20
@@ -104,7 +105,11 @@ def examine(context: RecoveryContext) -> StorePlan:
     for topic, queue_id in {*foreign.queues, *named}:
         context.queues.add(topic, queue_id).units.forget()
     broken = list(dict.fromkeys([*broken, *foreign.queues, *named]))
-    wrong_names = [found.finding() for found in misnamed]
+    suspicions = [found.finding() for found in misnamed]
+    suspicions += [
+        strayed(context.run, message, queue, f"the queue entry that leads to it is of {queue}")
+        for message, queue in foreign.single
+    ]
     start = first = context.run.start if broken or foreign.doubted else _start(context)
     while True:
         walk = _Walk(context, start, foreign.doubted)
@@ -114,7 +119,7 @@ def examine(context: RecoveryContext) -> StorePlan:
         elif walk.gap_from is None or walk.gap_from >= start:
             plan = _plan(context, walk, broken)
             if start in (first, context.run.start) or not (plan.lost or plan.lost_offsets):
-                plan.findings += wrong_names
+                plan.findings += suspicions
                 return plan
             start = context.run.start  # an entry may be wrong: the records of the whole log decide
         else:

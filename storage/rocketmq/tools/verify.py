@@ -34,6 +34,7 @@ from storage.rocketmq.evidence import (
 from storage.rocketmq.format.queue_unit import UNIT_SIZE
 from storage.rocketmq.physical import unread_findings
 from storage.rocketmq.queue_proof import misnamed_files
+from storage.rocketmq.strayed import strayed_findings
 from storage.rocketmq.tools import verify_files
 from storage.rocketmq.tools.check_index import without_tags
 from storage.rocketmq.tools.check_queues import Key, QueueState, Range, at_first
@@ -65,6 +66,8 @@ def check_store(
     notes.add(*live_data.findings(raw.directory))
     notes.add(*batch_topics.findings(raw.directory, raw.queues.batch_topics))
     notes.add(*(found.finding() for found in misnamed_files(raw.queues, raw.run)))
+    begin = raw.run.start
+    notes.add(*strayed_findings(raw.queues, raw.run, lambda queue: queue.units.first_at(begin)))
     if not raw.clean:
         notes.add(_unclean(raw))
     yield from notes.take()

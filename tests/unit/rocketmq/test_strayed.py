@@ -1,0 +1,156 @@
+"""A record whose queue id was damaged is the only one of a queue that was empty: it is not served without a word."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from storage.model import Finding, TopicPartition
+from tests.unit.rocketmq.foreign_log import Message, inspector, write_log
+from tests.unit.rocketmq.test_dump_gaps import patch, places
+from tests.unit.rocketmq.workshop import ROOT, Workshop, put_file, put_value, values
+
+QUEUE_ID = 12
+
+
+def fill(shop: Workshop, counts: Sequence[int]) -> None:
+    with closing(shop.open_with_topic(partitions=len(counts))) as store:
+        for number in range(max(counts)):
+            for queue, count in enumerate(counts):
+                if number < count:
+                    put_value(store, b"q%d-%d" % (queue, number), TopicPartition("t", queue))
+
+
+def stray(shop: Workshop, record: tuple[int, int], queue_id: int) -> int:
+    """Let a record name another queue; return its physical offset."""
+    at, _ = places(shop)[record]
+    patch(shop, at + QUEUE_ID, struct.pack(">i", queue_id))
+    return at
+
+
+def suspects(found: Sequence[Finding]) -> list[tuple[int | None, int | None, str | None]]:
+    return [(f.partition, f.offset, f.expected) for f in found if f.code == "suspect-header"]
+
+
+def told_at_start(shop: Workshop) -> list[tuple[int | None, int | None, str | None]]:
+    with closing(shop.open(read_only=True)) as store:
+        return suspects(store.recovery.findings)
+
+
+CASES = [
+    ((8, 6, 0), (0, 3), 2),
+    ((8, 6, 0), (0, 1), 2),
+    ((8, 6, 0), (0, 7), 2),
+    ((8, 6, 0), (0, 0), 2),
+    ((8, 6, 0), (1, 5), 2),
+    ((8, 6, 0), (1, 4), 2),
+    ((8, 6), (0, 4), 5),
+    ((8,), (0, 4), 1 << 16),
+]
+every_case = pytest.mark.parametrize(("counts", "record", "queue_id"), CASES)
+
+
+@every_case
+@pytest.mark.parametrize("clean", [True, False])
+def test_queues_that_are_built_from_the_log_do_not_hide_it(
+    counts: Sequence[int], record: tuple[int, int], queue_id: int, clean: bool, shop: Workshop
+) -> None:
+    fill(shop, counts)
+    stray(shop, record, queue_id)
+    shop.fs.remove_tree(ROOT / "consumequeue")
+    if not clean:
+        put_file(shop.fs, ROOT / "abort", b"")
+    wanted = [(queue_id, record[1], f"t-{record[0]}")]
+    assert told_at_start(shop) == wanted
+    for _ in range(2):  # as long as it is there
+        with closing(shop.open()) as store:
+            assert suspects(store.recovery.findings) == wanted
+    with inspector(shop) as tools:
+        assert wanted[0] in suspects(list(tools.verify()))
+    with inspector(shop) as tools:
+        for _ in tools.dump("records"):
+            pass
+        assert suspects(tools.findings()) == wanted
+
+
+@every_case
+def test_a_salvage_without_queues_names_it(
+    counts: Sequence[int], record: tuple[int, int], queue_id: int, shop: Workshop
+) -> None:
+    fill(shop, counts)
+    stray(shop, record, queue_id)
+    shop.fs.remove_tree(ROOT / "consumequeue")
+    with inspector(shop) as tools:
+        report = tools.salvage(Path("/w/new"))
+    assert (queue_id, record[1], f"t-{record[0]}") in suspects(report.findings)
+
+
+@every_case
+def test_entries_contradict_it(
+    counts: Sequence[int], record: tuple[int, int], queue_id: int, shop: Workshop
+) -> None:
+    fill(shop, counts)
+    stray(shop, record, queue_id)
+    with inspector(shop) as tools:
+        verified = [f for f in tools.verify() if f.code == "suspect-header"]
+    assert [(f.partition, f.offset, f.found) for f in verified] == [(*record, f"t-{queue_id}")]
+    with closing(shop.open()) as store:
+        found = TopicPartition("t", queue_id)
+        assert found.partition not in store.topics()["t"].partitions or values(store, found) == []
+
+
+@pytest.mark.parametrize("counts", [(1, 6, 0), (6, 1, 0), (1, 1, 0)])
+def test_the_only_record_of_a_queue(counts: Sequence[int], shop: Workshop) -> None:
+    """Both queues keep the offset, and each start names the record."""
+    fill(shop, counts)
+    queue = counts.index(1)
+    stray(shop, (queue, 0), 2)
+    for _ in range(3):
+        with closing(shop.open()) as store:
+            assert (2, 0, f"t-{queue}") in suspects(store.recovery.findings)
+
+
+# ---- what is none ----
+
+
+@pytest.mark.parametrize("counts", [(5, 5, 5), (1, 1, 1), (1, 0, 8), (3, 1, 2), (2, 1)])
+@pytest.mark.parametrize("with_queues", [True, False])
+def test_whole_queues_are_none(counts: Sequence[int], with_queues: bool, shop: Workshop) -> None:
+    fill(shop, counts)
+    if not with_queues:
+        shop.fs.remove_tree(ROOT / "consumequeue")
+    assert told_at_start(shop) == []
+    with inspector(shop) as tools:
+        assert suspects(list(tools.verify())) == []
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [([7], [3, 4, 5, 8, 9]), ([7, 8], [5, 6, 8]), ([7], range(7, 12)), ([40], range(7))],
+)
+def test_queues_that_begin_anywhere_are_none(
+    one: Sequence[int], other: Sequence[int], shop: Workshop
+) -> None:
+    """As a conversion leaves them: the offsets are those of another store."""
+    write_log(
+        shop,
+        [
+            *(Message("t", n, b"a%d" % n) for n in other),
+            *(Message("t", n, b"b%d" % n, queue_id=1) for n in one),
+        ],
+    )
+    assert told_at_start(shop) == []
+
+
+def test_one_record_that_retention_left_is_none(shop: Workshop) -> None:
+    """The log has lost its head: that a queue ends below its offset means nothing."""
+    fill(shop, (20, 12, 12))
+    bases = shop.log_bases()
+    for base in bases[:-1]:
+        shop.fs.remove(shop.log_path(base))
+    with closing(shop.open(accept_loss=True)) as store:
+        assert suspects(store.recovery.findings) == []
