@@ -89,7 +89,7 @@ class Salvage:
             self.findings += survey.findings
             self.findings += survey.evidence_findings()
             self._write(made, survey, moved_bytes)
-            kept = self._finish(made, survey)
+            kept = self._finish(made, survey, target)
             report = replace(
                 self._report(survey, kept), target=str(target), moved_bytes=moved_bytes
             )
@@ -219,8 +219,8 @@ class Salvage:
 
     # ---- the engine's part, and the report -----------------------------------------------------
 
-    def _finish(self, made: Path, survey: Survey) -> list[KeptRange]:
-        """Open the new store, so that queues and index are made, and stop it."""
+    def _finish(self, made: Path, survey: Survey, target: Path) -> list[KeptRange]:
+        """Open the new store, so that queues and index are made, and stop it. It is `made` now, and `target` later."""
         sizes = self._sizes
         settings = {
             **{name: v for name, v in self._options.settings.items() if name not in LOG_FOLDERS},
@@ -234,7 +234,8 @@ class Salvage:
         store = open_rocketmq(made, options, fs=self._fs, clock=self._clock, read_only=False)
         with store:
             found = store.recovery.findings
-            self.findings += [f for f in found if f.code != batch_topics.CODE]  # told of the source
+            of_source = batch_topics.CODE
+            self.findings += [_moved(f, made, target) for f in found if f.code != of_source]
             addresses = [
                 TopicPartition(name, number)
                 for name, info in store.topics().items()
@@ -244,7 +245,7 @@ class Salvage:
             check_recount(made, _reported(survey, found, counted), counted)
             check = SalvageCheck(survey, store).run(self._losses)
             self._losses += check.losses
-            self.findings += check.findings
+            self.findings += [_moved(f, made, target) for f in check.findings]
             return [
                 self._kept(survey, address, store.bounds(address), counted[address])
                 for address in addresses
@@ -286,6 +287,14 @@ class Salvage:
             kept_bytes=survey.kept_bytes,
             blank_bytes=blank_bytes,
         )
+
+
+def _moved(found: Finding, made: Path, target: Path) -> Finding:
+    """A finding of the new store, with the path that it will have."""
+    path = Path(found.path)
+    if not path.is_relative_to(made):
+        return found
+    return replace(found, path=str(target / path.relative_to(made)))
 
 
 def _unread(survey: Survey, kept: Iterable[KeptRange]) -> int:

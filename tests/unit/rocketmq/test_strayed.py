@@ -87,6 +87,8 @@ def test_a_salvage_without_queues_names_it(
     with inspector(shop) as tools:
         report = tools.salvage(Path("/w/new"))
     assert (queue_id, record[1], f"t-{record[0]}") in suspects(report.findings)
+    paths = [Path(f.path) for f in report.findings if f.code == "suspect-header"]
+    assert all(shop.fs.exists(path) for path in paths)  # the new store has its name
 
 
 @every_case
