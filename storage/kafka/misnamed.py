@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from storage.errors import DataError
-from storage.files import FileSystem, HandleCache
+from storage.files import File, FileSystem, HandleCache
 from storage.findings import finding
 from storage.kafka.evidence import INDEX_SUFFIXES, orphan_indexes
 from storage.kafka.format import checkpoints, names, offset_index
@@ -80,6 +80,31 @@ def carry_out(fs: FileSystem, files: HandleCache, renames: Sequence[Rename]) -> 
         fs.rename(source, target)
     for folder in {target.parent for _, target in renames}:
         fs.sync_dir(folder)
+
+
+def begin_alone(file: File, named: int) -> int:
+    """Return the offset that a log file of its own begins at: below its name only if its first two batches say so."""
+    found = list(islice(walk(file, position=0, end=file.size(), next_offset=0), 2))
+    headers = [item.header for item in found if isinstance(item, Batch)]
+    if len(headers) < 2 or headers[1].base_offset != headers[0].next_offset:
+        return named
+    return min(headers[0].base_offset, named)
+
+
+def alone_finding(path: Path, address: tuple[str | None, int | None], begin: int) -> Finding:
+    """Report a log file of its own that begins below its name."""
+    right = segment_name(begin)
+    return finding(
+        "misnamed-segment",
+        path,
+        severity="error",
+        topic=address[0],
+        partition=address[1],
+        offset=begin,
+        expected=right,
+        found=path.name,
+        message=f"the file was renamed: by its batches its name is {right}",
+    )
 
 
 class _WrongName(NamedTuple):

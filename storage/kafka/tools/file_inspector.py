@@ -16,6 +16,7 @@ from storage.interface import Clock, Counted, Progress, StoreOptions, no_progres
 from storage.kafka.format import names
 from storage.kafka.format.messages.records import DECODED_TOPICS
 from storage.kafka.log_file import INT64_MAX
+from storage.kafka.misnamed import alone_finding, begin_alone
 from storage.kafka.physical import unread_findings
 from storage.kafka.tools import dump, search, summary
 from storage.kafka.tools.decoded import DECODED, log_runs
@@ -71,6 +72,17 @@ class FileInspector:
             topic=topic,
             partition=partition,
         )
+        if self._is_log:
+            self._note_name()
+
+    def _note_name(self) -> None:
+        """Read a log that begins below its name from where it begins."""
+        named = self._log.base_offset
+        with self._reader.files.borrow(self._path) as file:
+            begin = begin_alone(file, named)
+        if begin < named:
+            self._log = replace(self._log, base_offset=begin)
+            self._reader.notes.add(alone_finding(self._path, self._place, begin))
 
     @property
     def _place(self) -> tuple[str | None, int | None]:

@@ -29,7 +29,7 @@ from storage.kafka.evidence import (
 from storage.kafka.format import names
 from storage.kafka.format.names import parse_partition_dir, partition_dir_name
 from storage.kafka.log_file import MISPLACED, OLD_FORMAT, SEGMENT_OFFSETS, Batch
-from storage.kafka.misnamed import list_segments
+from storage.kafka.misnamed import alone_finding, begin_alone, list_segments
 from storage.kafka.overlaps import pass_repeats
 from storage.kafka.plan import PartitionPlan
 from storage.kafka.repair import clear_leftovers
@@ -203,7 +203,11 @@ class _Salvage:
         )
         parsed = names.parse_segment_name(path.name)
         if parsed is not None:
-            return replace(log, base_offset=parsed[0])
+            with self._view.files.borrow(path) as file:
+                begin = begin_alone(file, parsed[0])
+            if begin < parsed[0]:
+                self._view.notes.add(alone_finding(path, address, begin))
+            return replace(log, base_offset=begin)
         first = next((i for i in self._view.reader.items(log) if isinstance(i, Batch)), None)
         return log if first is None else replace(log, base_offset=first.header.base_offset)
 

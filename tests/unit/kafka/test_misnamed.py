@@ -260,3 +260,37 @@ def test_exchanged_names_are_reported_and_refused(shop: Workshop) -> None:
 def test_a_search_finds_records_of_a_renamed_segment(shop: Workshop) -> None:
     a_log(shop, CASES["one lower"].logs, clean=True)
     assert searched(shop) == list(range(10))
+
+
+# ---- one file ----------------------------------------------------------------------------------------------------
+
+ALONE: Mapping[str, tuple[int, bytes, list[int]]] = {
+    "one higher": (5, FOUR, [4, 5, 6, 7]),
+    "in a batch": (2, data_batch(1, count=4) + log(5), [1, 2, 3, 4, 5]),
+    "far higher": (4000, FOUR + EIGHT, list(range(4, 10))),
+}
+
+
+@pytest.mark.parametrize("case", ALONE)
+def test_one_file_is_read_from_where_it_begins(shop: Workshop, case: str) -> None:
+    name, data, offsets = ALONE[case]
+    a_log(shop, {name: data}, clean=True)
+    inspector = open_inspector(shop.path(name), StoreOptions(), fs=shop.fs, clock=shop.clock)
+    assert inspector is not None
+    with closing(inspector):
+        assert [r["offset"] for run in inspector.dump("records") for r in run] == offsets
+        found = list(inspector.verify())
+        assert wrong_names(found) == {segment_name(name): ("error", segment_name(offsets[0]))}
+        assert len(found) == 1
+        report = inspector.salvage(ROOT.parent / "kept")
+    assert (report.kept_records, report.losses) == (len(offsets), [])
+    assert wrong_names(list(report.findings))
+
+
+@pytest.mark.parametrize("data", [log(4), log(4, 6), data_batch(4, count=3)[:-1] + EIGHT, b""])
+def test_one_batch_does_not_prove_where_a_file_begins(shop: Workshop, data: bytes) -> None:
+    a_log(shop, {5: data}, clean=True)
+    inspector = open_inspector(shop.path(5), StoreOptions(), fs=shop.fs, clock=shop.clock)
+    assert inspector is not None
+    with closing(inspector):
+        assert wrong_names(list(inspector.verify())) == {}
