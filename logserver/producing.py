@@ -24,7 +24,7 @@ from logserver.metrics import Metrics
 from logserver.partitioning import Partitioner, address, only_partition
 from logserver.requests import Produce, ProduceBatches
 from logserver.writer import Acks, Part, Run, Writer, without_waiting
-from storage import LogStore, ProducerSequence, TopicInfo
+from storage import LogStore, ProducerSequence, SupportsBatchBytes, TopicInfo, TopicPartition
 from storage.errors import RecordTooLarge, UnknownPartition, UnknownTopic, UnrepresentableRecord
 
 # Stands for the marks that the parts of a request with a key get when they are appended.
@@ -58,6 +58,7 @@ class Producing:
     run: InThread
     partitioner: Partitioner = field(default_factory=Partitioner)
     created: set[str] = field(default_factory=set)  # topics that requests have made
+    unpacking: asyncio.Lock = field(default_factory=asyncio.Lock)  # one request's batches at a time
 
     async def produce(self, request: Produce) -> list[Run]:
         """Append records; on return they are as durable as `acks` says. With acks=0 nothing is told
@@ -109,16 +110,27 @@ class Producing:
     async def _produce_batches(self, request: ProduceBatches) -> list[Run]:
         info = await self._target(request.topic, request.partition)
         number = only_partition(info) if request.partition is None else request.partition
-        part = Part(address(info, number), request.data, ())
+        target = address(info, number)
         is_new = request.topic not in self.topics()
-        if is_new or request.acks is Acks.NONE:
-            await self.run(self.store.preview_topic, request.topic, request.data)
+        async with self.unpacking:
+            part = await self._checked(target, request, is_new=is_new)
         if is_new:
             await self._create(request.topic)
         runs = await self._append([part], request)
         stored = sum(len(run.positions) for run in runs)
         self.metrics.produced(records=stored, size_bytes=len(request.data))
         return runs
+
+    async def _checked(
+        self, target: TopicPartition, request: ProduceBatches, *, is_new: bool
+    ) -> Part:
+        """Unpack and check a client's batches in a thread, so that the writer goes on with other requests."""
+        if is_new or request.acks is Acks.NONE:
+            await self.run(self.store.preview_topic, request.topic, request.data)
+        if not isinstance(self.store, SupportsBatchBytes):
+            return Part(target, request.data, ())  # the writer refuses it
+        data = await self.run(self.store.check_client_batches, request.topic, request.data)
+        return Part(target, data, (), checked=True)
 
     async def _once_more(self, attempt: Callable[[], Awaitable[list[Run]]]) -> list[Run]:
         """What an attempt gives, or a second one where the topic was deleted under the first: it

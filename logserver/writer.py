@@ -80,7 +80,7 @@ class Run(NamedTuple):
 class Part:
     """What one request appends to one partition: records, or whole batches as bytes.
 
-    `born_host`: who sent them, for a store that keeps it.
+    `born_host`: who sent them, for a store that keeps it. `checked`: of whole batches the records have been checked.
     """
 
     partition: TopicPartition
@@ -89,6 +89,7 @@ class Part:
     compression: str | None = None
     producer: ProducerSequence | None = None
     born_host: bytes | None = None
+    checked: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -267,7 +268,11 @@ class Lane:
             backend = self._store.capabilities.backend
             raise NotOffered(f"backend {backend} takes no record batches", feature="batches")
         result = self._store.append_batches(
-            part.partition, data, publish=not self._durable, client=True
+            part.partition,
+            data,
+            publish=not self._durable,
+            client=True,
+            checked=part.checked,
         )
         group.appended_to(part.partition)
         count = result.last_offset - result.base_offset + 1

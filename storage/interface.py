@@ -323,15 +323,25 @@ class SupportsBatchBytes(Protocol):
         keep_offsets: bool = False,
         publish: bool = True,
         client: bool = False,
+        checked: bool = False,
     ) -> AppendResult:
         """Append whole batches: checked (header, CRC), given offsets and leader epoch, else as they
         are.
 
         `client`: they come from outside, so every record is checked too and a wrong largest
         timestamp put right, as the real server does; control and transactional batches are refused
-        with NotOffered. Without it the caller answers for the records. `keep_offsets`: offsets,
+        with NotOffered. Without it the caller answers for the records. `checked`: the data comes from
+        `check_client_batches`, and its records are not looked at again. `keep_offsets`: offsets,
         epochs and times stay as they are (they must continue the log); for conversion and tests.
         Raises InvalidBatch and what `append` raises.
+        """
+
+    def check_client_batches(self, topic: str, data: bytes) -> bytes:
+        """Return a client's whole batches as the log takes them, for `append_batches` with `client` and `checked`:
+        every record is checked, and a wrong largest timestamp put right. Nothing is appended, and no lock is held.
+
+        Each batch is unpacked, to 256 MiB at most: call it in another thread than the one that appends for all, and
+        one at a time. Raises InvalidBatch, NotOffered, RecordTooLarge.
         """
 
     def read_batches(

@@ -288,6 +288,13 @@ def take_in(data: bytes, batches: Sequence[AppendedBatch]) -> Encoded:
     return Encoded(data if buffer is None else bytes(buffer), taken)
 
 
+def check_client_batches(data: bytes, settings: TopicSettings) -> Encoded:
+    """Return a client's batches as `take_in`. Raises what `check_batches` and `take_in` raise."""
+    limit_bytes = settings.max_message_bytes
+    batches = check_batches(data, limit_bytes=limit_bytes, keep_offsets=False, client=True)
+    return take_in(data, batches)
+
+
 def _latest_or_fault(data: bytes, at: int, header: BatchHeader) -> int | str:
     """The largest timestamp, or what is wrong as text: an error that is passed on would hold on to
     all that was unpacked until the request is answered, up to 256 MiB for each.
@@ -415,13 +422,7 @@ def check_appendable(
 ) -> None:
     """Raise what appending these records, or a client's whole batches, would raise."""
     if isinstance(records, bytes):
-        batches = check_batches(
-            records,
-            limit_bytes=settings.max_message_bytes,
-            keep_offsets=False,
-            client=True,
-        )
-        take_in(records, batches)
+        batches = check_client_batches(records, settings).batches
         check_batch_times(records, batches, settings, now_ms=now_ms)
         check_one_producer(batches)
         check_span(stamp_batches(records, batches, Stamp(0, 0, 0, log_append_time=False)).batches)

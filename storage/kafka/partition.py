@@ -278,7 +278,7 @@ class Partition:
             return self._append_stamped(encoded, mark, publish=publish)
 
     def append_batches(
-        self, data: bytes, *, keep_offsets: bool, publish: bool, client: bool
+        self, data: bytes, *, keep_offsets: bool, publish: bool, client: bool, checked: bool
     ) -> AppendResult:
         """See SupportsBatchBytes.append_batches."""
         batches = encoding.check_batches(
@@ -287,7 +287,7 @@ class Partition:
             keep_offsets=keep_offsets,
             client=client,
         )
-        if client:
+        if client and not checked:
             data, batches = encoding.take_in(data, batches)
         with self._append_lock:
             self._check_writable()

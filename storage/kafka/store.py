@@ -43,7 +43,7 @@ from storage.kafka.directory import (
     refuse_other_format,
     take_lock,
 )
-from storage.kafka.encoding import check_appendable
+from storage.kafka.encoding import check_appendable, check_client_batches
 from storage.kafka.finding import Budget, Search, find_by_id, find_records
 from storage.kafka.format import names
 from storage.kafka.group_offsets import GroupOffsets
@@ -419,11 +419,18 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
         keep_offsets: bool = False,
         publish: bool = True,
         client: bool = False,
+        checked: bool = False,
     ) -> AppendResult:
         """See SupportsBatchBytes.append_batches."""
         return self.partition(partition).append_batches(
-            data, keep_offsets=keep_offsets, publish=publish, client=client
+            data, keep_offsets=keep_offsets, publish=publish, client=client, checked=checked
         )
+
+    def check_client_batches(self, topic: str, data: bytes) -> bytes:
+        """See SupportsBatchBytes.check_client_batches."""
+        with self._lock:
+            settings = self.settings_of(topic)
+        return check_client_batches(data, settings).data
 
     def read(
         self,

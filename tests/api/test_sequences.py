@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import threading
 
 import pytest
 
 from storage import AppendResult
 from storage.errors import UnrepresentableRecord
+from storage.kafka.store import KafkaStore
 from tests.api.harness import BATCH, BINARY, Api, b64, fetched, records, without_ids
 
 OK = {"error_code": None, "error": None}
@@ -177,3 +180,34 @@ async def test_other_acks_tell_the_offsets(api: Api, acks: str) -> None:
     answer = await api.post(f"/topics/t?acks={acks}&timeout=10000", records(1))
     assert without_ids(answer.json["offsets"]) == [{"partition": 0, "offset": 0} | OK]
     assert await api.values("t") == [1]
+
+
+async def test_records_are_stored_while_another_request_unpacks_its_batches(
+    api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch may unpack to 256 MiB: that takes a thread of its own, one request at a time."""
+    if api.backend != "kafka":
+        pytest.skip("the backend has no record batches")
+    await api.post("/topics/t", records("first"))
+    batch = (
+        await api.call("GET", "/topics/t/partitions/0/records", headers={"Accept": BATCH})
+    ).body
+    check = KafkaStore.check_client_batches
+    go_on, running, most = threading.Event(), [0], [0]
+
+    def slowly(store: KafkaStore, topic: str, data: bytes) -> bytes:
+        running[0] += 1
+        most[0] = max(most[0], running[0])
+        go_on.wait(10)
+        running[0] -= 1
+        return check(store, topic, data)
+
+    monkeypatch.setattr(KafkaStore, "check_client_batches", slowly)
+    path = "/topics/t/partitions/0"
+    sent = [asyncio.ensure_future(api.post(path, batch, content_type=BATCH)) for _ in range(2)]
+    async with asyncio.timeout(5):
+        assert (await api.post("/topics/t", records("meanwhile"))).status == 200
+    go_on.set()
+    assert [answer.status for answer in await asyncio.gather(*sent)] == [200, 200]
+    assert most == [1]
+    assert (await api.values("t"))[:4] == ["first", "meanwhile", "first", "first"]
