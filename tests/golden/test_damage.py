@@ -315,7 +315,10 @@ def test_a_start_after_the_next_crash_finds_nothing_more(variant: str, mode: str
         fs = OverlayFileSystem(fs)
         with killed(open_variant(variant, "writable", fs)) as store:
             assert not store.recovery.clean_shutdown
-            assert (store.recovery.findings, store.recovery.losses) == ([], [])
+            # A missing segment is reported by each start: nothing can be mended.
+            expected = {"offset-gap"} if variant == "middle-segment-missing-clean" else set()
+            assert {f.code for f in store.recovery.findings} == expected
+            assert store.recovery.losses == []
             assert (read_around(store)[0], store.bounds(ADDRESS)) == (rows, bounds)
     assert fs.changed() == []
 
