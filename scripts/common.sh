@@ -52,6 +52,7 @@ unlock_venv() { exec 9<&-; }
 # need_venv LOCKFILE...: .venv works and holds what the lock files name. A moved or copied one is made anew.
 need_venv() {
   local lock wanted python
+  [ ! -L "$venv" ] || fail "$venv is a link: what it leads to would be changed. Remove the link"
   if ! stamped home "$root" || ! "$venv/bin/python" -I -c 'import pip' 2> /dev/null; then
     python=$(find_python) || exit
     echo "making .venv with $("$python" --version)" >&2
