@@ -19,7 +19,7 @@ from storage.rocketmq.evidence import Evidence, read_evidence
 from storage.rocketmq.format.queue_unit import UNIT_SIZE
 from storage.rocketmq.key_index import KeyIndex
 from storage.rocketmq.opening import load_index, load_log
-from storage.rocketmq.queue_proof import misnamed_files
+from storage.rocketmq.queue_proof import foreign_queues, misnamed_files
 from storage.rocketmq.queues import QueueTable
 from storage.rocketmq.settings import parse_store_settings
 from storage.rocketmq.sizes import resolve_sizes
@@ -88,10 +88,15 @@ class RawStore:
         self.findings += index.findings
         return index
 
-    def forget_misnamed(self) -> None:
-        """Count the entries of a queue as none if a file of it has the name of another one: their numbers are wrong."""
-        for found in list(misnamed_files(self.queues, self.run)):
-            found.queue.units.forget()
+    def forget_foreign(self) -> None:
+        """Count the entries of a queue as none if they are those of another queue, or a file of it has the name of
+        another one: their numbers are wrong, and a start makes them again.
+        """
+        foreign = [self.queues.get(*key) for key in foreign_queues(self.queues, self.run).queues]
+        misnamed = [found.queue for found in misnamed_files(self.queues, self.run)]
+        for queue in [*foreign, *misnamed]:
+            if queue is not None:
+                queue.units.forget()
 
     def evidence(self) -> Evidence:
         """Return what the small files and the index name as used."""

@@ -131,7 +131,7 @@ class StoreInspector:
         raw = RawStore(view.root, options, fs=view.base, clock=view.clock)
         try:
             run = raw.run
-            raw.forget_misnamed()
+            raw.forget_foreign()
             source = LogSource(
                 run=run,
                 start=run.start,

@@ -5,10 +5,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
 from storage.model import TopicPartition
+from tests.unit.rocketmq.foreign_log import inspector
 from tests.unit.rocketmq.workshop import ROOT, Workshop, place_of, put_file, put_value, values
 
 COUNTS = (7, 3, 12)
@@ -106,6 +108,19 @@ def test_no_offset_is_given_again(
     check_all(shop)
     with closing(shop.open(SETTINGS)) as store:
         assert "broken-queue" not in [f.code for f in store.recovery.findings]
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_salvage_loses_nothing_and_says_so(
+    change: Callable[[Workshop], None], shop: Workshop
+) -> None:
+    fill(shop)
+    change(shop)
+    with inspector(shop, SETTINGS) as tools:
+        report = tools.salvage(Path("/w/new"))
+    assert report.losses == []
+    assert [(kept.next_offset, kept.records) for kept in report.kept] == [(n, n) for n in COUNTS]
+    assert [found.code for found in report.findings] == []
 
 
 @pytest.mark.parametrize(
