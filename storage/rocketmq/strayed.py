@@ -35,7 +35,7 @@ def strayed_findings(
     """
     for queue in queues:
         units = queue.units
-        if units.is_empty or is_lmq(queue.partition.topic) or units.end - begin(queue) != 1:
+        if units.is_empty or is_lmq(queue.partition.topic) or not _is_single(queue, begin):
             continue
         others = [q for q in queues.of_topic(queue.partition.topic) if q is not queue]
         message = _record(queue, run, units.end - 1) if others else None
@@ -47,6 +47,14 @@ def strayed_findings(
             named, expected = queue.partition, lacking.partition
             what = f"it is the only record of {named}, and {expected} lacks its offset {message.queue_offset}"
             yield strayed(run, message, expected, what, severity)
+
+
+def _is_single(queue: Queue, begin: Callable[[Queue], int]) -> bool:
+    """Whether the queue has one entry; not where a file of it cannot be read."""
+    try:
+        return queue.units.end - begin(queue) == 1
+    except DataError:
+        return False
 
 
 def strayed(
@@ -107,7 +115,10 @@ def _lacks_at_end(
     if offset:
         last = _record(queue, run, units.end - 1)
         return last is not None and last.queue_offset == offset - 1 and last.physical_offset < at
-    first = _record(queue, run, begin(queue))
+    try:
+        first = _record(queue, run, begin(queue))
+    except DataError:
+        return False
     return first is not None and first.queue_offset == 1 and at < first.physical_offset
 
 

@@ -156,3 +156,20 @@ def test_one_record_that_retention_left_is_none(shop: Workshop) -> None:
         shop.fs.remove(shop.log_path(base))
     with closing(shop.open(accept_loss=True)) as store:
         assert suspects(store.recovery.findings) == []
+
+
+@pytest.mark.parametrize("size_bytes", [0, 20, 99])
+@pytest.mark.parametrize(("queue", "number"), [(0, 0), (0, 1), (2, 0), (1, 0)])
+def test_a_short_file_of_a_queue_ends_no_command(
+    queue: int, number: int, size_bytes: int, shop: Workshop
+) -> None:
+    fill(shop, (12, 1, 7))
+    stray(shop, (0, 3), 5)
+    folder = ROOT / "consumequeue" / "t" / str(queue)
+    path = folder / shop.fs.list_dir(folder)[number]
+    put_file(shop.fs, path, shop.fs.read_bytes(path)[:size_bytes])
+    with inspector(shop) as tools:
+        assert list(tools.verify())
+    with inspector(shop) as tools:
+        assert tools.salvage(Path("/w/new")).kept_records == 20
+    shop.open(read_only=True).close()
