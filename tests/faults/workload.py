@@ -88,7 +88,7 @@ BACKENDS = {
             "mappedFileSizeCommitLog": "1536",
             "mappedFileSizeConsumeQueue": "100",
             "maxHashSlotNum": "7",
-            "maxIndexNum": "20",
+            "maxIndexNum": "40",
             "fileReservedTime": "1",
         },
         file_bytes=1536,
