@@ -9,8 +9,8 @@ A log may begin above its name, where compaction has been at it or records are m
 - another segment reaches over it, and ends before the log begins: the broker opens the partition. It finds a segment
   by its name, and passes over records of the other one, or over whole segments if the order of the names is another.
 
-A base offset may have rotted too, as no CRC covers it. So a log that begins below its name, or after segments with
-higher names, has to prove where it begins: by its index, by the segment before it, or by its second batch.
+A base offset may have rotted too, as no CRC covers it. So a log has to prove where it begins: by its index, by the
+segment before it, or by its second batch.
 
     names    0.log | 4.log | 7.log           0.log | 2.log | 4.log
     offsets  0-3   | 4-7   | 8-9             0-3   | 8-9   | 4-7
@@ -171,8 +171,7 @@ class _Names:
         if following is not None and end > following.begin:
             return None
         indexed = None if seen.indexed is None else seen.indexed[0]
-        is_moved = begin < named or (before is not None and before.segment.base_offset > named)
-        if indexed == named or (is_moved and not self._is_proved(before, end_before, seen)):
+        if indexed == named or not self._is_proved(before, end_before, seen):
             return None
         orphans = (base for _, base in orphan_indexes(self._plan))
         likely = [*([] if indexed is None else [indexed]), *orphans, begin]

@@ -8,7 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from storage import LogStore
@@ -81,6 +81,7 @@ def logs_of(shop: Workshop) -> dict[int, bytes]:
     return {base: shop.bytes_of(base) for base in shop.bases()}
 
 
+@example(done=[Damage(0, 0.0, b"\x01"), Damage(1, 0.0, b"\x01")], clean=False)  # two base offsets
 @given(done=damages, clean=st.booleans())
 def test_whatever_happens_to_the_logs(done: Sequence[Damage], clean: bool) -> None:
     shop = KILLED.after_kill()
