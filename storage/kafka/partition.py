@@ -100,6 +100,7 @@ class Partition:
         self._segments: SortedDict[int, Segment] = SortedDict({s.base_offset: s for s in segments})
         self._start = plan.start_offset
         self._next = self._published = self._flushed = self._guarded = plan.next_offset
+        segments[-1].end_offset = plan.next_offset
         self._producers = plan.producers
         self._epochs = plan.epochs
         self._epoch = plan.epochs.latest if created_now else None  # None: asked by the next append

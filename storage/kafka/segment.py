@@ -83,6 +83,9 @@ class Segment:
         self.size_bytes = size_bytes
         self.settings = settings
         self.limit_offset = INT64_MAX  # the next segment's base once there is one
+        self.end_offset = (
+            INT64_MAX  # of the last segment: the end of the log. No batch reaches over it
+        )
         self._files = files
         index_bytes = settings.segment_index_bytes
         self.offset_index = open_offset_index(
@@ -177,6 +180,7 @@ class Segment:
             raise
         if start == 0:
             self._first_timestamp_ms = batches[0].header.max_timestamp
+        self.end_offset = batches[-1].header.next_offset  # before the size: readers look at both
         self.size_bytes = start + len(data)
 
     def _add_to_indexes(self, header: BatchHeader, position: int) -> None:
@@ -315,7 +319,7 @@ class Segment:
             position=place.position,
             end=self.size_bytes,
             next_offset=place.next_offset,
-            limit_offset=self.limit_offset,
+            limit_offset=min(self.limit_offset, self.end_offset),
             portion=portion,
         )
 

@@ -82,6 +82,9 @@ def logs_of(shop: Workshop) -> dict[int, bytes]:
 
 
 @example(done=[Damage(0, 0.0, b"\x01"), Damage(1, 0.0, b"\x01")], clean=False)  # two base offsets
+@example(
+    done=[Damage(3, 0.0, b"\x01"), Damage(3, 0.4375, b"\0")], clean=True
+)  # of the last segment
 @given(done=damages, clean=st.booleans())
 def test_whatever_happens_to_the_logs(done: Sequence[Damage], clean: bool) -> None:
     shop = KILLED.after_kill()
