@@ -322,9 +322,16 @@ class LogDirectory(RootFiles[StoreFile]):
         atomic_write(self.fs, self.path / names.CLEAN_SHUTDOWN, data)
 
     def remove_deleted_dirs(self) -> None:
-        """Finish topic deletions that a stop interrupted: the checkpoints first, while the folders still tell which."""
+        """Finish topic deletions that a stop interrupted: settings and checkpoints first, while the folders still name
+        the topics.
+        """
         deleted = set(self.deleted_partitions())
         if deleted:
+            gone = {partition.topic for partition in deleted}
+            gone -= {partition.topic for partition, _ in self.partition_dirs()}
+            if gone & self._configured.keys():
+                configs = self.topic_configs()
+                self.write_topic_configs({t: c for t, c in configs.items() if t not in gone})
             self.forget(deleted.__contains__)
         for name in self.fs.list_dir(self.path):
             if names.is_deleted_dir(name) and self.fs.is_dir(self.path / name):

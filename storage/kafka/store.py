@@ -65,7 +65,7 @@ from storage.kafka.topic_files import (
     check_partition_count,
     check_same_shape,
     create_partitions,
-    delete_partitions,
+    set_aside,
 )
 from storage.model import (
     AppendResult,
@@ -356,7 +356,6 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
             topic_id = self._topics[topic].topic_id
             with self._fence.guarding():
                 self._producer_ids.remember(self._highest_producer_id())
-                self._directory.write_topic_configs({**self._configs, topic: {}})
                 known = self._topics[topic]
                 unserved = [
                     TopicPartition(topic, number)
@@ -364,10 +363,14 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
                     if missing.folder is not None
                 ]
                 partitions = list(known.partitions.values())
-                delete_partitions(self._shared, self.path, partitions, unserved)
+                folders = set_aside(self._shared, self.path, partitions, unserved)
                 del self._topics[topic]
                 self._deleted.add(topic)
                 self._configs.pop(topic, None)
+                with suppress(DiskFull):  # the next start or settings of a topic do it
+                    self._directory.write_topic_configs(self._configs)
+                for folder in folders:
+                    self.fs.remove_tree(folder)
                 with suppress(DiskFull):  # the next checkpoint does it
                     self._directory.forget(lambda partition: partition.topic == topic)
         self._group_offsets.forget_topic(topic, topic_id)

@@ -5,7 +5,7 @@ name of a deleted one and then renamed. (Built outside the store it could be in 
 can be renamed.)
 
     create    build all as TOPIC-N.ID-delete, sync the root | rename all to TOPIC-N, sync the root
-    delete    rename all to TOPIC-N.ID-delete, sync the root | remove them
+    delete    rename all to TOPIC-N.ID-delete, sync the root | remove the topic's settings | remove the folders
 
 So after a crash in either step each folder has one of its two names, and is whole as long as another folder of its
 topic is TOPIC-N: see interrupted_topics.py.
@@ -97,11 +97,21 @@ def create_partitions(shared: Surroundings, root: Path, new: NewPartitions) -> S
             fs.rename(folder, plan.directory)
         fs.sync_dir(root)
     except StorageError:
-        for folder in (*building, *(plan.directory for plan in plans)):
-            if fs.exists(folder):
-                fs.remove_tree(folder)
+        _take_back(fs, root, building, plans)
         raise
     return [_open_new(shared, plan) for plan in plans]
+
+
+def _take_back(
+    fs: FileSystem, root: Path, building: Sequence[Path], plans: Sequence[PartitionPlan]
+) -> None:
+    """Remove the folders of a topic that could not be made: no crash meanwhile leaves a part of it."""
+    for folder, plan in zip(building, plans, strict=True):
+        if fs.exists(plan.directory):
+            fs.rename(plan.directory, folder)
+    fs.sync_dir(root)
+    for folder in filter(fs.exists, building):
+        fs.remove_tree(folder)
 
 
 def _plan_of(root: Path, number: int, new: NewPartitions) -> PartitionPlan:
@@ -141,14 +151,14 @@ def _build(fs: FileSystem, building: Path, new: NewPartitions, plan: PartitionPl
     fs.sync_dir(building)
 
 
-def delete_partitions(
+def set_aside(
     shared: Surroundings,
     root: Path,
     partitions: Sequence[Partition],
     unserved: Sequence[TopicPartition] = (),
-) -> None:
-    """Rename the folders to `NAME.ID-delete` (durably), then remove their content. `unserved`: partitions that have a
-    folder and are not open.
+) -> Sequence[Path]:
+    """Rename the folders of a topic to `NAME.ID-delete`, and return them; durable on return. `unserved`: partitions
+    that have a folder and are not open.
 
     On a full disk all keep their names and the error goes on.
     """
@@ -163,15 +173,17 @@ def delete_partitions(
             shared.fs.rename(folder, target)
             renamed.append((folder, target))
     except DiskFull:
-        for directory, target in renamed:
-            shared.fs.rename(target, directory)
-        for partition in partitions:
-            partition.retire(False)
+        try:
+            for directory, target in renamed:
+                shared.fs.rename(target, directory)
+        finally:
+            for partition in partitions:
+                partition.retire(not shared.fs.exists(partition.directory))
         raise
     shared.fs.sync_dir(root)
-    for directory, target in renamed:
+    for directory, _ in renamed:
         shared.files.forget_tree(directory, sync=False)
-        shared.fs.remove_tree(target)
+    return [target for _, target in renamed]
 
 
 def _deleted_name(address: TopicPartition) -> str:

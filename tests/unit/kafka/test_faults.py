@@ -160,3 +160,39 @@ def test_a_topic_that_could_not_be_deleted_goes_on(
         assert values(store, address) == [b"kept", b"more"]
     store.delete_topic("t")
     assert list(store.topics()) == []
+
+
+@pytest.mark.parametrize("renames", [1, 2, 3])
+def test_a_topic_that_cannot_be_made_leaves_no_part_of_it(
+    shop: Workshop, faulty: FaultyFileSystem, renames: int
+) -> None:
+    """Also after a kill at each step of the removal of what was made."""
+    store = shop.open()
+    seen = looked = 0
+
+    def look() -> None:
+        nonlocal looked
+        faulty.fault = no_fault
+        with shop.after_kill().open() as found:
+            topics = found.topics()
+            assert not topics or len(topics["p"].partitions) == 3
+            assert [f for f in found.recovery.findings if f.severity == "error"] == []
+        looked += 1
+        faulty.fault = full
+
+    def full(operation: str, path: Path) -> None:
+        nonlocal seen
+        if operation == "rename" and path.name.startswith("p-") and "." not in path.name:
+            seen += 1
+            if seen == renames:
+                disk_full(operation, path)
+        if seen >= renames:
+            look()
+
+    faulty.fault = full
+    with pytest.raises(DiskFull):
+        store.create_topic("p", 3)
+    look()
+    assert looked > renames
+    faulty.fault = no_fault
+    assert list(store.create_topic("p", 3).partitions) == [0, 1, 2]

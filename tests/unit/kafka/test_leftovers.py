@@ -268,12 +268,18 @@ def test_power_lost_while_a_topic_is_made_or_deleted(power: Power) -> None:
     """Whichever renames a disk keeps, each folder has one of its two names."""
     shop = safe_place(power)
     store = shop.open()
-    for act in (lambda: store.create_topic("p", 3), lambda: store.delete_topic("p")):
+    wanted = {"retention.ms": "-1"}
+    for act in (lambda: store.create_topic("p", 3, wanted), lambda: store.delete_topic("p")):
         for cut in moments(power, act):
-            with on(cut, shop).open() as again:
+            found = on(cut, shop)
+            with found.open() as again:
                 assert [f for f in again.recovery.findings if f.severity == "error"] == []
                 topics = again.topics()
                 assert not topics or len(topics["p"].partitions) == 3
+                assert not topics or topics["p"].configs["retention.ms"] == "-1"
+            if act.__code__.co_names[0] == "delete_topic":
+                with found.open() as again:
+                    assert again.recovery.findings == [], "no settings of a deleted topic are left"
     store.create_topic("p", 3)
     seen: list[set[str]] = []
 
