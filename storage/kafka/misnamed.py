@@ -9,8 +9,8 @@ A log may begin above its name, where compaction has been at it or records are m
 - another segment reaches over it, and ends before the log begins: the broker opens the partition. It finds a segment
   by its name, and passes over records of the other one, or over whole segments if the order of the names is another.
 
-A base offset may have rotted too, as no CRC covers it. So a log has to prove where it begins: by its index, by the
-segment before it, or by its second batch.
+A base offset may have rotted too, as no CRC covers it. So a log has to prove where it begins: by its second batch, or,
+if it has one batch, by the end of the segment before it. If the index counts from the name, the name is right.
 
     names    0.log | 4.log | 7.log           0.log | 2.log | 4.log
     offsets  0-3   | 4-7   | 8-9             0-3   | 8-9   | 4-7
@@ -31,12 +31,12 @@ from storage.errors import DataError
 from storage.files import File, FileSystem, HandleCache
 from storage.findings import finding
 from storage.kafka.evidence import INDEX_SUFFIXES, orphan_indexes
-from storage.kafka.format import checkpoints, names, offset_index
+from storage.kafka.format import names, offset_index
 from storage.kafka.format.batch import HEADER_SIZE, BatchHeader, decode_header
 from storage.kafka.format.names import segment_name
 from storage.kafka.format.producer_snapshot import decode_snapshot
 from storage.kafka.listing import list_files
-from storage.kafka.log_file import Batch, walk
+from storage.kafka.log_file import Batch, Gap, walk
 from storage.kafka.plan import PartitionPlan, Rename, SegmentPlan
 from storage.model import Finding
 
@@ -139,6 +139,7 @@ class _Names:
         self._fs = fs
         self._files = files
         self._plan = plan
+        self._found: Sequence[_Seen] = ()
 
     def wrong(self) -> Iterator[_WrongName]:
         """The segments with a wrong name, ascending by their batches."""
@@ -148,6 +149,7 @@ class _Names:
             return
         begins = Counter(seen.begin for seen in found)
         found.sort(key=lambda seen: seen.begin)
+        self._found = found
         for at, seen in enumerate(found):
             before = found[at - 1] if at else None
             following = found[at + 1] if at + 1 < len(found) else None
@@ -178,25 +180,25 @@ class _Names:
         return next(base for base in likely if end_before <= base <= begin)
 
     def _is_proved(self, before: _Seen | None, end_before: int, seen: _Seen) -> bool:
-        """Whether more than the base offset of its first batch says where a log begins."""
-        if seen.indexed is not None and end_before <= seen.indexed[0]:
-            return True
-        start = self._epochs_start() if before is None else None
-        if start is not None:
-            return start <= seen.begin
-        if before is not None and end_before == seen.begin:
-            return True
-        first = list(islice(self._batches(seen), 2))
-        return len(first) == 2 and first[1].header.base_offset == seen.first.next_offset
+        """Whether more than the base offset of its first batch says where a log begins.
 
-    def _epochs_start(self) -> int | None:
-        """Where the log began by its leader epochs."""
-        path = self._plan.directory / names.LEADER_EPOCHS
-        with suppress(DataError):
-            if self._fs.exists(path):
-                epochs = checkpoints.decode_epochs(self._fs.read_bytes(path))
-                return epochs[0][1] if epochs else None
-        return None
+        The second batch decides, where there is one. A single batch proves nothing if its name fits, nor if it begins
+        below its name: its log would end lower.
+        """
+        items = list(islice(self._items(seen), 2))
+        if len(items) == 2:
+            second = items[1]
+            return isinstance(second, Batch) and second.header.base_offset == seen.first.next_offset
+        if seen.begin < seen.segment.base_offset or self._name_fits(seen):
+            return False
+        return before is not None and end_before == seen.begin
+
+    def _name_fits(self, seen: _Seen) -> bool:
+        """Whether a segment of one batch would follow the segment before it by name, or reach to the next one."""
+        named = seen.segment.base_offset
+        reached = named + seen.first.next_offset - seen.begin
+        ends = (self._end(other) for other in self._found if other.segment.limit_offset == named)
+        return seen.segment.limit_offset == reached or named in ends
 
     # ---- files ---------------------------------------------------------------------------------
 
@@ -215,12 +217,13 @@ class _Names:
         return end
 
     def _batches(self, seen: _Seen, position: int = 0) -> Iterator[Batch]:
+        return (item for item in self._items(seen, position) if isinstance(item, Batch))
+
+    def _items(self, seen: _Seen, position: int = 0) -> Iterator[Batch | Gap]:
         with self._files.borrow(seen.segment.path) as file:
-            for item in walk(
+            yield from walk(
                 file, position=position, end=seen.segment.file_bytes, next_offset=seen.begin
-            ):
-                if isinstance(item, Batch):
-                    yield item
+            )
 
     def _read_index(self, seen: _Seen) -> None:
         """Take from the last entry of the offset index which base offset the index counts from."""
@@ -234,7 +237,8 @@ class _Names:
             with self._files.borrow(segment.path) as file, suppress(DataError):
                 header = decode_header(file.pread(HEADER_SIZE, position))
                 base_offset = header.last_offset - relative_offset
-                if base_offset <= seen.begin < header.base_offset:
+                is_likely = base_offset <= seen.begin < header.base_offset
+                if is_likely or base_offset == segment.base_offset:
                     seen.indexed = base_offset, position
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
-from storage import StoreOptions
+from storage import Record, StoreOptions
 from storage.errors import DamagedStore
 from storage.kafka.format import names
 from storage.kafka.format.names import segment_name
@@ -50,7 +50,9 @@ CASES: Mapping[str, Case] = {
     "in the middle": Case({0: ZERO, 3: FOUR, 8: EIGHT}, {3: 4}),
     "in a batch": Case({0: data_batch(0, count=4), 2: FOUR, 8: EIGHT}, {2: 4}),
     "one higher": Case({0: ZERO, 4: FOUR, 9: EIGHT}, {9: 8}, "error"),
-    "one higher, in a batch": Case({0: ZERO, 4: FOUR, 9: data_batch(8, count=2)}, {9: 8}, "error"),
+    "one higher, in a batch": Case(
+        {0: ZERO, 5: data_batch(4, count=3) + log(7), 8: EIGHT}, {5: 4}, "error"
+    ),
     "far higher": Case({0: ZERO, 4: FOUR, 900: EIGHT}, {900: 8}, "error"),
     "in the middle, higher": Case({0: ZERO, 6: FOUR, 8: EIGHT}, {6: 4}, "error"),
     "the first": Case({1: ZERO, 4: FOUR, 8: EIGHT}, {1: 0}, "error"),
@@ -233,6 +235,35 @@ def test_a_flipped_base_offset_is_no_wrong_name(
     data[7] ^= 1 << bit
     a_log(shop, {**logs, base: bytes(data)}, clean=False)
     assert wrong_names(verified(shop)) == {}
+
+
+@pytest.mark.parametrize("indexed", [True, False])
+@pytest.mark.parametrize("end", [16, 20, 24, 32])
+@pytest.mark.parametrize("batches", ["many", "one"])
+def test_a_base_offset_that_rotted_to_the_end_of_another_segment(
+    shop: Workshop, batches: str, end: int, indexed: bool
+) -> None:
+    """It looks as if the segment followed the last one, or the one two before it."""
+    settings = {"internal.segment.bytes": "400", "index.interval.bytes": "1"}
+    with shop.open_with_topic(settings) as store:
+        for first in range(0, end, 4):
+            if batches == "one":
+                store.append(T0, [Record(None, b"%d" % n * 20) for n in range(first, first + 4)])
+            else:
+                for number in range(first, first + 4):
+                    put_value(store, b"%d" % number * 20)
+    bases = shop.bases()
+    shop.fs.remove(ROOT / names.CLEAN_SHUTDOWN)
+    for base in bases[1:]:
+        for wrong in (end, base - 4, base ^ 16, base ^ 4):
+            hurt = shop.after_kill()
+            hurt.overwrite(0, wrong.to_bytes(8, "big", signed=True), base_offset=base)
+            for suffix in () if indexed else SUFFIXES[1:]:
+                hurt.fs.remove(hurt.path(base, suffix))
+            assert wrong_names(verified(hurt)) == {}, (base, wrong)
+            with suppress(DamagedStore):
+                hurt.open(settings).close()
+            assert hurt.bases() == bases
 
 
 @pytest.mark.parametrize("bit", range(5))
