@@ -38,7 +38,7 @@ from storage.kafka.partition import Partition, Surroundings
 from storage.kafka.plan import PartitionPlan
 from storage.kafka.recovery import RecoveryContext, examine
 from storage.kafka.repair import apply, clear_leftovers, keep_aside
-from storage.kafka.segment_gaps import is_configured_compacted, segment_gaps, segments_without_log
+from storage.kafka.segment_gaps import is_configured_compacted, losses_without_log, missing_segments
 from storage.kafka.settings import StoreSettings, TopicSettings
 from storage.kept import keep_losses, known_losses
 from storage.model import Finding, Loss, RecoveryReport, TopicPartition
@@ -182,7 +182,10 @@ class _Examination:
                 clear_leftovers(context.fs, folders[partition])
                 settings = self._opening.settings_of(partition.topic)
                 plan = examine(context, partition, folders[partition], settings)
-                plan.findings += self._gaps(plan)
+                gaps = self._gaps(plan)
+                plan.findings += gaps
+                if not context.read_only:  # the start removes the indexes that name them
+                    plan.losses += losses_without_log(plan, gaps)
                 plans[partition] = plan
                 self._opening.options.progress("examining partitions", len(plans), len(folders))
         finally:
@@ -202,10 +205,8 @@ class _Examination:
         if plan.splits:
             return ()
         context = self._context
-        if is_cleaned:
-            return list(segments_without_log(context.fs, context.files, plan))
         losses = context.known_losses.get(plan.partition, ())
-        return list(segment_gaps(context.fs, context.files, plan, losses))
+        return list(missing_segments(context.fs, context.files, plan, losses, cleaned=is_cleaned))
 
     def _add_committed(
         self, homes: Sequence[PartitionPlan], others: Sequence[TopicPartition]

@@ -18,7 +18,7 @@ from storage.findings import finding
 from storage.kafka.active_indexes import last_indexed
 from storage.kafka.evidence import orphan_indexes
 from storage.kafka.log_file import Batch, walk
-from storage.kafka.lost_offsets import without_log_finding
+from storage.kafka.lost_offsets import loss_of, without_log_finding
 from storage.kafka.plan import PartitionPlan, SegmentPlan
 from storage.kept import is_reported, reported_ranges
 from storage.model import Finding, Loss
@@ -27,6 +27,30 @@ from storage.model import Finding, Loss
 def is_configured_compacted(configs: Mapping[str, str]) -> bool:
     """Whether the configs of a topic ask for compaction."""
     return "compact" in configs.get("cleanup.policy", "")
+
+
+def missing_segments(
+    fs: FileSystem,
+    files: HandleCache,
+    plan: PartitionPlan,
+    known_losses: Sequence[Loss],
+    *,
+    cleaned: bool,
+) -> Iterator[Finding]:
+    """Report what shows that segments are missing: `segments_without_log` of a partition that is `cleaned` by
+    compaction, else `segment_gaps`.
+    """
+    if cleaned:
+        return segments_without_log(fs, files, plan)
+    return segment_gaps(fs, files, plan, known_losses)
+
+
+def losses_without_log(plan: PartitionPlan, findings: Sequence[Finding]) -> Iterator[Loss]:
+    """Return the losses of `segments_without_log`: each up to the next segment."""
+    for found in findings:
+        if found.code == "segment-without-log" and found.offset is not None:
+            at = bisect_left(plan.segments, found.offset, key=attrgetter("base_offset"))
+            yield loss_of(plan, found.offset, plan.segments[at].base_offset)
 
 
 def segment_gaps(

@@ -14,7 +14,7 @@ import msgspec
 from storage.errors import DataError
 from storage.kafka.format import names, properties
 from storage.kafka.format.producer_snapshot import ProducerEntry
-from storage.kafka.segment_gaps import is_configured_compacted, segment_gaps, segments_without_log
+from storage.kafka.segment_gaps import is_configured_compacted, missing_segments
 from storage.kafka.tools.logs import Log
 from storage.kafka.tools.open_transactions import open_transactions, transaction_findings
 from storage.kafka.tools.rows import Row
@@ -93,11 +93,9 @@ def _partition(view: View, address: TopicPartition) -> Row:
     plan = view.plan(address)
     view.notes.add(*transaction_findings(plan, view.clock()))
     compacted = is_configured_compacted(view.configs_of(address.topic))
-    if compacted or address in view.checkpoints[names.CLEANER_OFFSETS]:
-        view.notes.add(*segments_without_log(view.fs, view.files, plan))
-    else:
-        losses = view.known_losses.get(plan.partition, ())
-        view.notes.add(*segment_gaps(view.fs, view.files, plan, losses))
+    cleaned = compacted or address in view.checkpoints[names.CLEANER_OFFSETS]
+    losses = view.known_losses.get(plan.partition, ())
+    view.notes.add(*missing_segments(view.fs, view.files, plan, losses, cleaned=cleaned))
     return {
         "partition": address.partition,
         "earliest": start,

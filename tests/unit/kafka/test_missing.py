@@ -616,6 +616,11 @@ def test_of_a_compacted_log_segments_are_missing_and_their_indexes_are_there(
     with shop.open(SETTINGS) as again:
         found = [f.offset for f in again.recovery.findings if f.code == "segment-without-log"]
         assert found == sorted(gone)
+    kept = known_losses(shop.fs, ROOT)[T0]
+    assert [loss.first_offset for loss in kept] == sorted(gone)
+    following = dict(pairwise([*shop.bases(), 12]))
+    assert {loss.next_offset for loss in kept} <= following.keys()
+    assert shop.open(SETTINGS).recovery.findings == [], "the report of the first start keeps it"
 
 
 def test_what_compaction_leaves_of_merged_segments_is_no_loss(shop: Workshop) -> None:
