@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Protocol
@@ -112,8 +113,7 @@ class Producing:
         number = only_partition(info) if request.partition is None else request.partition
         target = address(info, number)
         is_new = request.topic not in self.topics()
-        async with self.unpacking:
-            part = await self._checked(target, request, is_new=is_new)
+        part = await self._checked(target, request, is_new=is_new)
         if is_new:
             await self._create(request.topic)
         runs = await self._append([part], request)
@@ -124,13 +124,21 @@ class Producing:
     async def _checked(
         self, target: TopicPartition, request: ProduceBatches, *, is_new: bool
     ) -> Part:
-        """Unpack and check a client's batches in a thread, so that the writer goes on with other requests."""
+        """Check a client's batches in a thread, so that the writer goes on with other requests; compressed ones of one
+        request at a time, since each may unpack to 256 MiB.
+        """
+        store = self.store
+        if not isinstance(store, SupportsBatchBytes):
+            await self._preview_batches(request, is_new=is_new)
+            return Part(target, request.data, ())  # the writer refuses it
+        async with self.unpacking if store.are_compressed(request.data) else nullcontext():
+            await self._preview_batches(request, is_new=is_new)
+            data = await self.run(store.check_client_batches, request.topic, request.data)
+        return Part(target, data, (), checked=True)
+
+    async def _preview_batches(self, request: ProduceBatches, *, is_new: bool) -> None:
         if is_new or request.acks is Acks.NONE:
             await self.run(self.store.preview_topic, request.topic, request.data)
-        if not isinstance(self.store, SupportsBatchBytes):
-            return Part(target, request.data, ())  # the writer refuses it
-        data = await self.run(self.store.check_client_batches, request.topic, request.data)
-        return Part(target, data, (), checked=True)
 
     async def _once_more(self, attempt: Callable[[], Awaitable[list[Run]]]) -> list[Run]:
         """What an attempt gives, or a second one where the topic was deleted under the first: it

@@ -340,9 +340,13 @@ class SupportsBatchBytes(Protocol):
         """Return a client's whole batches as the log takes them, for `append_batches` with `client` and `checked`:
         every record is checked, and a wrong largest timestamp put right. Nothing is appended, and no lock is held.
 
-        Each batch is unpacked, to 256 MiB at most: call it in another thread than the one that appends for all, and
-        one at a time. Raises InvalidBatch, NotOffered, RecordTooLarge.
+        Each compressed batch is unpacked, to 256 MiB at most: call it in another thread than the one that appends for
+        all, and one at a time where `are_compressed`. Raises InvalidBatch, NotOffered, RecordTooLarge, and
+        UnrepresentableRecord for a timestamp that is too far from the clock.
         """
+
+    def are_compressed(self, data: bytes) -> bool:
+        """Return whether any of these batches is compressed. Bytes that are no batches are not."""
 
     def read_batches(
         self,

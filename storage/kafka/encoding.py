@@ -8,6 +8,7 @@ written, so an append is all or nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -288,11 +289,20 @@ def take_in(data: bytes, batches: Sequence[AppendedBatch]) -> Encoded:
     return Encoded(data if buffer is None else bytes(buffer), taken)
 
 
-def check_client_batches(data: bytes, settings: TopicSettings) -> Encoded:
-    """Return a client's batches as `take_in`. Raises what `check_batches` and `take_in` raise."""
+def are_compressed(data: bytes) -> bool:
+    """Return whether any of these batches is compressed. Bytes that are no batches are not."""
+    with suppress(DataError):
+        return any(header.codec for _, header in split_batches(data))
+    return False
+
+
+def check_client_batches(data: bytes, settings: TopicSettings, *, now_ms: int) -> Encoded:
+    """Return a client's batches as `take_in`. Raises what `check_batches`, `take_in` and `check_batch_times` raise."""
     limit_bytes = settings.max_message_bytes
     batches = check_batches(data, limit_bytes=limit_bytes, keep_offsets=False, client=True)
-    return take_in(data, batches)
+    taken = take_in(data, batches)
+    check_batch_times(taken.data, taken.batches, settings, now_ms=now_ms)
+    return taken
 
 
 def _latest_or_fault(data: bytes, at: int, header: BatchHeader) -> int | str:
@@ -422,8 +432,7 @@ def check_appendable(
 ) -> None:
     """Raise what appending these records, or a client's whole batches, would raise."""
     if isinstance(records, bytes):
-        batches = check_client_batches(records, settings).batches
-        check_batch_times(records, batches, settings, now_ms=now_ms)
+        batches = check_client_batches(records, settings, now_ms=now_ms).batches
         check_one_producer(batches)
         check_span(stamp_batches(records, batches, Stamp(0, 0, 0, log_append_time=False)).batches)
     elif records:

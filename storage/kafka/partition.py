@@ -300,7 +300,7 @@ class Partition:
             if known is not None:
                 return known
             mark = self._stamp()
-            if client:
+            if client and not checked:
                 encoding.check_batch_times(data, batches, self.settings, now_ms=mark.now_ms)
             encoded = encoding.stamp_batches(data, batches, mark)
             return self._append_stamped(encoded, mark, publish=publish)

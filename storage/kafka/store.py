@@ -43,7 +43,7 @@ from storage.kafka.directory import (
     refuse_other_format,
     take_lock,
 )
-from storage.kafka.encoding import check_appendable, check_client_batches
+from storage.kafka.encoding import are_compressed, check_appendable, check_client_batches
 from storage.kafka.finding import Budget, Search, find_by_id, find_records
 from storage.kafka.format import names
 from storage.kafka.group_offsets import GroupOffsets
@@ -433,7 +433,11 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
         """See SupportsBatchBytes.check_client_batches."""
         with self._lock:
             settings = self.settings_of(topic)
-        return check_client_batches(data, settings).data
+        return check_client_batches(data, settings, now_ms=self._shared.clock()).data
+
+    def are_compressed(self, data: bytes) -> bool:
+        """See SupportsBatchBytes.are_compressed."""
+        return are_compressed(data)
 
     def read(
         self,

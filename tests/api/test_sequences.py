@@ -203,6 +203,7 @@ async def test_records_are_stored_while_another_request_unpacks_its_batches(
         return check(store, topic, data)
 
     monkeypatch.setattr(KafkaStore, "check_client_batches", slowly)
+    monkeypatch.setattr(KafkaStore, "are_compressed", lambda store, data: True)
     path = "/topics/t/partitions/0"
     sent = [asyncio.ensure_future(api.post(path, batch, content_type=BATCH)) for _ in range(2)]
     async with asyncio.timeout(5):
