@@ -7,12 +7,19 @@ queue_proof); queues that were built from the log alone do not.
     in the log        t-0: 0 1 2 4 5     t-2: 3      the record of t-2 has the offset that t-0 lacks: error
                       t-0: 0 1 2         t-2: 3      the same at the end of t-0: a warning, and only in a log that has
                       t-0: 1 2 3         t-2: 0      all of its files: else retention may have taken the others
+
+The look takes time in proportion to the queues: of each queue of a topic the first and the last record are read at most
+once, and only if the topic has such a record. More are read of a queue only where these two, or a filler, say that
+records between them are missing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import chain, groupby, islice
+from typing import Final, NamedTuple
 
 from storage.errors import DataError
 from storage.findings import finding
@@ -25,36 +32,21 @@ from storage.rocketmq.queues import Queue, QueueTable
 
 MISSING_BEFORE: Final = 4
 """So many records that are missing before a place are allowed for: entries that were built without them are lower."""
+LOOKS: Final = 1024
+LOOKS_PER_QUEUE: Final = 4
+"""So many pairs of a queue and an offset are looked at in a topic: LOOKS, or more where it has many queues."""
+
+Begin = Callable[[Queue], int]
 
 
-def strayed_findings(
-    queues: QueueTable, run: FileRun, begin: Callable[[Queue], int]
-) -> Iterator[Finding]:
+def strayed_findings(queues: QueueTable, run: FileRun, begin: Begin) -> Iterator[Finding]:
     """Yield a finding for each such record, once the ends of the queues are known. `begin`: a queue's first offset with
     a record.
     """
-    for queue in queues:
-        units = queue.units
-        if units.is_empty or is_lmq(queue.partition.topic) or not _is_single(queue, begin):
-            continue
-        others = [q for q in queues.of_topic(queue.partition.topic) if q is not queue]
-        message = _record(queue, run, units.end - 1) if others else None
-        if message is None or message.queue_offset != units.end - 1:
-            continue
-        found = _lacking(others, run, message, begin)
-        if found is not None:
-            lacking, severity = found
-            named, expected = queue.partition, lacking.partition
-            what = f"it is the only record of {named}, and {expected} lacks its offset {message.queue_offset}"
-            yield strayed(run, message, expected, what, severity)
-
-
-def _is_single(queue: Queue, begin: Callable[[Queue], int]) -> bool:
-    """Whether the queue has one entry; not where a file of it cannot be read."""
-    try:
-        return queue.units.end - begin(queue) == 1
-    except DataError:
-        return False
+    for topic, of_topic in groupby(queues, lambda queue: queue.partition.topic):
+        filled = [queue for queue in of_topic if not queue.units.is_empty]
+        if len(filled) > 1 and not is_lmq(topic):
+            yield from _findings([_Entries(queue, run, begin) for queue in filled], run)
 
 
 def strayed(
@@ -77,63 +69,194 @@ def strayed(
     )
 
 
-def _lacking(
-    others: Iterable[Queue], run: FileRun, message: Message, begin: Callable[[Queue], int]
-) -> tuple[Queue, str] | None:
-    """The queue that lacks the record, and the severity; one that lacks it between two records goes before others."""
-    is_complete = not run.start
-    likely: Queue | None = None
-    for queue in others:
-        if _lacks_between(queue, run, message):
-            return queue, "error"
-        if likely is None and is_complete and _lacks_at_end(queue, run, message, begin):
-            likely = queue
-    return None if likely is None else (likely, "warning")
+class _Place(NamedTuple):
+    """A record: its offset in the queue, and its physical offset."""
+
+    offset: int
+    physical_offset: int
 
 
-def _lacks_between(queue: Queue, run: FileRun, message: Message) -> bool:
-    """Whether the queue goes on with the next offset in the log after the record, and the entry before it leads to the
-    one before.
-    """
-    offset, at = message.queue_offset, message.physical_offset
-    for entry in range(offset, max(offset - MISSING_BEFORE, queue.units.start), -1):
-        before = _record(queue, run, entry - 1)
-        after = _record(queue, run, entry) or _record(queue, run, entry + 1)  # over a filler
-        if before is None or after is None:
+class _Entries:
+    """A queue, and the records that were read by its entries: each once."""
+
+    def __init__(self, queue: Queue, run: FileRun, begin: Begin) -> None:
+        self.queue = queue
+        self._run = run
+        self._places: dict[int, _Place | None] = {}
+        try:
+            self._begin: int | None = begin(queue)
+        except DataError:  # a file of the queue cannot be read
+            self._begin = None
+
+    @property
+    def is_single(self) -> bool:
+        """Whether the queue has one entry that leads into the log."""
+        return self._begin is not None and self.queue.units.end - self._begin == 1
+
+    @property
+    def first(self) -> _Place | None:
+        """The first record of the queue that is in the log."""
+        return None if self._begin is None else self.place(self._begin)
+
+    @property
+    def last(self) -> _Place | None:
+        """The last record."""
+        return self.place(self.queue.units.end - 1)
+
+    def single(self) -> _Place | None:
+        """The only record of the queue, if it has its offset by its entry too."""
+        last = self.last if self.is_single else None
+        return last if last is not None and last.offset == self.queue.units.end - 1 else None
+
+    def place(self, entry: int) -> _Place | None:
+        """The good record of this queue to which an entry leads; None without one."""
+        if entry not in self._places:
+            message = self.message(entry)
+            self._places[entry] = (
+                None if message is None else _Place(message.queue_offset, message.physical_offset)
+            )
+        return self._places[entry]
+
+    def message(self, entry: int) -> Message | None:
+        """As `place`, the whole record."""
+        units = self.queue.units
+        if not max(units.start, units.first_offset) <= entry < units.end:
+            return None
+        try:
+            unit = units.unit(entry)
+            message = (
+                None
+                if unit.is_filler or not unit.is_valid
+                else record_at(self._run, unit.physical_offset)
+            )
+        except DataError:
+            return None
+        if message is None or (message.topic, message.queue_id) != self.queue.partition:
+            return None
+        return message
+
+    @property
+    def shift(self) -> int | None:
+        """By how much offsets are higher than their entries, if that is the same at both ends; else None."""
+        first, last = self.first, self.last
+        if first is None or last is None or self._begin is None:
+            return None
+        shift = first.offset - self._begin
+        return shift if shift == last.offset - (self.queue.units.end - 1) else None
+
+    def within(self, offsets: list[int]) -> list[int]:
+        """Return those of the ascending offsets that may be missing between two records."""
+        low = self.queue.units.start if self._begin is None else self._begin
+        high = self.queue.units.end + MISSING_BEFORE
+        return offsets[bisect_right(offsets, low) : bisect_left(offsets, high)]
+
+    def may_lack(self, offset: int, strays: Collection[int]) -> bool:
+        """Whether more than the two ends is to be read. Where both have the same shift, only if the entry with this
+        offset is a filler, or leads to one of the records in question, by physical offset.
+        """
+        shift = self.shift
+        if shift is None:
+            return True
+        entry = offset - shift
+        if not (0 <= shift < MISSING_BEFORE and entry < self.queue.units.end):
+            return False
+        try:
+            unit = self.queue.units.unit(entry)
+        except DataError:
+            return False
+        return unit.is_filler or not unit.is_valid or unit.physical_offset in strays
+
+    def gap(self, offset: int) -> tuple[int, int] | None:
+        """The physical offsets of the records before and after an offset that the queue lacks between them."""
+        for entry in range(offset, max(offset - MISSING_BEFORE, self.queue.units.start), -1):
+            before = self.place(entry - 1)
+            if before is None or before.offset != offset - 1:
+                continue
+            after = self.place(entry) or self.place(entry + 1)  # over a filler
+            if after is not None and after.offset == offset + 1:
+                return before.physical_offset, after.physical_offset
+        return None
+
+
+def _findings(of_topic: list[_Entries], run: FileRun) -> Iterator[Finding]:
+    """Yield those of one topic."""
+    singles = [(each, place) for each in of_topic if (place := each.single()) is not None]
+    if not singles:
+        return
+    gaps = _gaps(of_topic, [place for _, place in singles])
+    ends = _Ends(of_topic, {place.offset for _, place in singles}) if not run.start else None
+    for each, place in singles:
+        expected, severity = _between(gaps.get(place.offset, ()), place), "error"
+        if expected is None and ends is not None:
+            expected, severity = ends.lacking(place), "warning"
+        message = None if expected is None else each.message(each.queue.units.end - 1)
+        if expected is None or message is None:
             continue
-        if (before.queue_offset, after.queue_offset) == (offset - 1, offset + 1):
-            return before.physical_offset < at < after.physical_offset
-    return False
+        named = each.queue.partition
+        what = f"it is the only record of {named}, and {expected} lacks its offset {place.offset}"
+        yield strayed(run, message, expected, what, severity)
 
 
-def _lacks_at_end(
-    queue: Queue, run: FileRun, message: Message, begin: Callable[[Queue], int]
-) -> bool:
-    """Whether the queue ends before the offset of the record, or begins after the first one."""
-    offset, at = message.queue_offset, message.physical_offset
-    units = queue.units
-    if offset:
-        last = _record(queue, run, units.end - 1)
-        return last is not None and last.queue_offset == offset - 1 and last.physical_offset < at
-    try:
-        first = _record(queue, run, begin(queue))
-    except DataError:
-        return False
-    return first is not None and first.queue_offset == 1 and at < first.physical_offset
+class _Gap(NamedTuple):
+    """A queue, by its place in the table, that lacks an offset between two records, and where these are."""
+
+    number: int
+    partition: TopicPartition
+    before: int
+    after: int
 
 
-def _record(queue: Queue, run: FileRun, offset: int) -> Message | None:
-    """The good record of this queue to which an entry leads; None without one."""
-    units = queue.units
-    if not max(units.start, units.first_offset) <= offset < units.end:
-        return None
-    try:
-        unit = units.unit(offset)
-        message = (
-            None if unit.is_filler or not unit.is_valid else record_at(run, unit.physical_offset)
-        )
-    except DataError:
-        return None
-    if message is None or (message.topic, message.queue_id) != queue.partition:
-        return None
-    return message
+def _between(gaps: Iterable[_Gap], place: _Place) -> TopicPartition | None:
+    """The first queue that lacks a record in the log where this one is."""
+    at = place.physical_offset
+    return next((gap.partition for gap in gaps if gap.before < at < gap.after), None)
+
+
+def _gaps(of_topic: list[_Entries], singles: list[_Place]) -> dict[int, list[_Gap]]:
+    """Return for the offsets of such records the queues that lack them between two, in the order of the table."""
+    offsets = sorted({place.offset for place in singles if place.offset})
+    strays = {place.physical_offset for place in singles}
+    if not offsets:
+        return {}
+    longer = [(number, each) for number, each in enumerate(of_topic) if not each.is_single]
+    uneven = [item for item in longer if item[1].shift is None]
+    even = [item for item in longer if item[1].shift is not None]
+    found: defaultdict[int, list[_Gap]] = defaultdict(list)
+    looks = max(LOOKS, LOOKS_PER_QUEUE * len(of_topic))
+    pairs = ((*item, offset) for item in chain(uneven, even) for offset in item[1].within(offsets))
+    for number, each, offset in islice(pairs, looks):
+        gap = each.gap(offset) if each.may_lack(offset, strays) else None
+        if gap is not None:
+            found[offset].append(_Gap(number, each.queue.partition, *gap))
+    return {offset: sorted(gaps) for offset, gaps in found.items()}
+
+
+class _Ends:
+    """Which queues lack an offset after their last record, or before their first one. For each offset only queues are
+    kept that come first in the table for some place of the log.
+    """
+
+    def __init__(self, of_topic: list[_Entries], offsets: set[int]) -> None:
+        self._ends: defaultdict[int, list[tuple[int, TopicPartition]]] = defaultdict(list)
+        self._begins: list[tuple[int, TopicPartition]] = []
+        after = any(offsets)
+        for each in of_topic:
+            last = each.last if after else None
+            if last is not None and last.offset + 1 in offsets:
+                _keep(self._ends[last.offset + 1], -last.physical_offset, each.queue.partition)
+            first = each.first if 0 in offsets else None
+            if first is not None and first.offset == 1:
+                _keep(self._begins, first.physical_offset, each.queue.partition)
+
+    def lacking(self, place: _Place) -> TopicPartition | None:
+        """The first queue that ends before the record, or begins after it."""
+        offset, at = place
+        kept = self._ends.get(offset, ()) if offset else self._begins
+        number = bisect_right(kept, -at if offset else at, key=lambda item: item[0])
+        return kept[number][1] if number < len(kept) else None
+
+
+def _keep(kept: list[tuple[int, TopicPartition]], rank: int, partition: TopicPartition) -> None:
+    """Add a queue if its rank is above those of all queues before it."""
+    if not kept or rank > kept[-1][0]:
+        kept.append((rank, partition))

@@ -9,7 +9,11 @@ from pathlib import Path
 
 import pytest
 
+import storage.rocketmq.strayed as strayed_module
 from storage.model import Finding, TopicPartition
+from storage.rocketmq.commit_log import record_at
+from storage.rocketmq.file_run import FileRun
+from storage.rocketmq.format.message import Message as StoredMessage
 from tests.unit.rocketmq.foreign_log import Message, inspector, write_log
 from tests.unit.rocketmq.test_dump_gaps import patch, places
 from tests.unit.rocketmq.workshop import ROOT, Workshop, put_file, put_value, values
@@ -173,3 +177,57 @@ def test_a_short_file_of_a_queue_ends_no_command(
     with inspector(shop) as tools:
         assert tools.salvage(Path("/w/new")).kept_records == 20
     shop.open(read_only=True).close()
+
+
+# ---- topics of many queues ----
+
+
+def shape(name: str, queues: int) -> list[Message]:
+    """The records of a topic in which many queues have a single one."""
+    if name == "one each":
+        return [Message("t", 0, b"x", queue_id=q) for q in range(queues)]
+    if name == "other offsets":  # as a conversion leaves them
+        return [Message("t", q, b"x", queue_id=q) for q in range(queues)]
+    if name == "strayed from the ends":
+        return [
+            *(Message("t", 0, b"x", queue_id=q) for q in range(0, queues, 2)),
+            *(Message("t", 1, b"x", queue_id=q) for q in range(1, queues, 2)),
+        ]
+    longer = [Message("t", n, b"x", queue_id=q) for n in range(9) for q in range(0, queues, 2)]
+    return longer + [Message("t", q % 7, b"x", queue_id=q) for q in range(1, queues, 2)]
+
+
+@pytest.mark.parametrize("name", ["one each", "other offsets", "strayed from the ends", "half"])
+@pytest.mark.parametrize("queues", [50, 200])
+def test_a_start_and_a_verify_read_few_records_of_each_queue(
+    name: str, queues: int, shop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_log(shop, shape(name, queues))
+    shop.open().close()
+    reads: list[int] = []
+
+    def counted(run: FileRun, physical_offset: int) -> StoredMessage | None:
+        reads.append(physical_offset)
+        return record_at(run, physical_offset)
+
+    monkeypatch.setattr(strayed_module, "record_at", counted)
+    shop.open().close()
+    assert 0 < len(reads) <= 4 * queues
+    reads.clear()
+    with inspector(shop) as tools:
+        list(tools.verify())
+    assert 0 < len(reads) <= 4 * queues
+
+
+def test_the_first_queue_that_lacks_the_offset_there_is_expected(shop: Workshop) -> None:
+    """After its last record, or before its first one: where the record is in the log decides."""
+    write_log(
+        shop,
+        [
+            *(Message("t", 1, b"x", queue_id=q) for q in (4, 5)),
+            *(Message("t", 0, b"x", queue_id=q) for q in (0, 1)),
+            Message("t", 1, b"x", queue_id=2),
+            Message("t", 0, b"x", queue_id=3),
+        ],
+    )
+    assert told_at_start(shop) == [(0, 0, "t-2"), (1, 0, "t-2"), (2, 1, "t-0")]
