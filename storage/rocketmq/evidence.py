@@ -39,9 +39,9 @@ from storage.rocketmq.key_index import KeyIndex
 from storage.rocketmq.queues import Queue, QueueTable
 
 SHOWN: Final = 4
+"""So many pieces of evidence are named in one message."""
 QUEUE_ENDS_EARLY: Final = "queue-ends-early"
 """The code of the finding of `lost_offsets_finding`."""
-"""So many pieces of evidence are named in one message."""
 _CHECKPOINT_STARTS: Final = ("logics_physical_offset",)
 _CHECKPOINT_ENDS: Final = ("confirm_physical_offset", "master_flushed_offset")
 _CHECKPOINT_NAMES: Final = {
