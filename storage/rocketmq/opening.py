@@ -357,14 +357,20 @@ def _repair(opening: Opening, plan: StorePlan, builder: Builder, *, clean: bool)
     """Carry out the plan; gives where the records begin that the index has from now on for certain.
 
     Entries are cut before the log: an entry that leads to a log file which the cut removes would prove to the start
-    after a crash in between that records are lost.
+    after a crash in between that records are lost. Where the log goes on above lost records, that proof is needed until
+    it does so on disk: the index is cut afterwards.
     """
+    index, cut_at = builder.index, plan.log_end
     forget_missing_files(plan)
     apply_queues(plan)
-    index_from = None if builder.index is None else apply_index(plan, builder.index)
+    index_from = None
+    if index is not None and plan.go_on_at is None:
+        index_from = apply_index(plan, index, cut_at)
     if not opening.read_only or plan.data_end > plan.log_end:
         apply_log(plan)
-    go_on_above(plan, opening.clock(), with_crc=_goes_on_with_crc(opening.settings, plan))
+    if plan.go_on_at is not None:
+        go_on_above(plan, opening.clock(), with_crc=_goes_on_with_crc(opening.settings, plan))
+        index_from = None if index is None else apply_index(plan, index, cut_at)
     built_from = _built_from(plan, builder.index, index_from)
     indexed_from = build_missing(
         plan,

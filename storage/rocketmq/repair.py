@@ -129,9 +129,9 @@ def apply_queues(plan: StorePlan) -> None:
             queue.units.distrust(queue.units.first_at(plan.distrusted_from))
 
 
-def apply_index(plan: StorePlan, index: KeyIndex) -> int | None:
-    """Remove the doomed index files, mend those in doubt; from where to index again, None for
-    nowhere.
+def apply_index(plan: StorePlan, index: KeyIndex, cut_at: int) -> int | None:
+    """Remove the doomed index files, mend those in doubt, without entries from the physical offset `cut_at` on; from
+    where to index again, None for nowhere.
     """
     index.remove_named(plan.doomed_index_files)
     if plan.index_is_lost:
@@ -139,7 +139,7 @@ def apply_index(plan: StorePlan, index: KeyIndex) -> int | None:
     if not plan.doubtful_index_files:
         return plan.build_index_from
     run, time_of = plan.run, partial(store_time_at, plan.run)
-    last = mend(run.files, index, plan.doubtful_index_files, log_end=plan.log_end, time_of=time_of)
+    last = mend(run.files, index, plan.doubtful_index_files, log_end=cut_at, time_of=time_of)
     return run.start if last is None else last
 
 

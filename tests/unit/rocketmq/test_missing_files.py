@@ -7,6 +7,7 @@ an error of `verify` and a lost range of `salvage`.
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,15 +16,20 @@ import pytest
 from storage import Finding, LossReport, StoreOptions, TopicPartition, open_inspector, open_splitter
 from storage.columns import OffsetRange
 from storage.errors import Corrupt, DamagedStore, InvalidConfig
+from storage.files import OverlayFileSystem
 from storage.rocketmq.format.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from storage.rocketmq.format.names import file_name
 from storage.rocketmq.unit_runs import SplitPlan
+from tests.faults.power import Power
+from tests.unit.rocketmq.outage import mixed, tree
 from tests.unit.rocketmq.workshop import (
     LOG_BYTES,
     ROOT,
     SMALL,
     T0,
     Workshop,
+    on,
+    place_of,
     put_file,
     put_value,
     values,
@@ -432,3 +438,56 @@ def test_a_lost_first_log_file_leaves_entries_that_lead_before_the_log() -> None
         inspector.close()
     assert [(f.topic, f.partition, f.offset, f.severity) for f in found] == [("t", 0, 0, "info")]
     assert f"physical offset {LOG_BYTES}" in found[0].message
+
+
+def all_but_index(shop: Workshop) -> None:
+    for name in ("commitlog", "consumequeue"):
+        drop_folder(name)(shop)
+    shop.fs.remove(ROOT / "checkpoint")
+
+
+def two_last_log_files_queues_and_checkpoint(shop: Workshop) -> None:
+    drop_log(shop, -1)
+    last_log_file_queues_and_checkpoint(shop)
+
+
+@pytest.mark.parametrize(
+    "lose",
+    [
+        last_log_file_queues_and_checkpoint,
+        two_last_log_files_queues_and_checkpoint,
+        all_but_index,
+    ],
+)
+@pytest.mark.parametrize("abort", [False, True])
+def test_no_crash_while_the_log_goes_on_above_takes_the_index_that_names_lost_records(
+    shop: Workshop, lose: Callable[[Workshop], None], abort: bool
+) -> None:
+    """The index alone names them: it is cut after the log ends above them on disk."""
+    end = shop.open(read_only=True).log.end
+    lose(shop)
+    if abort:
+        put_file(shop.fs, ROOT / "abort", b"7")
+    power, dice = Power(shop.fs), random.Random(0)
+    left: dict[int, OverlayFileSystem] = {}
+
+    def look(operation: str, path: Path) -> None:
+        if operation != "open" and path.is_relative_to(ROOT):
+            for disk in (power.cut(), mixed(power.cut(), power, dice, 512)):
+                left.setdefault(hash(frozenset(tree(disk).items())), disk)
+
+    power.before = look
+    on(power, shop).open(accept_loss=True)
+    went_on = 0
+    for disk in left.values():
+        found = on(disk, shop)
+        try:
+            store = found.open()
+            went_on += 1
+        except DamagedStore:
+            store = found.open(accept_loss=True)
+        with store:
+            if "t" not in store.topics():
+                store.create_topic("t", 2)
+            assert place_of(put_value(store, b"new")) > end
+    assert 0 < went_on < len(left)
