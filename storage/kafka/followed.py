@@ -83,9 +83,10 @@ class FollowedPartition:
         self._segments = [self._known_segment(segment, origin) for segment in plan.segments]
         for segment, following in pairwise(self._segments):
             segment.limit_offset = following.base_offset
-        # A start would cut or rename here: when anything changes, that has been done.
+        # A start would cut, rename or leave out a segment here: when anything changes, that has been done.
         self._is_settled = not (
             plan.removed_segments
+            or {segment.base_offset for segment in self._segments} != sizes.keys()
             or any(loss.next_offset is not None for loss in plan.losses)
             or any(segment.path.suffix != names.LOG for segment in self._segments)
         )
@@ -168,11 +169,12 @@ class FollowedPartition:
         `log_start_offset`: what the log-start-offset-checkpoint says. Raises IoFailure.
         """
         sizes = log_sizes(self._fs, self._directory)
-        if not self._is_settled and sizes != self._sizes:
+        if not self._is_settled:  # segments and files may have different names
+            if sizes != self._sizes or not self._is_still_there():
+                return False
+        elif not self._is_intact(sizes):
             return False
-        if not self._is_intact(sizes):
-            return False
-        if self._is_settled:
+        else:
             self._drop_deleted(sizes)
             last = self._segments[-1].base_offset if self._segments else -1
             for base_offset in sorted(base for base in sizes if base > last):
@@ -199,9 +201,13 @@ class FollowedPartition:
             return False
         if any(base < active.base_offset for base in sizes.keys() - self._sizes.keys()):
             return False
-        return self._mark is None or self._still_there(self._mark)
+        return self._is_still_there()
 
-    def _still_there(self, mark: Mark) -> bool:
+    def _is_still_there(self) -> bool:
+        """Whether the last known batch stands where it stood."""
+        mark = self._mark
+        if mark is None:
+            return True
         try:
             file = self._fs.open(mark.path)
         except IoFailure as error:

@@ -33,3 +33,8 @@ def whole(splitter: KafkaSplitter) -> list[OffsetRange]:
     """All offsets of all partitions."""
     bounds = {partition: splitter.bounds(partition) for partition in splitter.partitions()}
     return [OffsetRange(partition, b.start, b.end) for partition, b in bounds.items()]
+
+
+def split_offsets(shop: Workshop, splitter: KafkaSplitter) -> list[int]:
+    """The offsets of all rows of all partitions, as they are read."""
+    return [row.offset for row in read_rows(shop, splitter.plan(whole(splitter)))]

@@ -16,6 +16,7 @@ from storage.kafka.format.names import segment_name
 from storage.kafka.tools import open_inspector
 from storage.model import Finding
 from tests.unit.kafka.batches import data_batch
+from tests.unit.kafka.splitting import split_offsets, splitter_of
 from tests.unit.kafka.test_overlaps import EIGHT, FOUR, a_log, dumped, log, searched
 from tests.unit.kafka.workshop import ROOT, T0, Workshop, put_sequenced, put_value, values
 
@@ -127,6 +128,50 @@ def test_salvage_keeps_every_record(shop: Workshop, case: str) -> None:
     assert (report.kept_records, report.losses) == (10, [])
     assert wrong_names(list(report.findings))
     assert [(kept.first_offset, kept.next_offset) for kept in report.kept] == [(0, 10)]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("case", CASES)
+def test_splits_hold_every_record_after_each_refresh(
+    shop: Workshop, case: str, clean: bool
+) -> None:
+    a_log(shop, CASES[case].logs, clean=clean)
+    with closing(splitter_of(shop)) as splitter:
+        assert split_offsets(shop, splitter) == list(range(10))
+        for _ in range(2):
+            splitter.refresh()
+            assert split_offsets(shop, splitter) == list(range(10))
+        assert wrong_names(list(splitter.findings())) == CASES[case].found()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_splits_follow_a_start_that_renames(shop: Workshop, case: str) -> None:
+    a_log(shop, CASES[case].logs, clean=True)
+    with closing(splitter_of(shop)) as splitter:
+        assert split_offsets(shop, splitter) == list(range(10))
+        with shop.open() as store:
+            for count in (10, 11):
+                splitter.refresh()
+                assert split_offsets(shop, splitter) == list(range(count))
+                put_value(store, b"new")
+                store.flush()
+
+
+@pytest.mark.parametrize("case", ["one lower", "in the middle", "two"])
+def test_splits_follow_a_broker_that_keeps_the_wrong_names(shop: Workshop, case: str) -> None:
+    """It serves a log whose names are too low and still in order, and appends to its last file."""
+    logs = CASES[case].logs
+    a_log(shop, logs, clean=False)
+    last = max(logs)
+    with closing(splitter_of(shop)) as splitter:
+        assert split_offsets(shop, splitter) == list(range(10))
+        for count in (11, 12):
+            shop.overwrite(shop.fs.size(shop.path(last)), log(count - 1), base_offset=last)
+            splitter.refresh()
+            assert split_offsets(shop, splitter) == list(range(count))
+        shop.put(shop.path(12), log(12))
+        splitter.refresh()
+        assert split_offsets(shop, splitter) == list(range(13))
 
 
 ROLLED = {"internal.segment.bytes": "400", "index.interval.bytes": "1"}

@@ -12,6 +12,7 @@ from storage.errors import DamagedStore
 from storage.kafka.format import names
 from storage.kafka.tools import open_inspector
 from tests.unit.kafka.batches import data_batch
+from tests.unit.kafka.splitting import split_offsets, splitter_of
 from tests.unit.kafka.workshop import ROOT, T0, Workshop, put_value, values
 
 
@@ -120,6 +121,19 @@ def test_a_copy_under_a_higher_name_is_left_out(shop: Workshop, case: str, clean
                 assert [record.offset for record in page.records] == [offset]
     with shop.open() as store:
         assert put_value(store, b"new").base_offset == 10
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("logs", [*EQUAL.values(), *COPIED.values()], ids=[*EQUAL, *COPIED])
+def test_splits_hold_each_record_once_after_each_refresh(
+    shop: Workshop, logs: Logs, clean: bool
+) -> None:
+    a_log(shop, logs, clean=clean)
+    with closing(splitter_of(shop)) as splitter:
+        assert split_offsets(shop, splitter) == list(range(10))
+        for _ in range(2):
+            splitter.refresh()
+            assert split_offsets(shop, splitter) == list(range(10))
 
 
 def test_a_first_segment_of_repeats_keeps_its_base(shop: Workshop) -> None:
