@@ -19,6 +19,7 @@ from storage.interface import Clock, StoreOptions
 from storage.kafka.directory import BACKEND
 from storage.kafka.followed import FollowedPartition, log_sizes
 from storage.kafka.format import names
+from storage.kafka.interrupted_topics import interrupted_folders
 from storage.kafka.joined import log_directory, log_roots
 from storage.kafka.pieces import Piece, cutting
 from storage.kafka.reading import AbortedRanges
@@ -59,10 +60,15 @@ class KafkaSplitter:
         self._clock = clock
         settings = parse_store_settings(options.settings)
         self._directory = log_directory(fs, log_roots(fs, root, settings.log_dirs))
-        self._folders = dict(self._directory.partition_dirs())
+        self._folders = self._found_folders()
         self._followed: dict[TopicPartition, FollowedPartition] = {}
         self._notes = Notes()
         self._view: View | None = None  # for partitions that are yet to be opened
+
+    def _found_folders(self) -> dict[TopicPartition, Path]:
+        """The partitions of the directory and their folders, those that the next start names again too."""
+        found = dict(self._directory.partition_dirs())
+        return dict(sorted({**found, **interrupted_folders(self._directory)}.items()))
 
     def partitions(self) -> Sequence[TopicPartition]:
         """See Splitter."""
@@ -107,7 +113,7 @@ class KafkaSplitter:
     def refresh(self) -> None:
         """See Splitter."""
         self._close_view()
-        self._folders = dict(self._directory.partition_dirs())
+        self._folders = self._found_folders()
         starts = self._directory.offsets(names.LOG_STARTS)
         for partition, followed in list(self._followed.items()):
             folder = self._folders.get(partition)

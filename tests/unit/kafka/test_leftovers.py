@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from storage import TopicPartition, open_inspector
 from storage.kafka.format.checkpoints import encode_clean_shutdown, encode_partition_metadata
 from storage.kafka.format.names import segment_name
+from storage.kafka.splits import KafkaSplitter
 from tests.faults.power import Power, moments
 from tests.unit.kafka.outage import on, safe_place
 from tests.unit.kafka.splitting import read_rows, splitter_of, whole
@@ -242,8 +244,38 @@ def test_a_topic_that_is_partly_renamed_comes_back_whole(
     assert not any(name.endswith("-delete") for name in shop.fs.list_dir(ROOT))
 
 
+def shown(shop: Workshop, splitter: KafkaSplitter) -> list[tuple[TopicPartition, bytes | None]]:
+    """The partition and the value of each record in the splits."""
+    return [(row.partition, row.value) for row in read_rows(shop, splitter.plan(whole(splitter)))]
+
+
+@pytest.mark.parametrize("gone", [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2)])
+def test_splits_hold_a_topic_that_is_partly_renamed(shop: Workshop, gone: tuple[int, ...]) -> None:
+    """Also one that was looked at before, and that is looked at again after the next start."""
+    kept = [(address, b"kept") for address in PARTS]
+    unclean(shop)
+    with closing(splitter_of(shop)) as before:
+        assert shown(shop, before) == kept
+        renamed(shop, *(PARTS[number] for number in gone))
+        with closing(splitter_of(shop)) as after:
+            assert shown(shop, after) == kept
+            for splitter in (before, after):
+                for _ in range(2):
+                    splitter.refresh()
+                    assert splitter.partitions() == PARTS
+                    assert shown(shop, splitter) == kept
+                reported = [f.partition for f in splitter.findings() if f.code == "renamed-folder"]
+                assert (reported, splitter.missing()) == (list(gone), [])
+            shop.open().close()
+            assert not any(name.endswith("-delete") for name in shop.fs.list_dir(ROOT))
+            for splitter in (before, after):
+                splitter.refresh()
+                assert shown(shop, splitter) == kept
+
+
 def test_a_topic_that_is_wholly_renamed_is_deleted(shop: Workshop) -> None:
     renamed(unclean(shop), *PARTS)
+    assert splitter_of(shop).partitions() == []
     with shop.open() as store:
         assert list(store.topics()) == []
     assert not any(name.endswith("-delete") for name in shop.fs.list_dir(ROOT))
@@ -260,6 +292,7 @@ def test_other_renamed_folders_do_not_come_back(shop: Workshop, other: str) -> N
         shop.fs.remove(ROOT / ".logserver.store.json")
     else:
         shop.put(ROOT / ".kafka_cleanshutdown", encode_clean_shutdown(-1))
+    assert splitter_of(shop).partitions() == PARTS[:2]
     with shop.open() as store:
         assert list(store.topics()["p"].partitions) == [0, 1]
 
