@@ -174,7 +174,10 @@ class Splitter(Protocol):
         """
 
     def missing(self) -> Sequence[Finding]:
-        """Report partitions that are missing, wholly or at their end, though other files name their records."""
+        """Report partitions that are missing, wholly or at their end, though other files name their records.
+
+        Of the ends those count whose partition was asked about before: to tell an end is to look at the log.
+        """
 
     def findings(self) -> Sequence[Finding]:
         """What opening met: damage that is passed over, what a start would cut."""

@@ -28,9 +28,14 @@ from storage.kafka.log_file import Batch, walk
 from storage.kafka.plan import PartitionPlan, SegmentPlan
 from storage.kafka.reading import find_time, skip_to_time
 from storage.kafka.segment import Segment
-from storage.model import OffsetBounds, TimedOffset, TopicPartition
+from storage.model import Finding, OffsetBounds, TimedOffset, TopicPartition
 
 OPEN_FILES: Final = 4
+
+LOST_ENDS: Final = frozenset(
+    {"checkpoint-ahead", "log-ends-below-named", "log-start-beyond-end", "partition-without-logs"}
+)
+"""What tells that records are gone from the end of a log, or from all of it."""
 
 Sizes = Mapping[int, int]
 """Of the `.log` files in a partition's folder, by base offset."""
@@ -83,9 +88,15 @@ class FollowedPartition:
         self._segments = [self._known_segment(segment, origin) for segment in plan.segments]
         for segment, following in pairwise(self._segments):
             segment.limit_offset = following.base_offset
+        self.lost_ends: Sequence[Finding] = [
+            found
+            for found in plan.findings
+            if found.code in LOST_ENDS and found.severity == "error"
+        ]
         # A start would cut, rename or leave out a segment here: when anything changes, that has been done.
         self._is_settled = not (
             plan.removed_segments
+            or self.lost_ends  # the lost files may come back
             or {segment.base_offset for segment in self._segments} != sizes.keys()
             or any(loss.next_offset is not None for loss in plan.losses)
             or any(segment.path.suffix != names.LOG for segment in self._segments)

@@ -131,7 +131,8 @@ class KafkaSplitter:
 
     def missing(self) -> Sequence[Finding]:
         """See Splitter."""
-        return list(self._opened_view().missing(None, None))
+        ends = [found for followed in self._followed.values() for found in followed.lost_ends]
+        return [*self._opened_view().missing(None, None), *ends]
 
     def findings(self) -> Sequence[Finding]:
         """See Splitter."""

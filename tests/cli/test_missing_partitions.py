@@ -95,6 +95,37 @@ def test_an_export_fails_or_reports_the_missing_partition(
     assert [f"partition {gone[1]}" in record.getMessage() for record in caplog.records] == [True]
 
 
+@pytest.mark.parametrize("hurt", [("orders", 0), ("orders", 2), ("other", 0)])
+@pytest.mark.parametrize("lost", ["the last segment", "all logs", "read before"])
+def test_an_export_fails_or_reports_a_partition_that_misses_its_end(
+    tmp_path: Path, hurt: tuple[str, int], lost: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    root = a_kafka_store(tmp_path / "s")
+    rolled = StoreOptions(settings={"internal.segment.bytes": "100"})
+    with open_store("kafka", root, rolled) as store:
+        for n in range(5):
+            store.append(TopicPartition(*hurt), [Record(b"k", b"%d" % n)])
+    whole = export.planned(root, tmp_path / "out", {}, export.Wanted())
+    logs = sorted((root / f"{hurt[0]}-{hurt[1]}").glob("*.log"))
+    assert len(logs) > 2
+    for log in logs if lost == "all logs" else logs[-1:]:
+        for path in log.parent.glob(f"{log.stem}.*"):
+            path.unlink()
+    ends = {hurt[0]: {str(hurt[1]): 10}} if lost == "read before" else {}
+    for topics in (None, hurt[0], hurt[0][:2] + ".*"):
+        with pytest.raises(Corrupt, match=f"{hurt[0]}' partition {hurt[1]}") as caught:
+            export.planned(root, tmp_path / "out", ends, export.Wanted(topics=topics))
+        assert caught.value.facts()["kind"] in ("checkpoint-ahead", "partition-without-logs")
+    others = "orders" if hurt[0] == "other" else "other"
+    export.planned(root, tmp_path / "out", {}, export.Wanted(topics=others))
+    assert not caplog.records
+    rest = export.planned(root, tmp_path / "out", {}, export.Wanted(permissive=True))
+    assert [span for span in whole if span.partition != hurt] == [
+        span for span in rest if span.partition != hurt
+    ]
+    assert [f"partition {hurt[1]}" in record.getMessage() for record in caplog.records] == [True]
+
+
 def test_an_export_of_a_topic_without_any_folder_names_a_missing_one(tmp_path: Path) -> None:
     root = a_kafka_store(tmp_path / "s")
     for number in range(3):

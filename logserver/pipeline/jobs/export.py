@@ -133,10 +133,13 @@ def planned(
     options = StoreOptions(settings=wanted.settings)
     splitter = open_splitter(store, options, permissive=wanted.permissive)
     try:
+        partitions = _chosen(splitter, wanted.topics)
+        seen = {partition: splitter.bounds(partition) for partition in partitions}
         _check_missing(splitter, wanted)
+        if not seen:
+            raise _none(wanted.topics)
         spans = []
-        for partition in _chosen(splitter, wanted.topics):
-            bounds = splitter.bounds(partition)
+        for partition, bounds in seen.items():
             last = ends.get(partition.topic, {}).get(str(partition.partition))
             spans.append(_span(out, partition, bounds, last, wanted.isolation))
         return spans
@@ -145,7 +148,7 @@ def planned(
 
 
 def _check_missing(splitter: Splitter, wanted: Wanted) -> None:
-    """Raise Corrupt for a missing partition of a wanted topic; `permissive`: log each."""
+    """Raise Corrupt for a partition of a wanted topic that is missing, or its end; `permissive`: log each."""
     for missing in splitter.missing():
         if not _is_chosen(splitter, str(missing.topic), wanted.topics):
             continue
@@ -162,17 +165,18 @@ def _check_missing(splitter: Splitter, wanted: Wanted) -> None:
 
 
 def _chosen(splitter: Splitter, topics: str | None) -> list[TopicPartition]:
-    found = [
+    return [
         partition
         for partition in splitter.partitions()
         if _is_chosen(splitter, partition.topic, topics)
     ]
-    if not found:
-        raise InvalidArgument(
-            "topics: the store has none" + (f" that match {topics!r}" if topics else ""),
-            field="topics",
-        )
-    return found
+
+
+def _none(topics: str | None) -> InvalidArgument:
+    return InvalidArgument(
+        "topics: the store has none" + (f" that match {topics!r}" if topics else ""),
+        field="topics",
+    )
 
 
 def _is_chosen(splitter: Splitter, topic: str, pattern: str | None) -> bool:

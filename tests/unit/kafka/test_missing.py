@@ -22,6 +22,7 @@ from storage.kafka.store import KafkaStore, open_kafka
 from storage.kafka.tools import open_inspector
 from storage.kept import known_losses
 from storage.model import Finding, FindQuery, LossReport, TopicPartition
+from tests.unit.kafka.splitting import read_rows, splitter_of, whole
 from tests.unit.kafka.workshop import ROOT, T0, Workshop, put_value, values
 
 SETTINGS = {"internal.segment.bytes": "200", "offsets.topic.num.partitions": "2"}
@@ -702,3 +703,79 @@ def test_nothing_is_changed_by_looking(shop: Workshop) -> None:
     other.open(SETTINGS, read_only=True).close()
     assert view.changed() == []
     assert segment_name(0) not in shop.names()
+
+
+# ---- splits of a store -----------------------------------------------------------------------------------------------
+
+SPLIT_OF = {
+    "the last segment": "checkpoint-ahead",
+    "the last segments": "checkpoint-ahead",
+    "the last log": "checkpoint-ahead",
+    "named by a snapshot": "log-ends-below-named",
+    "all logs": "partition-without-logs",
+    "all files": "partition-without-logs",
+    "hidden": "log-start-beyond-end",
+}
+
+
+def hurt(shop: Workshop, case: str, of: TopicPartition) -> None:
+    """Take records from the end of a partition after a clean stop."""
+    bases = shop.bases(of=of)
+    if case.startswith("all"):
+        remove(shop, of, *((names.LOG,) if case == "all logs" else ()), bases=lambda _: True)
+    elif case == "named by a snapshot":
+        for name in (names.RECOVERY_POINTS, names.HIGH_WATERMARKS):
+            shop.fs.remove(ROOT / name)
+        remove(shop, of, names.LOG, names.INDEX, names.TIME_INDEX, bases=lambda b: b >= bases[-1])
+    elif case == "hidden":
+        shop.put(ROOT / names.LOG_STARTS, b"0\n1\n%s %d 7\n" % (of.topic.encode(), of.partition))
+    else:
+        first = bases[-2] if case == "the last segments" else bases[-1]
+        suffixes = (names.LOG,) if case == "the last log" else ()
+        remove(shop, of, *suffixes, bases=lambda base: base >= first)
+
+
+@pytest.mark.parametrize("of", [T0, T1, T2])
+@pytest.mark.parametrize("case", SPLIT_OF)
+def test_splits_name_a_partition_that_misses_its_end(
+    shop: Workshop, case: str, of: TopicPartition
+) -> None:
+    """When it is asked about, and until its files are there again."""
+    a_store(shop).close()
+    before = {name: shop.fs.read_bytes(ROOT / str(of) / name) for name in shop.names(of)}
+    hurt(shop, case, of)
+    expected = [(SPLIT_OF[case], "error", of.partition)]
+    with shop.open(SETTINGS, read_only=True) as shown:
+        counts = [len(values(shown, at)) for at in (T0, T1, T2)]
+    with closing(splitter_of(shop, SETTINGS)) as splitter:
+        assert splitter.missing() == []
+        for _ in range(3):
+            rows = read_rows(shop, splitter.plan(whole(splitter)))
+            assert [sum(row.partition == at for row in rows) for at in (T0, T1, T2)] == counts
+            found = [(f.code, f.severity, f.partition) for f in splitter.missing()]
+            assert found == expected
+            splitter.refresh()
+        for name, data in before.items():
+            shop.put(ROOT / str(of) / name, data)
+        if case == "hidden":  # no file of the partition has changed
+            return
+        splitter.refresh()
+        assert len(read_rows(shop, splitter.plan(whole(splitter)))) == 18
+        assert splitter.missing() == []
+
+
+@pytest.mark.parametrize("clean", [True, False])
+def test_splits_of_a_store_that_lacks_nothing_name_nothing(shop: Workshop, clean: bool) -> None:
+    """Nor do they beside the server, which writes on."""
+    store = a_store(shop)
+    store.checkpoint()
+    if clean:
+        store.close()
+    with closing(splitter_of(shop, SETTINGS)) as splitter:
+        for _ in range(3):
+            whole(splitter)
+            assert splitter.missing() == []
+            if not clean:
+                put_value(store, b"more")
+                store.checkpoint()
+            splitter.refresh()
