@@ -32,6 +32,7 @@ from storage import (
 )
 from storage.errors import (
     CallerError,
+    Corrupt,
     InvalidArgument,
     OffsetOutOfRange,
     UnknownPartition,
@@ -66,14 +67,17 @@ class Chosen:
         """The partitions that are read, of those that are there, in order; without a choice those of every
         topic that is not internal.
         """
-        there, options = self.splitter.partitions(), self._options
+        return [address for address in self.splitter.partitions() if self._chooses(address)]
+
+    def _chooses(self, partition: TopicPartition) -> bool:
+        options = self._options
         if options.assigned is not None:
-            return [address for address in there if address in options.assigned]
+            return partition in options.assigned
         if options.topics is not None:
-            return [address for address in there if address.topic in options.topics]
+            return partition.topic in options.topics
         if options.pattern is not None:
-            return [address for address in there if options.pattern.fullmatch(address.topic)]
-        return [address for address in there if not self.splitter.is_internal(address.topic)]
+            return options.pattern.fullmatch(partition.topic) is not None
+        return not self.splitter.is_internal(partition.topic)
 
     def require_named(self) -> None:
         """Raise InvalidArgument for a topic or partition that the options name and the store lacks."""
@@ -137,16 +141,40 @@ class Chosen:
 
     def batch_ranges(self) -> Sequence[OffsetRange]:
         """What a batch reads. Raises InvalidArgument for a choice that cannot be, OffsetOutOfRange where
-        offsets are gone and failOnDataLoss is on.
+        offsets are gone and failOnDataLoss is on, and what `check_missing` raises.
         """
         self.require_named()
         starts, ends = self.offsets(self._options.start), self.offsets(self._options.end)
+        self.check_missing(ends)
         named = self._options.start.each is not None and self._options.end.each is not None
         for address, start in starts.items():
             if named and not self._options.start.by_time and start > ends[address]:
                 told = f"{address} would begin at {start}, behind its end {ends[address]}"
                 raise wrong(self._options.start.option, told)
         return list(self.checked(OffsetRange(at, starts[at], ends[at]) for at in starts))
+
+    def check_missing(self, ends: Offsets) -> None:
+        """Raise Corrupt for a partition that is read and missing, or read up to an end that records are missing from.
+
+        With mode=PERMISSIVE, or without failOnDataLoss, log each.
+        """
+        for found in self.splitter.missing():
+            address = TopicPartition(str(found.topic), found.partition or 0)
+            is_read = address not in ends or ends[address] >= self.bounds(address).end
+            if not self._chooses(address) or not is_read:
+                continue
+            told = (
+                f"{found.path}: topic {found.topic!r} partition {found.partition}: {found.message}"
+            )
+            if self._options.fail_on_data_loss and not self._options.permissive:
+                raise Corrupt(
+                    f"{told}. With mode=PERMISSIVE the rest is read",
+                    kind=found.code,
+                    path=found.path,
+                    topic=found.topic,
+                    partition=found.partition,
+                )
+            _log.warning("left out: %s", told)
 
     def checked(self, ranges: Iterable[OffsetRange]) -> Iterator[OffsetRange]:
         """The ranges that are not empty, within the bounds.

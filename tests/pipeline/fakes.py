@@ -26,6 +26,7 @@ class FakeSplitter:
         self.all_bounds = dict(bounds)
         self.planned: list[tuple[Sequence[OffsetRange], int, int, Isolation]] = []
         self.looks = 0
+        self.gone: list[Finding] = []
 
     def partitions(self) -> Sequence[TopicPartition]:
         return sorted(self.all_bounds)
@@ -60,7 +61,7 @@ class FakeSplitter:
         self.looks += 1
 
     def missing(self) -> Sequence[Finding]:
-        return ()
+        return self.gone
 
     def findings(self) -> Sequence[Finding]:
         return ()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,8 @@ from storage import (
     TopicPartition,
     open_store,
 )
-from storage.errors import CallerError, InvalidArgument, IoFailure, OffsetOutOfRange
+from storage.errors import CallerError, Corrupt, InvalidArgument, IoFailure, OffsetOutOfRange
+from storage.findings import finding
 from tests.pipeline.fakes import FakeSplitter
 
 A0, A1, B0 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)
@@ -215,6 +218,79 @@ def test_a_partition_that_is_gone() -> None:
     assert "topic 'x' does not exist" in str(view.missing(TopicPartition("x", 0)))
     assert "topic 'a' has no partition 7: it has 2" in str(view.missing(TopicPartition("a", 7)))
     assert "a-0 was read until now, and the options do not choose it" in str(view.missing(A0))
+
+
+A2 = TopicPartition("a", 2)
+GONE = {
+    "partition-without-folder": A2,
+    "checkpoint-ahead": A1,
+    "log-ends-below-named": A0,
+    "partition-without-logs": B0,
+}
+
+
+@pytest.mark.parametrize("code", GONE)
+@pytest.mark.parametrize("quiet", [{}, {"mode": "PERMISSIVE"}, {"failOnDataLoss": "false"}])
+def test_a_partition_that_is_missing_is_an_error_or_a_warning(
+    code: str, quiet: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    gone = GONE[code]
+    others = sorted({A0, A1, B0} - {gone})
+    lost_topic: dict[str, Any] = {"subscribe": gone.topic}
+    rest: dict[str, Any] = {"assign": json.dumps({at.topic: [at.partition] for at in others[:1]})}
+    for options, names_it in [(dict[str, Any](), True), (lost_topic, True), (rest, False)]:
+        view = chosen(**options, **quiet)
+        assert isinstance(view.splitter, FakeSplitter)
+        view.splitter.gone.append(
+            finding(code, f"/x/{gone}", topic=gone.topic, partition=gone.partition, message="lost")
+        )
+        if names_it and not quiet:
+            with pytest.raises(Corrupt, match=f"/x/{gone}: topic '{gone.topic}' .*: lost.*mode=P"):
+                view.batch_ranges()
+        else:
+            assert view.batch_ranges() == ranges(**options)
+        assert bool(caplog.records) is (names_it and bool(quiet))
+        caplog.clear()
+
+
+@pytest.mark.parametrize(("end", "fails"), [(12, False), (19, False), (20, True), (-1, True)])
+def test_what_is_read_below_a_lost_end_is_whole(end: int, fails: bool) -> None:
+    view = chosen(assign='{"a":[0]}', endingOffsets=json.dumps({"a": {"0": end}}))
+    assert isinstance(view.splitter, FakeSplitter)
+    view.splitter.gone.append(finding("checkpoint-ahead", "/x", topic="a", partition=0))
+    if fails:
+        with pytest.raises(Corrupt):
+            view.batch_ranges()
+    else:
+        assert view.batch_ranges() == [OffsetRange(A0, 10, end)]
+
+
+@pytest.mark.parametrize("lost", ["a folder", "a last segment", "all logs"])
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_store_that_lacks_records(tmp_path: Path, lost: str, number: int) -> None:
+    settings = {"internal.segment.bytes": "100"}
+    with open_store("kafka", tmp_path, StoreOptions(settings=settings)) as store:
+        store.create_topic("t", 3)
+        for partition in range(3):
+            for _ in range(3):
+                store.append(TopicPartition("t", partition), [Record(None, b"v")])
+    folder = tmp_path / f"t-{number}"
+    logs = sorted(folder.glob("*.log"))
+    for log in logs[-1:] if lost == "a last segment" else logs:
+        for path in folder.glob(f"{log.stem}.*"):
+            path.unlink()
+    if lost == "a folder":
+        shutil.rmtree(folder)
+    for options in ({}, {"mode": "PERMISSIVE"}):
+        view = open_chosen(parse_read_options({"path": str(tmp_path), **options}))
+        if options:
+            kept = {at.partition: end for at, _, end in view.batch_ranges()}
+            left = {"a last segment": 2}.get(lost, 0)
+            assert kept == {n: end for n in range(3) if (end := left if n == number else 3)}
+        else:
+            with pytest.raises(Corrupt, match=f"topic 't' partition {number}"):
+                view.batch_ranges()
+        view.splitter.close()
 
 
 def test_settings_are_the_stores(tmp_path: Path) -> None:
