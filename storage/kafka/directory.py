@@ -50,7 +50,7 @@ def detect(fs: FileSystem, path: Path) -> bool | None:
 
 
 def recognize(fs: FileSystem, path: Path, named: str | None) -> Recognized:
-    """What a directory is to this backend. `named`: the backend that its store file names."""
+    """Whether a directory is a store of this backend. `named`: the backend that its store file names."""
     entries = fs.list_dir(path)
     holds_files = _holds_files(fs, path, entries)
     if named == BACKEND:

@@ -16,7 +16,7 @@ _SLACK_BYTES: Final = 64
 
 
 class ReadsFiles(Protocol):
-    """What gives the bytes of a file: a file system, or an `IndexReader`."""
+    """Reads files: a file system, or an `IndexReader`."""
 
     def read_bytes(self, path: Path) -> bytes:
         """All of a file that may be something else than zeros."""

@@ -3,8 +3,8 @@
 Owns the order of a start and its report; must not serve. A writable start that is refused has
 changed nothing.
 
-    examine all (on a copy-on-write view) -> refuse? -> drop the marker -> keep a copy of what is
-    cut -> repair
+    examine all (on a copy-on-write view) -> refuse? -> drop the marker -> rename the folders of
+    interrupted topics, remove deleted ones -> keep a copy of what is cut -> rename segments, repair
 
 A partition whose log would give used offsets again is left as it is and not served; the others start.
 """

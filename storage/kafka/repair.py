@@ -1,4 +1,5 @@
-"""Making a partition's folder what its recovery plan says: the only part of a start that writes.
+"""Change a partition's folder as its recovery plan says. A start writes here, and when it renames folders and segments
+(interrupted_topics.py, misnamed.py).
 
 Owns clearing left-over files, cutting, rewriting indexes, snapshots and epochs, and keeping a copy
 of what is cut; must not decide anything (storage.kafka.recovery does). On an overlay the same steps

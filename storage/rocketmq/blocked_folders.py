@@ -69,7 +69,7 @@ def roots(directory: StoreDirectory) -> Iterator[Path]:
 
 
 def lost(directory: StoreDirectory) -> Iterator[Path]:
-    """Yield those of them whose content nothing makes again."""
+    """Yield those whose content is in no other file."""
     return (path for path in roots(directory) if not _is_built(path))
 
 

@@ -68,7 +68,7 @@ class GapWatch:
             self._next_offset += 1
 
     def findings(self) -> Sequence[Finding]:
-        """What was found, when all records were met."""
+        """Return the findings, after the last record."""
         if self._doubted is not None:
             entry, offset = self._doubted
             self._note_differing(entry, offset - entry)
