@@ -4,7 +4,7 @@ Owns the order of a start and its report; must not serve. A writable start that 
 changed nothing.
 
     examine all (on a copy-on-write view) -> refuse? -> drop the marker -> rename the folders of
-    interrupted topics, remove deleted ones -> keep a copy of what is cut -> rename segments, repair
+    interrupted topics, remove deleted ones -> rename segments -> keep a copy of what is cut -> repair
 
 A partition whose log would give used offsets again is left as it is and not served; the others start.
 """
