@@ -111,15 +111,24 @@ class Picture:
         )
         for topic, queue_id, bases, end, last_end in self.queues:
             queues.add(topic, queue_id).units.look_at(bases, end, last_end)
-        slots, entries = self.sizes.index_slots, self.sizes.index_entries
-        index_files = [
-            KeyIndexFile(files, path, slots=slots, entries=entries)
-            for path in self.index_paths or ()
-        ]
+        index_files = [self._index_file(files, path) for path in self.index_paths or ()]
         try:
             yield Opened(files, run, queues, index_files)
         finally:
             files.close(sync=False)
+
+    @contextmanager
+    def opened_index_file(self, at: int) -> Iterator[tuple[HandleCache, KeyIndexFile]]:
+        """One file of the index, by its number, without the rest of the store."""
+        files = HandleCache(self.fs, OPEN_FILES)
+        try:
+            yield files, self._index_file(files, (self.index_paths or ())[at])
+        finally:
+            files.close(sync=False)
+
+    def _index_file(self, files: HandleCache, path: Path) -> KeyIndexFile:
+        slots, entries = self.sizes.index_slots, self.sizes.index_entries
+        return KeyIndexFile(files, path, slots=slots, entries=entries)
 
 
 def _record_at(run: FileRun, physical_offset: int) -> Message | None:

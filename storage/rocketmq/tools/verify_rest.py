@@ -75,8 +75,7 @@ def check_rest(picture: Picture, part: RestPart) -> Tallies:
 
 def check_file_of_index(picture: Picture, at: int) -> tuple[Tallies, FileCount]:
     """Check the index file of this number in itself. Memory: its slots, twice."""
-    with picture.opened() as opened:
-        file = opened.index_files[at]
-        tallies, entries = check_index_file(file, opened.files)
+    with picture.opened_index_file(at) as (files, file):
+        tallies, entries = check_index_file(file, files)
         size_bytes = picture.fs.size(file.path)
         return tallies, FileCount(str(file.path), None, None, entries, size_bytes, is_log=False)
