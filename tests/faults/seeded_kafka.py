@@ -39,7 +39,7 @@ def topic_made_without_a_sync_of_its_folders(patch: pytest.MonkeyPatch) -> None:
 @fault("kafka")
 def topic_deleted_without_a_sync(patch: pytest.MonkeyPatch) -> None:
     """A deleted topic may be back."""
-    without(patch, topic_files, "delete_partitions", "sync_dir")
+    without(patch, topic_files, "set_aside", "sync_dir")
 
 
 @fault("kafka")
