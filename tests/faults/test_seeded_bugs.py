@@ -29,7 +29,7 @@ PARTS = 4
 PLAN = Plan(states=20_000, second=0, share=0.01)
 QUICK = [
     ("kafka", "answered before the flush"),
-    ("kafka", "topic deleted without a sync"),
+    ("kafka", "topic made without a sync of the root"),
     ("kafka", "the fence never closes"),
     ("rocketmq", "the log is never synced"),
     ("rocketmq", "no note of a deleted topic"),
