@@ -401,6 +401,16 @@ def _leads_out(window: _Window, position: int, header: BatchHeader, end: int) ->
     return True
 
 
+def begins_in_lost_write(file: File, *, position: int, end: int) -> bool:
+    """Whether the rest of the sector at `position`, where a batch should begin, is zeros: the disk got the next sector
+    and not this one. No CRC covers a base offset, so the batch may look whole, with offset 0. A rest that the zeros of
+    a base offset fill says nothing.
+    """
+    stop = -(-position // SECTOR_BYTES) * SECTOR_BYTES
+    rest = file.pread(min(stop, end) - position, position)
+    return len(rest) >= BASE_OFFSET_BYTES and not any(rest)
+
+
 def holds_lost_write(file: File, *, position: int, end: int) -> bool:
     """Whether [position, end), where a batch should begin, covers an aligned sector of zeros: a write
     that the disk never got (a power loss). Of the sector in which it begins the rest counts, unless
@@ -409,8 +419,7 @@ def holds_lost_write(file: File, *, position: int, end: int) -> bool:
     """
     zeros = bytes(SECTOR_BYTES)
     start = -(-position // SECTOR_BYTES) * SECTOR_BYTES
-    rest = file.pread(min(start, end) - position, position)
-    if len(rest) >= BASE_OFFSET_BYTES and not any(rest):
+    if begins_in_lost_write(file, position=position, end=end):
         return True
     limit = end + BASE_OFFSET_BYTES - 1
     while start + SECTOR_BYTES <= limit:

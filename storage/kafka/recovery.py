@@ -45,6 +45,7 @@ from storage.kafka.log_file import (
     OLD_FORMAT,
     Batch,
     Gap,
+    begins_in_lost_write,
     end_of,
     holds_lost_write,
     is_zero,
@@ -508,16 +509,18 @@ class _Scan:
         plan = self.plan
         old = gap.old_end is not None
         behind = gap.next_offset is not None or self._good_segment_after(index)
+        is_lost = begins_in_lost_write if gap.misplaced else holds_lost_write
         lost_write = (
             self.unclean
             and plan.next_offset >= self.recovery_point  # below it everything had reached the disk
-            and holds_lost_write(file, position=gap.position, end=gap.end)
+            and is_lost(file, position=gap.position, end=gap.end)
         )
-        torn = not old and not gap.misplaced and (not behind or lost_write)
+        misplaced = gap.misplaced and not lost_write
+        torn = not old and not misplaced and (not behind or lost_write)
         zeros = torn and not behind and is_zero(file, position=gap.position, end=gap.end)
         if old:
             code, severity = OLD_FORMAT, "error"
-        elif gap.misplaced:
+        elif misplaced:
             code, severity = MISPLACED, "error"
         elif not torn:
             code, severity = "damaged-batch", "error"
@@ -581,7 +584,7 @@ def _judgement(gap: Gap, *, torn: bool, behind: bool) -> str:
     size = gap.end - gap.position
     if gap.old_end is not None:
         return f"{size} bytes with messages of format v0 or v1, which is not supported"
-    if gap.misplaced:
+    if gap.misplaced and not torn:
         return f"{size} bytes that begin with, or hold, whole batches whose offsets do not fit here"
     if not torn:
         return f"{size} damaged bytes, and good batches follow"

@@ -376,3 +376,33 @@ def test_a_stray_empty_log_goes_with_a_cut(shop: Workshop) -> None:
         assert cut.bounds(T0).end == 1
     assert found.open().bounds(T0).end == 1
     assert found.bases() == [0]
+
+
+@pytest.mark.parametrize("begin", range(498, 505))
+@pytest.mark.parametrize("flushed", [False, True])
+def test_a_batch_whose_base_offset_a_power_loss_took(
+    shop: Workshop, begin: int, flushed: bool
+) -> None:
+    """It begins in the last bytes of a sector that did not reach the disk. From 501 on it looks whole, with offset 0.
+    What was flushed before is never cut.
+    """
+    shop.open_with_topic().close()
+    empty = len(one_batch(b"", 0))
+    data = one_batch(
+        b"x" * (begin - empty - 2), 0
+    )  # the lengths of record and value take a byte more
+    assert len(data) == begin
+    lost = data.ljust(512, b"\0") + one_batch(b"second", 1)[512 - begin :]
+    shop.put(shop.path(0), lost)
+    shop.fs.remove(ROOT / names.CLEAN_SHUTDOWN)
+    for name in (names.RECOVERY_POINTS, names.HIGH_WATERMARKS):
+        shop.put(ROOT / name, b"0\n1\nt 0 %d\n" % (2 if flushed else 0))
+    if flushed:
+        if begin >= 501:
+            with pytest.raises(DamagedStore):
+                shop.open()
+        return
+    with shop.open() as store:
+        assert len(values(store)) == 1
+        assert [f.code for f in store.recovery.findings] == ["torn-tail"]
+        assert put_value(store, b"more").base_offset == 1
