@@ -439,10 +439,19 @@ def test_a_linked_folder_of_a_store_is_not_followed(
     elsewhere = tmp_path / "elsewhere"
     (path / folder).rename(elsewhere)
     (path / folder).symlink_to(elsewhere)
-    before = {file: file.read_bytes() for file in elsewhere.rglob("*") if file.is_file()}
+    before = beginnings(elsewhere)
     with pytest.raises(IoFailure, match=f"{folder}: it is a symbolic link"):
         storage.open_store(backend, path)
-    assert {f: f.read_bytes() for f in elsewhere.rglob("*") if f.is_file()} == before
+    assert beginnings(elsewhere) == before
+
+
+def beginnings(folder: Path) -> dict[Path, tuple[int, bytes]]:
+    """Length and first bytes of each file: a RocketMQ log file is 1 GiB, of which some hundred bytes are written."""
+    found = {}
+    for path in (path for path in folder.rglob("*") if path.is_file()):
+        with path.open("rb") as file:
+            found[path] = path.stat().st_size, file.read(65_536)
+    return found
 
 
 @pytest.mark.parametrize("backend", ["kafka", "rocketmq"])

@@ -24,14 +24,27 @@ LINKED = {
     ],
 }
 CASES = [(backend, name) for backend, linked in LINKED.items() for name in linked]
+# Small files: a store of the usual sizes holds 1.4 GiB, which these tests would read, copy and delete.
+SETTINGS = {
+    "kafka": {},
+    "rocketmq": {
+        "mappedFileSizeCommitLog": "65536",
+        "mappedFileSizeConsumeQueue": "2000",
+        "maxHashSlotNum": "50",
+        "maxIndexNum": "200",
+    },
+}
 # What the link findings of a walk over a looping folder name.
 LOOPS = {"kafka": "t-0/loop", "rocketmq": "consumequeue/loop"}
 FILES = {"kafka": "t-0/*.log", "rocketmq": "commitlog/*"}
 
 
+def opened(path: Path, backend: str) -> storage.LogStore:
+    return storage.open_store(backend, path, StoreOptions(settings=SETTINGS[backend]))
+
+
 def a_store(path: Path, backend: str) -> None:
-    settings = {} if backend == "kafka" else {"mappedFileSizeCommitLog": "65536"}
-    with storage.open_store(backend, path, StoreOptions(settings=settings)) as store:
+    with opened(path, backend) as store:
         store.create_topic("t", 1)
         for value in VALUES:
             store.append(T0, [Record(None, value)])
@@ -94,7 +107,7 @@ def test_salvage_copies_what_it_leads_to(linked: tuple[str, Path, Path], tmp_pat
     assert report.lost_bytes == 0
     assert report.kept_records == len(VALUES)
     assert not [p for p in (tmp_path / "new").rglob("*") if p.is_symlink()]
-    with storage.open_store(backend, tmp_path / "new") as store:
+    with opened(tmp_path / "new", backend) as store:
         assert read(store) == VALUES
 
 
