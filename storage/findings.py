@@ -7,13 +7,14 @@ that meets something names the code and the facts; severity and advice come from
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from os import PathLike
 from typing import Final, TypedDict
 
+from storage.errors import DamagedStore
 from storage.model import Finding
 
 _CATALOGUE: Final = "findings.toml"
@@ -129,3 +130,14 @@ def _document() -> dict[str, dict[str, dict[str, str]]]:
     text = resources.files("storage").joinpath(_CATALOGUE).read_text("utf-8")
     document: dict[str, dict[str, dict[str, str]]] = tomllib.loads(text)
     return document
+
+
+def damaged_store(found: Sequence[Finding]) -> DamagedStore:
+    """Return the refusal of a start that writes, before it changed anything; it names the first of these findings."""
+    path = found[0].path
+    return DamagedStore(
+        f"{path}: {found[0].message}; or serve the store with --read-only. Nothing has been changed",
+        path=path,
+        position=0,
+        findings=found,
+    )

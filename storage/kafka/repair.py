@@ -63,7 +63,7 @@ def _leftovers(fs: FileSystem, directory: Path) -> Sequence[tuple[int, str, Path
         if name.endswith(names.LEFTOVER_SUFFIXES):
             parsed = parse_segment_name(name)
             path = directory / name
-            if parsed is not None:
+            if parsed is not None and not fs.is_dir(path):
                 found.append((parsed[0], path.suffix, path))
     return found
 

@@ -35,6 +35,7 @@ from storage.interface import (
     Clock,
     StoreOptions,
 )
+from storage.kafka import blocked_files
 from storage.kafka.directory import (
     LogDirectory,
     StoreFile,
@@ -115,6 +116,7 @@ def open_kafka(
     roots = log_roots(fs, path, settings.log_dirs)
     if not read_only:
         refuse_several(roots)
+        blocked_files.refuse(log_directory(fs, roots))
 
     def opened(view: FileSystem, lock: FileLock | None) -> KafkaStore:
         directory = log_directory(view, roots)
@@ -152,6 +154,7 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
 
     def _open(self, opening: Opening) -> None:
         directory = self._directory
+        directory.findings += blocked_files.take_out(directory) if self.read_only else ()
         self._configs = directory.topic_configs()
         self.cluster_id = directory.known_cluster_id() if self.read_only else directory.cluster_id()
         stored = directory.store_file()

@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from storage.errors import DamagedStore, IoFailure
-from storage.findings import finding
+from storage.errors import IoFailure
+from storage.findings import damaged_store, finding
 from storage.model import Finding
 from storage.rocketmq.directory import StoreDirectory
 from storage.rocketmq.format import names
@@ -37,13 +37,7 @@ def refuse(directory: StoreDirectory) -> None:
     """Raise DamagedStore, for a start that writes, where a folder has the name of such a file."""
     found = findings(directory)
     if found:
-        path = found[0].path
-        raise DamagedStore(
-            f"{path}: {found[0].message}; or serve the store with --read-only. Nothing has been changed",
-            path=path,
-            position=0,
-            findings=found,
-        )
+        raise damaged_store(found)
 
 
 def findings(directory: StoreDirectory) -> list[Finding]:

@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from storage.errors import DamagedStore, IoFailure
-from storage.findings import finding
+from storage.errors import IoFailure
+from storage.findings import damaged_store, finding
 from storage.model import Finding
 from storage.rocketmq.consume_queue import IN_THE_WAY
 from storage.rocketmq.directory import StoreDirectory
@@ -30,14 +30,7 @@ def refuse(directory: StoreDirectory) -> None:
     """
     found = [blocked(path) for path in roots(directory)]
     if found:
-        path = found[0].path
-        what = IN_THE_WAY if _is_built(found[0].path) else RESTORE
-        raise DamagedStore(
-            f"{path}: {what}; or serve the store with --read-only. Nothing has been changed",
-            path=path,
-            position=0,
-            findings=found,
-        )
+        raise damaged_store(found)
 
 
 def take_out(directory: StoreDirectory) -> Sequence[Path]:
@@ -95,8 +88,7 @@ def _blocking(directory: StoreDirectory) -> Iterator[Path]:
 
 def blocked(path: Path) -> Finding:
     """Return the finding for a file in the place of a folder."""
-    built = "a file in the place of a folder: what belongs there is built from the log"
-    message = built if _is_built(path) else RESTORE
+    message = IN_THE_WAY if _is_built(path) else RESTORE
     return finding("unknown-file", path, severity="error", message=message)
 
 

@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 ROCKETMQ = Path(__file__).resolve().parent / "peers" / "rocketmq"
+ENVIRONMENT = {"PEER_JOPTS": "-XX:TieredStopAtLevel=1"}
+"""Of virtual machines that live for seconds: the second compiler would take more than it gives."""
 TIMEOUT_S = 600.0
 """Fetching the jars included; a broker takes 5 to 10 s. Only a hang takes so long."""
 
@@ -215,7 +217,7 @@ def _run(script: str, *arguments: str | Path) -> subprocess.CompletedProcess[str
     command = [str(ROCKETMQ / script), *map(str, arguments)]
     with subprocess.Popen(
         command,
-        env=dict(os.environ),
+        env={**ENVIRONMENT, **os.environ},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
