@@ -7,7 +7,7 @@ are gone. Must not read records or know Spark.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from logserver.pipeline.options import (
@@ -158,23 +158,14 @@ class Chosen:
 
         With mode=PERMISSIVE, or without failOnDataLoss, log each.
         """
-        for found in self.splitter.missing():
-            address = TopicPartition(str(found.topic), found.partition or 0)
-            is_read = address not in ends or ends[address] >= self.bounds(address).end
-            if not self._chooses(address) or not is_read:
-                continue
-            told = (
-                f"{found.path}: topic {found.topic!r} partition {found.partition}: {found.message}"
-            )
-            if self._options.fail_on_data_loss and not self._options.permissive:
-                raise Corrupt(
-                    f"{told}. With mode=PERMISSIVE the rest is read",
-                    kind=found.code,
-                    path=found.path,
-                    topic=found.topic,
-                    partition=found.partition,
-                )
-            _log.warning("left out: %s", told)
+
+        def is_read(partition: TopicPartition) -> bool:
+            end = ends.get(partition)
+            to_end = end is None or end >= self.bounds(partition).end
+            return self._chooses(partition) and to_end
+
+        lenient = self._options.permissive or not self._options.fail_on_data_loss
+        check_missing(self.splitter, is_read, lenient=lenient)
 
     def checked(self, ranges: Iterable[OffsetRange]) -> Iterator[OffsetRange]:
         """The ranges that are not empty, within the bounds.
@@ -257,3 +248,23 @@ def _refuse_missing(
 def _listed(names: Sequence[object]) -> str:
     shown = ", ".join(map(str, names[:SHOWN]))
     return f"{shown} and {len(names) - SHOWN} more" if len(names) > SHOWN else shown or "none"
+
+
+def check_missing(
+    splitter: Splitter, is_read: Callable[[TopicPartition], bool], *, lenient: bool
+) -> None:
+    """Raise Corrupt for a missing partition, or one with missing records, that is read; `lenient`: log each."""
+    for found in splitter.missing():
+        partition = TopicPartition(str(found.topic), found.partition or 0)
+        if not is_read(partition):
+            continue
+        what = f"{found.path}: topic {found.topic!r} partition {found.partition}: {found.message}"
+        if not lenient:
+            raise Corrupt(
+                f"{what}. With mode=PERMISSIVE the rest is read",
+                kind=found.code,
+                path=found.path,
+                topic=found.topic,
+                partition=found.partition,
+            )
+        _log.warning("left out: %s", what)

@@ -14,7 +14,7 @@ import pytest
 from tests.api.harness import ONE_PARTITION, Api, opener, serving, settings
 from tests.api.test_openapi import prepared
 
-EXAMPLES_PER_OPERATION = 50
+EXAMPLES_PER_OPERATION = 20
 CONFIG = Path(__file__).with_name("schemathesis.toml")
 TIME_LIMIT_S = 850  # pytest's own 900 s end what hangs; a slow machine takes minutes
 

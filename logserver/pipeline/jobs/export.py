@@ -13,7 +13,6 @@ does not fit, counted in the report. The schema only grows, by the fields of lat
 from __future__ import annotations
 
 import json
-import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -24,14 +23,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from logserver.pipeline.jobs import job
 from logserver.pipeline.jobs.appended import appending
 from logserver.pipeline.options import SETTING_PREFIX
+from logserver.pipeline.ranges import check_missing
 from storage import Isolation, OffsetBounds, Splitter, StoreOptions, TopicPartition, open_splitter
-from storage.errors import Corrupt, InvalidArgument
+from storage.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
-_log = logging.getLogger(__name__)
 
 REPORT: Final = "topic string, partition int, from_offset bigint, to_offset bigint, rows bigint, unparsed bigint"
 UNPARSED: Final = "_unparsed"
@@ -135,7 +134,11 @@ def planned(
     try:
         partitions = _chosen(splitter, wanted.topics)
         seen = {partition: splitter.bounds(partition) for partition in partitions}
-        _check_missing(splitter, wanted)
+        check_missing(
+            splitter,
+            lambda partition: _is_chosen(splitter, partition.topic, wanted.topics),
+            lenient=wanted.permissive,
+        )
         if not seen:
             raise _none(wanted.topics)
         spans = []
@@ -145,23 +148,6 @@ def planned(
         return spans
     finally:
         splitter.close()
-
-
-def _check_missing(splitter: Splitter, wanted: Wanted) -> None:
-    """Raise Corrupt for a partition of a wanted topic that is missing, or its end; `permissive`: log each."""
-    for missing in splitter.missing():
-        if not _is_chosen(splitter, str(missing.topic), wanted.topics):
-            continue
-        told = f"topic {missing.topic!r} partition {missing.partition}: {missing.message}"
-        if not wanted.permissive:
-            raise Corrupt(
-                f"{missing.path}: {told}. With mode PERMISSIVE the rest is exported",
-                kind=missing.code,
-                path=missing.path,
-                topic=missing.topic,
-                partition=missing.partition,
-            )
-        _log.warning("left out: %s: %s", missing.path, told)
 
 
 def _chosen(splitter: Splitter, topics: str | None) -> list[TopicPartition]:
