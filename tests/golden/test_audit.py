@@ -131,7 +131,7 @@ NUMBERS = st.integers(0, 1 << 30)
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     name=st.sampled_from(["small", "many", "batch", "deleted-head"]),
     places=st.lists(st.tuples(NUMBERS, NUMBERS), max_size=6),

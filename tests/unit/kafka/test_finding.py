@@ -22,6 +22,8 @@ from tests.unit.kafka.workshop import T0, Workshop, put_value
 
 PER_BATCH = 3
 BATCHES = 10
+ALL = 100_000
+FEW = 200  # records are enough where the way back takes one or three at once
 
 
 @pytest.mark.parametrize("partition", stores.partitions(), ids=by_id)
@@ -76,15 +78,16 @@ def test_the_way_back(
     partition: GoldenPartition, monkeypatch: pytest.MonkeyPatch, offsets: int, size_bytes: int
 ) -> None:
     """However much the way back takes at once, it is the way forth turned round."""
+    rows = partition.lines("expected.jsonl")
     monkeypatch.setattr(finding, "BACKWARD_OFFSETS", offsets)
     monkeypatch.setattr(finding, "BACKWARD_BYTES", size_bytes)
-    rows = partition.lines("expected.jsonl")
-    address = partition.address
+    address, limit = partition.address, ALL if offsets > FEW else FEW
     with stores.open_golden(partition.root, {}, read_only=True) as store:
-        page = store.find(address.topic, limit=100_000, backward=True, max_bytes=1 << 30)
+        page = store.find(address.topic, limit=limit, backward=True, max_bytes=1 << 30)
         found = [record.offset for number, record in page.records if number == address.partition]
-        assert found == [row["offset"] for row in reversed(rows)]
-        assert page.complete
+        expected = [row["offset"] for row in reversed(rows)]
+        assert found == expected[: len(found)]
+        assert len(found) == len(expected) if page.complete else len(page.records) == limit
 
 
 def damaged_store(shop: Workshop, bad: dict[int, list[int]]) -> KafkaStore:
