@@ -35,6 +35,7 @@ from storage.root_files import RootFiles, StoreFacts, json_text
 
 BACKEND: Final = "kafka"
 TOPICS_FILE: Final = ".logserver.topics.json"
+CUT: Final = "it ends after its version: its entries are lost. A real broker goes on without them"
 OFFSET_CHECKPOINTS: Final = (names.RECOVERY_POINTS, names.HIGH_WATERMARKS, names.LOG_STARTS)
 _MARKS: Final = (names.META_PROPERTIES, names.CLEAN_SHUTDOWN, *OFFSET_CHECKPOINTS)
 
@@ -197,6 +198,8 @@ class LogDirectory(RootFiles[StoreFile]):
             self._note(bad_root_file(path, error))
             return checkpoints.readable_offsets(data)
         self._damaged.discard(name)
+        if checkpoints.is_cut_after_version(data):
+            self._note(finding("bad-root-file", path, severity="warning", message=CUT))
         return lines
 
     def cluster_id(self) -> str | None:

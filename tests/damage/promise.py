@@ -7,6 +7,7 @@ A case gives the sentences that it broke; none if the promise holds.
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -67,6 +68,7 @@ class Reports:
     def __init__(self, case: Case) -> None:
         self._files = case.truth.files
         self._absent = absent_partitions(case)
+        self._unknown = unknown_partitions(case, self._absent)
         self.findings: list[Finding] = []
         self.losses: list[Loss] = []
         self.refusals: list[tuple[TopicPartition, StorageError]] = []
@@ -83,6 +85,7 @@ class Reports:
         address, offset = key
         return (
             self.whole
+            or address in self._unknown
             or any(self._names(finding, key) for finding in self.findings)
             or any(refused == address for refused, _ in self.refusals)
             or any(
@@ -122,6 +125,26 @@ def absent_partitions(case: Case) -> Set[TopicPartition]:
     disk = case.damage.disk
     known = {address for address, _ in case.truth.dumped}
     return {one for one in known if not disk.is_dir(ROOT / f"{one.topic}-{one.partition}")}
+
+
+def unknown_partitions(case: Case, absent: Set[TopicPartition]) -> Set[TopicPartition]:
+    """Return the absent partitions that nothing names any more, so that they look as if they had never been: no line of
+    a checkpoint, no later partition of the topic, and no configuration of a topic that is absent as a whole.
+    """
+    files = case.damage.disk.files()
+    text = b"\n".join(data for path, data in files if Path(path).parent == ROOT)
+    there = {address for address, _ in case.truth.dumped} - absent
+
+    def is_known(one: TopicPartition) -> bool:
+        numbers = [other.partition for other in there if other.topic == one.topic]
+        name = re.escape(one.topic.encode())
+        return (
+            re.search(rb"(?m)^%s %d " % (name, one.partition), text) is not None
+            or any(number > one.partition for number in numbers)
+            or (not numbers and b'"%s"' % one.topic.encode() in text)
+        )
+
+    return {one for one in absent if not is_known(one)}
 
 
 class _Check:

@@ -17,7 +17,8 @@ LeaderEpochFileCache, PartitionMetadataReadBuffer and CleanShutdownFileHandler o
 
 - A line ends in LF, CR LF or CR (BufferedReader.readLine), and the last one need not end at all.
 - White space separates fields; it may also follow the last one, but not come before the first one.
-- A checkpoint of 0 bytes, or of nothing but a version, is legal and has no entries.
+- A checkpoint of 0 bytes, or of nothing but a version, is legal and has no entries. A broker makes one of 0 bytes, and
+  always writes a count after the version: without one the file was cut.
 - A partition that has two lines keeps the last one. The order of lines means nothing but is kept.
 - Leader epochs that do not rise are legal: see `decode_epochs`.
 - The keys of partition.metadata are not looked at, and any version from 0 on is read.
@@ -91,6 +92,11 @@ def readable_offsets(data: bytes) -> dict[TopicPartition, int]:
     lines = _NEWLINE.split(data.decode("utf-8", "replace"))
     entries = map(_parse_offset_line, lines[:-1])
     return dict(entry for entry in entries if entry is not None)
+
+
+def is_cut_after_version(data: bytes) -> bool:
+    """Whether a checkpoint that `decode_offsets` takes has a version and no count."""
+    return len(_text_lines(OFFSETS_KIND, data)) == 1
 
 
 def encode_epochs(epochs: Sequence[tuple[int, int]]) -> bytes:

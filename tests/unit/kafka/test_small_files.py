@@ -268,3 +268,24 @@ def test_batches_below_the_first_epoch_of_the_checkpoint(first: int) -> None:
     found = [f for f in inspector.verify() if f.code == "leader-epoch-mismatch"]
     inspector.close()
     assert {f.expected for f in found} == {"no epoch"}
+
+
+@pytest.mark.parametrize("data", [b"0", b"0\n", b"0\r\n"])
+@pytest.mark.parametrize("name", [names.RECOVERY_POINTS, names.HIGH_WATERMARKS, names.LOG_STARTS])
+def test_a_checkpoint_that_was_cut_after_its_version_is_named(name: str, data: bytes) -> None:
+    """A broker reads it as empty, and writes none like it: a partition whose folder is gone may have been named there."""
+    shop = STORES["stopped"].after_kill()
+    shop.put(ROOT / name, data)
+    with shop.open(read_only=True) as store:
+        found = [f for f in store.recovery.findings if f.path == str(ROOT / name)]
+        assert [(f.code, f.severity) for f in found] == [("bad-root-file", "warning")]
+        assert values(store) == ALL
+
+
+@pytest.mark.parametrize("data", [b"", b"0\n0\n"])
+def test_an_empty_checkpoint_is_no_damage(data: bytes) -> None:
+    """A broker makes one of 0 bytes when it starts."""
+    shop = STORES["stopped"].after_kill()
+    shop.put(ROOT / names.HIGH_WATERMARKS, data)
+    with shop.open(read_only=True) as store:
+        assert [f for f in store.recovery.findings if f.code == "bad-root-file"] == []
