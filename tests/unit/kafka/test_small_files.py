@@ -273,7 +273,7 @@ def test_batches_below_the_first_epoch_of_the_checkpoint(first: int) -> None:
 @pytest.mark.parametrize("data", [b"0", b"0\n", b"0\r\n"])
 @pytest.mark.parametrize("name", [names.RECOVERY_POINTS, names.HIGH_WATERMARKS, names.LOG_STARTS])
 def test_a_checkpoint_that_was_cut_after_its_version_is_named(name: str, data: bytes) -> None:
-    """A broker reads it as empty, and writes none like it: a partition whose folder is gone may have been named there."""
+    """A broker reads it as empty, and never writes one: a partition without its folder may have been named there."""
     shop = STORES["stopped"].after_kill()
     shop.put(ROOT / name, data)
     with shop.open(read_only=True) as store:
