@@ -1,8 +1,8 @@
-"""Whether the indexes of the active segment can be believed after a clean stop.
+"""Check the indexes of the active segment after a clean stop.
 
-Owns that question, and where a look at the log's end may begin; must not write, and must not judge a log
-(storage.kafka.log_file does). The real broker checks nothing of them but their sizes (AbstractIndex.sanityCheck):
-an entry that is wrong leads it to the wrong batch, or hides those that are appended behind it.
+Owns that check, and the position from which the end of the log is scanned; must not write, and must not judge a log
+(storage.kafka.log_file does). The real broker checks only the sizes of index files (AbstractIndex.sanityCheck).
+A wrong entry leads it to the wrong batch, or hides the batches that are appended after the entry.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CHUNK_BYTES: Final = 1 << 16
 
 
 class WrongIndex(NamedTuple):
-    """What is wrong in the index file with this suffix, as a finding tells it."""
+    """The fields of a finding about a wrong index file; `suffix` names the file."""
 
     suffix: str
     code: str
@@ -33,7 +33,7 @@ class WrongIndex(NamedTuple):
 
 
 def last_indexed(indexes: ReadsFiles, file: File, segment: SegmentPlan) -> int:
-    """Position of the last index entry's batch that is really there; 0 when none is."""
+    """Return the position of the last offset index entry that points to a good batch ending at its offset, else 0."""
     if names.INDEX not in segment.suffixes:
         return 0
     data = indexes.read_bytes(segment.path.with_suffix(names.INDEX))
@@ -45,11 +45,14 @@ def last_indexed(indexes: ReadsFiles, file: File, segment: SegmentPlan) -> int:
 
 
 def wrong_index(indexes: ReadsFiles, file: File, segment: SegmentPlan) -> WrongIndex | None:
-    """The first thing that is wrong in the indexes of a segment, if its log is good.
+    """Return the first error in the indexes of a segment with a good log; None if there is no error.
 
-    Files have to rise, and the last entries to hold, since what is appended is found behind them: that of the offset
-    index names the end of a batch, that of the time index the time of the batch with its offset. To look for the batch
-    of each entry would read most pages of the log.
+    The check covers, in this order for the offset index and then the time index:
+    - The entries of the file ascend.
+    - The last entry is right, because a lookup of a batch that is appended later starts from it. In the offset index
+      it names the last offset of a batch, in the time index the largest timestamp of the batch with its offset.
+
+    Checking the batch of every entry would read most pages of the log.
     """
     data = indexes.read_bytes(segment.path.with_suffix(names.INDEX))
     try:
@@ -100,7 +103,7 @@ def _batch_at(file: File, segment: SegmentPlan, position: int) -> Batch | None:
 
 
 def _last_offset_at(file: File, segment: SegmentPlan, position: int) -> int | None:
-    """By the header alone."""
+    """Return the last offset of the batch at `position`, by its header alone; None without a whole batch there."""
     try:
         header = decode_header(file.pread(HEADER_SIZE, position))
     except DataError:
@@ -111,7 +114,7 @@ def _last_offset_at(file: File, segment: SegmentPlan, position: int) -> int | No
 def _tells_time(
     file: File, segment: SegmentPlan, offsets: Sequence[tuple[int, int]], entry: tuple[int, int]
 ) -> bool:
-    """Whether the batch with the offset of a time entry has its time as its largest."""
+    """Return whether the batch with the offset of a time index entry has the entry's time as its largest timestamp."""
     time_ms, relative_offset = entry
     below = [position for offset, position in offsets if offset <= relative_offset]
     position = below[-1] if below else 0

@@ -1,8 +1,8 @@
 """Folders in the place of files that a start reads or writes: at the root, and in the folder of a partition.
 
-Owns finding them, the refusal of a writable start before it has changed anything, and taking them out of a read-only
-view; must not look into them. The marker of a clean stop stays out of a view: the store then counts as not stopped
-cleanly.
+Owns finding these folders, the refusal of a writable start before it changes anything, and removing the folders from
+a read-only view; must not inspect their content. If the clean-shutdown marker is such a folder, the view has no marker:
+the store then counts as not stopped cleanly.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _AT_ROOT: Final = {
     STORE_FILE: _RESTORE,
     TOPICS_FILE: _RESTORE,
 }
-"""What to do, by name."""
+"""The remedy for each file at the root, by file name."""
 _TEMPORARY: Final = "Move it away: a file is written under this name before it gets its own"
 _LOG: Final = "Move it away, and restore the segment: its records are in no other file"
 _METADATA: Final = "Move it away, and restore the file if there is a copy: it holds the topic's id"
@@ -41,13 +41,13 @@ _LEFT_OVER: Final = "Move it away: a file that is being deleted or replaced has 
 
 
 def refuse(directory: LogDirectory) -> None:
-    """Raise DamagedStore, for a start that writes, where a folder has the name of such a file."""
+    """Raise DamagedStore if a folder has the name of a file that a start uses. For a writable start."""
     if directory.fs.is_dir(directory.path, follow=True) and (found := findings(directory)):
         raise damaged_store(found)
 
 
 def findings(directory: LogDirectory) -> list[Finding]:
-    """Return a finding for each of them, which says what to do."""
+    """Return a finding for each folder in the place of a file; its message names the remedy."""
     fs = directory.fs
     found = []
     for root in directory.roots:
@@ -62,7 +62,7 @@ def findings(directory: LogDirectory) -> list[Finding]:
 
 
 def take_out(directory: LogDirectory) -> list[Finding]:
-    """Take them out of a view that only reads, where nothing reaches the disk; return the findings."""
+    """Remove these folders from a read-only view, where no change reaches the disk; return their findings."""
     found = findings(directory)
     for one in found:
         with suppress(IoFailure):
@@ -86,7 +86,7 @@ def _root_remedy(name: str) -> str | None:
 
 
 def _in_partition(directory: LogDirectory, folder: Path) -> Iterator[tuple[Path, str]]:
-    """Yield the path of each folder that has the name of one of a partition's files, and what to do."""
+    """Yield the path and the remedy of each folder that has the name of a partition's file."""
     fs = directory.fs
     for name in fs.list_dir(folder):
         remedy = _partition_remedy(name)

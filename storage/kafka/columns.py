@@ -1,9 +1,9 @@
 """Reading a split of a Kafka store: from pieces of segments to chunks of columns.
 
-Owns which batches are seen, how they are gathered until a chunk is full, and what damage becomes;
-must not plan, and knows no partition: a piece says all that is needed. Uncompressed batches are
-looked at where they were read; compressed ones are opened first, one behind the other. Files are
-read `CHUNK_BYTES` at a time. Beside that a chunk takes about 100 bytes a row while it is made.
+Owns which batches are visible, how they are gathered until a chunk is full, and how damage is reported;
+must not plan, and knows no partition: a piece has all facts that a read needs. Uncompressed batches are
+decoded in the buffer that they were read into. Compressed batches are first decompressed, one after another. Files are
+read `CHUNK_BYTES` at a time. In addition a chunk takes about 100 bytes a row while it is built.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def read_split(
     on_damage: Damage | None,
     fs: FileSystem | None = None,
 ) -> Iterator[Chunk]:
-    """See storage.read_split; `plan` is what KafkaSplitter.plan puts into a split."""
+    """See storage.read_split; `plan` is the value that KafkaSplitter.plan puts into a split."""
     wanted = frozenset(columns) & frozenset(COMMON_COLUMNS)
     gathered = _Gathered(wanted, on_damage)
     disk = fs or FollowingFileSystem()
@@ -84,7 +84,7 @@ def read_split(
 def _visible(
     fs: FileSystem, piece: Piece, check_crcs: bool, on_damage: Damage | None
 ) -> Iterator[Batch]:
-    """The batches of a piece that may be seen."""
+    """Yield the visible batches of a piece: in its range of offsets, no control batch and not aborted."""
     for batch in _good_batches(fs, piece, check_crcs, on_damage):
         header = batch.header
         if header.base_offset >= piece.end:
@@ -119,7 +119,7 @@ def _good_batches(
             if isinstance(item, Batch):
                 yield item
             elif item.next_offset is not None and item.next_offset <= piece.start:
-                continue  # nothing of it was asked for
+                continue  # the damage is before the requested offsets
             elif on_damage is None:
                 raise damaged(piece.path, item, next_good=piece.end)
             else:
@@ -135,13 +135,13 @@ def _log(piece: Piece) -> Log:
         size_bytes=piece.end_position,
         topic=piece.partition.topic,
         partition=piece.partition.partition,
-        limit_offset=piece.end,  # up to there the log was seen: what is missing is damage
+        limit_offset=piece.end,  # the plan saw the log up to here: offsets missing below it are damage
     )
 
 
 @dataclass(slots=True)
 class _Part:
-    """Bytes of the chunk: data[start:end]; `end` grows with the batches that are taken."""
+    """Bytes of the chunk: data[start:end]; `end` grows as adjacent batches are added."""
 
     data: bytes
     start: int
@@ -149,7 +149,7 @@ class _Part:
 
 
 class _Entry(NamedTuple):
-    """A batch of the chunk: its records lie in [position, end) of the part with this index."""
+    """A batch of the chunk: its records are the bytes [position, end) of the part with index `part`."""
 
     batch: Batch
     piece: Piece
@@ -159,7 +159,7 @@ class _Entry(NamedTuple):
 
 
 class _Gathered:
-    """Batches on their way into one chunk."""
+    """Batches gathered for one chunk."""
 
     def __init__(self, wanted: frozenset[str], on_damage: Damage | None) -> None:
         self._wanted = wanted
@@ -169,8 +169,11 @@ class _Gathered:
         self._size_bytes = 0
 
     def is_full(self, batch: Batch, piece: Piece) -> bool:
-        """Whether the chunk goes first: it is big, or it is half full of bytes that need not be
-        copied as long as no others join them. Rows that are only counted stay among themselves.
+        """Return whether the chunk has to be yielded before `batch` is added, for one of these reasons:
+
+        - It is full.
+        - It is half full, and `batch` is in another buffer: the bytes of one buffer alone need no copy.
+        - Its rows are only counted and the records of `batch` have to be decoded, or the other way round.
         """
         if not self._entries:
             return False
@@ -182,7 +185,7 @@ class _Gathered:
         return self._size_bytes >= limit_bytes
 
     def add(self, batch: Batch, piece: Piece) -> None:
-        """Take a batch, unless it is one that compaction has emptied."""
+        """Add a batch, unless compaction has removed all its records or it cannot be decoded (see `_judge`)."""
         if batch.header.count < 0 or batch.header.codec >= len(CODECS):
             self._judge(batch, piece)
             return
@@ -205,22 +208,25 @@ class _Gathered:
         self._size_bytes += end - start
 
     def _are_needed(self, batch: Batch, piece: Piece) -> bool:
-        """Whether the records have to be looked at: for a column, to count some of them, or where fewer are shown than
-        the header counts.
+        """Return whether the records have to be decoded, for one of these reasons:
+
+        - A column was requested.
+        - The piece holds only a part of the batch, so the records in its range have to be counted.
+        - Consumers see fewer records than the header counts, because offsets repeat.
         """
         header = batch.header
         whole = piece.start <= header.base_offset and header.next_offset <= piece.end
         return bool(self._wanted) or not whole or _repeats_offsets(batch)
 
     def _judge(self, batch: Batch, piece: Piece) -> None:
-        """Raise, or tell, what is wrong with the records of a batch whose CRC holds."""
+        """Raise Corrupt for the records of a batch with a right CRC, or report the damage if there is a callback."""
         error = _fault(batch)
         if self._on_damage is None:
             raise error
         self._on_damage(undecodable(batch, _log(piece), error))
 
     def take(self) -> Iterator[Chunk]:
-        """The chunk, unless it has no row."""
+        """Yield the chunk, unless it has no row, and start a new chunk. Bad batches are left out (see `_judge`)."""
         parts, entries = self._parts, self._entries
         self._parts, self._entries, self._size_bytes = [], [], 0
         while entries:
@@ -238,7 +244,10 @@ class _Gathered:
 
 
 def _repeats_offsets(batch: Batch) -> bool:
-    """Whether the second record has no offset of its own, as old producers wrote all of them without compression."""
+    """Return whether the second record's offset is not above the first record's. Also True for undecodable bytes.
+
+    Old producers wrote all uncompressed batches in this way.
+    """
     header = batch.header
     if header.codec or header.count < 2:
         return False
@@ -254,7 +263,7 @@ def _repeats_offsets(batch: Batch) -> bool:
 
 
 def _fault(batch: Batch) -> Corrupt:
-    """What the codec says of a batch whose fields make no sense."""
+    """Return the decoder's error for a batch with invalid fields, or an error for a wrong length."""
     try:
         decoded(batch)
     except Corrupt as error:
@@ -271,7 +280,7 @@ def _fault(batch: Batch) -> Corrupt:
 def _make_chunk(
     parts: Sequence[_Part], entries: Sequence[_Entry], wanted: frozenset[str]
 ) -> Chunk | frozenset[int]:
-    """The chunk of these batches; where some of them lie, their indexes instead."""
+    """Return the chunk of these batches; if the contents of some batches are wrong, their indexes instead."""
     data, shifts = _joined(parts)
     partitions, codes = _partitions(entries)
     figures = _figures(entries, shifts, codes)
@@ -303,7 +312,7 @@ def _make_chunk(
 
 
 def _counted(entries: Sequence[_Entry]) -> Chunk:
-    """The rows of these batches without any column, of which the headers tell all."""
+    """Return a chunk without columns; its rows are counted from the headers of these batches."""
     partitions, codes = _partitions(entries)
     counts = [entry.batch.header.count for entry in entries]
     codes = None if codes is None else np.repeat(codes, counts)
@@ -311,7 +320,7 @@ def _counted(entries: Sequence[_Entry]) -> Chunk:
 
 
 def _joined(parts: Sequence[_Part]) -> tuple[bytes, Sequence[int]]:
-    """(the bytes of all parts, how far each part's positions move). One part stays where it is."""
+    """Return (the bytes of all parts, the shift of each part's positions). A single part is not copied."""
     if len(parts) == 1:
         return parts[0].data, [0]
     shifts = []
@@ -323,7 +332,7 @@ def _joined(parts: Sequence[_Part]) -> tuple[bytes, Sequence[int]]:
 
 
 def _partitions(entries: Sequence[_Entry]) -> tuple[Sequence[TopicPartition], Numbers | None]:
-    """(the partitions, each batch's place among them; None where there is but one)."""
+    """Return (the partitions, the index of each batch's partition among them; None with one partition)."""
     places: dict[TopicPartition, int] = {}
     codes = [places.setdefault(entry.piece.partition, len(places)) for entry in entries]
     return list(places), None if len(places) == 1 else np.array(codes, np.int64)
@@ -359,7 +368,7 @@ def _figures(
 def _of_records(
     data: bytes, view: Bytes, rows: Rows, wanted: frozenset[str]
 ) -> tuple[Mapping[str, Column], Numbers]:
-    """(the columns that lie in the records, the indexes of batches that lie)."""
+    """Return (the columns that are stored in the records, the indexes of batches with wrong contents)."""
     (keys, at), bad_keys = record_fields.read_blobs(data, view, rows.at, rows.ends)
     (values, at), bad = record_fields.read_blobs(data, view, at, rows.ends)
     columns: dict[str, Column] = {KEY: keys, VALUE: values}

@@ -1,10 +1,10 @@
-"""The files at the root of a log directory: checkpoints, marker, identity, and our own two plain
-files beside them.
+"""The files at the root of a log directory: checkpoints, marker, identity, and this server's own two plain
+files alongside.
 
-Owns reading and writing them, each atomically; must not know segments. What the reference has no
-file for lies in `.logserver.store.json` (that we own the store, producer ids handed out) and
-`.logserver.topics.json` (topic configs): a folder of ours would keep the real broker from starting,
-plain files do not disturb it.
+Owns reading and writing these files, each atomically; must not know segments. Facts for which the real broker has no
+file are stored in `.logserver.store.json` (that this server owns the store, producer ids handed out) and
+`.logserver.topics.json` (topic configs). They are plain files, which do not disturb the real broker: a folder of this
+server's would keep it from starting.
 """
 
 from __future__ import annotations
@@ -43,27 +43,25 @@ Offsets = dict[TopicPartition, int]
 
 
 def detect(fs: FileSystem, path: Path) -> bool | None:
-    """None: no Kafka log directory; else whether it is one of ours (made by us, or taken over
-    before).
-    """
+    """Return whether this server owns the store (created it, or adopted it before); None: no Kafka log directory."""
     named = stored_backend(fs, path)
     return True if named == BACKEND else recognize(fs, path, named).adopted
 
 
 def recognize(fs: FileSystem, path: Path, named: str | None) -> Recognized:
-    """Whether a directory is a store of this backend. `named`: the backend that its store file names."""
+    """Return whether a directory is a store of this backend. `named`: the backend that its store file names."""
     entries = fs.list_dir(path)
     holds_files = _holds_files(fs, path, entries)
     if named == BACKEND:
         return Recognized(holds_files, True)
-    if holds_files:  # a damaged store file does not tell whose store this is
+    if holds_files:  # the store file may be damaged and name no backend: the Kafka files decide
         return Recognized(holds_files, STORE_FILE in entries)
     begun = {names.LOCK, UNFINISHED_STORE_FILE} <= set(entries)
     return Recognized(holds_files, True if begun else None)
 
 
 def _holds_files(fs: FileSystem, path: Path, entries: Sequence[str]) -> bool:
-    """Whether a file or folder is there that only a Kafka log directory has."""
+    """Return whether the directory has a file or folder that only a Kafka log directory has."""
     if any(mark in entries for mark in _MARKS):
         return True
     folders = (name for name in entries if names.parse_partition_dir(name) is not None)
@@ -71,12 +69,12 @@ def _holds_files(fs: FileSystem, path: Path, entries: Sequence[str]) -> bool:
 
 
 def is_empty(fs: FileSystem, path: Path) -> bool:
-    """Whether nothing of a store is there yet; what an interrupted first start left does not count."""
+    """Return whether the directory has no file of a store yet; leftovers of an interrupted first start do not count."""
     return holds_no_store(fs, path, lock=names.LOCK)
 
 
 def refuse_other_format(fs: FileSystem, path: Path) -> None:
-    """Raise UnsupportedFormat for a directory that holds something, but no Kafka log directory."""
+    """Raise UnsupportedFormat for a directory that is not empty and is no Kafka log directory."""
     if not is_empty(fs, path) and detect(fs, path) is None:
         raise foreign_store(fs, path, "Kafka log directory")
 
@@ -94,8 +92,8 @@ def _is_partition(fs: FileSystem, path: Path) -> bool:
 
 
 class StoreFile(StoreFacts, kw_only=True):
-    """The content of `.logserver.store.json`. `highest_epoch`: the highest leader epoch given here, see OwnEpochs;
-    `broker_led`: a real broker has stopped here since.
+    """The content of `.logserver.store.json`. `highest_epoch`: the highest leader epoch that this server assigned, see
+    OwnEpochs. `broker_led`: a real broker has stopped in this directory since.
     """
 
     backend: str = BACKEND
@@ -104,7 +102,7 @@ class StoreFile(StoreFacts, kw_only=True):
 
 
 class LogDirectory(RootFiles[StoreFile]):
-    """The root of one store. Its own files as RootFiles; the others are guarded by the store's lock."""
+    """The root of one store. RootFiles guards this server's own files; the store's lock guards all other files."""
 
     def __init__(self, fs: FileSystem, path: Path) -> None:
         super().__init__(fs, path, BACKEND, StoreFile)
@@ -114,8 +112,8 @@ class LogDirectory(RootFiles[StoreFile]):
     # ---- reading ----
 
     def partition_dirs(self) -> Sequence[tuple[TopicPartition, Path]]:
-        """Every partition folder, the metadata log's left out (it is never served, written or
-        recovered).
+        """Return every partition folder, sorted. The metadata log is left out: it is never served, written or
+        recovered.
         """
         found = []
         for name in self.fs.list_dir(self.path):
@@ -127,7 +125,7 @@ class LogDirectory(RootFiles[StoreFile]):
         return sorted(found)
 
     def renamed_dirs(self) -> Sequence[tuple[names.RenamedFolder, Path]]:
-        """Folders of partitions that a broker renamed: to be shown, never served."""
+        """Return the partition folders that a broker renamed, sorted. They are listed, never served."""
         found = []
         for name in self.fs.list_dir(self.path):
             renamed = names.parse_renamed_dir(name)
@@ -136,27 +134,27 @@ class LogDirectory(RootFiles[StoreFile]):
         return sorted(found)
 
     def metadata_dirs(self) -> Sequence[Path]:
-        """Folders of the cluster's metadata log, to be listed and left alone."""
+        """Return the folders of the cluster's metadata log. They are listed, never changed."""
         prefix = names.CLUSTER_METADATA_TOPIC + "-"
         return [self.path / name for name in self.fs.list_dir(self.path) if name.startswith(prefix)]
 
     def root_file(self, name: str) -> Path:
-        """A file of the root, whether it exists or not; of several roots that of the first which has it."""
+        """Return the path of a root file, which may not exist. With several roots, the first with the file counts."""
         paths = [root / name for root in self.roots]
         return next(filter(self.fs.exists, paths), paths[0])
 
     def unclean_roots(self) -> Sequence[Path]:
-        """The roots without the marker of a clean stop. Its content does not count: a broker before 3.7 wrote 0 bytes
-        (CleanShutdownFileHandler).
+        """Return the roots without the clean-shutdown marker. Its content does not count: a broker before 3.7 wrote 0
+        bytes (CleanShutdownFileHandler).
         """
         return [] if self.fs.exists(self.path / names.CLEAN_SHUTDOWN) else [self.path]
 
     def is_clean(self) -> bool:
-        """Whether the whole store was stopped cleanly."""
+        """Return whether the whole store was stopped cleanly."""
         return not self.unclean_roots()
 
     def is_stopped_by_broker(self) -> bool:
-        """Whether the marker is a real broker's: every one but ours is."""
+        """Return whether a real broker wrote the clean-shutdown marker: any marker that differs from this server's."""
         try:
             data = self.fs.read_bytes(self.path / names.CLEAN_SHUTDOWN)
         except IoFailure:
@@ -164,26 +162,27 @@ class LogDirectory(RootFiles[StoreFile]):
         return checkpoints.decode_clean_shutdown(data) != checkpoints.NO_BROKER_EPOCH
 
     def deleted_partitions(self) -> Sequence[TopicPartition]:
-        """Partitions whose folders are renamed for deletion and have no other folder."""
+        """Return the partitions with a folder renamed for deletion and no other folder."""
         present = self.fs.list_dir(self.path)
         renamed = (names.parse_renamed_dir(name) for name in present)
         deleted = (found.partition for found in renamed if found and found.state == "delete")
         return [partition for partition in deleted if str(partition) not in present]
 
     def checkpoints(self) -> Mapping[str, Offsets]:
-        """The offset checkpoints of the root by file name, the cleaner's too."""
+        """Return the offset checkpoints of the root by file name, including the cleaner's checkpoint."""
         return {name: self.offsets(name) for name in (*OFFSET_CHECKPOINTS, names.CLEANER_OFFSETS)}
 
     def offsets(self, name: str) -> Offsets:
-        """One of the root's offset checkpoints. A damaged one is reported. Of it the lines that can be read count:
-        without its log start a partition would show deleted records again. Recovery points are the exception:
-        without one more is scanned.
+        """Return the offsets of one of the root's checkpoints. A damaged checkpoint is reported.
+
+        The readable lines of a damaged checkpoint count: without its log start a partition would serve deleted records
+        again. A damaged recovery-point checkpoint counts as empty: a missing recovery point costs only a longer scan.
         """
         lines = self._lines(name)
         return {} if name == names.RECOVERY_POINTS and name in self._damaged else lines
 
     def checkpoint_path(self, name: str, partition: TopicPartition) -> Path:
-        """The file that said what `offsets` returned for a partition."""
+        """Return the path of the file with the offset that `offsets` returned for a partition."""
         return self.path / name
 
     def _lines(self, name: str) -> Offsets:
@@ -203,8 +202,8 @@ class LogDirectory(RootFiles[StoreFile]):
         return lines
 
     def cluster_id(self) -> str | None:
-        """cluster.id of meta.properties, None without that file. Raises Corrupt or
-        UnsupportedFormat with the file.
+        """Return cluster.id of meta.properties; None without that file. Raises Corrupt or UnsupportedFormat, both with
+        the path of the file.
         """
         try:
             return self._stored_cluster_id()
@@ -216,7 +215,7 @@ class LogDirectory(RootFiles[StoreFile]):
             raise UnsupportedFormat(f"{path}: {error.message}", path=path) from error
 
     def known_cluster_id(self) -> str | None:
-        """Return cluster.id; None, and a finding, where meta.properties cannot be read: for reading only."""
+        """Return cluster.id; None, and report a finding, if meta.properties cannot be read. For read-only stores."""
         try:
             return self._stored_cluster_id()
         except (Corrupt, UnsupportedFormat) as error:
@@ -231,7 +230,7 @@ class LogDirectory(RootFiles[StoreFile]):
         return properties.parse_meta_properties(found).cluster_id
 
     def topic_id(self, directory: Path) -> str | None:
-        """The topic id of a partition's folder; a file that cannot be read is reported."""
+        """Return the topic id of a partition's folder, None without one. An unreadable file is reported."""
         path = directory / names.PARTITION_METADATA
         if not self.fs.exists(path):
             return None
@@ -242,14 +241,14 @@ class LogDirectory(RootFiles[StoreFile]):
             return None
 
     def topic_configs(self) -> dict[str, dict[str, str]]:
-        """Configs by topic; one that is not legal is left out and reported."""
-        self._stored[TOPICS_FILE] = json_text({})  # a missing file says as much
+        """Return the configs by topic. An illegal config is left out and reported."""
+        self._stored[TOPICS_FILE] = json_text({})  # a missing file means no configs
         stored = self._read_json(TOPICS_FILE, dict[str, dict[str, str]]) or {}
         self._configured = dict.fromkeys(stored, self.path / TOPICS_FILE)
         return {topic: self._legal(configs) for topic, configs in stored.items()}
 
     def configured_topics(self) -> dict[str, Path]:
-        """The topics that `topic_configs` found, and the file of each."""
+        """Return the topics that `topic_configs` found, and the file of each topic."""
         return self._configured
 
     def _legal(self, configs: Mapping[str, str]) -> dict[str, str]:
@@ -268,9 +267,10 @@ class LogDirectory(RootFiles[StoreFile]):
     def write_offsets(
         self, name: str, offsets: Mapping[TopicPartition, int | None], *, gone: Container[str]
     ) -> None:
-        """Write an offset checkpoint, unless it says so already; None: no line.
+        """Write an offset checkpoint, unless the file has these lines already. An offset of None means no line.
 
-        Lines of other partitions are kept, unless their topic is `gone`: they tell that a folder is missing.
+        Lines of partitions that are not in `offsets` are kept, because they prove that a folder is missing. Lines of
+        the deleted topics in `gone` are dropped.
         """
         lines = {
             partition: offset
@@ -281,7 +281,7 @@ class LogDirectory(RootFiles[StoreFile]):
         self._write(name, checkpoints.encode_offsets(lines))
 
     def forget(self, is_deleted: Callable[[TopicPartition], bool]) -> None:
-        """Remove the lines of deleted partitions from the checkpoints that have some."""
+        """Remove the lines of deleted partitions from all checkpoints that have such lines."""
         for name in (*OFFSET_CHECKPOINTS, names.CLEANER_OFFSETS):
             lines = self._lines(name)
             kept = {p: offset for p, offset in lines.items() if not is_deleted(p)}
@@ -289,8 +289,8 @@ class LogDirectory(RootFiles[StoreFile]):
                 self._write(name, checkpoints.encode_offsets(kept))
 
     def write_identity(self, settings: StoreSettings) -> str:
-        """meta.properties of a new directory, with random ids where the settings give none. The
-        cluster's id.
+        """Write meta.properties of a new directory and return the cluster id. Ids that the settings do not give are
+        random.
         """
         cluster_id = settings.cluster_id or new_uuid()
         content = properties.new_meta_properties(
@@ -303,30 +303,30 @@ class LogDirectory(RootFiles[StoreFile]):
         return cluster_id
 
     def write_highest_epoch(self, facts: StoreFile, epoch: int) -> None:
-        """Our own facts with a higher leader epoch given, and change `facts` to it; durable on return."""
+        """Set `facts.highest_epoch` to `epoch` and write the store file; durable on return."""
         with self._writing:
             facts.highest_epoch = epoch
             self.write_store_file(facts)
 
     def write_topic_configs(self, configs: Mapping[str, Mapping[str, str]]) -> None:
-        """Write the configs of all topics that have some, unless the file says so already."""
+        """Write the configs of all topics that have configs, unless the file has them already."""
         self._write_json(TOPICS_FILE, {t: dict(c) for t, c in sorted(configs.items()) if c})
 
     def remove_marker(self) -> None:
-        """Take the marker of a clean stop away before the first change. The names in the root are durable on
-        return, also those that a killed process left there: what follows builds on them.
+        """Remove the clean-shutdown marker, before the first change. All file names in the root are durable on return,
+        including names left by a killed process, because later steps rely on them.
         """
         remove_if_present(self.fs, self.path / names.CLEAN_SHUTDOWN)
         self.fs.sync_dir(self.path)
 
     def write_marker(self) -> None:
-        """The marker of a clean stop: only after everything else is durable."""
+        """Write the clean-shutdown marker. Call this only after everything else is durable."""
         data = checkpoints.encode_clean_shutdown(checkpoints.NO_BROKER_EPOCH)
         atomic_write(self.fs, self.path / names.CLEAN_SHUTDOWN, data)
 
     def remove_deleted_dirs(self) -> None:
-        """Finish topic deletions that a stop interrupted: settings and checkpoints first, while the folders still name
-        the topics.
+        """Finish topic deletions that a stop interrupted. Topic configs and checkpoint lines are removed first, while
+        the folders still name the topics.
         """
         deleted = set(self.deleted_partitions())
         if deleted:
@@ -342,8 +342,9 @@ class LogDirectory(RootFiles[StoreFile]):
 
 
 def bad_root_file(path: Path, error: DataError) -> Finding:
-    """An error where the real broker does not start: with a checkpoint or a meta.properties that it cannot read. Only
-    a field that is no number lets it go on without the file (LogManager.loadLogs).
+    """Return a finding for an unreadable checkpoint or meta.properties. It is an error, because the real broker does
+    not start with such a file. With a field that is no number the broker goes on without the file: a warning
+    (LogManager.loadLogs).
     """
     resets = error.facts().get("expected") == checkpoints.NUMBERS
     said = "goes on without this file" if resets else "does not start with this file"
@@ -356,7 +357,7 @@ def bad_root_file(path: Path, error: DataError) -> Finding:
 
 
 def bad_partition_metadata(path: Path, error: DataError) -> Finding:
-    """An error, though we serve the partition: the real broker takes all of its directory offline."""
+    """Return an error finding. This server serves the partition; the real broker takes the whole directory offline."""
     address = names.partition_of_dir(path.parent.name)
     topic, partition = address if address is not None else (None, None)
     return finding(
@@ -365,5 +366,5 @@ def bad_partition_metadata(path: Path, error: DataError) -> Finding:
 
 
 def new_uuid() -> str:
-    """A random id as Kafka writes one."""
+    """Return a random id in Kafka's text form."""
     return properties.new_uuid_text(secrets.token_bytes(16))

@@ -1,7 +1,7 @@
-"""Turning what a caller appends into the batches that go into the log.
+"""Encoding of appended records, or of a client's whole batches, into the batches of the log.
 
-Owns the checks and the encoding of one append: records into as few batches as the size limit
-allows, raw batches checked and stamped; must not write. Everything is checked before anything is
+Owns the checks and the encoding of one append: records become as few batches as the size limit
+allows, raw batches are checked and stamped; must not write. Everything is checked before anything is
 written, so an append is all or nothing.
 """
 
@@ -51,12 +51,12 @@ from storage.sequencing import SEQUENCES
 INT16_MAX: Final = 2**15 - 1
 NO_TIMESTAMP: Final = -1
 MAX_CONTENT_BYTES: Final = DEFAULT_MAX_BYTES // 2
-"""Keys and values of one compressed batch: half of what readers decompress leaves the other half
-for headers and lengths."""
+"""The limit for keys and values of one compressed batch: half of the bytes that a reader decompresses at most. The
+other half is for headers and lengths."""
 
 
 class Stamp(NamedTuple):
-    """What an append gives its batches."""
+    """The fields that an append assigns to its batches: base offset, leader epoch, and append time."""
 
     base_offset: int
     leader_epoch: int
@@ -65,20 +65,22 @@ class Stamp(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """Whole batches, and where each lies in them."""
+    """The bytes of whole batches, and the position and header of each batch."""
 
     data: bytes
     batches: Sequence[AppendedBatch]
 
     @property
     def next_offset(self) -> int:
-        """The offset behind the last batch."""
+        """The offset after the last batch."""
         return self.batches[-1].header.next_offset
 
 
 def with_lookup_headers(records: Sequence[Record]) -> Sequence[Record]:
-    """Records whose tag and lookup keys stand in their headers, TAGS and KEYS, as RocketMQ's users
-    know them.
+    """Return the records with tag and lookup keys moved into headers TAGS and KEYS, RocketMQ's names for them.
+
+    Raises UnrepresentableRecord for properties, for a lookup key that is empty or has a space, and for a record that
+    has the header already.
     """
     if not any(r.tag is not None or r.lookup_keys or r.properties for r in records):
         return records
@@ -126,10 +128,10 @@ def encode_records(
     producer: ProducerSequence | None,
     limit_bytes: int,
 ) -> Encoded:
-    """One batch, or several where one would be over `limit_bytes` (never for a sequenced append).
+    """Encode records as one batch, or as several if one batch would be over `limit_bytes` or `MAX_CONTENT_BYTES`.
 
-    Raises RecordTooLarge with the index of the record that is too large by itself,
-    UnrepresentableRecord.
+    A sequenced append is never split. Raises RecordTooLarge with the index of the record that is too large by itself,
+    or for a sequenced batch that is too large; raises UnrepresentableRecord.
     """
     records = with_lookup_headers(records)
     codec = codec_id(compression)
@@ -185,9 +187,9 @@ def _too_large(size_bytes: int, limit_bytes: int, *, index: int, whole: bool) ->
 def check_batches(
     data: bytes, *, limit_bytes: int, keep_offsets: bool, client: bool
 ) -> Sequence[AppendedBatch]:
-    """The batches that `data` consists of, each whole, with a good CRC and of legal size.
+    """Return the batches of `data`. Each batch is whole, with a good CRC and of legal size.
 
-    Raises InvalidBatch (field, position), RecordTooLarge, NotOffered for a client's control and
+    Raises InvalidBatch (field, position), RecordTooLarge, and NotOffered for a client's control and
     transactional batches.
     """
     try:
@@ -214,8 +216,8 @@ def check_batches(
 
 
 def _check_client_attributes(at: int, header: BatchHeader) -> None:
-    """Raise for what only the log's owner writes: markers, and the time at which the cleaner may
-    drop them.
+    """Raise for batches that only the log's owner writes: transactional batches and markers (NotOffered), and those
+    with the time at which the cleaner may drop them (InvalidBatch).
     """
     if header.is_control or header.is_transactional:
         raise NotOffered(
@@ -231,9 +233,9 @@ def _check_client_attributes(at: int, header: BatchHeader) -> None:
 
 
 def check_times(times_ms: Iterable[int | None], settings: TopicSettings, *, now_ms: int) -> None:
-    """Raise UnrepresentableRecord for the first record whose timestamp is too far from the server's clock, as
-    LogValidator does. A record without a timestamp (None, NO_TIMESTAMP) passes, and so does every one that gets the
-    time of its append.
+    """Raise UnrepresentableRecord for the first record with a timestamp too far from the server's clock, as
+    LogValidator does. A record without a timestamp (None, NO_TIMESTAMP) passes. Under LogAppendTime every record
+    passes.
     """
     before_ms, after_ms = settings.timestamp_before_ms, settings.timestamp_after_ms
     if settings.log_append_time or (before_ms is None and after_ms is None):
@@ -250,9 +252,9 @@ def check_times(times_ms: Iterable[int | None], settings: TopicSettings, *, now_
 def check_batch_times(
     data: bytes, batches: Sequence[AppendedBatch], settings: TopicSettings, *, now_ms: int
 ) -> None:
-    """The same for a client's whole batches."""
+    """Check the timestamps of a client's whole batches as `check_times` does."""
     if settings.timestamp_before_ms is None and settings.timestamp_after_ms is None:
-        return  # spares decoding them
+        return  # spares decoding the records
     times_ms = (
         record[1] for at, header in batches for record in decode_records(data, at, header=header)
     )
@@ -269,8 +271,8 @@ def _untimely(index: int, time_ms: int, now_ms: int, limit: str) -> Unrepresenta
 
 
 def take_in(data: bytes, batches: Sequence[AppendedBatch]) -> Encoded:
-    """A client's batches as the log takes them: each record is looked at, and where the header is
-    wrong about the largest timestamp it is put right, as LogValidator does.
+    """Return a client's batches in the form that the log stores. Each record is checked. A wrong largest timestamp in a
+    header is corrected, as LogValidator does.
 
     Raises InvalidBatch (field records, position).
     """
@@ -290,14 +292,17 @@ def take_in(data: bytes, batches: Sequence[AppendedBatch]) -> Encoded:
 
 
 def are_compressed(data: bytes) -> bool:
-    """Return whether any of these batches is compressed. Bytes that are no batches are not."""
+    """Return whether any of these batches is compressed. False for bytes that are no batches."""
     with suppress(DataError):
         return any(header.codec for _, header in split_batches(data))
     return False
 
 
 def check_client_batches(data: bytes, settings: TopicSettings, *, now_ms: int) -> Encoded:
-    """Return a client's batches as `take_in`. Raises what `check_batches`, `take_in` and `check_batch_times` raise."""
+    """Check a client's batches and return them as `take_in` does.
+
+    Raises the errors of `check_batches`, `take_in` and `check_batch_times`.
+    """
     limit_bytes = settings.max_message_bytes
     batches = check_batches(data, limit_bytes=limit_bytes, keep_offsets=False, client=True)
     taken = take_in(data, batches)
@@ -306,8 +311,8 @@ def check_client_batches(data: bytes, settings: TopicSettings, *, now_ms: int) -
 
 
 def _latest_or_fault(data: bytes, at: int, header: BatchHeader) -> int | str:
-    """The largest timestamp, or what is wrong as text: an error that is passed on would hold on to
-    all that was unpacked until the request is answered, up to 256 MiB for each.
+    """Return the largest timestamp, or a fault as text. A chained error would keep all decompressed bytes in memory
+    until the request is answered, up to 256 MiB for each request.
     """
     try:
         return check_records(data, at, header)
@@ -316,8 +321,12 @@ def _latest_or_fault(data: bytes, at: int, header: BatchHeader) -> int | str:
 
 
 def _check_new_batch(at: int, header: BatchHeader) -> None:
-    """What the CRC cannot vouch for: as many offsets as records, no more records than fit into the
-    bytes, and a producer's mark that is whole (as LogValidator and ProducerStateManager demand).
+    """Raise InvalidBatch for header fields that a right CRC does not prove (LogValidator, ProducerStateManager):
+
+    - There are as many offsets as records.
+    - The records fit into the bytes of the batch.
+    - Producer id, producer epoch and base sequence number are in their ranges. With a producer id there is an epoch
+      and, except in a control batch, a sequence number.
     """
     codec_bytes = header.size_bytes - HEADER_SIZE if header.codec == 0 else DEFAULT_MAX_BYTES
     idempotent = header.producer_id >= 0
@@ -340,7 +349,7 @@ def _check_new_batch(at: int, header: BatchHeader) -> None:
 
 
 def check_span(batches: Sequence[AppendedBatch]) -> None:
-    """Raise InvalidBatch for a set that no segment can hold: its index counts offsets in 31 bits."""
+    """Raise InvalidBatch for batches that no segment can hold: its index stores relative offsets in 31 bits."""
     first, last = batches[0].header.base_offset, batches[-1].header.last_offset
     if last - first > INT32_MAX or last >= INT64_MAX:
         raise InvalidBatch(
@@ -352,8 +361,8 @@ def check_span(batches: Sequence[AppendedBatch]) -> None:
 
 
 def stamp_batches(data: bytes, batches: Sequence[AppendedBatch], mark: Stamp) -> Encoded:
-    """The same batches with offsets from `mark.base_offset` on, its epoch and, under LogAppendTime,
-    its time.
+    """Return the batches with offsets from `mark.base_offset` on and the leader epoch of `mark`. Under LogAppendTime
+    the batches get its time too.
     """
     buffer = bytearray(data)
     stamped: list[AppendedBatch] = []
@@ -371,7 +380,7 @@ def stamp_batches(data: bytes, batches: Sequence[AppendedBatch], mark: Stamp) ->
 
 
 def check_kept_offsets(batches: Sequence[AppendedBatch], next_offset: int) -> None:
-    """Raise InvalidBatch unless the batches' own offsets continue a log that ends at `next_offset`."""
+    """Raise InvalidBatch unless the offsets that the batches have already continue a log that ends at `next_offset`."""
     for at, header in batches:
         if header.base_offset < next_offset:
             raise InvalidBatch(
@@ -384,8 +393,8 @@ def check_kept_offsets(batches: Sequence[AppendedBatch], next_offset: int) -> No
 
 
 def check_one_producer(batches: Sequence[AppendedBatch]) -> None:
-    """Raise InvalidBatch unless all data batches of a sequenced append bear one producer and an
-    unbroken sequence; an append in which none bears a producer passes.
+    """Raise InvalidBatch unless all data batches of a sequenced append have the same producer id and epoch and an
+    unbroken sequence. An append in which no data batch has a producer id passes.
     """
     data = [batch for batch in batches if not batch.header.is_control]
     if all(header.producer_id < 0 for _, header in data):
@@ -407,12 +416,12 @@ def check_one_producer(batches: Sequence[AppendedBatch]) -> None:
 
 
 def mark_of(header: BatchHeader) -> ProducerSequence:
-    """The producer's mark that a batch bears."""
+    """Return the producer id, epoch and base sequence number of a batch."""
     return ProducerSequence(header.producer_id, header.producer_epoch, header.base_sequence)
 
 
 def as_one(known: Sequence[AppendResult | None]) -> AppendResult | None:
-    """The answer for batches that were all stored before, one behind the other; else None."""
+    """Return one result for batches that were all stored before, one directly after the other; else None."""
     found = [result for result in known if result is not None]
     if len(found) < len(known):
         return None
@@ -430,7 +439,7 @@ def check_appendable(
     producer: ProducerSequence | None,
     now_ms: int,
 ) -> None:
-    """Raise what appending these records, or a client's whole batches, would raise."""
+    """Raise the error that an append of these records, or of a client's whole batches, would raise."""
     if isinstance(records, bytes):
         batches = check_client_batches(records, settings, now_ms=now_ms).batches
         check_one_producer(batches)

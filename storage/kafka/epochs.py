@@ -1,8 +1,7 @@
-"""Which leader wrote from which offset on: the entries behind a partition's leader-epoch-
-checkpoint; and which epoch a writer of ours takes.
+"""Leader epochs: the entries of a partition's leader-epoch-checkpoint, and the epoch of this server's own appends.
 
-Owns the rules by which entries come and go (LeaderEpochFileCache), and when ours rise; must not do IO. Entries rise in
-both epoch and start offset; the first one starts at the log start.
+Owns the rules by which entries are added and removed (LeaderEpochFileCache), and by which this server raises an epoch;
+must not do IO. Entries ascend in both epoch and start offset; the first entry starts at the log start.
 """
 
 from __future__ import annotations
@@ -14,12 +13,14 @@ from storage.kafka.settings import INT32_MAX
 
 
 class OwnEpochs:
-    """The epochs that a store's own starts give: a partition's first append after a start raises its epoch.
+    """The leader epochs that this server assigns: a partition's first append after a start raises its epoch.
 
-    Only as long as nobody else has raised one: where a broker leads, epochs are its controller's to give. One that we
-    made up would pass the broker's next, which drops the entry of ours, and whose consumers wait for ever behind a
-    record that bears it. There the newest epoch stays. `highest` is the highest that was given here; `note` makes a
-    higher one durable before it is given (None: the store is a broker's). Thread-safe.
+    This holds only while no broker has raised an epoch, because in a broker's store its controller assigns epochs. An
+    epoch of this server would be above the broker's next one. The broker then drops this server's epoch entry, and
+    consumers that reach a record with that epoch wait forever. So in a broker's store the newest epoch stays as it is.
+
+    `highest` is the highest epoch that this server assigned. `note` makes a higher epoch durable before it is assigned
+    (None: the store is a broker's). Thread-safe.
     """
 
     def __init__(self, highest: int = 0, note: Callable[[int], None] | None = None) -> None:
@@ -28,12 +29,12 @@ class OwnEpochs:
         self._lock = threading.Lock()
 
     def meet(self, epoch: int | None) -> None:
-        """The newest epoch of a partition that is there at a start: was it given here?"""
+        """Note a partition's newest epoch at a start. Above `highest` it is a broker's: then no epoch is raised."""
         if epoch is not None and epoch > self._highest:
-            self._note = None  # for as long as it is there, also at the next start
+            self._note = None  # it meets the same epoch at the next start, while the log has it
 
     def next_after(self, latest: int | None) -> int:
-        """The epoch of the first append to a partition whose newest epoch is `latest`."""
+        """Return the epoch of the first append to a partition whose newest epoch is `latest`."""
         if latest is None:
             return 0
         if self._note is None:
@@ -54,19 +55,19 @@ class LeaderEpochs:
 
     @property
     def entries(self) -> Sequence[tuple[int, int]]:
-        """(epoch, start offset), ascending."""
+        """The entries (epoch, start offset), ascending."""
         return tuple(self._entries)
 
     @property
     def latest(self) -> int | None:
-        """The newest epoch, or None when nothing has been written under any."""
+        """The newest epoch, or None without entries."""
         return self._entries[-1][0] if self._entries else None
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """Add an entry if `epoch` is newer than the newest; tells whether anything changed. -1: none.
+        """Add an entry if `epoch` is above the newest epoch; return whether an entry was added. Epoch -1: no epoch.
 
-        Entries with an epoch or a start that is not lower go first: an epoch that got no record is
-        replaced by the next.
+        Entries that start at or after `start_offset` are removed first: an epoch without a record is replaced by the
+        next epoch.
         """
         if epoch < 0 or (self._entries and epoch <= self._entries[-1][0]):
             return False
@@ -76,13 +77,13 @@ class LeaderEpochs:
         return True
 
     def truncate_start(self, start_offset: int) -> None:
-        """The log now begins at `start_offset`: earlier entries go, the one in force there is cut
-        to it.
+        """Cut the entries to a log that now begins at `start_offset`. Earlier entries are removed; the entry in force
+        there then starts at `start_offset`.
         """
         before = [entry for entry in self._entries if entry[1] <= start_offset]
         after = [entry for entry in self._entries if entry[1] > start_offset]
         self._entries = [(before[-1][0], start_offset), *after] if before else after
 
     def truncate_end(self, end_offset: int) -> None:
-        """The log now ends at `end_offset`: entries that start at or behind it go."""
+        """Cut the entries to a log that now ends at `end_offset`: remove entries that start at or after it."""
         self._entries = [entry for entry in self._entries if entry[1] < end_offset]

@@ -1,8 +1,8 @@
-"""What the files of a log directory say that it should contain: partitions, and how far each log reached.
+"""Evidence of the expected content of a log directory: its partitions, and an offset that each log reached.
 
-Owns collecting the names and comparing them with the folders that exist; must not decide what a start does with a
-difference, and must not write. Every offset here is a lower bound of a log's end: a log that ends below it has lost
-records, and would give their offsets to others.
+Owns collecting the named partitions and offsets and comparing them with the folders that exist; must not decide how a
+start handles a difference, and must not write. Every offset here is a lower bound of a log's end. A log that ends below
+it has lost records, and would assign their offsets to other records.
 
     file                                       names
     recovery-point-, replication-offset-,
@@ -46,12 +46,12 @@ INDEX_SUFFIXES: Final = (names.INDEX, names.TIME_INDEX, names.TXN_INDEX)
 _BROKER_STATE: Final = {names.TRANSACTION_STATE_TOPIC, names.SHARE_STATE_TOPIC}
 _LAST_POSITION: Final = (1 << 31) - 1 - HEADER_SIZE  # of a batch: a log has at most 2^31 - 1 bytes
 MOST_UNNAMED: Final = 100
-"""More consecutive partitions without a folder and without a name are one finding: their end may be a wrong number."""
+"""Report a longer run of partitions without folder and without name as one finding: its end may be a wrong number."""
 CHECKPOINTS: Final = (*OFFSET_CHECKPOINTS, names.CLEANER_OFFSETS)
 
 
 class NamedOffset(NamedTuple):
-    """An offset that a log reached, and the file that says so."""
+    """An offset that a log reached, and the file that names the offset."""
 
     offset: int
     path: Path
@@ -64,10 +64,10 @@ class NamedOffset(NamedTuple):
 
 
 class MissingPartition(NamedTuple):
-    """A partition of an existing topic that has no folder; `named` None: no file names an offset of it.
+    """A partition without a folder, of an existing topic. `named` None: no file names an offset of the partition.
 
-    `last_number`: the range of partitions up to this number. It is so long that its end is more likely a wrong number:
-    it is reported, and not made again.
+    With `last_number`: the range of partitions up to this number. The range is so long that its end is more likely a
+    wrong number: the range is reported, and its folders are not recreated.
     """
 
     address: TopicPartition
@@ -77,11 +77,11 @@ class MissingPartition(NamedTuple):
 
     @property
     def next_offset(self) -> int:
-        """Where a new log can go on without giving a used offset again."""
+        """The offset at which a new log can begin without assigning a used offset again."""
         return 0 if self.named is None else self.named.offset
 
     def finding(self) -> Finding:
-        """The finding of this partition, or of the range."""
+        """Return the finding of this partition, or of the range."""
         why = "other partitions of the topic exist" if self.named is None else str(self.named)
         message = f"the folder of the partition is missing: {why}"
         if self.last_number is not None:
@@ -100,7 +100,7 @@ class MissingPartition(NamedTuple):
 
 
 class Evidence:
-    """Everything that names partitions and offsets, except the files in the partitions' own folders."""
+    """The partitions and offsets that files name, except the files in the partitions' own folders."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -111,7 +111,7 @@ class Evidence:
         self.unread: list[Finding] = []  # files that name offsets and are damaged
 
     def add(self, partition: TopicPartition, named: NamedOffset) -> None:
-        """Take in an offset that a partition's log reached."""
+        """Add an offset that a partition's log reached. The highest offset of each partition counts."""
         ends = self._ends if named.group is None else self._committed
         if partition.topic != names.CLUSTER_METADATA_TOPIC and named.offset >= 0:
             known = ends.get(partition)
@@ -119,28 +119,28 @@ class Evidence:
                 ends[partition] = named
 
     def add_topic(self, topic: str, path: Path) -> None:
-        """Take in that a file names a topic which exists."""
+        """Add an existing topic that a file names."""
         self._topics.setdefault(topic, path)
 
     def add_unflushed(self, partition: TopicPartition, named: NamedOffset) -> None:
-        """Take in an offset that was given, perhaps to records that a power loss took before their flush."""
+        """Add an offset after records that were appended; a power loss may have lost the records before their flush."""
         self._unflushed[partition] = named
 
     def unflushed(self, partition: TopicPartition) -> NamedOffset | None:
-        """The offset that `add_unflushed` was given."""
+        """Return the offset that `add_unflushed` added for a partition."""
         return self._unflushed.get(partition)
 
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
-        """Forget what was said of partitions which are being deleted."""
+        """Drop the offsets of partitions that are being deleted."""
         for partition in partitions:
             self._ends.pop(partition, None)
             self._committed.pop(partition, None)
             self._unflushed.pop(partition, None)
 
     def end(self, partition: TopicPartition, log_end: int = 0) -> NamedOffset | None:
-        """The highest offset that a partition's log reached, None where no file names one.
+        """Return the highest offset that a partition's log reached; None if no file names an offset.
 
-        A committed offset counts up to 2^31 above everything else: clients may commit any number.
+        A committed offset counts only up to 2^31 above every other offset: clients may commit any number.
         """
         named = self._ends.get(partition)
         committed = self._committed.get(partition)
@@ -150,8 +150,10 @@ class Evidence:
         return named
 
     def missing(self, here: Collection[TopicPartition]) -> Sequence[MissingPartition]:
-        """Partitions without a folder of topics that exist: another partition is here, or a file of ours names the
-        topic. Numbers below the highest one count too.
+        """Return the partitions without a folder of topics that exist.
+
+        A topic exists if a partition of it is in `here`, or if a file of this server names the topic. Its partitions
+        are all numbers up to the highest one that has a folder or is named.
         """
         exist = {partition.topic for partition in here} | set(self._topics)
         exist.discard(names.CLUSTER_METADATA_TOPIC)
@@ -169,7 +171,7 @@ class Evidence:
     def _missing_of(
         self, topic: str, known: Sequence[int], here: Collection[TopicPartition]
     ) -> Iterator[MissingPartition]:
-        """The missing partitions of one topic. `known`: the numbers that have a folder or are named, ascending."""
+        """Yield the missing partitions of a topic. `known`: the numbers that have a folder or are named, ascending."""
         following = 0
         for number in known:
             address = TopicPartition(topic, number)
@@ -186,7 +188,7 @@ class Evidence:
             following = number + 1
 
     def _place(self, address: TopicPartition) -> Path:
-        """Where the folder of a missing partition should be: in the directory with the file that names it."""
+        """Return the path for a missing partition's folder: next to the file that names it, else in the first root."""
         named = self._ends.get(address)
         root = self._root if named is None else named.path.parent
         return root / partition_dir_name(*address)
@@ -194,9 +196,9 @@ class Evidence:
     def without_folder(
         self, here: Collection[TopicPartition]
     ) -> Mapping[str, Mapping[int, NamedOffset]]:
-        """Topics of which nothing but the name is left in a checkpoint: the offsets by partition.
+        """Return topics without folder and settings that files still name, with the named offsets by partition.
 
-        State that a broker keeps for itself is left out: it creates those topics when it needs them.
+        Topics of a broker's own state are left out: a broker creates these topics when it needs them.
         """
         exist = {partition.topic for partition in here} | set(self._topics) | _BROKER_STATE
         left: dict[str, dict[int, NamedOffset]] = {}
@@ -206,7 +208,7 @@ class Evidence:
         return left
 
     def findings(self, here: Collection[TopicPartition]) -> Sequence[Finding]:
-        """What is missing in the directory as a whole, and names that mean nothing any more."""
+        """Return findings: damaged files that name offsets, missing partitions, and topics that only exist as names."""
         found = [*self.unread, *(missing.finding() for missing in self.missing(here))]
         found += [name_only(topic, offsets) for topic, offsets in self.without_folder(here).items()]
         named = {partition.topic for partition in (*here, *self._ends)}
@@ -225,7 +227,7 @@ class Evidence:
 
 
 def name_only(topic: str, offsets: Mapping[int, NamedOffset]) -> Finding:
-    """The finding of a topic that exists as a name in checkpoints only."""
+    """Return the finding of a topic that files name and that has no folder and no settings."""
     named = max(offsets.values(), key=lambda one: one.offset)
     return finding(
         "topic-without-folder",
@@ -237,7 +239,9 @@ def name_only(topic: str, offsets: Mapping[int, NamedOffset]) -> Finding:
 
 
 def collect(directory: LogDirectory, checkpoints: Mapping[str, Offsets]) -> Evidence:
-    """Read what the files at the root name. `checkpoints`: the content of CHECKPOINTS by file."""
+    """Read the partitions and offsets that the files at the root name. `checkpoints`: the content of CHECKPOINTS by
+    file.
+    """
     evidence = Evidence(directory.path)
     for name, offsets in checkpoints.items():
         for partition, offset in offsets.items():
@@ -252,7 +256,7 @@ def collect(directory: LogDirectory, checkpoints: Mapping[str, Offsets]) -> Evid
 
 
 def _collect_notes(evidence: Evidence, fs: FileSystem, root: Path, *, clean: bool) -> None:
-    """Take in what a salvage, an unfinished append and requests with a key left at a root."""
+    """Add the offsets in a root's salvage report, note of an unfinished append, and journal of requests with a key."""
     report = salvage_report(fs, root)
     for kept in () if report is None else report.kept:
         address = TopicPartition(kept.topic, kept.partition)
@@ -268,9 +272,10 @@ def _collect_notes(evidence: Evidence, fs: FileSystem, root: Path, *, clean: boo
 
 
 def end_in_folder(fs: FileSystem, plan: PartitionPlan, log_end: int) -> NamedOffset | None:
-    """The highest offset that the files of a partition's own folder name, its logs left out.
+    """Return the highest offset that the files of a partition's own folder name, except its logs.
 
-    The entries of an index without a log count where it lies at or above the end of the other logs.
+    The entries of an index without a log count only if its base offset is at or after `log_end`, the end of the other
+    logs.
     """
     found = [
         NamedOffset(offset, plan.directory / segment_name(offset, names.SNAPSHOT))
@@ -285,11 +290,11 @@ def end_in_folder(fs: FileSystem, plan: PartitionPlan, log_end: int) -> NamedOff
 
 
 def end_by_index(indexes: ReadsFiles, segment: SegmentPlan, good_end: int) -> NamedOffset | None:
-    """The highest offset that the indexes of a segment name of records at or above the position `good_end` of its log.
+    """Return the highest offset that a segment's indexes name for records at or after position `good_end` of its log.
 
-    A garbled file names nothing. An entry of the offset index counts if it points there: an entry that has only a wrong
-    offset points to a batch that is still in the log. Entries of the other indexes have no position. They count if no
-    batch is left.
+    A malformed file names no offset. An entry of the offset index counts if it points to `good_end` or later: an entry
+    in which only the offset is wrong points to a batch that is still in the log. Entries of the other indexes have no
+    position. They count only if no batch is left.
     """
     found: list[NamedOffset] = []
     if names.INDEX in segment.suffixes:
@@ -309,14 +314,16 @@ def end_by_index(indexes: ReadsFiles, segment: SegmentPlan, good_end: int) -> Na
 
 
 def is_emptied(fs: FileSystem, plan: PartitionPlan) -> bool:
-    """Whether a folder without any log once had one: a server writes the other files after it."""
+    """Return whether a folder without a log once had a log: a server writes the other files of a folder later."""
     present = set(fs.list_dir(plan.directory))
     others = {names.LEADER_EPOCHS, names.PARTITION_METADATA} & present
     return not plan.segments and bool(others or plan.removed or plan.snapshot_offsets)
 
 
 def first_offset(plan: PartitionPlan) -> NamedOffset | None:
-    """Where the log began: by its leader epochs, which a deletion cuts first, else by index files without a log."""
+    """Return the offset at which the log began: by its leader epochs, which a deletion cuts before it removes files,
+    else by the index files without a log; None without either.
+    """
     if plan.stored_epochs:
         return NamedOffset(plan.stored_epochs[0][1], plan.directory / names.LEADER_EPOCHS)
     found = (NamedOffset(base_offset, path) for path, base_offset in orphan_indexes(plan))
@@ -324,7 +331,7 @@ def first_offset(plan: PartitionPlan) -> NamedOffset | None:
 
 
 def orphan_indexes(plan: PartitionPlan) -> Iterable[tuple[Path, int]]:
-    """The index files without a log, and their base offsets."""
+    """Yield the index files without a log, and their base offsets."""
     for path in plan.removed:
         parsed = parse_segment_name(path.name)
         if parsed is not None and parsed[1] in INDEX_SUFFIXES:
@@ -332,8 +339,9 @@ def orphan_indexes(plan: PartitionPlan) -> Iterable[tuple[Path, int]]:
 
 
 def _index_end(indexes: ReadsFiles, path: Path, base_offset: int, *, whole: bool = False) -> int:
-    """The end of a log that its index proves: the offset after the last entry, else the base offset. `whole`: a time
-    index that is garbled anywhere proves nothing.
+    """Return the log end that an index proves: the offset after its last entry; without entries the base offset.
+
+    With `whole` a time index that is malformed anywhere proves nothing beyond the base offset.
     """
     relative = -1
     with suppress(DataError):

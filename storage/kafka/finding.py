@@ -1,8 +1,8 @@
-"""Looking for records by key or tag: a scan bounded by time, in pages that miss nothing.
+"""Search for records by key or tag: a scan bounded by time, in pages that miss no record.
 
-Owns the search, its two directions and its cursor ("partition:offset", where to go on; with a "-"
-before it on the way back); must not know topics. Kafka keeps no index of keys, so every record from
-the first one in the time range on is looked at, up to a budget.
+Owns the search, its two directions and its cursor ("partition:offset", where the next page begins; with a "-"
+before it in a backward search); must not know topics. Kafka keeps no index of keys, so every record from
+the first one in the time range on is scanned, up to a budget.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _RECORD_ID: Final = re.compile(r"([^:]+):([0-9]{1,10}):([0-9]{1,18})")
 _CURSOR: Final = re.compile(r"(-?)([0-9]{1,10}):([0-9]{1,19})")
 PAGE: Final = Limits(max_records=10_000, max_bytes=1 << 20)
 
-# How many offsets the way back takes at once; fewer where they hold more than so many bytes, more
-# where compaction left few records.
+# A backward search reads this many offsets at once. It reads fewer if their records have more than BACKWARD_BYTES, and
+# more if compaction left few records.
 BACKWARD_OFFSETS: Final = 1024
 BACKWARD_BYTES: Final = 4 << 20
 
 
 class Search(NamedTuple):
-    """What is looked for; None: not asked. `key` is a record's key or one of its lookup keys; times
-    are inclusive.
+    """The conditions of a search; None: any value. `key` is a record's key or one of its lookup keys. Times are
+    inclusive.
     """
 
     key: bytes | None
@@ -48,7 +48,7 @@ class Search(NamedTuple):
     to_ms: int | None
 
     def matches(self, record: StoredRecord) -> bool:
-        """Whether this record is one of those looked for."""
+        """Return whether this record fulfils all conditions."""
         return (
             (self.key is None or self._has_key(record))
             and (self.tag is None or record.tag == self.tag)
@@ -61,8 +61,8 @@ class Search(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """What the search meets: a record, or damage; `at` is the offset from which the search goes on here, and
-    `behind` that from which it goes on behind damage (None: nothing is left in the partition).
+    """A step of a search: a record, or damage. A search that ends before this step goes on at offset `at`; one that
+    passes over damage goes on at the offset in `behind` (None: no record is left in the partition).
     """
 
     at: int
@@ -72,7 +72,7 @@ class _Step(NamedTuple):
 
 
 class Budget(NamedTuple):
-    """Where a page ends: records in it, records looked at, bytes of what is in it."""
+    """The limits of a page: records found, records scanned, bytes of the records found."""
 
     limit: int
     max_scanned: int
@@ -87,11 +87,11 @@ def find_records(
     cursor: str | None,
     backward: bool,
 ) -> FoundPage:
-    """One page of matches over partitions in order (or exactly the other way), from the cursor on.
+    """Return one page of matching records, from the cursor on. Partitions and offsets ascend, or descend if `backward`.
 
-    Raises InvalidArgument for a bad cursor and for limits below 1, with which no page would end;
-    Corrupt at a damaged place, with the `cursor` behind it (None: nothing is left). A page that has
-    found something ends before it.
+    Raises InvalidArgument for a bad cursor, and for limits below 1, with which a search would make no progress.
+    Raises Corrupt at damage, with the `cursor` after it (None: no record is left). A page with a match ends before the
+    damage instead.
     """
     for field in ("limit", "max_scanned"):
         if getattr(budget, field) < 1:
@@ -123,7 +123,9 @@ def _cursor(index: int, offset: int, *, backward: bool) -> str:
 
 
 def _onward(index: int, behind: int | None, partitions: int, *, backward: bool) -> str | None:
-    """The cursor behind damage: in the same partition, or where the next one begins; None behind the last."""
+    """Return the cursor after damage: in the same partition, or where the next partition begins; None after the last
+    partition.
+    """
     if behind is not None:
         return _cursor(index, behind, backward=backward)
     index += -1 if backward else 1
@@ -135,7 +137,9 @@ def _onward(index: int, behind: int | None, partitions: int, *, backward: bool) 
 def _steps(
     partitions: Sequence[Partition], search: Search, cursor: str | None, *, backward: bool
 ) -> Iterator[tuple[int, _Step]]:
-    """Every record that may match, in the search's order, with its partition's index, up to the first damage."""
+    """Yield every record that may match, in the search's order, with the index of its partition, up to the first
+    damage of each partition.
+    """
     walk = _walk_back if backward else _walk
     indexes = range(len(partitions))[:: -1 if backward else 1]
     offset = None
@@ -151,7 +155,7 @@ def _steps(
 
 
 def _walk(partition: Partition, first: int, offset: int | None) -> Iterator[_Step]:
-    """The records from `first`, or from `offset` behind it, to the end."""
+    """Yield the records from `first` on, or from a later `offset` on, to the end of the log."""
     at = first if offset is None else max(offset, first)
     end = partition.bounds().end
     while at < end:
@@ -167,13 +171,13 @@ def _walk(partition: Partition, first: int, offset: int | None) -> Iterator[_Ste
 
 
 def _good_behind(damage: Corrupt, at: int, stop: int) -> int:
-    """Where good records go on behind damage that was met at an offset, `stop` at most."""
+    """Return the offset of the next good record after damage met at offset `at`; at most `stop`."""
     offset = damage.facts().get("next_good_offset")
     return min(max(offset, at + 1), stop) if isinstance(offset, int) else stop
 
 
 def _read(partition: Partition, offset: int) -> Page:
-    """A page from `offset` on, or from the first record that is left: retention may delete beside a search."""
+    """Read a page from `offset` on, or from the log start: retention may delete records during a search."""
     while True:
         try:
             return partition.read(offset, PAGE, Isolation.READ_UNCOMMITTED)
@@ -185,7 +189,7 @@ def _read(partition: Partition, offset: int) -> Page:
 
 
 def _walk_back(partition: Partition, first: int, offset: int | None) -> Iterator[_Step]:
-    """The records from the end, or from `offset` before it, down to `first`."""
+    """Yield the records from the end of the log, or from an earlier `offset`, down to `first`."""
     end = partition.bounds().end
     stop = end if offset is None else min(offset + 1, end)
     span = BACKWARD_OFFSETS
@@ -193,7 +197,7 @@ def _walk_back(partition: Partition, first: int, offset: int | None) -> Iterator
         low = max(first, stop - span)
         part = _last_records(partition, low, stop)
         if part.damage is not None and part.damaged_from == low > first:
-            span *= 2  # it may begin before
+            span *= 2  # the damage may begin before `low`: read from an earlier offset
             continue
         for record in reversed(part.records):
             yield _Step(record.offset, record)
@@ -210,8 +214,8 @@ def _walk_back(partition: Partition, first: int, offset: int | None) -> Iterator
 
 
 class _Part(NamedTuple):
-    """The last records before a place, from `begin` on, and their bytes. `damage`: the offsets from `damaged_from` to
-    `begin` cannot be read.
+    """The last records before an offset, from `begin` on, and their bytes. With `damage` the offsets from
+    `damaged_from` to `begin` cannot be read.
     """
 
     records: Sequence[StoredRecord]
@@ -222,8 +226,9 @@ class _Part(NamedTuple):
 
 
 def _last_records(partition: Partition, low: int, stop: int) -> _Part:
-    """The records with low <= offset < stop, or those behind the last damage there; where they have more than
-    BACKWARD_BYTES only the last of them, the first of which has passed it.
+    """Return the records with low <= offset < stop, or only the records after the last damage in this range.
+
+    If these records have more than BACKWARD_BYTES, only the last ones are returned: the shortest run above that limit.
     """
     records: deque[StoredRecord] = deque()
     size_bytes = 0
@@ -249,10 +254,10 @@ def _last_records(partition: Partition, low: int, stop: int) -> _Part:
 
 
 def _first_offset(partition: Partition, search: Search) -> int | None:
-    """Where the scan of a partition begins: everything before has a smaller time than `from_ms`.
+    """Return the offset at which the scan of a partition begins: all earlier records have a timestamp below `from_ms`.
 
-    A lookup by time will not do: the broker's rule gives up at a segment that compaction emptied,
-    though records behind it match.
+    None if the largest timestamp of every segment is below `from_ms`. A lookup by time does not suffice: the broker's
+    rule stops at a segment that compaction emptied, though records after it match.
     """
     while True:
         start = partition.bounds().start
@@ -261,7 +266,7 @@ def _first_offset(partition: Partition, search: Search) -> int | None:
         try:
             return _offset_before(partition.segments(), search.from_ms, start)
         except IoFailure:
-            if partition.bounds().start == start:  # else segments were deleted meanwhile
+            if partition.bounds().start == start:  # else retention deleted segments: try again
                 raise
 
 
@@ -297,7 +302,7 @@ def _parse(cursor: str, partitions: int, *, backward: bool) -> tuple[int, int]:
 def find_by_id(
     partition_at: Callable[[TopicPartition], Partition], record_id: str
 ) -> tuple[TopicPartition, StoredRecord]:
-    """The record that `topic:partition:offset` names. Raises RecordNotFound, for any other text too."""
+    """Return the record with the id `topic:partition:offset`. Raises RecordNotFound, also for any other text."""
     missing = RecordNotFound(f"no record has the id {record_id!r}", id=record_id)
     match = _RECORD_ID.fullmatch(record_id)
     if match is None:

@@ -1,14 +1,15 @@
-"""A partition that another process may be writing: looked at once, then followed as it grows.
+"""A partition that another process may be writing: examined once, then followed as it grows.
 
-Owns the segments and ends of one partition as whoever looks at its files sees them; must not write,
-and knows no other partition. It begins with what recovery would leave (`storage.kafka.recovery`,
-carried out on nothing) and goes on with the good batches behind it, so that a look costs what is
-new, and one file's size for each segment.
+Owns the segments and ends of one partition as a reader of its files sees them; must not write,
+and knows no other partition. It begins with the state that recovery would leave (a plan of `storage.kafka.recovery`
+that is not carried out) and goes on with the good batches after it. So a refresh reads only new bytes,
+and one file size for each segment.
 
     known:  0.log  4711.log |  new: more of 4711.log, 9000.log ...
 
-What was known must still be there, else the partition has to be opened anew: sealed segments keep
-their size, unless they go from the front; the last known batch stands where it stood.
+The known state must be unchanged, else the partition has to be opened again:
+- Sealed segments keep their size. Only the oldest segments may be deleted.
+- The last known batch is at its position.
 """
 
 from __future__ import annotations
@@ -35,14 +36,14 @@ OPEN_FILES: Final = 4
 LOST_ENDS: Final = frozenset(
     {"checkpoint-ahead", "log-ends-below-named", "log-start-beyond-end", "partition-without-logs"}
 )
-"""What tells that records are gone from the end of a log, or from all of it."""
+"""Codes of findings which report that records are lost at the end of a log, or that the whole log is lost."""
 
 Sizes = Mapping[int, int]
-"""Of the `.log` files in a partition's folder, by base offset."""
+"""Sizes of the `.log` files in a partition's folder in bytes, by base offset."""
 
 
 class Mark(NamedTuple):
-    """A batch by which the log is known again."""
+    """A batch that a refresh compares, to check that the log is the same."""
 
     path: Path
     position: int
@@ -50,7 +51,7 @@ class Mark(NamedTuple):
 
 
 def log_sizes(fs: FileSystem, folder: Path) -> Sizes:
-    """What is in the folder at this moment; what goes meanwhile is left out. Raises IoFailure."""
+    """Return the sizes of the log files in a folder. A file deleted meanwhile is left out. Raises IoFailure."""
     found: dict[int, int] = {}
     for name in fs.list_dir(folder):
         parsed = names.parse_segment_name(name)
@@ -64,7 +65,7 @@ def log_sizes(fs: FileSystem, folder: Path) -> Sizes:
 
 
 class FollowedPartition:
-    """One partition. To be used by one thread at a time."""
+    """A followed partition. Not thread-safe: for one thread at a time."""
 
     def __init__(
         self,
@@ -74,7 +75,9 @@ class FollowedPartition:
         *,
         origin: Callable[[Path], Path | None],
     ) -> None:
-        """`sizes` are older than the plan; `origin` tells where a file that the plan names lies."""
+        """Build the segments of a plan. `sizes` were read before the plan was made. `origin` maps a path in the plan
+        to the path of the file on disk.
+        """
         self.partition: TopicPartition = plan.partition
         self._fs = fs
         self._files = HandleCache(fs, OPEN_FILES)
@@ -93,10 +96,10 @@ class FollowedPartition:
             for found in plan.findings
             if found.code in LOST_ENDS and found.severity == "error"
         ]
-        # A start would cut, rename or leave out a segment here: when anything changes, that has been done.
+        # Not settled: a start would cut, rename or leave out a segment. If anything changes, a start has done it.
         self._is_settled = not (
             plan.removed_segments
-            or self.lost_ends  # the lost files may come back
+            or self.lost_ends  # the lost files may be restored
             or {segment.base_offset for segment in self._segments} != sizes.keys()
             or any(loss.next_offset is not None for loss in plan.losses)
             or any(segment.path.suffix != names.LOG for segment in self._segments)
@@ -132,7 +135,7 @@ class FollowedPartition:
         return segment
 
     def _last_batch(self) -> Mark | None:
-        """The batch that ends the log; None where none does."""
+        """Return the last batch of the last segment; None if that segment has no batch."""
         if not self._segments or not self._segments[-1].size_bytes:
             return None
         found = self._segments[-1].batches(self._batches_end - 1, stop_offset=self._batches_end)
@@ -141,46 +144,45 @@ class FollowedPartition:
                 return Mark(batch.path, batch.position, batch.header)
         return None
 
-    # ---- what is known -------------------------------------------------------------------------
+    # ---- known state ---------------------------------------------------------------------------
 
     @property
     def segments(self) -> Sequence[Segment]:
-        """All segments, ascending; none in a partition without a file."""
+        """All segments, ascending; empty in a partition without a log file."""
         return self._segments
 
     def segment_at(self, offset: int) -> Segment:
-        """The segment that an offset lies in; the first one for what lies before all."""
+        """Return the segment that contains an offset; the first segment for an offset before all segments."""
         at = bisect_right(self._segments, offset, key=lambda segment: segment.base_offset) - 1
         return self._segments[max(at, 0)]
 
     def bounds(self) -> OffsetBounds:
-        """As LogStore.bounds."""
+        """See LogStore.bounds."""
         unstable = self._producers.first_unstable_offset(self._next)
         stable = self._next if unstable is None else min(unstable, self._next)
         return OffsetBounds(self._start, max(self._start, stable), self._next)
 
     def offset_for_time(self, timestamp_ms: int) -> TimedOffset | None:
-        """As LogStore.offset_for_time."""
+        """See LogStore.offset_for_time."""
         return find_time(self._segments, timestamp_ms, start=self._start, end=self._next)
 
     def offset_before_time(self, timestamp_ms: int) -> int:
-        """As Splitter.offset_before_time."""
+        """See Splitter.offset_before_time."""
         return skip_to_time(self._segments, timestamp_ms, start=self._start, end=self._next)
 
     def close(self) -> None:
-        """Let go of open files."""
+        """Close all open files."""
         self._files.close(sync=False)
 
-    # ---- what is new ---------------------------------------------------------------------------
+    # ---- refresh -------------------------------------------------------------------------------
 
     def refresh(self, log_start_offset: int) -> bool:
-        """Take in what was written and deleted since the last look; False when the partition has to
-        be opened anew.
+        """Read the changes since the last refresh; return False if the partition has to be opened again.
 
-        `log_start_offset`: what the log-start-offset-checkpoint says. Raises IoFailure.
+        `log_start_offset`: the partition's offset in the log-start-offset-checkpoint. Raises IoFailure.
         """
         sizes = log_sizes(self._fs, self._directory)
-        if not self._is_settled:  # segments and files may have different names
+        if not self._is_settled:  # segments and files may differ in their names: allow no change
             if sizes != self._sizes or not self._is_still_there():
                 return False
         elif not self._is_intact(sizes):
@@ -199,7 +201,7 @@ class FollowedPartition:
         return True
 
     def _is_intact(self, sizes: Sizes) -> bool:
-        """Whether what is known is still there, but for segments that went from the front."""
+        """Return whether the known segments are unchanged, except that the oldest are deleted and the last one grew."""
         if not self._segments:
             return True
         active = self._segments[-1]
@@ -215,7 +217,7 @@ class FollowedPartition:
         return self._is_still_there()
 
     def _is_still_there(self) -> bool:
-        """Whether the last known batch stands where it stood."""
+        """Return whether the last known batch is still at its position."""
         mark = self._mark
         if mark is None:
             return True
@@ -240,8 +242,8 @@ class FollowedPartition:
                     self._files.forget(path, sync=False)
 
     def _roll(self, base_offset: int) -> None:
-        """Another segment has been begun: the files of the one before are complete. What of its log
-        is no good batch is damage, to be met by whoever reads there.
+        """Begin the segment at `base_offset`; the files of the segment before are complete now. Bytes of its log that
+        are no good batch are damage, and a read of them reports it.
         """
         if self._segments:
             sealed = self._segments[-1]
@@ -255,13 +257,13 @@ class FollowedPartition:
         self._segments.append(segment)
 
     def _read_on(self) -> None:
-        """Take in the good batches behind the known end of the last segment."""
+        """Read the good batches after the known end of the last segment."""
         if not self._segments:
             return
         segment = self._segments[-1]
         if self._fs.size(segment.path) < segment.size_bytes + HEADER_SIZE:
             return
-        self._files.forget(segment.path, sync=False)  # of an empty log: it may be another file
+        self._files.forget(segment.path, sync=False)  # an empty log may have been replaced
         file = self._fs.open(segment.path)
         try:
             for item in walk(

@@ -1,12 +1,12 @@
-"""Committed offsets of consumer groups, kept as the broker does: as records of `__consumer_offsets`.
+"""Committed offsets of consumer groups, stored as the broker does: as records of `__consumer_offsets`.
 
 Owns which partition a group's records go to, and the order of a commit's steps; must not know the
-bytes of a record or which one counts. A commit of many groups is one append to each partition that
-is the home of one, and a sync of these:
+bytes of a record or which record counts. A commit of many groups is one append to each partition that
+is the home of a group, and a sync of these partitions:
 
     check all -> sync the records that the offsets count -> append -> sync
 
-Nothing is kept beside the log: what was written is read from it again, when it is asked for.
+No state is stored apart from the log: offsets are read from the log when they are requested.
 """
 
 from __future__ import annotations
@@ -28,50 +28,50 @@ from storage.model import CommittedOffset, GroupCommit, Record, TopicPartition
 
 INT32_MIN: Final = -(1 << 31)
 _Change = tuple[str, TopicPartition, CommittedOffset | None]
-"""A group, a partition, and its new offset; None: no more."""
+"""A group, a partition, and its new offset; None deletes the group's offset."""
 
 
 class Home(Protocol):
-    """What is asked of the store that the offsets belong to."""
+    """The calls to the store that the offsets belong to."""
 
     def partition(self, address: TopicPartition) -> Partition:
-        """Raises UnknownTopic, UnknownPartition, MissingPartitions."""
+        """Return a partition. Raises UnknownTopic, UnknownPartition, MissingPartitions."""
 
     def topic_id(self, topic: str) -> str | None:
-        """The id of a topic, None where it has none or is not there."""
+        """Return the id of a topic; None if the topic has no id or does not exist."""
 
     def offsets_partitions(self) -> Sequence[Partition]:
-        """The partitions of `__consumer_offsets` that are here, none before the first commit."""
+        """Return the existing partitions of `__consumer_offsets`; none before the first commit."""
 
     def offsets_count(self) -> int:
-        """How many partitions `__consumer_offsets` has, those that are missing here included; 0 without the topic."""
+        """Return the partition count of `__consumer_offsets`, missing partitions included; 0 without the topic."""
 
     def create_offsets_topic(self) -> None:
-        """Make `__consumer_offsets`; durable on return."""
+        """Create `__consumer_offsets`; durable on return."""
 
 
 def home_of(group: str, partitions: int) -> int:
-    """The partition that holds a group's records (GroupCoordinatorService.partitionFor)."""
+    """Return the partition that holds a group's records (GroupCoordinatorService.partitionFor)."""
     hashed = java_hash(group)
     return (0 if hashed == INT32_MIN else abs(hashed)) % partitions
 
 
 class GroupOffsets:
-    """See SupportsGroupOffsets. All that a commit holds is kept: leader epoch, metadata and time."""
+    """The offsets of a store's groups; see SupportsGroupOffsets. Leader epoch, metadata and commit time are kept."""
 
     def __init__(self, home: Home, clock: Clock) -> None:
         self._home = home
         self._clock = clock
-        self._commit_lock = threading.Lock()  # over a commit with its IO: they have an order
-        self._lock = threading.Lock()  # over `_logs`
+        self._commit_lock = threading.Lock()  # held during a commit's IO: commits have an order
+        self._lock = threading.Lock()  # guards `_logs`
         self._logs: Sequence[OffsetsLog] = ()
 
     def groups(self) -> Sequence[str]:
-        """The groups that have offsets, in order."""
+        """Return the groups that have offsets, sorted."""
         return sorted({group for log in self._current() for group in log.look(self._counting)})
 
     def _counting(self, table: OffsetTable[OffsetValue]) -> Sequence[str]:
-        """The groups of a table that have an offset that counts."""
+        """Return the groups of a table with at least one offset that counts."""
         return [
             group
             for group in table.groups()
@@ -79,9 +79,7 @@ class GroupOffsets:
         ]
 
     def committed(self, group: str) -> Mapping[TopicPartition, CommittedOffset]:
-        """A group's offsets by partition, in order; those of an earlier topic of the same name do
-        not count.
-        """
+        """Return a group's offsets by partition, in order. Offsets of an earlier topic of that name do not count."""
         return {
             partition: CommittedOffset(*value[:4])
             for partition, value in self._of_group(group).items()
@@ -103,7 +101,7 @@ class GroupOffsets:
         return log.look(lambda table: table.of_group(group))
 
     def _current(self) -> Sequence[OffsetsLog]:
-        """The logs of the topic as it is now: it may have been made, or deleted, since the last look."""
+        """Return the logs of the current topic: it may have been created or deleted since the last call."""
         partitions = self._home.offsets_partitions()
         with self._lock:
             if [log.partition for log in self._logs] != list(partitions):
@@ -132,8 +130,8 @@ class GroupOffsets:
             self._append([(group, partition, None) for partition in wanted], durable=True)
 
     def forget_topic(self, topic: str, topic_id: str | None) -> None:
-        """Delete every group's offsets for a topic that is deleted, but not those of a new one of
-        its name. On a full disk they stay: their topic's id tells that they do not count.
+        """Delete every group's offsets for a deleted topic, except the offsets of a new topic with its name. On a full
+        disk the offsets stay: their topic id shows that they do not count.
         """
         with self._commit_lock, suppress(DiskFull):
             changes: list[_Change] = [
@@ -145,8 +143,8 @@ class GroupOffsets:
             self._append(changes, durable=True)
 
     def _sync_records(self, changes: Sequence[_Change]) -> None:
-        """What lies below an offset is durable before the offset: after a crash no group stands
-        behind the end of a log.
+        """Flush the records below each new offset, before the offset is appended: after a crash no group's offset is
+        above the log end.
         """
         for _, address, committed in changes:
             partition = self._home.partition(address)

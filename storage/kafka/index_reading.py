@@ -1,7 +1,7 @@
-"""Reading the index files of a partition while a start looks at it: each file once, and without its holes.
+"""Reading of a partition's index files at a start: each file once, and without its holes.
 
-Owns how much of an index file is read, and what is kept of it meanwhile; must not know entries. An active segment's
-indexes are preallocated, megabytes of zeros after some entries, and several questions of a start go to the same file.
+Owns how much of an index file is read, and which files are kept in memory meanwhile; must not know entries. An active
+segment's indexes are preallocated: megabytes of zeros after some entries. Several checks of a start read the same file.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from typing import Final, Protocol
 from storage.files import File, FileSystem
 
 _SLACK_BYTES: Final = 64
-"""More than an entry: the last one may end in zeros, which need no data on the disk."""
+"""More than the size of an entry: the last entry may end in zeros, and these may be in a hole of the file."""
 
 
 class ReadsFiles(Protocol):
-    """Reads files: a file system, or an `IndexReader`."""
+    """A reader of whole files: a file system, or an `IndexReader`."""
 
     def read_bytes(self, path: Path) -> bytes:
-        """All of a file that may be something else than zeros."""
+        """Return the content of a file; zeros at its end may be left out."""
 
 
 def index_bytes(file: File) -> bytes:
-    """Return an index file up to its last data; of the zeros after that only some."""
+    """Return the content of an index file up to its last data, with at most `_SLACK_BYTES` zeros after that."""
     return file.pread(min(file.data_end(0) + _SLACK_BYTES, file.size()), 0)
 
 
 class IndexReader:
-    """Reads index files that do not change meanwhile. Memory: one file of each kind, the last that was asked for."""
+    """A reader of index files that do not change meanwhile. It keeps the last file of each kind in memory."""
 
     def __init__(self, fs: FileSystem) -> None:
         self._fs = fs

@@ -1,13 +1,13 @@
-"""The sparse offset index and time index of one segment: entries in memory once needed, and the
-file behind them.
+"""The sparse offset index and time index of one segment, and its transaction index: index files, and their entries
+in memory once these are needed.
 
 Owns loading, lookup, appending, preallocation and trimming of `.index`, `.timeindex` and
-`.txnindex`, and the one rule that says which batch gets an entry (IndexBuilder, used by appends and
-by recovery alike). Must not read `.log` files.
+`.txnindex`, and the one rule that selects the batches with an entry (IndexBuilder, used by appends and
+by recovery alike); must not read `.log` files.
 
-A sparse index is two arrays of numbers that rise together, so a lookup is one bisect; at 10 MiB a
-full index holds 1.3 M entries in 10 MiB of memory. It is preallocated (sparsely, as AbstractIndex
-does) while its segment takes appends and cut to its entries when the segment is rolled or closed.
+A sparse index is two arrays of numbers that ascend together, so a lookup is one bisect. A full index of 10 MiB
+has 1.3 M entries in 10 MiB of memory. The file is preallocated (as a sparse file, as AbstractIndex
+does) while its segment takes appends. It is cut to its entries when the segment is rolled or closed.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from storage.kafka.index_reading import index_bytes
 
 NO_TIMESTAMP = -1
 MAX_RELATIVE_OFFSET = 2**31 - 1
-"""An entry names an offset by its distance from the segment's base. A batch farther away has none: a segment with such
-batches is split at a start (storage.kafka.overflow), and read by a scan from its last entry until then."""
+"""An entry names an offset by its distance from the segment's base offset. A batch farther away has no entry. A segment
+with such batches is split at a start (storage.kafka.overflow). Until then a read scans it from its last entry."""
 
 
 class EntryFormat(Protocol):
-    """What a module of storage.kafka.format gives for one kind of index."""
+    """The format of one kind of index: a module of storage.kafka.format."""
 
     ENTRY_SIZE: int
 
@@ -47,10 +47,10 @@ Entries: TypeAlias = Sequence[tuple[int, int]]
 
 
 class SparseIndex:
-    """Rising (key, value) entries of one index file.
+    """An index file of ascending (key, value) entries.
 
     Offset index: (relative last offset, position); time index: (timestamp, relative last offset).
-    One writer (under the partition's append lock) and many readers: an entry's value is appended
+    Thread-safe for one writer (under the partition's append lock) and many readers: an entry's value is appended
     before its key, and readers bisect the keys.
     """
 
@@ -65,8 +65,8 @@ class SparseIndex:
         remake: Callable[[], Entries],
         holds: Callable[[Entries], bool] | None = None,
     ) -> None:
-        """`remake` gives the entries from the log, should the file be damaged; `holds`: whether what was read can be
-        the log's.
+        """Create the index without reading its file. `remake` rebuilds the entries from the log if the file is damaged.
+        `holds` returns whether entries that were read can belong to the log.
         """
         self.path = path
         self._remake = remake
@@ -77,13 +77,13 @@ class SparseIndex:
         self._key_type = key_type
         self._keys: array[int] | None = None
         self._values: array[int] = array("q")
-        self._written = 0  # entries that are in the file
+        self._written = 0  # number of entries in the file
         self._preallocated = False
-        self._remade = False  # the file is still the damaged one
+        self._remade = False  # True: the file is damaged, and the entries come from the log
         self._loading = threading.Lock()
 
     def _loaded(self) -> array[int]:
-        """The keys; reads the file the first time."""
+        """Return the keys. The first call reads the file."""
         keys = self._keys
         if keys is None:
             with self._loading:
@@ -94,8 +94,8 @@ class SparseIndex:
         return keys
 
     def _read(self) -> Entries:
-        """The file's entries. The broker does not look at them when it loads; a damaged file would
-        send reads astray.
+        """Return the file's entries, or entries rebuilt from the log if the file is damaged. The broker does not check
+        entries when it loads a file; a damaged file would lead reads to wrong positions.
         """
         with self._files.borrow(self.path) as file:
             data = index_bytes(file)
@@ -107,23 +107,23 @@ class SparseIndex:
         return self._remake()
 
     def hold(self, entries: Sequence[tuple[int, int]]) -> None:
-        """Take these for the file's entries, which need not be read then."""
+        """Use these as the file's entries; the file is then not read."""
         self._values = array("q", [value for _, value in entries])
         self._written = len(entries)
         self._keys = array(self._key_type, [key for key, _ in entries])
 
     def start_empty(self) -> None:
-        """A new index: nothing to load."""
+        """Set a new index to no entries: there is no file content to load."""
         self.hold(())
 
     def release(self) -> None:
-        """Forget the entries; the file is read when they are needed again."""
+        """Drop the entries from memory. The next use reads the file again."""
         self._keys = None
         self._remade = False
 
     @property
     def held(self) -> tuple[Sequence[int], Sequence[int]] | None:
-        """Keys and values, not to be changed; None as long as nobody needed them."""
+        """The keys and values in memory, not to be changed; None while they are not loaded."""
         keys = self._keys
         return None if keys is None else (keys, self._values)
 
@@ -131,30 +131,32 @@ class SparseIndex:
         return len(self._loaded())
 
     def entries(self) -> Sequence[tuple[int, int]]:
-        """All entries, ascending."""
+        """Return all entries, ascending."""
         keys = self._loaded()
         return list(zip(keys, self._values, strict=False))
 
     def last(self) -> tuple[int, int] | None:
-        """The newest entry."""
+        """Return the newest entry; None in an empty index."""
         keys = self._loaded()
         count = len(keys)
         return (keys[count - 1], self._values[count - 1]) if count else None
 
     def floor(self, key: int) -> tuple[int, int] | None:
-        """The entry with the greatest key <= `key`."""
+        """Return the entry with the greatest key <= `key`; None without such an entry."""
         keys = self._loaded()
         at = bisect_right(keys, key) - 1
         return (keys[at], self._values[at]) if at >= 0 else None
 
     def append(self, key: int, value: int) -> None:
-        """Add an entry in memory; `write` puts it into the file."""
+        """Add an entry in memory; `write` writes it to the file."""
         keys = self._loaded()
-        self._values.append(value)
+        self._values.append(value)  # before the key: readers bisect the keys without a lock
         keys.append(key)
 
     def write(self) -> None:
-        """Put new entries into the file, which is first extended (sparsely) to its full size."""
+        """Write new entries to the file, without a sync. A file that is not preallocated is first extended (sparsely)
+        to its full size.
+        """
         keys = self._loaded()
         self.mend()
         count = len(keys)
@@ -172,7 +174,7 @@ class SparseIndex:
         self._written = count
 
     def truncate(self, count: int) -> None:
-        """Forget the entries behind the first `count`, in memory and in the file."""
+        """Remove all entries after the first `count`, in memory and in the file."""
         keys = self._loaded()
         del keys[count:], self._values[count:]
         if self._written > count:
@@ -182,20 +184,20 @@ class SparseIndex:
             self._preallocated = False
 
     def replace(self, entries: Sequence[tuple[int, int]]) -> None:
-        """Make the file hold exactly these entries, trimmed and synced (recovery's rebuild)."""
+        """Write a file with exactly these entries, without preallocation; durable on return. For recovery's rebuild."""
         data = b"".join(self._format.encode_entry(key, value) for key, value in entries)
         _replace_file(self._files, self.path, data)
         self.hold(entries)
         self._preallocated = self._remade = False
 
     def mend(self) -> None:
-        """Where the file was damaged, so that its entries were made anew: put them into it."""
+        """Rewrite the file if it was damaged and its entries were rebuilt from the log."""
         if self._remade:
             self.replace(self.entries())
 
     def trim(self) -> None:
-        """Cut the file to its entries and sync it: at roll and at a clean close. Untouched files
-        stay as they are.
+        """Cut the file to its entries and sync it: at a roll and at a clean close. An index that is not loaded is left
+        as it is.
         """
         if self._keys is None:
             return
@@ -208,23 +210,22 @@ class SparseIndex:
 
 
 class IndexBuilder:
-    """Which batches get an entry: the rule of LogSegment.append and LogSegment.recover, in one
-    place.
+    """The rule that selects the batches with an index entry, as in LogSegment.append and LogSegment.recover.
 
-    Per batch, in order: if more than `interval_bytes` went by since the last entry, this batch gets
-    one; then its size is added. So the first batch never has an entry. The time index is tried with
-    each offset entry and once more at the end, and takes an entry only if the maximum timestamp so
-    far is above its last one.
+    Per batch, in order: if more than `interval_bytes` were added since the last entry, this batch gets an
+    entry; then its size is added. So the first batch never has an entry. The time index may get an entry with
+    each offset entry, and once more at the end. It gets an entry only if the maximum timestamp so
+    far is above the timestamp of its last entry.
     """
 
     def __init__(self, interval_bytes: int) -> None:
         self.interval_bytes = interval_bytes
         self.max_timestamp_ms = NO_TIMESTAMP
-        self.max_timestamp_offset = -1  # last offset of the batch that first reached it
+        self.max_timestamp_offset = -1  # last offset of the first batch with that timestamp
         self._bytes_since_entry = 0
 
     def add(self, header: BatchHeader) -> bool:
-        """Take one more batch into account; True when it gets an offset entry."""
+        """Add the next batch; return whether it gets an offset entry."""
         if header.max_timestamp > self.max_timestamp_ms:
             self.max_timestamp_ms = header.max_timestamp
             self.max_timestamp_offset = header.last_offset
@@ -235,12 +236,12 @@ class IndexBuilder:
         return indexed
 
     def wants_time_entry(self, last: tuple[int, int] | None) -> bool:
-        """Whether the maximum so far belongs into a time index whose newest entry is `last`."""
+        """Return whether a time index with the newest entry `last` needs an entry for the maximum timestamp so far."""
         return self.max_timestamp_ms > (NO_TIMESTAMP if last is None else last[0])
 
 
 class RebuiltIndexes(NamedTuple):
-    """Both indexes of a segment as a scan of its log makes them (relative offsets), with the
+    """The entries of both sparse indexes of a segment (relative offsets), rebuilt by a scan of its log, with the
     closing time entry.
     """
 
@@ -253,8 +254,8 @@ class RebuiltIndexes(NamedTuple):
 def rebuild_indexes(
     batches: Iterable[tuple[int, BatchHeader]], *, base_offset: int, interval_bytes: int
 ) -> RebuiltIndexes:
-    """The index entries of a segment made of these (position, header) pairs, as LogSegment.recover
-    makes them; none for offsets that an entry cannot hold.
+    """Return the index entries of a segment with these (position, header) pairs, as LogSegment.recover
+    builds them. Offsets too large for an entry get no entry.
     """
     builder = IndexBuilder(interval_bytes)
     offsets: list[tuple[int, int]] = []
@@ -275,8 +276,8 @@ def rebuild_indexes(
 
 
 class TransactionIndex:
-    """The aborted transactions whose marker lies in one segment, in marker order; the file exists
-    from the first on.
+    """The transaction index of one segment: the aborted transactions with their marker in this segment, in marker
+    order. The file exists from the first entry on.
     """
 
     def __init__(self, files: HandleCache, path: Path, *, exists: bool) -> None:
@@ -285,10 +286,10 @@ class TransactionIndex:
         self._entries: list[AbortedTransaction] | None = None if exists else []
 
     def entries(self) -> Sequence[AbortedTransaction]:
-        """All entries; reads the file the first time.
+        """Return all entries. The first call reads the file.
 
-        Raises Corrupt, with the file: what was aborted cannot be told from this segment's log
-        alone, so there is nothing to fall back on.
+        Raises Corrupt, with the path of the file: the entries cannot be rebuilt from this segment's log
+        alone, because a transaction may begin in an earlier segment.
         """
         if self._entries is None:
             with self._files.borrow(self.path) as file:
@@ -301,10 +302,10 @@ class TransactionIndex:
         return self._entries
 
     def append(self, entry: AbortedTransaction) -> None:
-        """Add one entry, in memory and in the file.
+        """Add an entry, in memory and in the file; not durable until `sync`.
 
-        A full disk is an IoFailure here: the marker is in the log, so that what it ends has to be
-        in the index.
+        A full disk is an IoFailure here, not DiskFull: the marker is in the log already, so the transaction that it
+        ends has to be in the index.
         """
         entries = self.entries()
         try:
@@ -315,25 +316,25 @@ class TransactionIndex:
         self.hold([*entries, entry])
 
     def hold(self, entries: Sequence[AbortedTransaction]) -> None:
-        """Take these for the file's entries, which need not be read then."""
+        """Use these as the file's entries; the file is then not read."""
         self._entries = list(entries)
 
     def replace(self, entries: Sequence[AbortedTransaction]) -> None:
-        """Make the file hold exactly these; none: no file."""
+        """Write a file with exactly these entries; durable on return. Without entries no file is written."""
         if entries:
             data = b"".join(map(txn_index.encode_entry, entries))
             _replace_file(self._files, self.path, data)
         self.hold(entries)
 
     def sync(self) -> None:
-        """Make the file durable, if there is one."""
+        """Make the file durable, if there are entries."""
         if self._entries:
             with self._files.borrow(self.path, write=True) as file:
                 file.datasync()
 
 
 def _replace_file(files: HandleCache, path: Path, data: bytes) -> None:
-    """Durably, and whole at every moment: a half file would be believed at the next start."""
+    """Replace a file atomically; durable on return. The next start would trust a half-written file."""
     atomic_write(files.fs, path, data)
     files.forget(path, sync=False)
 
@@ -341,7 +342,7 @@ def _replace_file(files: HandleCache, path: Path, data: bytes) -> None:
 def open_offset_index(
     files: HandleCache, path: Path, *, max_bytes: int, remake: Callable[[], Entries]
 ) -> SparseIndex:
-    """The `.index` of one segment."""
+    """Return the offset index (`.index`) of one segment."""
     return SparseIndex(files, path, offset_index, max_bytes=max_bytes, key_type="i", remake=remake)
 
 
@@ -353,16 +354,14 @@ def open_time_index(
     remake: Callable[[], Entries],
     holds: Callable[[Entries], bool] | None = None,
 ) -> SparseIndex:
-    """The `.timeindex` of one segment."""
+    """Return the time index (`.timeindex`) of one segment."""
     return SparseIndex(
         files, path, time_index, max_bytes=max_bytes, key_type="q", remake=remake, holds=holds
     )
 
 
 def modification_time_ms(fs: FileSystem, path: Path) -> int:
-    """A file's time, which stands in for the time of a segment without time entries; 0 when it is
-    gone.
-    """
+    """Return a file's modification time, the time of a segment without time entries; 0 if it cannot be read."""
     try:
         return fs.mtime_ms(path)
     except IoFailure:

@@ -1,9 +1,9 @@
-"""Find the topics that a crash left half made or half deleted, and make them whole again.
+"""Topics that a crash left half created or half deleted: find their folders, and restore the folders' names.
 
-Owns recognizing their folders, which are called TOPIC-N.ID-delete; must not make or remove any. topic_files.py has the
-order of the steps, by which such a folder is whole as long as another folder of its topic is called TOPIC-N. The next
-start renames it to TOPIC-N then: the topic is made, or is not deleted. Where no folder is called TOPIC-N, the next
-start, of this server or of the broker, removes them all.
+Owns recognizing their folders, which are named TOPIC-N.ID-delete; must not create or remove a folder. By the order of
+the steps in topic_files.py such a folder is complete as long as another folder of its topic is named TOPIC-N. The next
+start then renames it to TOPIC-N: the topic is created, or is not deleted. If no folder is named TOPIC-N, the next
+start of this server or of the broker removes all these folders.
 """
 
 from __future__ import annotations
@@ -21,17 +21,19 @@ from storage.model import Finding, TopicPartition
 
 
 def folder_of(root: Path, address: TopicPartition) -> Path:
-    """Return the folder of a partition that is served."""
+    """Return the path of a served partition's folder."""
     return root / names.partition_dir_name(*address)
 
 
 def interrupted_folders(directory: LogDirectory) -> Mapping[TopicPartition, Path]:
-    """Find the partitions whose topic was being made or deleted when the server crashed, and their folders, which are
-    still or already called TOPIC-N.ID-delete. The next writable start renames them to TOPIC-N.
+    """Return the partitions of topics that were being created or deleted when the server crashed, with their folders.
 
-    Their topic is the one of a folder TOPIC-N with the same topic id. (The name of a renamed folder may have only the
-    beginning of a long topic.) Only in a store of this server alone: a broker deletes a partition by itself when it
-    moves to another broker.
+    These folders are still or already named TOPIC-N.ID-delete. The next writable start renames them to TOPIC-N. The
+    topic's name is taken from a folder TOPIC-N with the same topic id, because the name of a renamed folder may have
+    only the beginning of a long topic name.
+
+    Empty after a clean stop, and unless only this server has written the store: a broker deletes a single partition
+    when the partition moves to another broker.
     """
     renamed = [(r.partition, path) for r, path in directory.renamed_dirs() if r.state == "delete"]
     if not renamed or directory.is_clean():
@@ -64,7 +66,7 @@ def interrupted_finding(address: TopicPartition, path: Path) -> Finding:
 
 
 def _topic_id(fs: FileSystem, folder: Path) -> str | None:
-    """The id in a folder's partition.metadata; None where there is none that can be read."""
+    """Return the topic id in a folder's partition.metadata; None if no id can be read."""
     with suppress(DataError, IoFailure):
         data = fs.read_bytes(folder / names.PARTITION_METADATA)
         return checkpoints.decode_partition_metadata(data).topic_id

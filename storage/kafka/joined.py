@@ -1,12 +1,12 @@
-"""Several log directories of one broker (`log.dirs`), read as one.
+"""Several log directories of one broker (`log.dirs`), read as one store.
 
-Owns which directories these are, which of them counts where two say something of the same partition, and the findings
-of directories that do not belong together. Must not write: such a store is only read.
+Owns which directories these are, which directory counts if two have facts about the same partition, and the findings
+of directories that do not belong together; must not write: such a store is only read.
 
-    partition folders     of all directories; of two with the same partition the first
-    offset checkpoints    the line of the directory that holds the partition, else the highest of all
+    partition folders     of all directories; if two hold the same partition, the first
+    offset checkpoints    the line of the directory that holds the partition, else the highest offset of all
     clean stop            only if every directory has the marker
-    other files           of the first directory that has them
+    other files           of the first directory that has the file
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ from storage.model import TopicPartition
 
 
 def log_roots(fs: FileSystem, path: Path, log_dirs: Sequence[str]) -> Sequence[Path]:
-    """Return the directories of a store, `path` first. Raises IoFailure for one that does not exist or cannot be
-    listed, UnsupportedFormat for one that is no log directory.
+    """Return the directories of a store, `path` first, each once.
+
+    Raises IoFailure for a directory that does not exist or cannot be listed, UnsupportedFormat for a directory that is
+    no log directory.
     """
     disk = fs.base if isinstance(fs, SkippingFileSystem) else fs
     roots = {path.resolve(): path}
@@ -49,12 +51,12 @@ def _unusable(folder: Path, what: str, *, errno: int) -> IoFailure:
 
 
 def log_directory(fs: FileSystem, roots: Sequence[Path]) -> LogDirectory:
-    """Return the one directory, or the directories as one."""
+    """Return a LogDirectory of one root, or a JoinedDirectory of several roots."""
     return LogDirectory(fs, roots[0]) if len(roots) == 1 else JoinedDirectory(fs, roots)
 
 
 def refuse_several(roots: Sequence[Path]) -> None:
-    """Raise InvalidConfig for a store in several directories, before it is written."""
+    """Raise InvalidConfig for a store in several directories. Called before a store is opened for writing."""
     if len(roots) > 1:
         folders = ", ".join(map(str, roots))
         raise InvalidConfig(
@@ -77,8 +79,8 @@ class JoinedDirectory(LogDirectory):
         self._checkpoint_paths: dict[tuple[str, TopicPartition], Path] = {}
 
     def partition_dirs(self) -> Sequence[tuple[TopicPartition, Path]]:
-        """See LogDirectory. A partition that another directory holds already is reported: a broker does not start then
-        ("Duplicate log directories", LogManager.loadLog).
+        """See LogDirectory. A partition in a second directory is reported: a broker does not start then ("Duplicate log
+        directories", LogManager.loadLog).
         """
         found: dict[TopicPartition, Path] = {}
         for member in self._members:
@@ -109,17 +111,17 @@ class JoinedDirectory(LogDirectory):
         return [root for member in self._members for root in member.unclean_roots()]
 
     def is_stopped_by_broker(self) -> bool:
-        """See LogDirectory: whether any marker is a real broker's."""
+        """See LogDirectory: return whether a real broker wrote any of the markers."""
         return any(member.is_stopped_by_broker() for member in self._members)
 
     def deleted_partitions(self) -> Sequence[TopicPartition]:
-        """See LogDirectory: of those that no directory holds."""
+        """See LogDirectory: return only partitions that no directory holds."""
         present = dict(self.partition_dirs())
         deleted = (one for member in self._members for one in member.deleted_partitions())
         return [partition for partition in deleted if partition not in present]
 
     def offsets(self, name: str) -> Offsets:
-        """See LogDirectory: a line of the directory that holds the partition comes first, else the highest counts."""
+        """See LogDirectory: the line of the directory that holds the partition counts, else the highest offset."""
         homes = {partition: folder.parent for partition, folder in self.partition_dirs()}
         chosen: dict[TopicPartition, tuple[bool, int]] = {}
         for member in self._members:
@@ -141,8 +143,8 @@ class JoinedDirectory(LogDirectory):
         return next(filter(None, found), None)
 
     def _compare_identities(self) -> None:
-        """A broker starts only if cluster and node are the same in all its directories and no two have one id
-        (MetaPropertiesEnsemble.verify).
+        """Report directories with which a broker does not start (MetaPropertiesEnsemble.verify): two have different
+        cluster ids or node ids, or the same directory id.
         """
         known = list(self._identities())
         for number, (path, here) in enumerate(known):
@@ -172,7 +174,7 @@ class JoinedDirectory(LogDirectory):
                 continue  # `known_cluster_id` reports the file
 
     def store_file(self) -> StoreFile | None:
-        """See LogDirectory: nothing that one directory gave out is given again."""
+        """See LogDirectory: the highest values count, so that no id or epoch of any directory is assigned again."""
         found = [stored for member in self._members if (stored := member.store_file()) is not None]
         if not found:
             return None

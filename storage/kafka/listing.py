@@ -1,7 +1,7 @@
-"""What a partition's folder holds, by name: segments, snapshots, and files without a log.
+"""The content of a partition's folder by file name: segments, snapshots, and index files without a log.
 
-Owns turning a folder into the segments of a plan; must not judge what is in a log, but for one
-question: whether an empty log lies inside the range of the one before it.
+Owns turning a folder into the segments of a plan; must not judge the content of a log, with one
+exception: it checks whether an empty log's base offset is inside the offset range of the log before it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from storage.kafka.plan import PartitionPlan, SegmentPlan
 
 
 def list_files(fs: FileSystem, files: HandleCache, plan: PartitionPlan) -> None:
-    """Segments, snapshots and orphans of the folder, by name."""
+    """Add the segments, snapshots and orphan index files of the plan's folder to the plan, by file name."""
     suffixes: dict[int, set[str]] = {}
     for name in fs.list_dir(plan.directory):
         parsed = names.parse_segment_name(name)
@@ -47,7 +47,7 @@ def list_files(fs: FileSystem, files: HandleCache, plan: PartitionPlan) -> None:
 
 
 def _drop_stray_empty(files: HandleCache, plan: PartitionPlan) -> None:
-    """An empty log inside the range of the one before it holds nothing and would hide the rest."""
+    """Drop each empty log inside the offset range of the log before it, because it would hide the rest of that log."""
     before: SegmentPlan | None = None
     for segment in list(plan.segments):
         if before is not None and not segment.size_bytes:

@@ -1,19 +1,21 @@
-"""Walking a `.log` file batch by batch, over damage too.
+"""The walk over a `.log` file, batch by batch, past damage too.
 
-Owns the question "is this a good batch, and if not, where does the next one begin?"; used by reads,
-recovery and verify alike, so that all three agree. Must not write, and must not know indexes or
-partitions.
+Owns the decision whether a batch is good, and the search for the next good batch; must not write, and must not know
+indexes or partitions. Reads, recovery and verify use the same walk, so that all three agree.
 
-A batch is good when its header is sane, it lies whole inside the file, its CRC-32C holds and its
-offsets continue the log: base offset >= the offset expected next, and below the next segment's
-base. Offsets lie outside the CRC, so a batch that jumps ahead is believed only if the batch behind
-it does not contradict it. How far a segment's offsets reach from its base is no question here.
+A batch is good if:
+- its header is sane,
+- the whole batch is inside the file,
+- its CRC-32C is right,
+- its offsets continue the log: base offset >= the expected next offset, and all offsets below the next segment's base.
 
-A batch that is whole and has a right CRC is never torn, though its offsets may fit nowhere: the gap
-that it makes is `misplaced`.
+The CRC does not cover the base offset. So a batch that jumps ahead is good only if the batch after
+it does not contradict the jump. The distance of offsets from the segment's base is not checked here.
 
-Messages of the formats v0 and v1 are no batches, and cannot be read here, but no damage either: the gap
-that they are says where their offsets end.
+A whole batch with a right CRC is never a torn tail, even if its offsets fit nowhere: its gap is `misplaced`.
+
+Messages of the formats v0 and v1 are not batches, and cannot be read here, but they are not damage: their
+gap has the offset after the last message (`old_end`).
 """
 
 from __future__ import annotations
@@ -45,16 +47,16 @@ SECTOR_BYTES: Final = 512
 BASE_OFFSET_BYTES: Final = 8
 LENGTH_BYTES: Final = 4
 TRIED_BYTES: Final = 16 << 20
-"""Behind damage a batch of more bytes than that is looked for only with a header that is right in every way."""
+"""After damage a larger batch is tried only if all fields of its header are valid (`check_offered`)."""
 INT64_MAX: Final = 2**63 - 1
-SEGMENT_OFFSETS: Final = 1 << 31  # how far an index entry reaches from its segment's base
+SEGMENT_OFFSETS: Final = 1 << 31  # index entries hold offsets below the segment's base plus this
 MISPLACED: Final = "misplaced-batch"
-"""The code of the finding for a whole batch with a right CRC whose offsets fit nowhere."""
+"""The code of the finding for a whole batch with a right CRC and with offsets that fit nowhere."""
 OLD_FORMAT: Final = "old-message-format"
-"""The reason of a gap in which messages of format v0 or v1 lie, and the code of the finding."""
-# Where a header's magic byte may stand: magic 2, any CRC, lastOffsetDelta >= 0; and either attributes 00 xx (the
-# upper ones mean nothing yet) or a base offset below 2^56 and a length >= 0. Without one of these two bytes of zeros
-# each 256th byte of any data would be tried.
+"""The reason of a gap that contains messages of format v0 or v1, and the code of its finding."""
+# Matches a possible magic byte of a header: magic 2, any CRC, lastOffsetDelta >= 0; and either attributes 00 xx (the
+# upper byte is unused yet) or a base offset below 2^56 and a length >= 0. Without this second condition every 256th
+# byte of random data would be a candidate.
 _MAGIC: Final = re.compile(
     rb"\x02(?:(?=.{4}\x00.[\x00-\x7f])|(?=.{6}[\x00-\x7f])(?<=\x00.{7}[\x00-\x7f].{7}\x02))",
     re.DOTALL,
@@ -64,7 +66,7 @@ _CLAIM: Final = struct.Struct(">qi11xi")  # base offset, length, 11 bytes betwee
 
 
 class Batch(NamedTuple):
-    """A good batch: file, position in it, header, and bytes: data[at : at + header.size_bytes]."""
+    """A good batch: its file, its position in the file, its header, and its bytes data[at : at + header.size_bytes]."""
 
     path: Path
     position: int
@@ -74,9 +76,9 @@ class Batch(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Bytes [position, end) that hold no good batch; `next_offset` is that of the good batch at
-    `end`, if any. `old_end`: the offset behind the messages of format v0 or v1 in it; None: no such.
-    `misplaced`: a whole batch with a right CRC is among them, whose offsets do not fit there.
+    """Bytes [position, end) without a good batch. `next_offset` is the base offset of the good batch at
+    `end`, if any. `old_end`: the offset after the messages of format v0 or v1 in the gap; None without such messages.
+    `misplaced`: the gap contains a whole batch with a right CRC and with offsets that do not fit there.
     """
 
     position: int
@@ -90,13 +92,13 @@ class Gap(NamedTuple):
 
 
 def end_of(item: Batch | Gap) -> int | None:
-    """The offset behind what is good there; None for a gap that is nothing but damage."""
+    """Return the offset after a batch, or after the messages of an old format in a gap; None for any other gap."""
     return item.header.next_offset if isinstance(item, Batch) else item.old_end
 
 
 class Portion(NamedTuple):
-    """Bytes wanted from the batch on that holds `offset` (or the next one): batches that end behind them are not
-    looked at, but for that first one.
+    """The limit of a walk: `size_bytes` from the batch that holds `offset` (or the next batch) on. Later batches that
+    end beyond this limit are not read.
     """
 
     offset: int
@@ -111,8 +113,8 @@ class _Problem(NamedTuple):
 
 
 def damaged(path: Path, gap: Gap, *, next_good: int) -> Corrupt:
-    """The error for a bad place; `next_good`: where offsets go on if no good batch follows in this
-    file, INT64_MAX for nowhere.
+    """Return the error for a gap. `next_good`: the next good offset if no good batch follows in this file; INT64_MAX if
+    there is none.
     """
     next_offset = next_good if gap.next_offset is None else gap.next_offset
     old = gap.old_end is not None
@@ -129,7 +131,7 @@ def damaged(path: Path, gap: Gap, *, next_good: int) -> Corrupt:
 
 
 class _Window:
-    """A stretch of the file in memory that moves forward; a file that shrinks meanwhile ends there."""
+    """A range of the file in memory that moves forward. A file that shrinks meanwhile ends where it was cut."""
 
     def __init__(self, file: File, end: int, *, chunk_bytes: int, check_crcs: bool) -> None:
         self.file = file
@@ -141,7 +143,7 @@ class _Window:
         self.data = b""
 
     def hold(self, position: int, size_bytes: int) -> int:
-        """Make [position, position + size_bytes) available as far as the file goes; its index in
+        """Load [position, position + size_bytes), up to the end of the file; return the index of `position` in
         `data`.
         """
         at = position - self.start
@@ -167,12 +169,11 @@ def walk(
     check_crcs: bool = True,
     portion: Portion | None = None,
 ) -> Iterator[Batch | Gap]:
-    """Every good batch of [position, end) in order, and a Gap for what lies between; ends at `end`, or with the
-    `portion`.
+    """Yield every good batch of [position, end) in order, and a Gap for the bytes between; stop at `end`, or at the
+    end of the `portion`.
 
-    `next_offset`: no batch may begin below it; `limit_offset`: none may reach it (the next
-    segment's base). The file is read `chunk_bytes` at a time; batches that lie in one such piece
-    share its bytes.
+    `next_offset`: no batch may begin below it; `limit_offset`: no batch may reach it (the next
+    segment's base). The file is read `chunk_bytes` at a time. Batches in the same chunk share its bytes.
     """
     window = _Window(file, end, chunk_bytes=chunk_bytes, check_crcs=check_crcs)
     portion_end = INT64_MAX
@@ -195,7 +196,7 @@ def walk(
 
 
 def _said_end(window: _Window, position: int) -> int:
-    """Where the batch at `position` ends, if there is one and its length is right; nothing more of it is read."""
+    """Return the end position that the length field at `position` claims; no other field is read or checked."""
     at = position + BASE_OFFSET_BYTES - window.start
     if 0 <= at <= len(window.data) - LENGTH_BYTES:
         length = window.data[at : at + LENGTH_BYTES]
@@ -207,7 +208,7 @@ def _said_end(window: _Window, position: int) -> int:
 def _judge(
     window: _Window, position: int, next_offset: int, limit_offset: int
 ) -> BatchHeader | _Problem:
-    """The header of the good batch at `position`, or what is wrong there."""
+    """Return the header of the good batch at `position`, or the problem there."""
     header = _check_bytes(window, position)
     if isinstance(header, _Problem):
         return header
@@ -247,7 +248,7 @@ def _check_bytes(window: _Window, position: int) -> BatchHeader | _Problem:
 
 
 def _is_whole(window: _Window, position: int) -> bool:
-    """Whether a batch that has no place in a log is whole and has a right CRC."""
+    """Return whether a batch with an invalid header is whole and has a right CRC."""
     if not window.check_crcs:
         return False
     at = window.hold(position, min(_claim(window, position).end, window.end) - position)
@@ -255,7 +256,9 @@ def _is_whole(window: _Window, position: int) -> bool:
 
 
 def _contradicted(window: _Window, position: int, header: BatchHeader, next_offset: int) -> bool:
-    """Whether the batch behind one that jumps ahead continues from before the jump."""
+    """Return whether the batch after a batch that jumps ahead contradicts the jump: its base offset is not below
+    `next_offset`, but below the end of the jumping batch.
+    """
     behind = _check_bytes(window, position + header.size_bytes)
     window.hold(position, header.size_bytes)
     return (
@@ -266,7 +269,7 @@ def _contradicted(window: _Window, position: int, header: BatchHeader, next_offs
 def _gap(
     window: _Window, position: int, problem: _Problem, next_offset: int, limit_offset: int
 ) -> Gap:
-    """The bad place at `position`: up to the first good batch behind it, or to the end."""
+    """Return the gap at `position`: up to the first good batch after it, or to the end."""
     behind = _pass_old(window, position, next_offset, limit_offset)
     if behind is None:
         good = _next_good(window, position, next_offset, limit_offset)
@@ -285,8 +288,9 @@ def _gap(
 def _pass_old(
     window: _Window, position: int, next_offset: int, limit_offset: int
 ) -> tuple[int, int] | None:
-    """Position and offset behind the messages of format v0 or v1 that begin here, or where the bad one
-    here says that it ends, and go on over such bad ones; None where there are none.
+    """Return the position and offset after the messages of format v0 or v1 at `position`; None without such messages.
+
+    A bad message is passed over if a good old message begins at the end that it claims.
     """
     behind = None
     while True:
@@ -303,7 +307,7 @@ def _pass_old(
 def _old_message(
     window: _Window, position: int, next_offset: int, limit_offset: int
 ) -> OldMessage | None:
-    """The message of format v0 or v1 at `position`, if a whole and good one that continues the log is there."""
+    """Return the whole message of format v0 or v1 at `position`, if its CRC is right and it continues the log."""
     at = window.hold(position, old_message.HEAD_SIZE)
     try:
         message = old_message.decode_head(window.data, at)
@@ -317,7 +321,7 @@ def _old_message(
 
 
 class _Claim(NamedTuple):
-    """What the header of a bad batch says, true or not: where its bytes end, and the offset behind its last."""
+    """The claims of a bad batch's header, right or wrong: the end of its bytes, and the offset after it."""
 
     end: int
     next_offset: int
@@ -332,10 +336,10 @@ def _claim(window: _Window, position: int) -> _Claim:
 
 
 class _NextGood(NamedTuple):
-    """Where a bad place ends, and the base offset of the good batch there (None: the data ends there).
+    """The end of a gap, and the base offset of the good batch there (None: the data ends there).
 
-    `misplaced`: a whole batch was met that fits nowhere. Those inside the bytes that the bad batch claims do not
-    count: they may lie in a value of it.
+    `misplaced`: the gap contains a whole batch that fits nowhere. A batch inside the bytes that the bad batch claims
+    does not count: it may be part of a record's value.
     """
 
     end: int
@@ -344,7 +348,7 @@ class _NextGood(NamedTuple):
 
 
 def _next_good(window: _Window, position: int, next_offset: int, limit_offset: int) -> _NextGood:
-    """The first good batch behind a bad place."""
+    """Find the first good batch after the bad batch at `position`."""
     claim = _claim(window, position)
     misplaced = False
     for candidate in chain([claim.end], _magics(window, position + 1)):
@@ -361,7 +365,7 @@ def _next_good(window: _Window, position: int, next_offset: int, limit_offset: i
 
 
 def _is_worth_a_try(window: _Window, position: int) -> bool:
-    """Whether the CRC of what may be a batch is to be computed: garbage claims to be large, and odd in other ways."""
+    """Return whether to compute the CRC of a possible batch: garbage often claims a large size and invalid fields."""
     at = window.hold(position, HEADER_SIZE)
     if _claim(window, position).end - position <= TRIED_BYTES:
         return True
@@ -373,9 +377,9 @@ def _is_worth_a_try(window: _Window, position: int) -> bool:
 
 
 def _magics(window: _Window, position: int) -> Iterator[int]:
-    """Where a batch may begin at or behind `position`: some bytes look like its magic and attributes."""
+    """Yield the positions from `position` on where a batch may begin: some bytes look like its magic and attributes."""
     while position + HEADER_SIZE <= window.end:
-        # A base offset and a length begin with zeros: a header may begin in the end of a hole.
+        # Base offset and length begin with zeros: a header may begin in the end of a hole.
         position = max(position, window.file.next_data(position) - HEADER_SIZE)
         if position + HEADER_SIZE > window.end:
             return
@@ -388,9 +392,10 @@ def _magics(window: _Window, position: int) -> Iterator[int]:
 
 
 def _leads_out(window: _Window, position: int, header: BatchHeader, end: int) -> bool:
-    """Whether good batches lead from here to `end` or beyond.
+    """Return whether good batches follow each other from `position` to `end` or beyond.
 
-    Inside the bytes that a bad batch claims, others that do not may lie in a value of it: a value can hold a log.
+    `end` is the end that a bad batch claims. Good batches that stop before it may be inside a record's value, because
+    a value can hold a copy of a log.
     """
     position += header.size_bytes
     while position < end:
@@ -402,9 +407,10 @@ def _leads_out(window: _Window, position: int, header: BatchHeader, end: int) ->
 
 
 def begins_in_lost_write(file: File, *, position: int, end: int) -> bool:
-    """Whether the rest of the sector at `position`, where a batch should begin, is zeros: the disk got the next sector
-    and not this one. No CRC covers a base offset, so the batch may look whole, with offset 0. A rest that the zeros of
-    a base offset fill says nothing.
+    """Return whether the rest of the sector at `position`, where a batch should begin, is zeros: a lost write.
+
+    The disk then has the next sector and not this one. No CRC covers a base offset, so the batch may look whole, with
+    offset 0. False if the rest is shorter than a base offset, because a base offset may be zeros.
     """
     stop = -(-position // SECTOR_BYTES) * SECTOR_BYTES
     rest = file.pread(min(stop, end) - position, position)
@@ -412,10 +418,11 @@ def begins_in_lost_write(file: File, *, position: int, end: int) -> bool:
 
 
 def holds_lost_write(file: File, *, position: int, end: int) -> bool:
-    """Whether [position, end), where a batch should begin, covers an aligned sector of zeros: a write
-    that the disk never got (a power loss). Of the sector in which it begins the rest counts, unless
-    it is so short that the zeros of a base offset fill it. With such zeros the batch at `end` may
-    itself begin in the last one.
+    """Return whether [position, end), where a batch should begin, covers an aligned sector of zeros: a lost write.
+
+    A power loss leaves such a sector if the disk never got its write. In the first sector only the rest from `position`
+    counts (see `begins_in_lost_write`). The last sector may reach up to 7 bytes beyond `end`: the base offset of the
+    batch at `end` may begin with these zeros.
     """
     zeros = bytes(SECTOR_BYTES)
     start = -(-position // SECTOR_BYTES) * SECTOR_BYTES
@@ -432,7 +439,7 @@ def holds_lost_write(file: File, *, position: int, end: int) -> bool:
 
 
 def is_zero(file: File, *, position: int, end: int) -> bool:
-    """Whether [position, end) holds nothing but zeros, as a preallocated file does behind its data."""
+    """Return whether [position, end) has only zeros, as a preallocated file has after its data."""
     while (position := file.next_data(position)) < end:
         data = file.pread(min(CHUNK_BYTES, end - position), position)
         if data.strip(b"\0"):

@@ -1,16 +1,18 @@
-"""What a start does with a partition of which files name more offsets than its logs hold.
+"""Rules for a start of a partition if files name more offsets than its logs contain.
 
 Owns the decision, noted in the plan; must not read logs or write. Six rules:
 
-- The log ends below an offset that a file names. If a cut explains it (a torn tail, an accepted loss), the log goes on
-  above that offset, so that no offset is given twice. Otherwise a writable start does not serve the partition.
-- After an unclean stop only the journal of requests, or an index of the log's end, names that offset: a power loss took
-  records before their flush. A warning reports it, and the log goes on at its end.
-- After an unclean stop an index without entries is all that is left of the last segment. A warning reports it.
+- The log ends below an offset that a file names. If a cut explains this (a torn tail, an accepted loss), the log
+  continues at that offset, so no offset is assigned twice. Otherwise a writable start does not serve the partition.
+- After an unclean stop only the journal of requests, or an index of the log's end, names that offset: a power loss lost
+  records before their flush. A warning reports this, and the log continues at its end.
+- Only an index without entries is left of the last segment. A warning reports this after an unclean stop, and also if
+  no file outside the folder names an offset of the partition.
 - The log ends below the log start of its checkpoint, and has records. After a clean stop a writable start does not
-  serve the partition; after an unclean one it goes on at the log start, and reports the loss.
-- The folder has no log but files that follow one: as in the first rule, whatever they name.
-- The log begins above the offset at which it began by its leader epochs: reported, and served from where it begins.
+  serve the partition. After an unclean stop, or if a cut explains this, the log continues at the log start, and the
+  loss is reported.
+- The folder has no log, but files that are written after a log: as in the first rule, whatever offsets they name.
+- The log begins above its first offset by the leader epochs. This is reported, and the existing records are served.
 """
 
 from __future__ import annotations
@@ -37,12 +39,12 @@ from storage.kafka.plan import PartitionPlan
 from storage.model import Finding, Loss
 
 MISSING: Final = "missing"
-"""The reason of a loss of which no byte is left."""
+"""The reason of a loss with no byte left in the folder."""
 
 
 def judge_start(plan: PartitionPlan, known: Sequence[Loss], *, read_only: bool) -> None:
-    """Compare the start of a listed partition with what files name. `known`: its losses that are reported
-    already."""
+    """Compare the start of a listed partition's log with the start that files name. `known`: losses of the partition
+    that are reported already."""
     first = first_offset(plan)
     if not plan.segments or first is None:
         return
@@ -63,17 +65,18 @@ def judge_start(plan: PartitionPlan, known: Sequence[Loss], *, read_only: bool) 
             message=f"the log begins at offset {base_offset}, and {first}: {lost} offsets are lost",
         )
     )
-    if not read_only:  # the start removes what names them
+    if not read_only:  # the start removes the names of these offsets: record the loss now
         plan.losses.append(loss_of(plan, first.offset, base_offset))
 
 
 def judge_log_start(
     plan: PartitionPlan, *, is_clean: bool, read_only: bool, accept_loss: bool
 ) -> None:
-    """Compare the end of a scanned partition with the log start of its checkpoint, which no log end is below.
+    """Compare the end of a scanned partition with the log start of its checkpoint. No log may end below its log start.
 
-    The real broker deletes all segments then (LogLoader.recoverLog). Here the records stay in their files, hidden.
-    After an unclean stop a power loss explains it: the start of deleted records was flushed, and the end was not.
+    The real broker deletes all segments of such a log (LogLoader.recoverLog). Here the records stay in their files,
+    hidden. After an unclean stop a power loss explains the difference: the new log start after a deletion of records
+    was flushed, and the end of the log was not.
     """
     start, end = plan.start_offset, plan.next_offset
     if start <= end:
@@ -114,10 +117,10 @@ def judge_end(
     read_only: bool,
     accept_loss: bool,
 ) -> None:
-    """Compare the end of a scanned partition with what files name, and note the outcome in its plan.
+    """Compare the end of a scanned partition with the offsets that files name, and note the outcome in its plan.
 
-    `indexes` reads index files. `is_clean`: the marker of a clean stop exists, so that indexes name nothing that a
-    power loss took from the log.
+    `indexes` reads index files. `is_clean`: the clean-shutdown marker exists, so no index names an offset that a
+    power loss removed from the log.
     """
     log_end = plan.next_offset
     by_index = _highest(*_ends_by_index(indexes, plan))
@@ -146,8 +149,10 @@ def judge_end(
 
 
 def _last_without_log(plan: PartitionPlan) -> Iterator[Finding]:
-    """Report index files of a segment that begins where the log ends. A crash right after they were made leaves them,
-    and so does the loss of the log with all its records: no file tells which.
+    """Report index files without a log, of a segment at or after the log end.
+
+    Such files have two possible causes, and no file shows which: a crash right after the files were created, or the
+    loss of the segment's log with all its records.
     """
     for path, base_offset in orphan_indexes(plan):
         if base_offset >= plan.next_offset:
@@ -156,7 +161,7 @@ def _last_without_log(plan: PartitionPlan) -> Iterator[Finding]:
 
 
 def without_log_finding(plan: PartitionPlan, path: Path, base_offset: int) -> Finding:
-    """Report that a segment has an index, at `path`, and no log."""
+    """Return the finding that a segment has an index file, at `path`, and no log."""
     return finding(
         "segment-without-log",
         path,
@@ -168,7 +173,9 @@ def without_log_finding(plan: PartitionPlan, path: Path, base_offset: int) -> Fi
 
 
 def _ends_by_index(indexes: ReadsFiles, plan: PartitionPlan) -> Iterator[NamedOffset | None]:
-    """What the indexes name after the good batches of their logs. Of a segment below the end they cannot."""
+    """Yield the offsets that indexes name after the good batches of their logs. Segments below the log end are
+    skipped: their indexes cannot name such an offset.
+    """
     for segment in plan.segments:
         if segment.limit_offset > plan.next_offset:
             yield end_by_index(indexes, segment, segment.size_bytes)
@@ -181,7 +188,7 @@ def _highest(*named: NamedOffset | None) -> NamedOffset | None:
 
 
 def _is_cut(plan: PartitionPlan) -> bool:
-    """Whether the start cuts the log, which explains an end that is too low."""
+    """Return whether the start cuts the log: this explains a log end below a named offset."""
     return any(loss.size_bytes for loss in plan.losses) or any(
         segment.size_bytes < segment.file_bytes for segment in plan.segments
     )
@@ -213,7 +220,7 @@ def _end_finding(
 
 
 def _continue_above(plan: PartitionPlan, offset: int) -> None:
-    """Let the log go on at `offset`, and report the offsets in front of it as lost."""
+    """Let the log continue at `offset`, and add the offsets between the log end and `offset` to the losses."""
     if plan.losses and plan.losses[-1].next_offset is None:
         plan.losses[-1] = replace(plan.losses[-1], next_offset=offset)
     else:
@@ -228,7 +235,7 @@ def _continue_above(plan: PartitionPlan, offset: int) -> None:
 
 
 def loss_of(plan: PartitionPlan, first_offset: int, next_offset: int | None) -> Loss:
-    """A loss of which no byte is left in the folder."""
+    """Return a loss with no byte left in the folder."""
     return Loss(
         topic=plan.partition.topic,
         partition=plan.partition.partition,

@@ -1,16 +1,16 @@
-"""Segments under a wrong name: a file was renamed, and its name is not the offset that its batches begin at.
+"""Segments with a wrong name: a file was renamed, and its name differs from the base offset of its batches.
 
-Owns finding such segments by their first and last batches, and giving their files the right names, on a view or in a
-writable start; must not judge batches, and must not touch a segment whose name may be right.
+Owns finding such segments by their first and last batches, and renaming their files to the right names, on a view or
+in a writable start; must not judge batches, and must not change a segment if its name may be right.
 
-A log may begin above its name, where compaction has been at it or records are missing. So a name is wrong only if
-- the log begins below it: the real broker does not open such a partition (its recovery takes the offsets for an
+A log may begin above its name, because of compaction or missing records. So a name is wrong only if
+- the log begins below its name: the real broker does not open such a partition (its recovery treats the offsets as an
   overflow), or
-- another segment reaches over it, and ends before the log begins: the broker opens the partition. It finds a segment
-  by its name, and passes over records of the other one, or over whole segments if the order of the names is another.
+- another segment ends above this name, but before the log begins: the broker opens the partition. It finds a segment
+  by name, and misses records of the other segment, or whole segments if the order of the names is wrong.
 
-A base offset may have rotted too, as no CRC covers it. So a log has to prove where it begins: by its second batch, or,
-if it has one batch, by the end of the segment before it. If the index counts from the name, the name is right.
+A base offset may be corrupt too, because no CRC covers it. So a second fact has to prove where a log begins: its second
+batch or, if it has only one batch, the end of the segment before. If the index counts from the name, the name is right.
 
     names    0.log | 4.log | 7.log           0.log | 2.log | 4.log
     offsets  0-3   | 4-7   | 8-9             0-3   | 8-9   | 4-7
@@ -42,10 +42,10 @@ from storage.model import Finding
 
 
 def list_segments(fs: FileSystem, files: HandleCache, plan: PartitionPlan) -> None:
-    """List the files of a partition's folder, after giving those of segments with a wrong name the right one.
+    """List the files of a partition's folder in the plan, after renaming the files of segments with a wrong name.
 
-    `fs` is a view: the plan's `renames` are what a writable start has to do on the disk. A segment whose right name
-    another one has keeps its name.
+    `fs` is a view: a writable start has to carry out the plan's `renames` on the disk. A segment keeps its wrong name
+    if another segment has the right name.
     """
     list_files(fs, files, plan)
     wrong = list(_Names(fs, files, plan).wrong())
@@ -72,8 +72,8 @@ def list_segments(fs: FileSystem, files: HandleCache, plan: PartitionPlan) -> No
 
 
 def carry_out(fs: FileSystem, files: HandleCache, renames: Sequence[Rename]) -> None:
-    """Rename the files; durable on return. A stop in between leaves a segment that is found again: its log is the last
-    of its files.
+    """Rename the files; durable on return. The log of a segment is renamed last. So after a crash in between, the
+    next start finds the segment again.
     """
     for source, target in renames:
         files.forget(source, sync=False)
@@ -83,7 +83,10 @@ def carry_out(fs: FileSystem, files: HandleCache, renames: Sequence[Rename]) -> 
 
 
 def begin_alone(file: File, named: int) -> int:
-    """Return the offset that a log file of its own begins at: below its name only if its first two batches say so."""
+    """Return the offset at which a single log file begins: below its name only if its first two batches prove this.
+
+    `named`: the offset in the file's name.
+    """
     found = list(islice(walk(file, position=0, end=file.size(), next_offset=0), 2))
     headers = [item.header for item in found if isinstance(item, Batch)]
     if len(headers) < 2 or headers[1].base_offset != headers[0].next_offset:
@@ -92,7 +95,7 @@ def begin_alone(file: File, named: int) -> int:
 
 
 def alone_finding(path: Path, address: tuple[str | None, int | None], begin: int) -> Finding:
-    """Report a log file of its own that begins below its name."""
+    """Return the finding of a single log file that begins below its name."""
     right = segment_name(begin)
     return finding(
         "misnamed-segment",
@@ -108,8 +111,8 @@ def alone_finding(path: Path, address: tuple[str | None, int | None], begin: int
 
 
 class _WrongName(NamedTuple):
-    """A segment, and the base offset that it should be named by. `hides_others`: the broker looks in it for all records
-    of the segment before it.
+    """A segment with a wrong name, and the base offset of its right name. `hides_others`: the broker searches this
+    segment for all records of the segment before it.
     """
 
     segment: SegmentPlan
@@ -119,7 +122,7 @@ class _WrongName(NamedTuple):
 
 @dataclass(slots=True)
 class _Seen:
-    """A segment, the header of its first batch, and the base offset that its index counts from, if it can be told."""
+    """A segment, the header of its first batch, and the base offset that its index counts from, if that is known."""
 
     segment: SegmentPlan
     first: BatchHeader
@@ -133,7 +136,7 @@ class _Seen:
 
 
 class _Names:
-    """The segments of one partition in the order of their batches."""
+    """The segments of one partition, in the order of their batches."""
 
     def __init__(self, fs: FileSystem, files: HandleCache, plan: PartitionPlan) -> None:
         self._fs = fs
@@ -142,7 +145,7 @@ class _Names:
         self._found: Sequence[_Seen] = ()
 
     def wrong(self) -> Iterator[_WrongName]:
-        """The segments with a wrong name, ascending by their batches."""
+        """Yield the segments with a wrong name, in the order of their batches."""
         segments = [segment for segment in self._plan.segments if segment.size_bytes]
         found = [_Seen(s, first) for s in segments if (first := self._first(s)) is not None]
         if all(seen.begin == seen.segment.base_offset for seen in found):
@@ -160,7 +163,9 @@ class _Names:
                     yield _WrongName(seen.segment, base_offset, hides)
 
     def _right_name(self, before: _Seen | None, seen: _Seen, following: _Seen | None) -> int | None:
-        """The base offset of a segment whose name is wrong; None where it may be right, or another thing is wrong."""
+        """Return the right base offset of a segment with a wrong name; None if the name may be right, or if something
+        other than the name is wrong.
+        """
         named, begin = seen.segment.base_offset, seen.begin
         end_before = self._end(before) if before is not None else 0
         if end_before is None or end_before > begin:
@@ -180,10 +185,10 @@ class _Names:
         return next(base for base in likely if end_before <= base <= begin)
 
     def _is_proved(self, before: _Seen | None, end_before: int, seen: _Seen) -> bool:
-        """Whether more than the base offset of its first batch says where a log begins.
+        """Return whether a second fact, apart from its first batch's base offset, proves where a log begins.
 
-        The second batch decides, where there is one. A single batch proves nothing if its name fits, nor if it begins
-        below its name: its log would end lower.
+        The second batch decides, if there is a second batch. A single batch is proved by the end of the segment before
+        it, except if its name fits, or if it begins below its name: the log would then end lower.
         """
         items = list(islice(self._items(seen), 2))
         if len(items) == 2:
@@ -194,7 +199,9 @@ class _Names:
         return before is not None and end_before == seen.begin
 
     def _name_fits(self, seen: _Seen) -> bool:
-        """Whether a segment of one batch would follow the segment before it by name, or reach to the next one."""
+        """Return whether the name of a segment with one batch fits its neighbours: with offsets counted from the name,
+        the batch follows the segment before, or reaches the next segment.
+        """
         named = seen.segment.base_offset
         reached = named + seen.first.next_offset - seen.begin
         ends = (self._end(other) for other in self._found if other.segment.limit_offset == named)
@@ -208,7 +215,7 @@ class _Names:
         return None
 
     def _end(self, seen: _Seen) -> int | None:
-        """The offset behind the last batch of a log; None where no good batch is found."""
+        """Return the offset after the last batch of a log; None if no good batch is found."""
         self._read_index(seen)
         position = seen.indexed[1] if seen.indexed else 0
         end = None
@@ -226,7 +233,7 @@ class _Names:
             )
 
     def _read_index(self, seen: _Seen) -> None:
-        """Take from the last entry of the offset index which base offset the index counts from."""
+        """Derive the base offset that the offset index counts from, by its last entry and the batch of that entry."""
         segment = seen.segment
         if seen.indexed is not None or names.INDEX not in segment.suffixes:
             return
@@ -243,7 +250,7 @@ class _Names:
 
 
 def _renames(fs: FileSystem, plan: PartitionPlan, wrong: _WrongName) -> Iterator[Rename]:
-    """The files that go with a segment, its log last. One whose right name another file has stays."""
+    """Yield the renames of a segment's files, its log last. A file stays if another file has the right name."""
     segment = wrong.segment
     suffixes = [*INDEX_SUFFIXES, names.SNAPSHOT, names.LOG]
     for suffix in suffixes:
@@ -256,8 +263,10 @@ def _renames(fs: FileSystem, plan: PartitionPlan, wrong: _WrongName) -> Iterator
 
 
 def _is_snapshot_of(fs: FileSystem, path: Path, wrong: _WrongName) -> bool:
-    """Whether a snapshot with the wrong name was renamed with the log, or can take its place: it knows nothing of the
-    batches from the right name on. Under a name that is too low it must know more than that name says.
+    """Return whether a snapshot with the wrong name belongs to the right name.
+
+    Its last offset must be below the right name: a snapshot has only batches before its name. If the wrong name is too
+    low, the last offset must also be at or above the wrong name.
     """
     try:
         entries = decode_snapshot(fs.read_bytes(path))
