@@ -1,1 +1,1 @@
-"""The Kafka backend: a log directory as the real broker writes it, one module per part of it."""
+"""The Kafka backend: reads and writes log directories in the real broker's format, one module per part of it."""

@@ -1,16 +1,17 @@
-"""What the records of one partition of `__consumer_offsets` say: the newest offset per group and partition.
+"""The committed offsets in one partition of `__consumer_offsets`: the newest offset per group and partition.
 
-Owns which record counts; must not write. As the broker's loader (GroupCoordinatorShard, and
-OffsetMetadataManager for transactions) the last record of a key counts, in the order of the log:
+Owns the rule which record counts; must not write. As in the broker's loader (GroupCoordinatorShard, and
+OffsetMetadataManager for transactions), the last record of a key counts, in the order of the log:
 
     record                               counts
-    of no transaction                    at once, above all before it, those of open transactions too
+    of no transaction                    at once; it replaces all earlier records of its key, also
+                                         those in open transactions
     of a transaction                     when its COMMIT marker comes, unless a later record of its
                                          key has counted; never with ABORT or without a marker
     another type, or a key or value      not at all; it stays in the log as it is
     that cannot be understood
 
-The log is read on from where the last look ended, so what others append is seen too.
+Each read of the log continues where the last read ended. So records that other clients append are seen too.
 """
 
 from __future__ import annotations
@@ -40,52 +41,57 @@ _T = TypeVar("_T")
 
 
 def is_of(value: OffsetValue, topic_id: bytes | None) -> bool:
-    """Whether an offset counts for the topic with this id: it is not of an earlier one of the same
-    name (as in OffsetMetadataManager). None: not known.
+    """Return whether an offset belongs to the topic with this id, and not to an earlier topic of the same name (as in
+    OffsetMetadataManager). An id that is not known (None) matches every topic.
     """
     return None in (value.topic_id, topic_id) or value.topic_id == topic_id
 
 
 def id_bytes(topic_id: str | None) -> bytes | None:
-    """Return a topic's id as the records have it; None where it is not known."""
+    """Return a topic's id as the records store it; None if it is not known."""
     return None if topic_id is None else parse_uuid_text(topic_id, field="topic id")
 
 
 class _Said(NamedTuple):
-    """What one record says of its key; `value` None: there is no offset."""
+    """The content of one record for its key; `value` None: a tombstone, so the key has no offset."""
 
     record_offset: int
     value: OffsetValue | None
 
 
 class OffsetsLog:
-    """The offsets of the groups that have their home in one partition. Thread-safe."""
+    """The committed offsets of the groups that belong to one partition. Thread-safe."""
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
-        self._lock = threading.Lock()  # over the fields below
+        self._lock = threading.Lock()  # guards the fields below
         self._read_to = 0
         self._table = OffsetTable[OffsetValue]()
-        self._pending: dict[int, dict[OffsetKey, _Said]] = {}  # of open transactions, by producer
+        self._pending: dict[
+            int, dict[OffsetKey, _Said]
+        ] = {}  # of open transactions, by producer id
 
     def look(self, question: Callable[[OffsetTable[OffsetValue]], _T]) -> _T:
-        """What the table answers, up to the log's published end. Only copies may leave it."""
+        """Return the result of `question` on the table, read up to the log's published end.
+
+        The result must contain only copies of the table's data.
+        """
         with self._lock:
             self._catch_up()
             return question(self._table)
 
     def _catch_up(self) -> None:
-        """Read on. A damaged place is passed over: what `verify` and a start report of it holds here too."""
+        """Read up to the published end. Damage is skipped: `verify` and a start report it."""
         while True:
             bounds = self.partition.bounds()
             offset = max(self._read_to, bounds.start)
             if offset >= bounds.end:
                 return
-            with suppress(OffsetOutOfRange):  # segments were deleted meanwhile
+            with suppress(OffsetOutOfRange):  # segments were deleted meanwhile: try again
                 self._read_to = self._read(offset, bounds.end)
 
     def _read(self, offset: int, end: int) -> int:
-        """Take in some batches from `offset` on; where to go on."""
+        """Read and apply some batches from `offset` on. Return the offset to continue from."""
         try:
             page = self.partition.read_batches(
                 offset, max_bytes=READ_BYTES, isolation=Isolation.READ_UNCOMMITTED
@@ -121,7 +127,7 @@ class OffsetsLog:
             self._apply(key, said)
 
     def _apply(self, key: OffsetKey, said: _Said) -> None:
-        """Let a record count, above those before it that still wait for a marker."""
+        """Apply a record to the table. Earlier records of its key that still wait for a marker are dropped."""
         for pending in self._pending.values():
             if key in pending and pending[key].record_offset < said.record_offset:
                 del pending[key]

@@ -4,9 +4,9 @@ Owns the order of a start and its report; must not serve. A writable start that 
 changed nothing.
 
     examine all (on a copy-on-write view) -> refuse? -> drop the marker -> rename the folders of
-    interrupted topics, remove deleted ones -> rename segments -> keep a copy of what is cut -> repair
+    interrupted topics, remove deleted ones -> rename segments -> keep a copy of the bytes to cut -> repair
 
-A partition whose log would give used offsets again is left as it is and not served; the others start.
+If a partition's log would assign used offsets again, the partition is left as it is and not served. The others start.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SettingsOf = Callable[[str], TopicSettings]
 
 
 class Opening(NamedTuple):
-    """How a store is being opened."""
+    """The parameters of opening a store."""
 
     options: StoreOptions
     settings: StoreSettings
@@ -57,7 +57,7 @@ class Opening(NamedTuple):
 
 
 def own_epochs(directory: LogDirectory, facts: StoreFile) -> OwnEpochs:
-    """What gives leader epochs to appends here; `facts` are told that a broker has stopped here."""
+    """Return the source of leader epochs for appends. Sets `facts.broker_led` if a real broker stopped this store."""
     facts.broker_led = facts.broker_led or directory.is_stopped_by_broker()
     if facts.broker_led or not facts.created:
         return OwnEpochs()
@@ -65,10 +65,10 @@ def own_epochs(directory: LogDirectory, facts: StoreFile) -> OwnEpochs:
 
 
 class Recovered(NamedTuple):
-    """What a start found and did.
+    """The result of a start.
 
-    `refused`: partitions with a folder that are not served; `missing`: partitions without one; `names_left`: topics of
-    which nothing but offsets in checkpoints is left.
+    `refused`: partitions with a folder that are not served. `missing`: partitions without a folder. `names_left`:
+    topics that exist only as offsets in checkpoints.
     """
 
     partitions: Sequence[Partition]
@@ -82,9 +82,9 @@ class Recovered(NamedTuple):
 def recover_partitions(
     directory: LogDirectory, shared: Surroundings, opening: Opening, facts: StoreFile
 ) -> Recovered:
-    """Open every partition of the directory; the report leaves out what `directory` itself found.
+    """Open every partition of the directory. The report leaves out the findings of `directory` itself.
 
-    Raises DamagedStore when a writable start has to be refused.
+    Raises DamagedStore if a writable start has to be refused.
     """
     started_ms = opening.clock()
     clean = directory.is_clean()
@@ -99,7 +99,7 @@ def recover_partitions(
     losses: Sequence[Loss] = [loss for plan in plans for loss in plan.losses]
     if not opening.read_only:
         if facts.broker_led and facts.created:
-            directory.write_store_file(facts)  # before the marker that tells it goes
+            directory.write_store_file(facts)  # before its proof, the marker, is removed
         directory.remove_marker()
     rename_back(directory.fs, directory.path, examination.interrupted)
     if not opening.read_only:
@@ -139,7 +139,7 @@ def recover_partitions(
 
 
 class _Examination:
-    """A plan for each partition, made on a view in memory in which left-over files are cleared away."""
+    """The examination of all partitions, on an overlay in which left-over files are cleared away."""
 
     def __init__(self, directory: LogDirectory, opening: Opening, *, clean: bool) -> None:
         checkpoints = directory.checkpoints()
@@ -169,7 +169,9 @@ class _Examination:
         )
 
     def run(self) -> Sequence[PartitionPlan]:
-        """Examine all: the committed offsets first, since they name offsets of the others."""
+        """Examine all partitions and return their plans. `__consumer_offsets` comes first, since its records name
+        offsets of the other partitions.
+        """
         context = self._context
         folders = dict(self._found)
         homes = [p for p in folders if p.topic == names.GROUP_OFFSETS_TOPIC]
@@ -184,7 +186,7 @@ class _Examination:
                 plan = examine(context, partition, folders[partition], settings)
                 gaps = self._gaps(plan)
                 plan.findings += gaps
-                if not context.read_only:  # the start removes the indexes that name them
+                if not context.read_only:  # the start removes the indexes that name these losses
                     plan.losses += losses_without_log(plan, gaps)
                 plans[partition] = plan
                 self._opening.options.progress("examining partitions", len(plans), len(folders))
@@ -193,7 +195,7 @@ class _Examination:
         return [plans[partition] for partition in folders]
 
     def _gaps(self, plan: PartitionPlan) -> Sequence[Finding]:
-        """Report missing segments, but not where compaction explains them, and not where a split is planned."""
+        """Return findings for missing segments, but not where compaction explains the gap or a split is planned."""
         topic = plan.partition.topic
         settings = self._opening.settings
         configs = {
@@ -221,12 +223,14 @@ class _Examination:
 
 
 def needs_committed(context: RecoveryContext, partitions: Sequence[TopicPartition]) -> bool:
-    """Whether committed offsets can name more than the checkpoints do: these are complete after a clean stop."""
+    """Return whether committed offsets can name more than the checkpoints do. After a clean stop the checkpoints are
+    complete, if they name every partition.
+    """
     return not context.clean_shutdown or any(p not in context.recovery_points for p in partitions)
 
 
 def open_in_memory(context: RecoveryContext, plan: PartitionPlan) -> Partition:
-    """Open an examined partition on the view that it was examined on, to be read."""
+    """Open an examined partition for reading, on the overlay of its examination."""
     shared = Surroundings(
         fs=context.fs,
         files=context.files,
@@ -245,9 +249,9 @@ def add_committed(
     path: Path,
     topic_ids: Mapping[TopicPartition, str | None],
 ) -> None:
-    """Let the committed offsets of one partition of `__consumer_offsets` count as evidence.
+    """Add the committed offsets of one partition of `__consumer_offsets` to the evidence.
 
-    Offsets of an earlier topic of the same name, which `topic_ids` tells apart, do not.
+    Offsets of an earlier topic of the same name do not count; `topic_ids` distinguishes such topics.
     """
 
     def take(table: OffsetTable[OffsetValue]) -> None:
@@ -274,7 +278,7 @@ def _refuse_damaged(path: Path, opening: Opening, plans: Sequence[PartitionPlan]
 
 
 def _refuse_files(fs: FileSystem, opening: Opening, missing: Sequence[MissingPartition]) -> None:
-    """Refuse to make a partition's folder where a file has its name."""
+    """Raise DamagedStore if a file has the name of a partition folder that has to be created."""
     if opening.read_only or not opening.options.accept_loss:
         return
     for one in missing:
@@ -310,7 +314,9 @@ def _keep_losses(
     missing: Sequence[MissingPartition],
     now_ms: int,
 ) -> list[Loss]:
-    """Copy what will be cut beside the store, with a report of all losses (JSON, ranges per partition)."""
+    """Copy the bytes that will be cut to a folder next to the store, with a report of all losses (JSON, ranges per
+    partition). Return the losses.
+    """
     damaged = [plan for plan in plans if plan.losses]
     kept: list[Loss] = []
 

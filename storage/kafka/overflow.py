@@ -1,9 +1,9 @@
-"""Segments whose offsets reach farther from their base than an index entry can say: what parts they are split into.
+"""Segments with offsets too far from their base for an index entry: the parts that they are split into.
 
 Owns the rule and the split itself; must not judge batches. Compaction of old brokers merged segments beyond 2^31
-offsets. The real broker splits such a segment when it recovers it (UnifiedLog.splitOverflowedSegment): every part
-begins with a batch, is named by its base offset, and takes all batches whose last offset an entry can hold. Read-only
-views leave the segment whole and read it in full.
+offsets. The real broker splits such a segment when it recovers it (UnifiedLog.splitOverflowedSegment). Every part
+begins with a batch, is named by that batch's base offset, and takes all batches with a last offset that an entry can
+hold. Read-only views leave the segment whole and read it in full.
 
     source   | 0-1 | 2147483647 | 2147483653-54 | 4294967303 |
     parts    | 0.log            | 2147483653.log| 4294967303.log
@@ -28,7 +28,7 @@ Placed = tuple[int, BatchHeader]
 
 
 class SplitPart(NamedTuple):
-    """Bytes [start, end) of a segment's log, which become the segment with this base; and their batches."""
+    """The bytes [start, end) of a segment's log that become the segment with this base offset, and their batches."""
 
     base_offset: int
     start: int
@@ -37,7 +37,7 @@ class SplitPart(NamedTuple):
 
 
 class SegmentSplit(NamedTuple):
-    """A log that is replaced by its parts. `suffixes`: the files of the segment that go with it."""
+    """A log that is replaced by its parts. `suffixes`: the files of its segment; all but a snapshot are removed."""
 
     path: Path
     suffixes: frozenset[str]
@@ -45,9 +45,9 @@ class SegmentSplit(NamedTuple):
 
 
 def split_parts(batches: Sequence[Placed], *, base_offset: int, end: int) -> Sequence[SplitPart]:
-    """The parts of a log of `end` bytes with these (position, header) pairs; none where it needs no split.
+    """Return the parts of a log of `end` bytes with these (position, header) pairs; empty if it needs no split.
 
-    As LogSegment.appendFromFile fills a part: while the last offset of a batch fits behind the part's base.
+    As in LogSegment.appendFromFile, a part takes batches as long as their last offset is in reach of the part's base.
     """
     if all(h.last_offset - base_offset <= MAX_RELATIVE_OFFSET for _, h in batches):
         return ()
@@ -69,7 +69,7 @@ def split_parts(batches: Sequence[Placed], *, base_offset: int, end: int) -> Seq
 def overflow_finding(
     path: Path, address: tuple[str | None, int | None], position: int, header: BatchHeader
 ) -> Finding:
-    """The finding for the first batch that no index entry can name."""
+    """Return the finding for the first batch that no index entry can name."""
     topic, partition = address
     return finding(
         OFFSET_OVERFLOW,
@@ -84,7 +84,7 @@ def overflow_finding(
 
 
 def first_overflow(batches: Sequence[Placed], base_offset: int) -> Placed | None:
-    """The first batch that no index entry can name."""
+    """Return the first batch that no index entry can name; None if every batch is in reach."""
     far = (b for b in batches if b[1].last_offset - base_offset > MAX_RELATIVE_OFFSET)
     return next(far, None)
 
@@ -92,9 +92,9 @@ def first_overflow(batches: Sequence[Placed], base_offset: int) -> Placed | None
 def carry_out(fs: FileSystem, files: HandleCache, split: SegmentSplit) -> None:
     """Replace the segment by its parts, durably.
 
-    As UnifiedLog.replaceSegments: parts are written as `.cleaned`, become `.swap` from the last to the first, and take
-    their names once the segment is gone. A stop at any moment leaves all of the segment or all of its parts, for the
-    real broker's start and for `storage.kafka.repair.clear_leftovers`.
+    As UnifiedLog.replaceSegments: parts are written as `.cleaned`, become `.swap` from the last to the first, and get
+    their names after the segment is removed. A crash at any moment leaves the whole segment or all of its parts, for
+    the real broker's start and for `storage.kafka.repair.clear_leftovers`.
     """
     folder = split.path.parent
     paths = [folder / segment_name(part.base_offset) for part in split.parts]

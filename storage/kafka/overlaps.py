@@ -1,8 +1,9 @@
-"""Segments that repeat batches of later segments: copies under another name, and tails that overlap the next base.
+"""Segments that repeat batches of other segments: copies under another name, and tails that overlap the next base.
 
-Owns finding batches that a later segment holds in equal bytes, and leaving them out of the plan; must not write.
+Owns finding batches that another segment holds in equal bytes, and leaving them out of the plan; must not write.
 Kafka's broker reads such a log by the base offsets of its segments, and its consumer takes each record once
-(LocalLog.read, LogSegments.floorEntry). A batch that overlaps with other bytes is left to the scan: it fits nowhere.
+(LocalLog.read, LogSegments.floorEntry). An overlapping batch with other bytes is left to the scan, which reports it as
+a misplaced batch.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from storage.kafka.plan import PartitionPlan, SegmentPlan
 def pass_repeats(indexes: ReadsFiles, files: HandleCache, plan: PartitionPlan) -> None:
     """End each segment before the batches that later segments repeat in equal bytes.
 
-    A segment of nothing else is left out, and removed by a writable start: when retention deletes the later segment,
-    it would bring the records back.
+    A segment without other batches is left out, except the first segment. A writable start removes it: otherwise it
+    would bring the records back when retention deletes the later segment.
     """
     _pass_copies(files, plan)
     segments = list(plan.segments)
@@ -58,7 +59,7 @@ def pass_repeats(indexes: ReadsFiles, files: HandleCache, plan: PartitionPlan) -
 def _pass_copies(files: HandleCache, plan: PartitionPlan) -> None:
     """Leave out each segment that begins below its own base offset and holds only batches of the segment before it.
 
-    A file that was copied under a higher name: its first batches fit nowhere, and the segment before has all of them.
+    Such a file was copied under a higher name: its first batches do not fit, and the segment before has all of them.
     """
     before: SegmentPlan | None = None
     for segment in list(plan.segments):
@@ -102,7 +103,7 @@ def _is_copy(files: HandleCache, segment: SegmentPlan, before: SegmentPlan) -> b
 def _repeated_from(
     indexes: ReadsFiles, files: HandleCache, segment: SegmentPlan, later: Sequence[SegmentPlan]
 ) -> int | None:
-    """Position of the first of the batches at the end of a segment that `later` segments repeat; None for none."""
+    """Return the position from which on `later` segments repeat all batches of a segment; None if they do not."""
     limit_offset = later[0].base_offset
     with files.borrow(segment.path) as file:
         last = last_indexed(indexes, file, segment)
@@ -131,7 +132,7 @@ def _reaches(item: Batch | Gap, offset: int) -> bool:
 def _items(
     files: HandleCache, segment: SegmentPlan, position: int, low: int | None = None
 ) -> Iterator[Batch | Gap]:
-    """The batches from a position on. `low`: the offset below which none may begin, else the segment's base."""
+    """Yield the batches and gaps from a position on. No batch may begin below `low`, by default the segment's base."""
     with files.borrow(segment.path) as file:
         yield from walk(
             file,

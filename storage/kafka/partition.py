@@ -1,18 +1,17 @@
-"""One partition: its segments, its ends, and the order in which appends, flushes and reads may
-meet.
+"""One partition: its segments, its offsets, and the concurrency of appends, flushes and reads.
 
 Owns appending (offsets, epochs, sequences, rolling), publishing and flushing, and the view that
 reads get; must not know topics, checkpoints at the root, or other partitions.
 
-Two locks. `_append_lock` is held by the one writer, over its IO. `_state_lock` is held for moments
-and guards what readers look at: the segment map and the offsets `_start`, `_next`, `_published`,
-`_flushed`, `_guarded`. A reader takes it to choose a segment and does not wait for an append's IO, but
-for the index entry of a transaction that was aborted: no reader may see the end of one without it.
+There are two locks. `_append_lock` is held by the single writer, also during its IO. `_state_lock` is held briefly. It
+guards the state that readers inspect: the segment map and the offsets `_start`, `_next`, `_published`, `_flushed`,
+`_guarded`. A reader takes it to choose a segment and does not wait for an append's IO. The exception is the index entry
+of an aborted transaction: no reader may see the end of such a transaction without its index entry.
 
-    _start <= _published <= _next      what is served ends at _published
-    _flushed <= _next                  below it everything is durable
-    _guarded                           end of the newest append that may be seen only once it is
-    durable
+    _start <= _published <= _next      reads end at _published
+    _flushed <= _next                  all offsets below _flushed are durable
+    _guarded                           end of the newest append that must be durable before it is
+                                       visible
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What all partitions of a store share."""
+    """The objects and facts that all partitions of a store share."""
 
     fs: FileSystem
     files: HandleCache
@@ -81,7 +80,7 @@ class Surroundings:
 
 
 class Partition:
-    """An opened partition; made from its recovery plan once that has been carried out."""
+    """An open partition, built from its recovery plan after the plan has been carried out."""
 
     def __init__(
         self,
@@ -103,19 +102,19 @@ class Partition:
         segments[-1].end_offset = plan.next_offset
         self._producers = plan.producers
         self._epochs = plan.epochs
-        self._epoch = plan.epochs.latest if created_now else None  # None: asked by the next append
+        self._epoch = plan.epochs.latest if created_now else None  # None: the next append sets it
         if not created_now:
             shared.epochs.meet(plan.epochs.latest)
         kept = (o for o in (*plan.snapshots, *plan.snapshot_offsets) if o <= plan.next_offset)
         self._last_snapshot = max(kept, default=0)
         self._appended = False
         self._closed = False
-        self._retired = False  # written under `_append_lock`, read by anyone
+        self._retired = False  # written under `_append_lock`, read by any thread
 
-    # ---- what readers see ----
+    # ---- reading ----
 
     def bounds(self) -> OffsetBounds:
-        """Start, stable end and published end."""
+        """Return the log start, the last stable offset and the published end."""
         with self._state_lock:
             unstable = self._producers.first_unstable_offset(self._published)
             end = self._published
@@ -124,28 +123,28 @@ class Partition:
 
     @property
     def next_offset(self) -> int:
-        """The offset that the next record will get."""
+        """The offset of the next record."""
         return self._next
 
     @property
     def flushed_offset(self) -> int:
-        """Everything below it is durable: what a recovery point may say."""
+        """The offset below which everything is durable: the highest possible recovery point."""
         return self._flushed
 
     def high_watermark(self) -> int:
-        """What replication-offset-checkpoint keeps: visible, and durable."""
+        """Return the value for replication-offset-checkpoint: below it all records are visible and durable."""
         with self._state_lock:
             return min(self._published, self._flushed)
 
     def start_in_segment(self) -> int | None:
-        """The log start if it lies above the first segment's base: what log-start-offset-checkpoint
-        keeps.
+        """Return the log start if it is above the first segment's base, else None: the value for
+        log-start-offset-checkpoint.
         """
         with self._state_lock:
             return self._start if self._start > self._segments.peekitem(0)[0] else None
 
     def use_settings(self, settings: TopicSettings) -> None:
-        """From the next append on the partition goes by these."""
+        """Use these settings from the next append on."""
         with self._append_lock:
             self.settings = settings
             active: Segment = self._segments.peekitem(-1)[1]
@@ -153,12 +152,12 @@ class Partition:
 
     @property
     def highest_producer_id(self) -> int:
-        """The highest producer id met in this partition, -1 when none."""
-        with self._state_lock:  # an append may bring a new producer meanwhile
+        """The highest producer id seen in this partition; -1 if there is none."""
+        with self._state_lock:  # a concurrent append may add a producer
             return self._producers.highest_id
 
     def segments(self) -> Sequence[Segment]:
-        """All segments, ascending: a snapshot."""
+        """Return a snapshot of all segments, ascending."""
         with self._state_lock:
             return list(self._segments.values())
 
@@ -207,7 +206,7 @@ class Partition:
 
     @contextmanager
     def _damage_at(self, offset: int) -> Iterator[None]:
-        """Give damage that a read from `offset` meets the place that the read was for."""
+        """Add topic, partition and offset of the read to a Corrupt error that the body raises."""
         try:
             yield
         except Corrupt as error:
@@ -216,21 +215,24 @@ class Partition:
             raise Corrupt(error.message, **facts) from error
 
     def _unless_deleted(self, offset: int, look: Callable[[], _T]) -> _T:
-        """What `look` reads; files deleted under it make it no such topic, or out of range."""
+        """Return the result of `look`, which reads files.
+
+        If its files are deleted meanwhile, raise OffsetOutOfRange (retention) or UnknownTopic (topic deletion).
+        """
         try:
             return look()
         except IoFailure:
             self._checked_bounds(offset)
             raise
         finally:
-            self._check_not_retired()  # else it may have met the files of a topic made since
+            self._check_not_retired()  # else it may have read files of a newer topic of the same name
 
     def offset_for_time(self, timestamp_ms: int, bound: Bound) -> TimedOffset | None:
         """See LogStore.offset_for_time."""
         while True:
             bounds = self.bounds()
             look = partial(self._find_time, timestamp_ms, bound, bounds)
-            with suppress(OffsetOutOfRange):  # segments were deleted meanwhile
+            with suppress(OffsetOutOfRange):  # segments were deleted meanwhile: try again
                 return self._unless_deleted(bounds.start, look)
 
     def _find_time(
@@ -242,7 +244,7 @@ class Partition:
         return reading.find_time(self.segments(), timestamp_ms, start=start, end=end)
 
     def latest_time(self) -> TimedOffset | None:
-        """The first record with the largest timestamp; None where there is none."""
+        """Return the first record with the largest timestamp; None if there is none."""
         return reading.find_latest_time(self.segments(), end=self.bounds().end)
 
     # ---- appending ----
@@ -306,8 +308,10 @@ class Partition:
             return self._append_stamped(encoded, mark, publish=publish)
 
     def _check_sequences(self, batches: Sequence[AppendedBatch]) -> AppendResult | None:
-        """Check that a producer's batches go on from what is stored and from each other; batches
-        that are all stored already give their first result.
+        """Check that a producer's batches continue its stored sequence and each other.
+
+        Return the result of the stored batches if all batches are stored already, else None. Raises InvalidBatch,
+        FencedProducer, OutOfOrderSequence.
         """
         data = [header for _, header in batches if not header.is_control]
         if all(header.producer_id < 0 for header in data):
@@ -338,7 +342,10 @@ class Partition:
         return AppendResult(batch.base_offset, batch.last_offset, -1, offsets, duplicate=True)
 
     def retire(self, retired: bool = True) -> None:
-        """The topic is being deleted: from now on nothing is written (False: it stays after all)."""
+        """Mark the topic as being deleted; False: the deletion failed, and the topic stays.
+
+        While it is marked, appends and reads of files raise UnknownTopic, and retention deletes nothing.
+        """
         with self._append_lock:
             self._retired = retired
 
@@ -359,7 +366,7 @@ class Partition:
     def _stamp(self) -> Stamp:
         epoch = self._epoch
         if epoch is None:
-            with self._shared.fence.guarding():  # a higher one is written down first
+            with self._shared.fence.guarding():  # a higher epoch is made durable before its use
                 epoch = self._shared.epochs.next_after(self._epochs.latest)
         return Stamp(self._next, epoch, self._shared.clock(), self.settings.log_append_time)
 
@@ -370,7 +377,10 @@ class Partition:
         return result
 
     def _write(self, encoded: Encoded, *, publish: bool, append_time_ms: int) -> AppendResult:
-        """Put checked batches behind the log (append lock held). On DiskFull nothing of them stays."""
+        """Append checked batches to the log. The append lock must be held.
+
+        Raises RecordTooLarge if they are larger than a segment. On DiskFull none of their bytes stays.
+        """
         data, batches = encoded
         encoding.check_span(batches)
         if len(data) > self.settings.segment_bytes:
@@ -398,7 +408,7 @@ class Partition:
         return self._roll(max(self._next, batches[0].header.base_offset))
 
     def _note_epochs(self, batches: Sequence[AppendedBatch]) -> None:
-        """A batch under a newer epoch makes an entry, which is durable before the batch is written."""
+        """Add an entry for each newer leader epoch. It is durable before the batches are written."""
         epochs = LeaderEpochs(self._epochs.entries)
         changed = False
         for _, header in batches:
@@ -409,7 +419,7 @@ class Partition:
             self._epochs = epochs
 
     def _advance(self, encoded: Encoded, segment: Segment, *, publish: bool) -> None:
-        """Take the written batches into the partition's state, published if they may be seen."""
+        """Update the partition's state after a write, and publish the batches if they may be visible."""
         self._appended = True
         with self._state_lock:
             for at, header in encoded.batches:
@@ -423,7 +433,7 @@ class Partition:
                 self._published = self._next
 
     def _roll(self, base_offset: int) -> Segment:
-        """Close the active segment (durably) and open the next one (append lock held)."""
+        """Finish the active segment durably and open the next segment. The append lock must be held."""
         active: Segment = self._segments.peekitem(-1)[1]
         active.finish()
         self._write_snapshot(base_offset)
@@ -436,7 +446,7 @@ class Partition:
         return segment
 
     def _write_snapshot(self, offset: int) -> None:
-        """The producers' state before `offset`, durably, unless a snapshot is there already."""
+        """Write the producers' state before `offset` durably, unless its snapshot exists already."""
         if offset <= self._last_snapshot:
             return
         path = self.directory / segment_name(offset, names.SNAPSHOT)
@@ -449,7 +459,7 @@ class Partition:
     # ---- durability ----
 
     def flush(self) -> None:
-        """Make every append so far durable and visible; a failed sync raises StoreFenced."""
+        """Make every append so far durable and visible. Raises StoreFenced if the sync fails."""
         with self._state_lock:
             target = self._next
             segment: Segment = self._segments.peekitem(-1)[1]
@@ -465,8 +475,9 @@ class Partition:
                 self._published = self._next
 
     def close(self) -> None:
-        """Leave the files as a clean stop does: synced, trimmed, with a snapshot at the end;
-        nothing if untouched, but for indexes that were found damaged.
+        """Leave the files as after a clean stop: synced, trimmed, with a producer snapshot at the log end.
+
+        Without appends since the start, only rewrite index files that were found damaged.
         """
         with self._append_lock:
             self._closed = True
@@ -483,14 +494,14 @@ class Partition:
             self._appended = False
 
     def expire_producers(self, now_ms: int) -> None:
-        """Forget producers that have been silent too long."""
+        """Remove producers that have been silent for longer than their expiration time."""
         with self._append_lock, self._state_lock:
             self._producers.expire(now_ms, self._shared.producer_expiration_ms)
 
-    # ---- the head of the log ----
+    # ---- retention ----
 
     def enforce_retention(self, now_ms: int) -> RetentionReport:
-        """Delete leading segments that the topic's settings give up; the active one stays."""
+        """Delete leading segments that the topic's settings no longer keep. The active segment stays."""
         with self._append_lock:
             end = 0 if self._retired else min(self._flushed, self._published)
             doomed = given_up(self.segments(), self.settings, now_ms=now_ms, end=end)
@@ -498,7 +509,7 @@ class Partition:
                 with self._state_lock:
                     del self._segments[segment.base_offset]
                     self._start = max(self._start, self._segments.peekitem(0)[0])
-            if doomed:  # before the files: after a crash no epoch names offsets that are deleted
+            if doomed:  # before the files: after a crash no epoch may begin at a deleted offset
                 self._cut_epochs()
             for segment in doomed:
                 remove_files(self._shared.files, self.directory, segment)
@@ -507,9 +518,7 @@ class Partition:
             )
 
     def _cut_epochs(self) -> None:
-        """The epochs begin where the log does. A disk too full to say so holds nothing up: the next
-        start cuts them as well.
-        """
+        """Cut the leader epochs at the log start. A full disk is ignored: the next start cuts them as well."""
         self._epochs.truncate_start(self._start)
         data = checkpoints.encode_epochs(self._epochs.entries)
         with suppress(DiskFull):

@@ -1,16 +1,16 @@
-"""What the files of a log directory are, by their names and nothing else.
+"""The kind of each file of a log directory, by its name alone.
 
     file                                    kind
     TOPIC-N/OFFSET.log                      log
     TOPIC-N/OFFSET.index  .timeindex  ...   index, timeindex, txnindex, snapshot
-    TOPIC-N/OFFSET.log.deleted  ...         log.deleted, ...: on its way out or in
+    TOPIC-N/OFFSET.log.deleted  ...         log.deleted, ...: being removed or put in place
     TOPIC-N/leader-epoch-checkpoint         checkpoint, as those at the root
     TOPIC-N/partition.metadata              metadata, as meta.properties at the root
     .kafka_cleanshutdown, .lock             marker, lock
-    .logserver.*                            logserver: what the broker has no file for
+    .logserver.*                            logserver: state for which the broker has no file
     anything else                           other
 
-Must not open a file.
+Owns the rules from name to kind; must not open a file.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _describe(path: Sequence[str]) -> Described:
 
 
 def unread_findings(fs: FileSystem) -> Sequence[Finding]:
-    """Return what reads through `fs` could not get so far; see storage.unreadable."""
+    """Return findings for files that `fs` could not read so far; see storage.unreadable."""
     return unreadable_findings(fs, _facts)
 
 

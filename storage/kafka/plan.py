@@ -1,7 +1,6 @@
-"""What is decided about one partition at a start: values that recovery fills and repair carries
-out.
+"""The decisions about one partition at a start: values that recovery fills in and repair carries out.
 
-Owns shapes only; must not read or write a file.
+Owns the data shapes only; must not read or write a file.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from storage.model import Finding, Loss, TopicPartition
 
 
 class Rename(NamedTuple):
-    """A file of a segment, and the name that it should have."""
+    """A renaming: a file of a segment, and the path that it should have."""
 
     source: Path
     target: Path
@@ -30,8 +29,9 @@ class Rename(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class SegmentPlan:
-    """One segment: its size after the cut, and what a scan rebuilt (None: the files stay as they
-    are).
+    """The plan of one segment: its size after the cut, and the indexes and aborted transactions that a scan rebuilt.
+
+    None: the files stay as they are.
     """
 
     base_offset: int
@@ -46,13 +46,14 @@ class SegmentPlan:
 
 @dataclass(slots=True, kw_only=True)
 class PartitionPlan:
-    """All that is known and decided about one partition.
+    """All facts and decisions about one partition.
 
-    `refusal` keeps a writable start from happening, `refused` this partition from being served by one: its log would
-    give used offsets again. `continues_at`: the log goes on with an empty segment at this offset, above its end.
-
-    `next_offset`: what the next record gets. `batches_end`: the offset behind the last batch, as its header tells it.
-    `segments` are those after the `splits`.
+    - `refusal`: refuses every writable start.
+    - `refused`: a writable start does not serve this partition, because its log would assign used offsets again.
+    - `continues_at`: the log continues with an empty segment at this offset, above its end.
+    - `next_offset`: the offset of the next record.
+    - `batches_end`: the offset after the last batch, by its header.
+    - `segments`: the segments after the `splits`.
     """
 
     partition: TopicPartition
@@ -70,7 +71,7 @@ class PartitionPlan:
     splits: list[SegmentSplit] = field(default_factory=list)
     renames: list[Rename] = field(
         default_factory=list
-    )  # done on the view that the plan was made on
+    )  # already done on the overlay of the examination
     removed: list[Path] = field(default_factory=list)
     set_aside: list[Path] = field(default_factory=list)  # damaged files, kept under another name
     removed_segments: list[SegmentPlan] = field(default_factory=list)
@@ -84,7 +85,7 @@ class PartitionPlan:
 
     @property
     def changes_names(self) -> bool:
-        """Whether carrying the plan out makes or removes files that matter after a crash."""
+        """Whether the plan creates or removes files that matter after a crash."""
         return bool(
             not self.segments
             or self.continues_at is not None

@@ -1,10 +1,9 @@
-"""What a partition remembers of its producers: sequences, epochs and open transactions
-(ProducerStateManager).
+"""The producer state of a partition: sequences, epochs and open transactions (ProducerStateManager).
 
-Owns the entries of a `.snapshot` and the last stable offset; must not do IO, nor hold the rules of
-sequences (storage.sequencing). Fed with every batch in log order, by appends and by recovery alike. Not thread-
-safe: the partition's append lock guards it, but for `first_unstable_offset`, which the partition
-reads under its state lock.
+Owns the entries of a `.snapshot` and the last stable offset; must not do IO, nor contain the rules of
+sequences (storage.sequencing). Appends and recovery add every batch in log order. Not thread-safe: the partition's
+append lock guards it. The partition changes it under its state lock too, and reads `first_unstable_offset` under the
+state lock alone.
 """
 
 from __future__ import annotations
@@ -35,9 +34,7 @@ from storage.sequencing import (
 
 
 class _Producer:
-    """The state of one producer id. Fields as in ProducerEntry, and the last few batches of this
-    run.
-    """
+    """The state of one producer id: the fields of ProducerEntry, and the last few batches."""
 
     def __init__(self, entry: ProducerEntry) -> None:
         self.entry = entry
@@ -55,7 +52,7 @@ class _Producer:
 
 
 def open_transactions(entries: Iterable[ProducerEntry]) -> Mapping[int, int]:
-    """Of the entries of a snapshot: the first offset of every open transaction, by producer id."""
+    """Return the first offset of every open transaction in the entries of a snapshot, by producer id."""
     return {
         entry.producer_id: entry.current_txn_first_offset
         for entry in entries
@@ -68,7 +65,7 @@ class ProducerStates:
 
     @classmethod
     def with_open(cls, transactions: Mapping[int, int]) -> ProducerStates:
-        """Of producers nothing is known but their open transactions (as `open_transactions`)."""
+        """Return the states of producers with known open transactions (from `open_transactions`) and nothing else."""
         return cls(
             ProducerEntry(producer_id, -1, -1, -1, 0, -1, -1, first)
             for producer_id, first in transactions.items()
@@ -77,31 +74,31 @@ class ProducerStates:
     def __init__(self, entries: Iterable[ProducerEntry] = ()) -> None:
         self._producers: dict[int, _Producer] = {e.producer_id: _Producer(e) for e in entries}
         self._open = dict(open_transactions(self.entries()))
-        self._ended: deque[tuple[int, int]] = deque()  # (first offset, marker offset), unpublished
+        self._ended: deque[tuple[int, int]] = (
+            deque()
+        )  # (first offset, marker offset); the marker is unpublished
 
     def __len__(self) -> int:
         return len(self._producers)
 
     @property
     def highest_id(self) -> int:
-        """The highest producer id known here, see storage.sequencing."""
+        """The highest producer id known here; see storage.sequencing."""
         return highest_id(self._producers)
 
     @property
     def open_transactions(self) -> Mapping[int, int]:
-        """The first offset of every transaction that is open, by producer id."""
+        """The first offset of every open transaction, by producer id."""
         return dict(self._open)
 
     def entries(self) -> Sequence[ProducerEntry]:
-        """What a snapshot holds now."""
+        """Return the entries of a snapshot of the current state."""
         return [producer.entry for producer in self._producers.values()]
 
     def find_duplicate(
         self, producer_id: int, *, epoch: int, base_sequence: int, last_sequence: int
     ) -> SequencedBatch | None:
-        """The stored batch with this producer, epoch and these sequences, if it is among the last
-        few.
-        """
+        """Return the stored batch with this producer, epoch and sequences; None if it is not among the last few."""
         producer = self._producers.get(producer_id)
         if producer is None or producer.entry.epoch != epoch:
             return None
@@ -110,8 +107,8 @@ class ProducerStates:
         )
 
     def check(self, producer_id: int, *, epoch: int, base_sequence: int) -> None:
-        """Raise FencedProducer or OutOfOrderSequence unless a batch with this mark may come next; an
-        id without history may begin anywhere.
+        """Raise FencedProducer or OutOfOrderSequence unless a batch with this epoch and sequence may come next. A
+        producer id without history may begin at any sequence.
         """
         producer = self._producers.get(producer_id)
         if producer is not None:
@@ -122,8 +119,9 @@ class ProducerStates:
             )
 
     def update(self, header: BatchHeader, data: bytes, at: int) -> AbortedTransaction | None:
-        """Take in the batch of the log at `data[at:]`; for an abort marker that ends a transaction
-        with data, the entry for the transaction index.
+        """Add the log's next batch, at `data[at:]`, to the state.
+
+        For an abort marker that ends a transaction with data, return the entry for the transaction index; else None.
         """
         marker = _marker(data, at) if header.is_control else None
         if header.producer_id == NO_PRODUCER or (header.is_control and marker is None):
@@ -185,16 +183,14 @@ class ProducerStates:
         )
 
     def first_unstable_offset(self, published_end: int) -> int | None:
-        """First offset of the oldest transaction without a published marker; None when there is
-        none.
-        """
+        """Return the first offset of the oldest transaction without a published marker; None if there is none."""
         while self._ended and self._ended[0][1] < published_end:
             self._ended.popleft()
         firsts = [*self._open.values(), *(first for first, _ in self._ended)]
         return min(firsts, default=None)
 
     def expire(self, now_ms: int, expiration_ms: int) -> None:
-        """Forget producers that have been silent for `expiration_ms` and have no transaction open."""
+        """Remove producers that have been silent for `expiration_ms` and have no open transaction."""
         self._producers = {
             producer_id: producer
             for producer_id, producer in self._producers.items()
@@ -204,8 +200,11 @@ class ProducerStates:
 
 
 def _marker(data: bytes, at: int) -> ControlMarker | None:
-    """What a control batch says; None for one that compaction emptied, that makes no sense, or of a type that ends no
-    transaction (those of the controller, and of later versions).
+    """Return the marker of a control batch. Return None for:
+
+    - a batch that compaction emptied;
+    - a batch that cannot be decoded;
+    - a marker type that ends no transaction (types of the controller, and of later versions).
     """
     try:
         marker = decode_control(data, at)

@@ -1,8 +1,7 @@
 """Reading one partition's segments: pages of records, raw batches, lookups by time.
 
-Owns how batches become records, what read_committed hides, and the broker's rule for times; must
-not write, and must not know which offsets are published: the caller gives the end of what may be
-seen.
+Owns the conversion of batches to records, the hiding of batches under read_committed, and the broker's rule for times;
+must not write, and must not know which offsets are published. The caller passes the end of the visible offsets.
 """
 
 from __future__ import annotations
@@ -21,12 +20,12 @@ from storage.model import Header, StoredRecord, TimedOffset
 
 TAGS_HEADER: Final = "TAGS"
 KEYS_HEADER: Final = "KEYS"
-_OFFSET: Final = itemgetter(0)  # of a decoded record
+_OFFSET: Final = itemgetter(0)  # the offset of a decoded record
 SegmentAt = Callable[[int], Segment]
 
 
 class Limits(NamedTuple):
-    """How much a page may hold."""
+    """The limits of a page. Bytes count keys, values and headers."""
 
     max_records: int
     max_bytes: int
@@ -35,10 +34,10 @@ class Limits(NamedTuple):
 def batches_from(
     segment_at: SegmentAt, offset: int, end: int, *, max_bytes: int | None = None
 ) -> Iterator[Batch]:
-    """Good batches of the whole partition that hold or follow `offset`, with base offset < `end`. With
-    `max_bytes` they end where a segment has more of them than that.
+    """Yield good batches of the whole partition that hold or follow `offset`, with base offset < `end`.
 
-    Raises Corrupt at a bad place, unless everything wanted lies behind it.
+    With `max_bytes`, end in the first segment that has more batches than fit. Raises Corrupt at a gap, unless all
+    wanted batches are after it.
     """
     while offset < end:
         segment = segment_at(offset)
@@ -53,7 +52,7 @@ def batches_from(
 
 
 class Reading(NamedTuple):
-    """Records, and the offset to go on from."""
+    """Records, and the offset to continue from."""
 
     records: list[StoredRecord]
     next_offset: int
@@ -62,11 +61,11 @@ class Reading(NamedTuple):
 def read_records(
     segment_at: SegmentAt, offset: int, end: int, limits: Limits, *, committed: bool
 ) -> Reading:
-    """Records in [offset, end) as far as the limits go, at least one; control records never.
+    """Return records in [offset, end) up to the limits, at least one; never control records.
 
-    `committed`: records of aborted transactions are left out too. A bad place behind the first
-    record ends the page. Offsets rise over batches too: as for Kafka's consumer, a record at or below the offset of
-    the one before it is dropped.
+    `committed`: records of aborted transactions are left out too. A gap ends the page, or raises Corrupt if no batch
+    precedes it. Offsets rise across batches too: as in Kafka's consumer, a record at or below the offset of the record
+    before it is dropped.
     """
     records: list[StoredRecord] = []
     next_offset = offset
@@ -84,7 +83,7 @@ def read_records(
                 left_bytes -= (len(key) if key else 0) + (len(value) if value else 0)
                 if record.headers:
                     left_bytes -= _headers_bytes(record.headers)
-                # A record behind its batch's last offset is found with that offset alone: the page keeps them together.
+                # A record after its batch's last offset can be found only through that offset: a page keeps both.
                 if (
                     records
                     and (left_bytes < 0 or len(records) >= limits.max_records)
@@ -102,8 +101,10 @@ def read_records(
 
 
 def read_bytes(segment_at: SegmentAt, offset: int, end: int, max_bytes: int) -> tuple[bytes, int]:
-    """Whole batches from the one that holds `offset` (or the next one) on, as they are on disk, up to `max_bytes` but
-    one at least, and the offset to go on from. A bad place behind the first batch ends them.
+    """Return whole batches, as they are on disk, and the offset to continue from.
+
+    The first batch holds `offset` or is the next batch. The batches have at most `max_bytes`, but there is at least
+    one batch. A gap after the first batch ends them; a gap before it raises Corrupt.
     """
     parts: list[memoryview] = []
     left_bytes = max_bytes
@@ -118,7 +119,7 @@ def read_bytes(segment_at: SegmentAt, offset: int, end: int, max_bytes: int) -> 
     except Corrupt:
         if not parts:
             raise
-    # Behind a last batch with more records than its header gives offsets to there is none, though the log ends later.
+    # If the last batch has more records than its header has offsets, no batch follows, though the log ends later.
     return b"".join(parts), next_offset if parts else max(offset, end)
 
 
@@ -127,8 +128,9 @@ def _headers_bytes(headers: Sequence[Header]) -> int:
 
 
 def decoded(batch: Batch) -> Sequence[DecodedRecord]:
-    """The records of a batch as the codec gives them. A CRC that holds does not make them sane:
-    raises Corrupt, with where good data goes on.
+    """Return the records of a batch as the codec decodes them.
+
+    A right CRC does not make the records valid. Raises Corrupt with the offset where good data continues.
     """
     try:
         return decode_records(batch.data, batch.at, header=batch.header)
@@ -144,8 +146,8 @@ def decoded(batch: Batch) -> Sequence[DecodedRecord]:
 
 
 def stored_records(batch: Batch, from_offset: int = 0) -> Iterator[StoredRecord]:
-    """The records of a data batch at or behind `from_offset`; tag and lookup keys come from the
-    headers TAGS and KEYS.
+    """Yield the records of a data batch at or after `from_offset`. Tag and lookup keys come from the headers TAGS and
+    KEYS.
     """
     kind = "LogAppendTime" if batch.header.is_log_append_time else "CreateTime"
     found = decoded(batch)
@@ -170,13 +172,11 @@ def _lookups(headers: Sequence[Header]) -> tuple[str | None, Sequence[str]]:
 
 
 class AbortedRanges:
-    """Which batches of [offset, end) belong to aborted transactions, from the segments' transaction
-    indexes.
+    """The ranges of aborted transactions in [offset, end), from the segments' transaction indexes.
 
-    A data batch is hidden when an entry of its producer covers it: first offset <= base offset <=
-    the marker's offset. As in UnifiedLog.collectAbortedTransactions the search ends at the first
-    entry whose last stable offset reaches `end`: every transaction that ends later began at or
-    behind that point.
+    A data batch is hidden if an entry of its producer covers it: first offset <= base offset <= the marker's offset.
+    As in UnifiedLog.collectAbortedTransactions, the search ends at the first entry with a last stable offset at or
+    above `end`. Every transaction that ends later began at or after that offset.
     """
 
     def __init__(self, segment_at: SegmentAt, offset: int, end: int) -> None:
@@ -195,7 +195,7 @@ class AbortedRanges:
                 return
 
     def hides(self, batch: Batch) -> bool:
-        """Whether read_committed must not see this batch."""
+        """Return whether read_committed must hide this batch."""
         header = batch.header
         if not header.is_transactional or header.producer_id not in self._ranges:
             return False
@@ -206,12 +206,10 @@ class AbortedRanges:
 def find_time(
     segments: Sequence[Segment], timestamp_ms: int, *, start: int, end: int
 ) -> TimedOffset | None:
-    """The first record at or after a time, by the broker's rule
-    (UnifiedLog.fetchOffsetByTimestamp).
+    """Return the first record at or after a time, by the broker's rule (UnifiedLog.fetchOffsetByTimestamp).
 
-    The first segment whose largest time reaches `timestamp_ms` decides; later ones are not tried.
-    In it the time index says from where batches are searched for the first record of that time, in
-    offset order. Control records count.
+    The first segment with a largest time at or after `timestamp_ms` decides; later segments are not tried. In this
+    segment, batches are searched from the offset that the time index gives, in offset order. Control records count.
     """
     for segment in segments:
         if segment.largest_timestamp_ms() < timestamp_ms:
@@ -228,10 +226,11 @@ def find_time(
 
 
 def skip_to_time(segments: Sequence[Segment], timestamp_ms: int, *, start: int, end: int) -> int:
-    """The first batch at or after a time, or `end`: no record of [start, end) before it is of that time.
+    """Return an offset such that no record of [start, end) before it is at or after a time; at most `end`.
 
-    Where the broker's rule (`find_time`) gives up, in a segment whose largest time belongs to a record
-    before `start`, later segments are looked at; and what is damaged may hold any time.
+    It is the start of the first batch at or after the time. The broker's rule (`find_time`) stops in a segment with a
+    largest time that belongs to a record before `start`; here later segments are searched too. Damage may contain any
+    time, so it ends the search.
     """
     for segment in segments:
         if segment.largest_timestamp_ms() < timestamp_ms:
@@ -249,7 +248,7 @@ def skip_to_time(segments: Sequence[Segment], timestamp_ms: int, *, start: int, 
 def find_time_upper(
     segment_at: SegmentAt, timestamp_ms: int, *, start: int, end: int
 ) -> TimedOffset | None:
-    """The last record, in offset order, at or before a time."""
+    """Return the last record, in offset order, at or before a time; None if there is none."""
     found: TimedOffset | None = None
     for batch in batches_from(segment_at, start, end):
         for offset, time_ms, _, _, _ in decoded(batch):
@@ -259,7 +258,7 @@ def find_time_upper(
 
 
 def find_latest_time(segments: Sequence[Segment], *, end: int) -> TimedOffset | None:
-    """The first record with the largest time of all (ListOffsets -3)."""
+    """Return the first record with the largest time of all (ListOffsets -3); None if there is none."""
     best: Segment | None = None
     best_ms = -1
     for segment in segments:

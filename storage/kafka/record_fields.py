@@ -1,11 +1,11 @@
-"""The fields of many records at once, as positions into the bytes that hold them.
+"""The fields of many records at once, as positions into the bytes that hold the records.
 
 Owns reading varints, offsets, times, keys, values and headers of all records of a chunk with array
-operations; must not read files, nor know batches but for the figures of their headers. It needs
-numpy. The layout of a record stands in `storage.kafka.format.record`.
+operations; must not read files, nor know batches except the numbers in their headers. It needs
+numpy. The layout of a record is in `storage.kafka.format.record`.
 
-What lies is never followed: a length that reaches over its record's end counts as nothing, and the
-record's batch is told as bad. Numbers wrap at 64 bits, as Java's do.
+A wrong length is never followed: a length that reaches beyond its record's end counts as nothing, and the
+record's batch is reported as bad. Numbers wrap at 64 bits, as in Java.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     Bytes = NDArray[np.uint8]
     Flags = NDArray[np.bool_]
 
-_FAR: Final = 1 << 62  # a position that nothing reaches: behind a varint of more than 64 bits
+_FAR: Final = 1 << 62  # a position after all data: stands after a varint of more than 64 bits
 _GROUP: Final = np.uint8(0x7F)  # the bits of a varint's byte that belong to its number
 _LAST_SHIFT: Final = 63
 
 
 class BatchFigures(NamedTuple):
-    """What the rows of the batches of one chunk share, an array entry for each batch.
+    """The values that all rows of a batch share, one array element for each batch of a chunk.
 
-    The records lie in [.., ends); only offsets in [low, high) become rows; `append_times` is -1
-    where each record has its own time. `partitions`: equal numbers for batches of one partition.
+    The records of a batch end at `ends`. Only offsets in [low, high) become rows. `append_times` is -1 if each record
+    has its own time. `partitions`: equal numbers for batches of one partition.
     """
 
     counts: Numbers
@@ -51,9 +51,7 @@ class BatchFigures(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """The rows that were asked for. `batch` is the index of each row's batch; the rest of a row's
-    bytes is [at, ends).
-    """
+    """The wanted rows. `batch` is the index of each row's batch. The unread bytes of a row are [at, ends)."""
 
     batch: Numbers
     offsets: Numbers
@@ -63,18 +61,18 @@ class Rows(NamedTuple):
 
 
 class Blobs(NamedTuple):
-    """Byte strings of rows, and the positions behind them."""
+    """The byte strings of rows, and the positions after them."""
 
     slices: Slices
     after: Numbers
 
 
 def read_varints(data: Bytes, at: Numbers) -> tuple[Numbers, Numbers]:
-    """(the zig-zag numbers at these positions, the positions behind them).
+    """Return (the zig-zag numbers at these positions, the positions after them).
 
-    Nothing is raised: behind the data its last byte repeats, and behind a number of more than 64
-    bits comes a position that is out of reach. Nearly all numbers have one or two bytes, so two are
-    taken of all that are not all of one byte, and more only where there are more.
+    Nothing is raised. After the end of the data its last byte repeats. After a number of more than 64 bits the
+    position is out of reach. Nearly all numbers have one or two bytes. So two bytes are read for all numbers, unless
+    every number has one byte, and more bytes only for longer numbers.
     """
     first = data.take(at, mode="clip")
     more = first >> 7
@@ -104,8 +102,10 @@ def _unzigzag(values: NDArray[np.uint64]) -> Numbers:
 
 
 class FoundRows(NamedTuple):
-    """Rows, the indexes of batches that lie, and of those whose records do not all have a row: nobody looks into the
-    others there.
+    """Rows, and the indexes of two kinds of batches.
+
+    `lying`: batches with wrong values. `odd`: batches with unusual offsets. Some records of an odd batch may have no
+    row and are then not checked here.
     """
 
     rows: Rows
@@ -114,12 +114,12 @@ class FoundRows(NamedTuple):
 
 
 def read_rows(data: Bytes, positions: Numbers, batches: BatchFigures) -> FoundRows:
-    """The rows that are in their batch's range.
+    """Return the rows that are in their batch's range.
 
-    A record with an offset behind its batch's last one counts as at that: it is in the same ranges. Records that
+    A record after its batch's last offset counts as being at the last offset, so it is in the same ranges. Records that
     Kafka's consumer drops have no row (see `format.record.decode_records`).
 
-    `positions`: where each record begins, as the walk over their lengths found it.
+    `positions`: the start of each record, found by the walk over the record lengths.
     """
     counts = batches.counts
     firsts = np.cumsum(counts) - counts
@@ -128,14 +128,14 @@ def read_rows(data: Bytes, positions: Numbers, batches: BatchFigures) -> FoundRo
     ends[:-1] = positions[1:]
     ends[firsts + counts - 1] = batches.ends
     _, at = read_varints(data, positions)
-    time_deltas, at = read_varints(data, at + 1)  # behind the attributes
+    time_deltas, at = read_varints(data, at + 1)  # after the attributes
     deltas, at = read_varints(data, at)
     steps = np.diff(deltas, prepend=-1)
     steps[firsts] = 1
     bad = (deltas > MAX_DELTA) | (deltas < -MAX_DELTA)
     bad |= (at > ends) | (data.take(positions, mode="clip") & 1 != 0)
     last_offsets = batches.base_offsets + batches.last_offset_deltas
-    places = deltas  # where a record counts as being
+    places = deltas  # the offset at which a record counts in ranges
     odd = (steps <= 0) | (deltas < 0) | (deltas > batches.last_offset_deltas[batch])
     keep = np.ones(len(deltas), np.bool_)
     if odd.any():
@@ -156,8 +156,10 @@ def read_rows(data: Bytes, positions: Numbers, batches: BatchFigures) -> FoundRo
 
 
 def _shown(deltas: Numbers, firsts: Numbers, odd: Numbers, batches: BatchFigures) -> Flags:
-    """Which records are above all before them in their own batch, and above those that a batch before it has behind its
-    last offset. Only `odd` batches have others.
+    """Return a mask of the records that a consumer gets.
+
+    Such a record is above all earlier records of its batch, and above all records that an earlier batch has after its
+    last offset. Only `odd` batches cause records to be dropped.
     """
     keep = np.ones(len(deltas), np.bool_)
     counts, bases = batches.counts, batches.base_offsets
@@ -180,7 +182,7 @@ def _shown(deltas: Numbers, firsts: Numbers, odd: Numbers, batches: BatchFigures
 
 
 def read_blobs(data: bytes, view: Bytes, at: Numbers, ends: Numbers) -> tuple[Blobs, Flags]:
-    """(the length-prefixed byte strings at these positions, which of them reach over their end)."""
+    """Return (the length-prefixed byte strings at these positions, a mask of the strings that reach beyond `ends`)."""
     lengths, starts = read_varints(view, at)
     bad = lengths > ends - starts
     lengths = np.where(bad, -1, np.maximum(lengths, -1))
@@ -190,15 +192,16 @@ def read_blobs(data: bytes, view: Bytes, at: Numbers, ends: Numbers) -> tuple[Bl
 
 
 def no_headers_fit(view: Bytes, at: Numbers, ends: Numbers) -> Flags:
-    """In which rows too few bytes are left for any headers, or too many for none."""
+    """Return a mask of the rows with too few bytes left for their headers, or with bytes left after no headers."""
     none = view.take(at, mode="clip") == 0
     fitting: Flags = (at < ends) & (none == (at + 1 == ends))
     return ~fitting
 
 
 def read_headers(data: bytes, view: Bytes, at: Numbers, ends: Numbers) -> tuple[Named, Flags]:
-    """(the headers of each row, which rows' headers do not fill them): the first header of all
-    rows, then the second, and so on.
+    """Return (the headers of each row, a mask of the rows that their headers do not fill exactly).
+
+    Reads the first header of all rows, then the second, and so on.
     """
     counts, at = read_varints(view, at)
     bad = (counts < 0) | (counts > ends - at)
@@ -222,7 +225,7 @@ def read_headers(data: bytes, view: Bytes, at: Numbers, ends: Numbers) -> tuple[
 def _in_order(
     data: bytes, counts: Numbers, found: Sequence[tuple[Numbers, Slices, Slices]]
 ) -> Named:
-    """The headers row by row."""
+    """Return the headers in the order of the rows."""
     if not found:
         none = np.empty(0, np.int64)
         return Named(counts, Slices(data, none, none), Slices(data, none, none))
@@ -236,7 +239,7 @@ def _in_order(
 
 
 def last_named(headers: Named, name: bytes) -> Slices:
-    """The value of each row's last header of this name that has one; null where there is none."""
+    """Return the value of each row's last header with this name and a value; null if there is none."""
     data, starts, lengths = headers.names
     rows = np.repeat(np.arange(len(headers.counts)), headers.counts)
     same = (lengths == len(name)) & (headers.values.lengths >= 0)

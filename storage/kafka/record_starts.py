@@ -1,8 +1,8 @@
-"""Where the records of many batches begin.
+"""The start positions of the records of many batches.
 
-Owns the two ways to follow the chains of lengths, one for each batch; must not look into a record.
-Many short chains are followed side by side, the first record of all batches, then the second; few
-long ones, whose steps would be too many for what is done in each, one after another.
+Owns the two ways to follow the chains of record lengths, one chain for each batch; must not read a record's content.
+Many short chains are followed side by side: the first record of all batches, then the second, and so on. A few long
+chains are followed one after another: side by side they would need many steps with little work in each.
 
     batch 0   r0 -> r1 -> r2 -> r3         step 0: r0 of all three
     batch 1   r0 -> r1                     step 1: r1 of all three
@@ -26,16 +26,15 @@ if TYPE_CHECKING:
     from storage.kafka.record_fields import Bytes
 
 SIDE_BY_SIDE: Final = 100
-"""Chains that are followed at once, on the average of all steps, from which on that is faster."""
+"""The average number of chains per step from which on following them side by side is faster."""
 
 
 def find_starts(
     data: bytes, view: Bytes, *, begins: Numbers, ends: Numbers, counts: Numbers
 ) -> tuple[Numbers, Sequence[int]]:
-    """(the position of each record, the indexes of batches whose records do not fill them).
+    """Return (the position of each record, the indexes of batches that their records do not fill exactly).
 
-    Batch i has counts[i] records in data[begins[i] : ends[i]]. Positions make sense only where all
-    batches are filled.
+    Batch i has counts[i] records in data[begins[i] : ends[i]]. The positions are valid only if all batches are filled.
     """
     lying = np.flatnonzero(counts > (ends - begins) // MIN_RECORD_BYTES)
     if lying.size:
@@ -67,12 +66,12 @@ def _side_by_side(
     stops = ends[longest_first]
     at = begins[longest_first].copy()
     found = np.empty(int(counts.sum()), np.int64)
-    # How many batches have a record of this number: those before the first that has not so many.
+    # For each record number, how many batches have that record: all batches before the first one with fewer records.
     widths = np.searchsorted(-left, -np.arange(int(left[0])), side="left")
     for number, width in enumerate(widths.tolist()):
         found[firsts[:width] + number] = at[:width]
         lengths, after = read_varints(view, at[:width])
-        # A length beyond the batch stays there: it cannot come back to its end.
+        # A length beyond the batch leaves the chain after the batch's end: it cannot return to the end.
         lengths = np.minimum(lengths, stops[:width] + 1)
         at[:width] = after + np.maximum(lengths, 0)
     return found, longest_first[at != stops].tolist()

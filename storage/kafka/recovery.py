@@ -1,23 +1,22 @@
-"""What a partition's folder holds and what has to be done before it can be served: a plan, made
-without a write.
+"""The recovery plan of a partition: the content of its folder, and the work needed before it can be served.
 
-Owns the rules of LogLoader and LogSegment.recover and our damage rules; must not change a file
-(storage.kafka.repair does, from the plan, so that a start that is refused leaves everything as it
-was).
+Owns the rules of LogLoader and LogSegment.recover and the damage rules of this server; must not change a file.
+(storage.kafka.repair carries the plan out. So a start that is refused leaves everything as it was.)
 
-1. Without the marker of a clean stop every segment that holds offsets >= the recovery point is
-   scanned: CRCs checked, indexes, aborted transactions, epochs and producer states rebuilt. A
-   segment without one of its indexes is scanned too, for all three of them.
-2. With the marker only the active segment is looked at, from its last index entry on; an index of
-   it that is wrong (storage.kafka.active_indexes) is made anew. Leader epochs that are lost are
-   looked for in every batch, with the marker or without.
-   A scan that meets offsets too far from a segment's base plans its split (storage.kafka.overflow).
-3. A bad place with no good batch behind it is a torn tail: cut, unless a whole batch with a right CRC
-   is in it, whose offsets fit nowhere: that is damage. After an unclean stop so is a bad
-   place that covers a lost write (an aligned 512-byte sector of zeros). Any other bad place before
-   good batches is damage: a writable start is refused, unless losses are accepted (then cut, as the
-   broker does); a read-only one leaves it and serves the rest. So it is with messages of an old
-   format, wherever they lie: they are good, but cannot be read here.
+1. Without the marker of a clean stop, every segment with offsets >= the recovery point is scanned: CRCs are checked;
+   indexes, aborted transactions, epochs and producer states are rebuilt. A segment without one of its indexes is
+   scanned too, and all three of its indexes are rebuilt.
+2. With the marker, only the active segment is checked, from its last index entry on. A wrong index of it
+   (storage.kafka.active_indexes) is rebuilt. With or without the marker, a writable start rebuilds lost leader epochs
+   from every batch.
+   A scan that finds offsets too far from a segment's base plans a split of the segment (storage.kafka.overflow).
+3. A gap is a range without a good batch. After an unclean stop, at or above the recovery point, it may cover a lost
+   write (an aligned 512-byte sector of zeros). A gap is one of:
+   - damage: it covers no lost write, and good batches follow or it contains a whole batch with a right CRC and offsets
+     that do not fit. A writable start is refused, unless losses are accepted: then the log is cut there, as the broker
+     does. A read-only start leaves the gap and serves the rest;
+   - messages of an old format, wherever they are: handled as damage. They are good, but cannot be read here;
+   - a torn tail: any other gap. It is cut.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ from storage.model import Finding, Loss, TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryContext:
-    """What examining a partition needs beside its folder: what the other files say of it, and how it is opened."""
+    """The input of an examination that is not in a partition's folder: facts from other files, and how it is opened."""
 
     root: Path
     fs: FileSystem
@@ -88,10 +87,10 @@ class RecoveryContext:
 def examine(
     context: RecoveryContext, partition: TopicPartition, directory: Path, settings: TopicSettings
 ) -> PartitionPlan:
-    """Look at one partition (left-over files already cleared away) and plan its recovery. Writes
-    nothing.
+    """Examine one partition and plan its recovery. Writes nothing.
 
-    Raises IoFailure. Damage is in the plan: findings, losses, refusal.
+    Left-over files must be cleared away before. Raises IoFailure. Damage is reported in the plan: findings, losses,
+    refusal.
     """
     plan = PartitionPlan(partition=partition, directory=directory, settings=settings)
     list_segments(context.fs, context.files, plan)
@@ -107,7 +106,7 @@ def examine(
     scan = _Scan(context, plan, indexes)
     if plan.segments:
         scan.run()
-    if plan.splits:  # the first segment may have got another base offset
+    if plan.splits:  # a split may change the first segment's base offset
         plan.start_offset = max(plan.start_offset, plan.segments[0].base_offset)
     plan.batches_end = plan.next_offset
     plan.next_offset = max(plan.next_offset, scan.log_end)
@@ -132,10 +131,10 @@ def examine(
 
 
 def _doubt_start(context: RecoveryContext, plan: PartitionPlan) -> None:
-    """Report a log start above the recovery point: records may be hidden that nobody deleted.
+    """Report a log start above the recovery point: it may hide records that were never deleted.
 
-    A broker that deletes records raises both (UnifiedLog.updateLogStartOffset), and writes both files at intervals and
-    when it stops. So the state is right only between the two writes, after an unclean stop.
+    A broker that deletes records raises both values (UnifiedLog.updateLogStartOffset). It writes both files at
+    intervals and when it stops. So this state is right only after an unclean stop between the two writes.
     """
     root = plan.directory.parent
     if not plan.segments or plan.start_offset <= plan.segments[0].base_offset:
@@ -178,8 +177,10 @@ def _load_epochs(context: RecoveryContext, plan: PartitionPlan) -> None:
 def load_producers(
     context: RecoveryContext, plan: PartitionPlan, offset: int
 ) -> tuple[ProducerStates, int]:
-    """The newest good snapshot at or below `offset`, and its offset (the log start when there is
-    none).
+    """Return the producers' state of the newest good snapshot at or below `offset`, and the snapshot's offset.
+
+    Without a snapshot the state is empty and the offset is the log start. Bad snapshots are reported, and the plan
+    removes them.
     """
     usable = [o for o in plan.snapshot_offsets if plan.start_offset < o <= offset]
     for snapshot_offset in sorted(usable, reverse=True):
@@ -200,7 +201,7 @@ def load_producers(
 
 
 class _Scan:
-    """One pass over the segments of one partition that have to be read."""
+    """A pass over the segments of one partition that have to be read."""
 
     def __init__(self, context: RecoveryContext, plan: PartitionPlan, indexes: ReadsFiles) -> None:
         self.context = context
@@ -209,17 +210,17 @@ class _Scan:
         self.unclean = not context.clean_shutdown
         self.recovery_point = context.recovery_points.get(plan.partition, 0)
         self.cut = False
-        self.log_end = 0  # behind every offset of the good batches that were met
+        self.log_end = 0  # after every offset of the good batches read so far
         self.split: dict[
             int, Sequence[SegmentPlan]
-        ] = {}  # by the base of the segment that is split
+        ] = {}  # by base offset of the segment that is split
 
     def run(self) -> None:
         segments = self.plan.segments
         first = self._first_unflushed()
         self._check_index_files(segments[:first])
         stored = self.plan.stored_epochs or ()
-        # A deletion cuts the epochs before the files: one that a crash ended leaves batches below the first epoch.
+        # Retention cuts the epochs before it deletes files: a crash in between leaves batches below the first epoch.
         is_cut = self.unclean and bool(stored) and stored[0][1] > self.plan.start_offset
         if (not stored or is_cut) and not self.context.read_only:
             self.plan.epochs = LeaderEpochs()
@@ -234,18 +235,19 @@ class _Scan:
         self._take_splits()
 
     def _note_epochs(self, batches: Iterable[Batch]) -> None:
-        """What batches say of the epochs that they were written under."""
+        """Add the leader epochs of these batches to the plan."""
         for batch in batches:
             self.plan.epochs.assign(batch.header.leader_epoch, batch.header.base_offset)
 
     def _check_index_files(self, segments: Sequence[SegmentPlan]) -> None:
-        """Rebuild all indexes of a segment that lacks one, or has a transaction index that cannot be read.
+        """Rebuild all indexes of a segment that lacks its offset or time index. If only its transaction index is
+        unreadable, rebuild that index alone.
 
-        As LogLoader.loadSegmentFiles has it: a segment without its `.index` is recovered as after an unclean stop, its
-        aborted transactions included. A `.txnindex` that is missing alone proves nothing: most segments have none.
+        As LogLoader.loadSegmentFiles: a segment without its `.index` is recovered as after an unclean stop, including
+        its aborted transactions. A missing `.txnindex` alone proves nothing: most segments have none.
         """
         producers: ProducerStates | None = (
-            None  # where `segment` begins, if the one before was read
+            None  # the state at the start of `segment`, if the segment before it was read
         )
         for segment in segments:
             is_whole = {names.INDEX, names.TIME_INDEX} <= segment.suffixes or not segment.size_bytes
@@ -272,7 +274,7 @@ class _Scan:
     def _rebuild_index_files(
         self, segment: SegmentPlan, producers: ProducerStates, *, only_transactions: bool = False
     ) -> None:
-        """Read the good batches of a segment for its indexes. `producers` go on to its end."""
+        """Rebuild the indexes of a segment from its good batches. Advances `producers` to the segment's end."""
         good: list[Placed] = []
         aborted: list[AbortedTransaction] = []
         for batch in self._good_batches(segment):
@@ -287,7 +289,7 @@ class _Scan:
             self._set_indexes(segment, good)
 
     def _first_unflushed(self) -> int:
-        """Index of the first segment to be scanned in full."""
+        """Return the index of the first segment to be scanned in full."""
         segments = self.plan.segments
         if not self.unclean:
             return len(segments)
@@ -311,7 +313,7 @@ class _Scan:
         self._remember_snapshot(plan.next_offset)
 
     def _producers_at(self, offset: int) -> ProducerStates:
-        """The producers' state just before `offset`: from a snapshot and the batches behind it."""
+        """Return the producers' state before `offset`, from a snapshot and the batches after it."""
         producers, loaded = load_producers(self.context, self.plan, offset)
         for segment in self.plan.segments:
             if segment.base_offset >= offset or segment.limit_offset <= loaded:
@@ -338,9 +340,7 @@ class _Scan:
         )
 
     def _scan_segment(self, segment: SegmentPlan, index: int) -> None:
-        """Read all of it: batches feed indexes, producers, epochs; a bad place may end the log
-        here.
-        """
+        """Read a whole segment. Its batches feed the indexes, producers and epochs. A gap may end the log here."""
         plan = self.plan
         plan.segments_scanned += 1
         plan.bytes_scanned += segment.file_bytes
@@ -362,22 +362,20 @@ class _Scan:
         self._set_indexes(segment, good)
 
     def _meet(self, batch: Batch) -> None:
-        """A good batch, the last one so far."""
+        """Note the epoch and the end of a good batch, the last batch so far."""
         self._note_epochs([batch])
         self.plan.next_offset = batch.header.next_offset
         self.log_end = max(self.log_end, batch.header.log_end)
 
     def _remember_snapshot(self, offset: int) -> None:
-        """As the broker does after a recovered segment; none at the log start."""
+        """Plan a producer snapshot, as the broker writes it after a recovered segment; none at the log start."""
         if offset > self.plan.start_offset:
             self.plan.snapshots[offset] = encode_snapshot(self.plan.producers.entries())
 
     # ---- after a clean stop ----
 
     def _check_active_tail(self) -> None:
-        """Find the log end from the active segment's last index entry on; the marker alone is not
-        believed.
-        """
+        """Find the log end from the active segment's last index entry on. The marker alone is not trusted."""
         plan = self.plan
         segment = plan.segments[-1]
         plan.next_offset = segment.base_offset
@@ -387,11 +385,11 @@ class _Scan:
             with self.context.files.borrow(segment.path) as file:
                 position = last_indexed(self.index_files, file, segment)
             if wrong or (position and not self._is_good_from(segment, position)):
-                position = 0  # the stop was not so clean: all that is wrong is told at once
+                position = 0  # the stop was not clean: a full scan reports all damage at once
             self._check_tail_from(segment, position)
         elif len(plan.segments) > 1:
             self._note_epochs(self._last_batches(plan.segments[-2]))
-        if wrong and plan.refusal is None and segment.indexes is None:  # else the log is to blame
+        if wrong and plan.refusal is None and segment.indexes is None:  # else the log is damaged
             self._mend_indexes(segment, wrong)
         producers, loaded = load_producers(self.context, plan, plan.next_offset)
         plan.producers = producers
@@ -400,7 +398,7 @@ class _Scan:
             self._remember_snapshot(plan.next_offset)
 
     def _last_batches(self, segment: SegmentPlan) -> Iterator[Batch]:
-        """The good ones from the last index entry on."""
+        """Yield the good batches of a segment from its last index entry on."""
         with self.context.files.borrow(segment.path) as file:
             position = last_indexed(self.index_files, file, segment)
             items = self._walk(file, segment, position)
@@ -415,7 +413,9 @@ class _Scan:
             return wrong_index(self.index_files, file, segment)
 
     def _mend_indexes(self, segment: SegmentPlan, wrong: WrongIndex) -> None:
-        """What is wrong would be sealed by the next marker, and mislead whoever believes that."""
+        """Report a wrong index and rebuild it. Otherwise the next marker would confirm it, and readers that trust the
+        marker would use it.
+        """
         finding = _finding(
             self.plan,
             wrong.code,
@@ -444,7 +444,7 @@ class _Scan:
             self._rebuild_segment(segment)
 
     def _rebuild_segment(self, segment: SegmentPlan) -> None:
-        """Rebuild the offset and time index, and the transaction index where there is one or a rebuild found one."""
+        """Rebuild the offset and time index. Rebuild the transaction index too, if it exists or was rebuilt before."""
         if names.TXN_INDEX in segment.suffixes or segment.aborted is not None:
             self._rebuild_index_files(segment, self._producers_at(segment.base_offset))
             return
@@ -452,10 +452,10 @@ class _Scan:
         self._set_indexes(segment, [item for item in good if item[0] < segment.size_bytes])
 
     def _set_indexes(self, segment: SegmentPlan, good: Sequence[Placed]) -> None:
-        """Plan the indexes of a segment with these good batches, or its split where they reach too far."""
+        """Plan the indexes of a segment with these good batches. Plan its split if their offsets reach too far."""
         plan = self.plan
         segment.indexes = self._indexes(segment.base_offset, good)
-        self.split.pop(segment.base_offset, None)  # planned before its tail was cut
+        self.split.pop(segment.base_offset, None)  # a split planned before the tail was cut
         plan.splits = [split for split in plan.splits if split.path != segment.path]
         far = first_overflow(good, segment.base_offset)
         if far is None:
@@ -495,24 +495,24 @@ class _Scan:
         ]
 
     def _take_splits(self) -> None:
-        """Put the parts of split segments in their places."""
+        """Replace each split segment by its parts."""
         segments = self.plan.segments
         if self.split:
             segments[:] = [p for s in segments for p in self.split.get(s.base_offset, [s])]
             for segment, following in pairwise(segments):
                 segment.limit_offset = following.base_offset
 
-    # ---- bad places ----
+    # ---- gaps ----
 
     def _ends_log(self, gap: Gap, segment: SegmentPlan, index: int, file: File) -> bool:
-        """Judge one bad place: True when the log is cut there."""
+        """Judge a gap and report it. Return True if the log is cut there."""
         plan = self.plan
         old = gap.old_end is not None
         behind = gap.next_offset is not None or self._good_segment_after(index)
         is_lost = begins_in_lost_write if gap.misplaced else holds_lost_write
         lost_write = (
             self.unclean
-            and plan.next_offset >= self.recovery_point  # below it everything had reached the disk
+            and plan.next_offset >= self.recovery_point  # everything below had reached the disk
             and is_lost(file, position=gap.position, end=gap.end)
         )
         misplaced = gap.misplaced and not lost_write

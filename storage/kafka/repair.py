@@ -1,9 +1,9 @@
-"""Change a partition's folder as its recovery plan says. A start writes here, and when it renames folders and segments
-(interrupted_topics.py, misnamed.py).
+"""Carrying out the recovery plan of a partition in its folder. A start writes here, and when it renames folders and
+segments (interrupted_topics.py, misnamed.py).
 
-Owns clearing left-over files, cutting, rewriting indexes, snapshots and epochs, and keeping a copy
-of what is cut; must not decide anything (storage.kafka.recovery does). On an overlay the same steps
-make the read-only view of a store.
+Owns clearing left-over files, cutting, rewriting indexes, snapshots and epochs, and keeping a copy of the bytes that
+are cut; must not decide anything (storage.kafka.recovery does). On an overlay the same steps make the read-only view of
+a store.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from storage.root_files import kept_name
 
 
 def clear_leftovers(fs: FileSystem, directory: Path) -> None:
-    """Finish what a stop interrupted, as LogLoader does: drop `.deleted` and `.cleaned` files,
-    complete `.swap` sets.
+    """Finish the work that a stop interrupted, as LogLoader does: remove `.deleted` and `.cleaned` files, complete
+    `.swap` sets.
 
-    A `.swap` set at or above the lowest `.cleaned` offset was not complete and goes too; so does
-    one whose log is empty or damaged, as long as the segment that it should replace is there.
+    A `.swap` set at or above the lowest `.cleaned` offset was not complete and is removed too. So is a set with an
+    empty or damaged log, as long as the segment that it should replace exists.
     """
     leftovers = _leftovers(fs, directory)
     if not leftovers:
@@ -57,7 +57,7 @@ def clear_leftovers(fs: FileSystem, directory: Path) -> None:
 
 
 def _leftovers(fs: FileSystem, directory: Path) -> Sequence[tuple[int, str, Path]]:
-    """(base offset, last suffix, path) of each left-over file of a segment."""
+    """Return (base offset, last suffix, path) of each left-over file of a segment."""
     found = []
     for name in fs.list_dir(directory):
         if name.endswith(names.LEFTOVER_SUFFIXES):
@@ -73,7 +73,7 @@ def _has_log(fs: FileSystem, directory: Path, base_offset: int) -> bool:
 
 
 def _end_offset(fs: FileSystem, path: Path, base_offset: int) -> int | None:
-    """The offset behind the last batch of a log file; None for one that is empty or not whole."""
+    """Return the offset after the last batch of a log file; None if the file is empty or not whole."""
     file = fs.open(path)
     try:
         end = None
@@ -87,10 +87,10 @@ def _end_offset(fs: FileSystem, path: Path, base_offset: int) -> int | None:
 
 
 def _remove_replaced(fs: FileSystem, directory: Path, *, start: int, end: int) -> None:
-    """Remove the segments that a completed `.swap` segment of [start, end) stands for.
+    """Remove the segments that a completed `.swap` segment of [start, end) replaces.
 
-    The one before `start` too, if its first batch is at `start` or behind it: it is being split, and the first part is
-    named after that batch (storage.kafka.overflow).
+    Also remove the segment before `start` if its first batch is at or after `start`. That segment is being split, and
+    the first part is named after this batch (storage.kafka.overflow).
     """
     split = _split_from(fs, directory, start)
     for name in fs.list_dir(directory):
@@ -102,7 +102,7 @@ def _remove_replaced(fs: FileSystem, directory: Path, *, start: int, end: int) -
 
 
 def _split_from(fs: FileSystem, directory: Path, start: int) -> int | None:
-    """The base of the segment before `start`, if its log begins with a batch at `start` or behind it."""
+    """Return the base offset of the segment before `start` if its first batch is at or after `start`, else None."""
     parsed = filter(None, map(parse_segment_name, fs.list_dir(directory)))
     base = max((b for b, suffix in parsed if suffix == names.LOG and b < start), default=None)
     if base is None:
@@ -117,8 +117,8 @@ def _split_from(fs: FileSystem, directory: Path, start: int) -> int | None:
 
 
 def keep_aside(fs: FileSystem, plan: PartitionPlan, kept_dir: Path) -> None:
-    """Copy what the plan cuts to `kept_dir`/topic-partition/NAME.from-POSITION, durably, and note
-    it in the losses.
+    """Copy the bytes that the plan cuts to `kept_dir`/topic-partition/NAME.from-POSITION, durably. Note the copies in
+    the plan's losses.
     """
     kept: list[Loss] = []
     for loss in plan.losses:
@@ -136,7 +136,7 @@ def keep_aside(fs: FileSystem, plan: PartitionPlan, kept_dir: Path) -> None:
 
 
 def apply(fs: FileSystem, files: HandleCache, plan: PartitionPlan) -> Sequence[Segment]:
-    """Carry out the plan; what it accepted is durable on return. Gives the segments, at least one."""
+    """Carry out the plan and return the segments, at least one. The records that it accepted are durable on return."""
     for path in plan.removed:
         fs.remove(path)
     for path in plan.set_aside:
@@ -201,7 +201,7 @@ def _apply_segment(
 
 
 def _write_snapshots(fs: FileSystem, plan: PartitionPlan) -> None:
-    """Write the planned snapshots, and remove those that name no place of this log
+    """Write the planned snapshots, and remove the snapshots that belong to no offset of this log
     (ProducerStateManager).
     """
     for offset, data in plan.snapshots.items():

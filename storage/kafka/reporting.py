@@ -1,6 +1,6 @@
-"""What a log directory tells of itself: what it can do, how much there is, what lies there untouched.
+"""The self-description of a log directory: its capabilities, its counts and sizes, and the folders it leaves untouched.
 
-Owns the figures and their names; must not change anything.
+Owns these values and their names; must not change anything.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Which segments a topic's retention settings give up, and how their files go.
+"""The segments that a topic's retention settings no longer keep, and the removal of their files.
 
-Owns the rule by time and by size (UnifiedLog.deleteOldSegments), and taking one segment's files
-away; must not decide when: the partition does, once nobody finds the segment any more.
+Owns the rule by time and by size (UnifiedLog.deleteOldSegments), and removing one segment's files; must not decide
+when: the partition does, once no reader can find the segment any more.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from storage.kafka.settings import TopicSettings
 def given_up(
     segments: Sequence[Segment], settings: TopicSettings, *, now_ms: int, end: int
 ) -> Sequence[Segment]:
-    """The leading segments that may go; the last one stays, and what lies at or above `end`.
+    """Return the leading segments that may be deleted. The last segment and all offsets at or above `end` stay.
 
-    By time: its newest record is older than retention.ms. By size: without it there are still
-    retention.bytes left. A setting that is off gives up nothing.
+    By time: the segment's newest record is older than retention.ms. By size: without the segment at least
+    retention.bytes are left. A setting that is off deletes nothing.
     """
     limit_ms, limit_bytes = settings.retention_ms, settings.retention_bytes
     excess = sum(segment.size_bytes for segment in segments) - (limit_bytes or 0)
@@ -40,10 +40,10 @@ def given_up(
 
 
 def remove_files(files: HandleCache, directory: Path, segment: Segment) -> None:
-    """Take away the files of the first segment, its log first and durably.
+    """Remove the files of the first segment, its log first and durably.
 
-    So a crash leaves no hole: the log always begins at one segment and goes on to the last. Index
-    files left without a log go at the next start.
+    So a crash leaves no hole: the log always continues from its first segment to its last. The next start removes
+    index files without a log.
     """
     fs = files.fs
     fs.remove(segment.path)

@@ -1,11 +1,9 @@
-"""One segment of a partition: a `.log` file, its indexes, and the running figures that rolling and
-lookups need.
+"""One segment of a partition: a `.log` file, its indexes, and the running values that rolling and lookups need.
 
 Owns appending batches with their index entries, finding a batch by offset, and the segment's times;
-must not know offsets that are published, other segments, or producers. The paths: `%020d.log`,
-`.index`, `.timeindex`, `.txnindex`, named by the base offset. One writer at a time (the partition's
-append lock); readers at any time: they read the file only below `size_bytes`, which moves after the
-bytes are written.
+must not know published offsets, other segments, or producers. The files are named by the base offset: `%020d.log`,
+`.index`, `.timeindex`, `.txnindex`. There is one writer at a time, under the partition's append lock. Readers run at
+any time: they read the file only below `size_bytes`, which grows after the bytes are written.
 """
 
 from __future__ import annotations
@@ -44,14 +42,14 @@ from storage.kafka.settings import TopicSettings
 
 
 class AppendedBatch(NamedTuple):
-    """A batch inside the bytes of one append: where it begins in them, and its header."""
+    """A batch within the bytes of one append: its start in these bytes, and its header."""
 
     at: int
     header: BatchHeader
 
 
 class _Place(NamedTuple):
-    """Where a walk begins: no batch there has an offset below `next_offset`."""
+    """The start of a walk: no batch from there on has an offset below `next_offset`."""
 
     position: int
     next_offset: int
@@ -66,7 +64,7 @@ def _header_at(file: File, position: int) -> BatchHeader | None:
 
 
 class Segment:
-    """A segment on disk. Opening one reads nothing: figures are loaded when first asked for."""
+    """A segment on disk. Opening a segment reads nothing: values are loaded at their first use."""
 
     def __init__(
         self,
@@ -82,10 +80,8 @@ class Segment:
         self.path = directory / segment_name(base_offset, names.LOG)
         self.size_bytes = size_bytes
         self.settings = settings
-        self.limit_offset = INT64_MAX  # the next segment's base once there is one
-        self.end_offset = (
-            INT64_MAX  # of the last segment: the end of the log. No batch reaches over it
-        )
+        self.limit_offset = INT64_MAX  # the next segment's base once that segment exists
+        self.end_offset = INT64_MAX  # in the last segment: the log end. No batch reaches beyond it
         self._files = files
         index_bytes = settings.segment_index_bytes
         self.offset_index = open_offset_index(
@@ -111,8 +107,9 @@ class Segment:
     def create(
         cls, files: HandleCache, directory: Path, base_offset: int, settings: TopicSettings
     ) -> Segment:
-        """A new, empty segment: makes the log and both index files (the caller syncs the
-        directory). On DiskFull none of them stays: the segment before goes on.
+        """Create a new, empty segment: the log and both index files. The caller syncs the directory.
+
+        On DiskFull none of these files stays, and the previous segment remains active.
         """
         segment = cls(files, directory, base_offset, settings, size_bytes=0)
         try:
@@ -129,11 +126,11 @@ class Segment:
         return segment
 
     def paths(self) -> Sequence[Path]:
-        """The files that every segment has."""
+        """Return the paths of the files that every segment has."""
         return (self.path, self.offset_index.path, self.time_index.path)
 
     def use_settings(self, settings: TopicSettings) -> None:
-        """Roll and index by these from now on; the files' maximum sizes stay as they were made."""
+        """Use these settings for rolling and indexing from now on. The maximum sizes of the index files stay."""
         self.settings = settings
         self.builder.interval_bytes = settings.index_interval_bytes
 
@@ -141,9 +138,7 @@ class Segment:
 
     @property
     def builder(self) -> IndexBuilder:
-        """The index rule's state. After a start the byte counter begins at 0 again, as in the
-        broker.
-        """
+        """The state of the index rule. After a start the byte counter begins at 0 again, as in the broker."""
         if self._builder is None:
             builder = IndexBuilder(self.settings.index_interval_bytes)
             last = self.time_index.last()
@@ -154,10 +149,10 @@ class Segment:
         return self._builder
 
     def append(self, data: bytes, batches: Sequence[AppendedBatch]) -> None:
-        """Write whole batches behind the log and their index entries; handed to the OS on return,
-        not synced.
+        """Write whole batches at the end of the log, with their index entries.
 
-        On DiskFull log and indexes are put back to what they were. Raises DiskFull, IoFailure.
+        On return the OS has the bytes, but they are not synced. On DiskFull the log and the indexes are as before.
+        Raises DiskFull, IoFailure.
         """
         start = self.size_bytes
         builder_before = copy(self.builder)
@@ -180,7 +175,7 @@ class Segment:
             raise
         if start == 0:
             self._first_timestamp_ms = batches[0].header.max_timestamp
-        self.end_offset = batches[-1].header.next_offset  # before the size: readers look at both
+        self.end_offset = batches[-1].header.next_offset  # before the size: readers check both
         self.size_bytes = start + len(data)
 
     def _add_to_indexes(self, header: BatchHeader, position: int) -> None:
@@ -200,8 +195,9 @@ class Segment:
             self.time_index.append(builder.max_timestamp_ms, relative_offset)
 
     def observe(self, header: BatchHeader, position: int) -> None:
-        """Take in a batch that another process has put at `position`: figures and indexes in memory
-        go on, no file is written.
+        """Add a batch that another process has written at `position` to the values and indexes in memory.
+
+        Writes no file.
         """
         if self.offset_index.held is None or self.time_index.held is None:
             self._hold_entries_below(header.base_offset - self.base_offset)
@@ -209,14 +205,16 @@ class Segment:
         self.size_bytes = position + header.size_bytes
 
     def _hold_entries_below(self, relative_offset: int) -> None:
-        """Whoever writes the files is ahead: of their entries those of batches that were met count."""
+        """Load the index entries below `relative_offset`. The process that writes the files may be ahead, so later
+        entries are left out until their batches are observed.
+        """
         offsets = self.offset_index.entries()
         self.offset_index.hold([entry for entry in offsets if entry[0] < relative_offset])
         times = self.time_index.entries()
         self.time_index.hold([entry for entry in times if entry[1] < relative_offset])
 
     def must_roll(self, appended: Sequence[AppendedBatch], size_bytes: int) -> bool:
-        """Whether this set has to open a new segment (LogSegment.shouldRoll)."""
+        """Return whether this append needs a new segment (LogSegment.shouldRoll)."""
         settings = self.settings
         if self.size_bytes > settings.segment_bytes - size_bytes:
             return True
@@ -230,12 +228,13 @@ class Segment:
         )
 
     def sync(self) -> None:
-        """Make the log durable. Raises IoFailure; must not be tried again."""
+        """Make the log durable. Raises IoFailure; then the caller must not try again."""
         self._files.datasync(self.path)
 
     def finish(self) -> None:
-        """At roll and at a clean close: the closing time entry, files cut to their content,
-        everything durable.
+        """Finish the segment at a roll or a clean close.
+
+        Adds the closing time entry, cuts the files to their content, and makes everything durable.
         """
         self._add_time_entry()
         with self._files.borrow(self.path, write=True) as file:
@@ -249,7 +248,7 @@ class Segment:
         self.txn_index.sync()
 
     def mend_indexes(self) -> None:
-        """Rewrite index files that turned out to be damaged when they were read."""
+        """Rewrite index files that were found damaged when they were read."""
         self.offset_index.mend()
         self.time_index.mend()
 
@@ -257,7 +256,7 @@ class Segment:
 
     @property
     def first_timestamp_ms(self) -> int:
-        """The maximum timestamp of the first good batch, which rolling by time counts from."""
+        """The maximum timestamp of the first good batch. Rolling by time counts from it."""
         if self._first_timestamp_ms is None:
             with self._files.borrow(self.path) as file:
                 items = self._walk(file, self._first_place())
@@ -266,8 +265,8 @@ class Segment:
         return self._first_timestamp_ms
 
     def largest_timestamp_ms(self) -> int:
-        """The segment's time for lookups: the running maximum, or the file's own time where no
-        batch has one.
+        """Return the segment's time for lookups: the largest timestamp, or the modification time of the file if no
+        batch has a timestamp.
         """
         if self._builder is not None:
             largest = self._builder.max_timestamp_ms
@@ -279,11 +278,11 @@ class Segment:
         return modification_time_ms(self._files.fs, self.path)
 
     def _start(self, file: File, offset: int) -> _Place:
-        """A place at or before the batch that holds `offset`: the nearest index entry's, or right behind it, else the
-        segment's first.
+        """Return a place at or before the batch that holds `offset`: the batch of the nearest index entry, or the next
+        batch. Without a usable entry it is the segment's start.
 
-        The entry is believed only if the batch that it names begins there, then also about offsets, which no CRC
-        covers; that batch is passed over only if the one behind it continues its offsets.
+        The entry is trusted only if a batch with its last offset begins at its position. The entry then also confirms
+        the batch's offsets, which no CRC covers. The next batch is chosen only if it continues these offsets.
         """
         entry = self.offset_index.floor(offset - self.base_offset)
         if entry is None:
@@ -303,7 +302,7 @@ class Segment:
         return _Place(0, self.base_offset)
 
     def _remake_indexes(self) -> RebuiltIndexes:
-        """Both indexes from a scan of the log, for when a file of theirs is damaged."""
+        """Rebuild both indexes from a scan of the log, after an index file was found damaged."""
         with self._files.borrow(self.path) as file:
             items = self._walk(file, self._first_place())
             good = [(item.position, item.header) for item in items if isinstance(item, Batch)]
@@ -326,10 +325,10 @@ class Segment:
     def batches(
         self, offset: int, *, stop_offset: int, max_bytes: int | None = None
     ) -> Iterator[Batch]:
-        """Good batches from the one that holds `offset` (or the next one) with base offset <
-        `stop_offset`; with `max_bytes` only those that fit in, but one at least.
+        """Yield good batches that hold or follow `offset`, with base offset < `stop_offset`.
 
-        Raises Corrupt at a bad place unless the wanted batch lies behind it.
+        With `max_bytes`, yield only batches that fit, but at least one. Raises Corrupt at a gap (damage, or messages of
+        an old format), unless the wanted batch is after it.
         """
         portion = None if max_bytes is None else Portion(offset, max_bytes)
         with self._files.borrow(self.path) as file:
@@ -343,9 +342,9 @@ class Segment:
                     yield item
 
     def offset_before_time(self, timestamp_ms: int) -> int:
-        """The offset of the time index's greatest entry at or before a time, else the base offset.
+        """Return the offset of the greatest time index entry at or before a time, else the base offset.
 
-        The entry is believed only if the batch at its offset has its time.
+        The entry is trusted only if the batch at its offset has its time.
         """
         entry = self.time_index.floor(timestamp_ms)
         if entry is None:
@@ -356,9 +355,9 @@ class Segment:
         return self.base_offset + entry[1] if is_right else self.base_offset
 
     def _reaches_end(self, times: Sequence[tuple[int, int]]) -> bool:
-        """Whether the newest of these time entries is one of the log, and no batch behind it has a later time.
+        """Return whether the newest of these time entries matches the log, and no batch after it has a later time.
 
-        The broker does not look: with entries that are missing at the end it takes the segment for an older one.
+        The broker does not check this: if entries are missing at the end, it takes the segment for an older segment.
         """
         with self._files.borrow(self.path) as file:
             position, newest_ms = 0, NO_TIMESTAMP
@@ -376,7 +375,7 @@ class Segment:
         return True
 
     def _header_with(self, file: File, offset: int) -> tuple[int, BatchHeader] | None:
-        """The position and header of the batch that holds an offset, by its neighbours' sizes; None without one."""
+        """Return position and header of the batch that holds an offset; None if there is none. Walks by batch sizes."""
         position = self._start(file, offset).position
         while position < self.size_bytes:
             header = _header_at(file, position)

@@ -1,8 +1,8 @@
-"""Segments that are missing between others, found without reading the logs: each end against the next base.
+"""Segments that are missing between others, found without reading whole logs: each end is compared with the next base.
 
-Owns the quick look of a start and of `inspect`; `verify` reads every batch and knows more. In logs that compaction has
-been at, offsets are missing by design: there only an index without a log names a missing segment. Offsets that a
-salvage or an earlier start reported as lost are no news.
+Owns the quick check of a start and of `inspect`; must not write. `verify` reads every batch and finds more. In
+compacted logs, offsets are missing by design: there only an index without a log shows a missing segment. Offsets that a
+salvage or an earlier start reported as lost are not reported again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from storage.model import Finding, Loss
 
 
 def is_configured_compacted(configs: Mapping[str, str]) -> bool:
-    """Whether the configs of a topic ask for compaction."""
+    """Return whether the configs of a topic ask for compaction."""
     return "compact" in configs.get("cleanup.policy", "")
 
 
@@ -37,8 +37,8 @@ def missing_segments(
     *,
     cleaned: bool,
 ) -> Iterator[Finding]:
-    """Report what shows that segments are missing: `segments_without_log` of a partition that is `cleaned` by
-    compaction, else `segment_gaps`.
+    """Return findings for missing segments: `segments_without_log` if compaction has `cleaned` the partition, else
+    `segment_gaps`.
     """
     if cleaned:
         return segments_without_log(fs, files, plan)
@@ -46,7 +46,7 @@ def missing_segments(
 
 
 def losses_without_log(plan: PartitionPlan, findings: Sequence[Finding]) -> Iterator[Loss]:
-    """Return the losses of `segments_without_log`: each up to the next segment."""
+    """Yield a loss for each finding of `segments_without_log`, up to the next segment."""
     for found in findings:
         if found.code == "segment-without-log" and found.offset is not None:
             at = bisect_left(plan.segments, found.offset, key=attrgetter("base_offset"))
@@ -56,8 +56,10 @@ def losses_without_log(plan: PartitionPlan, findings: Sequence[Finding]) -> Iter
 def segment_gaps(
     fs: FileSystem, files: HandleCache, plan: PartitionPlan, known_losses: Sequence[Loss]
 ) -> Iterator[Finding]:
-    """Report the offsets between two segments of a partition that no segment holds. Where a last batch shows that
-    compaction has been at the log, only `segments_without_log`. `known_losses`: those of the partition.
+    """Yield a finding for each range of offsets between two segments that no segment holds.
+
+    If a segment's last batch shows that the log is compacted, yield only `segments_without_log`. `known_losses`: the
+    losses of the partition that are already reported.
     """
     segments = plan.segments
     ends = [_last_batch(fs, files, segment) for segment in segments[:-1]]
@@ -68,7 +70,7 @@ def segment_gaps(
     for batch, (before, following) in zip(ends, pairwise(segments), strict=True):
         end = before.base_offset if batch is None else batch.header.next_offset
         if batch is None and before.size_bytes:
-            continue  # damaged, and reported as such
+            continue  # the end is damaged, and reported as damage
         if end < following.base_offset and not is_reported(reported, end, following.base_offset):
             yield gap_finding(following.path, plan.partition, end, following.base_offset)
 
@@ -76,8 +78,10 @@ def segment_gaps(
 def segments_without_log(
     fs: FileSystem, files: HandleCache, plan: PartitionPlan
 ) -> Iterator[Finding]:
-    """Report the segments between two others that have an index and no log, unless the segment before reaches over
-    them: compaction makes one segment of several, and removes their files one after another.
+    """Yield a finding for each segment between two others that has an index and no log.
+
+    A segment within the offsets of the segment before it is left out. Compaction makes one segment of several, and
+    removes their files one after another.
     """
     told: set[int] = set()
     for path, base_offset in orphan_indexes(plan):
@@ -91,7 +95,7 @@ def segments_without_log(
 
 
 def is_compacted(batch: Batch) -> bool:
-    """Whether compaction has been at a batch."""
+    """Return whether compaction has rewritten a batch."""
     header = batch.header
     return header.has_delete_horizon or header.count <= header.last_offset_delta
 
@@ -105,7 +109,7 @@ def gap_finding(
     position: int = 0,
     severity: str = "error",
 ) -> Finding:
-    """Offsets are missing in front of a batch. `path`: the log that the batch is in."""
+    """Return the finding that offsets are missing before a batch. `path`: the log that contains the batch."""
     return finding(
         "offset-gap",
         path,
@@ -121,7 +125,7 @@ def gap_finding(
 
 
 def _last_batch(fs: FileSystem, files: HandleCache, segment: SegmentPlan) -> Batch | None:
-    """The last good batch of a segment, read from its last index entry on."""
+    """Return the last good batch of a segment, read from its last index entry on; None if a gap ends the segment."""
     last = None
     with files.borrow(segment.path) as file:
         for item in walk(

@@ -1,8 +1,8 @@
-"""Kafka's own names for store and topic settings, checked once and turned into numbers.
+"""Store and topic settings under Kafka's own names, checked once and converted to numbers.
 
 Owns the table of settings that this engine acts on and the names it keeps for the real broker; must
-not do IO. Names and defaults are those of TopicConfig and the broker's server properties in 4.3.1,
-but for retention, which is off unless it is set: nothing is deleted that nobody asked to delete.
+not do IO. Names and defaults are from TopicConfig and the broker's server properties in 4.3.1. Retention is the
+exception: it is off unless it is set, so that nothing is deleted without a request.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DAY_MS: Final = 86_400_000
 COMPACT: Final = "compact"
 TIMESTAMP_BEFORE: Final = "message.timestamp.before.max.ms"
 TIMESTAMP_AFTER: Final = "message.timestamp.after.max.ms"
-MAX_PARTITIONS: Final = 10_000  # of one topic
+MAX_PARTITIONS: Final = 10_000  # per topic
 
 # topic config -> (the broker's server property, default, lowest, highest)
 _NUMBERS: Final[dict[str, tuple[str, int, int, int]]] = {
@@ -39,7 +39,7 @@ _NUMBERS: Final[dict[str, tuple[str, int, int, int]]] = {
     "max.message.bytes": ("message.max.bytes", 1_048_588, 0, INT32_MAX),
     "retention.ms": ("log.retention.ms", -1, -1, INT64_MAX),
     "retention.bytes": ("log.retention.bytes", -1, -1, INT64_MAX),
-    # The broker's default for times in the future is an hour. Here records are refused where it was asked for.
+    # The broker's default for times in the future is one hour. Here records are rejected only if a limit is set.
     TIMESTAMP_BEFORE: ("log.message.timestamp.before.max.ms", INT64_MAX, 0, INT64_MAX),
     TIMESTAMP_AFTER: ("log.message.timestamp.after.max.ms", INT64_MAX, 0, INT64_MAX),
 }
@@ -70,8 +70,8 @@ INERT_CONFIGS: Final[Mapping[str, str]] = {
     "remote.storage.enable": "false",
     "unclean.leader.election.enable": "false",
 }
-"""Configs of the real broker that change nothing here, with its defaults: kept and shown, so that a topic's configs
-survive a round trip."""
+"""Configs of the real broker that have no effect here, with the broker's defaults. They are kept and shown, so that a
+topic's configs survive a round trip."""
 _STORE_NUMBERS: Final[dict[str, tuple[int, int, int]]] = {
     "num.partitions": (1, 1, MAX_PARTITIONS),
     "producer.id.expiration.ms": (DAY_MS, 1, INT32_MAX),
@@ -83,18 +83,18 @@ _STORE_TEXTS: Final = ("cluster.id", "directory.id")
 LOG_DIRS: Final = "log.dirs"
 STORE_SETTINGS: Final = (*_STORE_NUMBERS, *_STORE_TEXTS, LOG_DIRS)
 TOPIC_CONFIGS: Final = (*_NUMBERS, *_CHOICES)
-"""Those that this engine acts on."""
+"""The topic configs that this engine acts on."""
 _BY_SERVER_NAME: Final = {
     **{server: name for name, (server, *_) in _NUMBERS.items()},
     **{server: name for name, (server, _) in _CHOICES.items()},
 }
 SETTING_NAMES: Final = (*STORE_SETTINGS, *TOPIC_CONFIGS, *_BY_SERVER_NAME)
-"""All names that `parse_store_settings` takes."""
+"""All names that `parse_store_settings` accepts, except the names of INERT_CONFIGS."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSettings:
-    """What one topic's partitions are run with. Sizes in bytes, times in ms; None: not set, so off."""
+    """The settings of one topic's partitions. Sizes in bytes, times in ms; None: not set, so off."""
 
     segment_bytes: int
     segment_ms: int
@@ -119,7 +119,7 @@ _COORDINATOR_CONFIGS: Final[Mapping[str, Mapping[str, str]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSettings:
-    """What the store is run with; `topic_defaults` are topic configs given for the whole store, `log_dirs` directories
+    """The settings of a store. `topic_defaults`: topic configs for the whole store. `log_dirs`: further directories
     that are read with it.
     """
 
@@ -134,8 +134,8 @@ class StoreSettings:
     log_dirs: tuple[str, ...]
 
     def broker_configs(self, topic: str) -> Mapping[str, str]:
-        """What the broker sets for a topic of its own (GroupCoordinatorService, TransactionStateManager,
-        ShareCoordinatorService): from none of them is anything deleted by retention.
+        """Return the configs that the broker sets for its internal topics (GroupCoordinatorService,
+        TransactionStateManager, ShareCoordinatorService). Retention deletes nothing from these topics.
         """
         if topic == GROUP_OFFSETS_TOPIC:
             return {
@@ -146,13 +146,14 @@ class StoreSettings:
         return _COORDINATOR_CONFIGS.get(topic, {})
 
     def of_topic(self, topic: str, configs: Mapping[str, str]) -> TopicSettings:
-        """What a topic with these configs of its own is run with."""
+        """Return the settings of a topic with these configs of its own."""
         return topic_settings({**self.topic_defaults, **self.broker_configs(topic), **configs})
 
 
 def parse_store_settings(settings: Mapping[str, str]) -> StoreSettings:
-    """Check `--set` values: server properties, or topic configs as the default of all topics.
-    Raises InvalidConfig.
+    """Check and convert `--set` values: server properties, or topic configs as the default of all topics.
+
+    Raises InvalidConfig, or NotOffered for compaction.
     """
     numbers = {name: default for name, (default, _, _) in _STORE_NUMBERS.items()}
     texts: dict[str, str | None] = dict.fromkeys(_STORE_TEXTS)
@@ -184,8 +185,8 @@ def parse_store_settings(settings: Mapping[str, str]) -> StoreSettings:
 
 
 def check_topic_config(name: str, value: str, *, shown_as: str | None = None) -> None:
-    """Raise InvalidConfig (naming config, value and limits) or NotOffered unless this is a legal
-    topic config.
+    """Raise InvalidConfig (with config, value and limits) unless this is a legal topic config. Raise NotOffered for
+    compaction.
     """
     shown = shown_as or name
     if name in _NUMBERS:
@@ -203,13 +204,13 @@ def check_topic_config(name: str, value: str, *, shown_as: str | None = None) ->
 
 
 def check_topic_reset(name: str) -> None:
-    """Raise InvalidConfig unless Kafka has a topic config of this name, to be set to its default."""
+    """Raise InvalidConfig unless Kafka has a topic config of this name, which can then be reset to its default."""
     if name not in _NUMBERS and name not in _CHOICES and name not in INERT_CONFIGS:
         raise unknown(name, None)
 
 
 def topic_settings(configs: Mapping[str, str]) -> TopicSettings:
-    """The numbers behind checked configs (a topic's own over the store's defaults)."""
+    """Convert checked configs to settings. The caller has merged a topic's own configs over the store's defaults."""
     numbers = {
         name: int(configs[name]) if name in configs else default
         for name, (_, default, _, _) in _NUMBERS.items()

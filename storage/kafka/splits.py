@@ -1,8 +1,8 @@
-"""A Kafka log directory, cut into splits.
+"""The splitter of a Kafka log directory.
 
-Owns which partitions there are, when each is looked at (at its first use), and how pieces of
-segments are put into splits; must not write, and takes no lock. Where a segment is cut, and what a
-piece is, stands in `storage.kafka.pieces`; how one is read in `storage.kafka.columns`.
+Owns which partitions exist, when each partition is read (at its first use), and how pieces of segments are combined
+into splits; must not write, and takes no lock. `storage.kafka.pieces` defines a piece and where a segment is cut;
+`storage.kafka.columns` reads pieces.
 """
 
 from __future__ import annotations
@@ -30,25 +30,26 @@ from storage.model import Finding, Isolation, OffsetBounds, TimedOffset, TopicPa
 from storage.notes import Notes
 
 PIECE_COST_BYTES: Final = 64 << 10
-"""What opening one more file counts as, so that no split is made of all too many small segments."""
+"""The cost of opening one more file, so that no split consists of too many small segments."""
 
 NEAR: Final = 16
-"""A border of two pieces that lies within this part of a split is cut at instead."""
+"""A cut moves to a border of two pieces if the border is within 1/NEAR of a split's size."""
 
 LOOKS: Final = 3
-"""How often a partition is looked at whose files go meanwhile."""
+"""How often the splitter tries to open a partition while its files are being deleted."""
 
 
 def open_splitter(
     path: Path, options: StoreOptions, *, fs: FileSystem, clock: Clock
 ) -> KafkaSplitter:
-    """The splitter of a log directory. Raises InvalidConfig, IoFailure."""
+    """Return the splitter of a log directory. Raises InvalidConfig, IoFailure."""
     return KafkaSplitter(path, options, fs=fs, clock=clock)
 
 
 class KafkaSplitter:
-    """See storage.columns.Splitter. A partition is shown as it was when it was first asked about, or
-    at the last refresh after that.
+    """The splitter of a log directory; see storage.columns.Splitter.
+
+    A partition is shown as it was at its first use, or at the last refresh after it.
     """
 
     backend = BACKEND
@@ -63,10 +64,10 @@ class KafkaSplitter:
         self._folders = self._found_folders()
         self._followed: dict[TopicPartition, FollowedPartition] = {}
         self._notes = Notes()
-        self._view: View | None = None  # for partitions that are yet to be opened
+        self._view: View | None = None  # for partitions that are not yet opened
 
     def _found_folders(self) -> dict[TopicPartition, Path]:
-        """The partitions of the directory and their folders, those that the next start names again too."""
+        """Return the partitions of the directory and their folders, with folders that the next start renames back."""
         found = dict(self._directory.partition_dirs())
         return dict(sorted({**found, **interrupted_folders(self._directory)}.items()))
 
@@ -108,7 +109,7 @@ class KafkaSplitter:
             splits = self._shared_out(whole, total_bytes, count)
             if len(splits) >= min_splits or count >= total_bytes:
                 return splits
-            count *= 2  # the index has too few batches at some places
+            count *= 2  # in some ranges the index has too few batches
 
     def refresh(self) -> None:
         """See Splitter."""
@@ -122,7 +123,7 @@ class KafkaSplitter:
             except IoFailure as error:
                 if not is_missing(error):
                     raise
-                is_known = False  # files went at this very moment
+                is_known = False  # files were deleted during the refresh
                 if folder is not None and not self._fs.exists(folder):
                     del self._folders[partition]
             if not is_known:
@@ -154,7 +155,7 @@ class KafkaSplitter:
             self._view = None
 
     def _partition(self, partition: TopicPartition) -> FollowedPartition:
-        """The partition, recovered in memory when it is asked about for the first time.
+        """Return the partition. At its first use it is recovered in memory.
 
         Raises UnknownTopic, UnknownPartition, IoFailure.
         """
@@ -166,7 +167,7 @@ class KafkaSplitter:
             except IoFailure as error:
                 if not is_missing(error) or not looks_left:
                     raise
-                self._close_view()  # a server deleted files at this very moment
+                self._close_view()  # a server deleted files meanwhile: try again
         return self._followed[partition]
 
     def _opened(self, partition: TopicPartition) -> FollowedPartition:
@@ -184,7 +185,7 @@ class KafkaSplitter:
     # ---- pieces --------------------------------------------------------------------------------
 
     def _pieces(self, wanted: OffsetRange, *, committed: bool) -> Iterator[tuple[Segment, Piece]]:
-        """The segments that hold a range, each as one piece."""
+        """Yield each segment that holds a part of the range, with its piece. Raises OffsetOutOfRange."""
         partition = self._partition(wanted.partition)
         bounds = partition.bounds()
         for offset in wanted.start, wanted.end:
@@ -216,8 +217,10 @@ class KafkaSplitter:
     def _shared_out(
         self, whole: Sequence[tuple[Segment, Piece]], total_bytes: int, count: int
     ) -> Sequence[Split]:
-        """So many splits, where the index has batches to cut at: the pieces, one behind another, are cut at
-        multiples of an equal share, or between two of them where that is near.
+        """Return `count` splits, or fewer if the index has too few batches to cut at.
+
+        The pieces are laid end to end. They are cut at multiples of an equal share, or at a border of two pieces if
+        it is near.
 
             pieces   | first piece       | second        | third              |
             shares   |           |           |           |           |        |
@@ -226,7 +229,7 @@ class KafkaSplitter:
         share_bytes = total_bytes / count
         slack_bytes = share_bytes / NEAR
         chosen: list[list[Piece]] = []
-        at_bytes, share = 0, 0  # of the next piece, and the number of the next share
+        at_bytes, share = 0, 0  # start of the next piece; number of the next share
         for segment, piece in whole:
             cost_bytes = piece.size_bytes + PIECE_COST_BYTES
             end_bytes, part = at_bytes + cost_bytes, piece.size_bytes / cost_bytes
@@ -241,7 +244,7 @@ class KafkaSplitter:
             first, *others = self._cut(segment, piece, places) if share < stop else [piece]
             chosen[-1].append(first)
             chosen += [[other] for other in others]
-            missed = len(others) < stop - share  # such a share begins with the next piece
+            missed = len(others) < stop - share  # a missed share begins with the next piece
             at_bytes, share = end_bytes, stop - missed
         return [
             Split(backend=BACKEND, size_bytes=sum(p.size_bytes for p in pieces), plan=tuple(pieces))
@@ -249,6 +252,6 @@ class KafkaSplitter:
         ]
 
     def _cut(self, segment: Segment, piece: Piece, places: Iterable[float]) -> Sequence[Piece]:
-        """The piece, cut near these positions."""
+        """Cut a piece near these positions and return its parts."""
         with cutting(self._fs, segment) as cutter:
             return list(cutter.cut(piece, places))

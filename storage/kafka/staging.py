@@ -1,7 +1,7 @@
 """Staged appends of Kafka's record batches: a run is one batch, encoded where the records are.
 
-Owns what `storage.staged_append.StagedForm` asks of this backend. Offsets and leader epoch, which the CRC
-does not cover, are given when the batch is appended; nothing is encoded again.
+Owns the methods that `storage.staged_append.StagedForm` requires of a backend; must not encode a batch again when it is
+appended. Offsets and leader epoch, which the CRC does not cover, are set then.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class KafkaStaging:
     def missing(
         self, store: LogStore, partition: TopicPartition, offset: int, data: bytes
     ) -> tuple[int, bytes]:
-        """Records are compared as they stand behind the head, which the topic's settings may change."""
+        """See StagedForm. Compares the bytes after the batch header, which the topic's settings may change."""
         assert isinstance(store, KafkaStore)
         if offset < store.bounds(partition).end:
             stored = store.read_batches(partition, offset, max_bytes=1).data
@@ -52,7 +52,7 @@ class KafkaStaging:
 
 
 class BatchEncoder:
-    """Makes batches as a producer does."""
+    """An encoder that makes batches as a producer does."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -60,7 +60,7 @@ class BatchEncoder:
     def encode(
         self, records: Sequence[Record], shape: TopicShape, *, compression: str | None
     ) -> Sequence[tuple[int, bytes]]:
-        """(records, batch) of each; as few as the topic's limit allows."""
+        """Return (record count, bytes) of each batch. There are as few batches as the topic's limit allows."""
         mark = Stamp(0, 0, self._clock(), log_append_time=False)
         encoded = encode_records(
             records,

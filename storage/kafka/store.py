@@ -1,9 +1,8 @@
-"""A Kafka log directory as a LogStore: topics over partitions, one owner, checkpoints, a clean
-stop.
+"""A Kafka log directory as a LogStore: topics and partitions, a single owner, checkpoints and the clean stop.
 
-Owns the store's life (lock, open, checkpoint, close), its topics and their configs; must not know
-batches or segments: partitions do. Thread-safe: `_lock` guards the topic map and the files at the
-root; partitions have their own locks.
+Owns the store's life cycle (lock, open, checkpoint, close), its topics and their configs; must not know batches or
+segments, which belong to the partitions. Thread-safe: `_lock` guards the topic map and the files at the root.
+Partitions have their own locks.
 """
 
 from __future__ import annotations
@@ -89,7 +88,7 @@ from storage.sequencing import FIRST_BESIDE_BROKER, ProducerIds
 
 
 class Unserved(NamedTuple):
-    """Why a partition is not served; `folder` None: it has none."""
+    """A partition that is not served: the reason, and its folder (None if the partition has no folder)."""
 
     reason: str
     folder: Path | None
@@ -97,7 +96,7 @@ class Unserved(NamedTuple):
 
 @dataclass(slots=True)
 class _Topic:
-    """One topic: its partitions by number, its own configs, and which partitions are not served, with the reason."""
+    """A topic: its partitions by number, its own configs, and the partitions that are not served, with the reason."""
 
     partitions: dict[int, Partition]
     configs: dict[str, str]
@@ -108,7 +107,7 @@ class _Topic:
 def open_kafka(
     path: Path, options: StoreOptions, *, fs: FileSystem, clock: Clock, read_only: bool
 ) -> KafkaStore:
-    """Open the log directory at `path`; a missing or empty one is made, unless `read_only`. See
+    """Open the log directory at `path`. A missing or empty directory becomes a new store, unless `read_only`. See
     storage.open_store.
     """
     settings = parse_store_settings(options.settings)
@@ -128,7 +127,7 @@ def open_kafka(
 
 
 class KafkaStore(DiskStore, KeepsGroupOffsets):
-    """An opened log directory. Made by `open_kafka`."""
+    """An open log directory. Created by `open_kafka`."""
 
     capabilities = CAPABILITIES
     offsets_topic = names.GROUP_OFFSETS_TOPIC
@@ -170,7 +169,7 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
         )
         recovered = recover_partitions(directory, self._shared, opening, facts)
         self._topics: dict[str, _Topic] = {}
-        self._deleted: set[str] = set()  # topics deleted in this run: their checkpoint lines go
+        self._deleted: set[str] = set()  # topics deleted in this run: checkpoints drop their lines
         for partition in recovered.partitions:
             self._adopt(partition.partition, partition.directory).partitions[
                 partition.partition.partition
@@ -203,7 +202,9 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
         return topic
 
     def _take_missing(self, recovered: Recovered) -> None:
-        """Note the partitions that are not served, or make them again where losses are accepted."""
+        """Register the partitions that are not served. If losses are accepted, recreate the partitions without a folder
+        instead, except long ranges of unnamed partitions (`last_number`).
+        """
         folders = dict(self._directory.partition_dirs())
         for address, refused in recovered.refused.items():
             folder = folders[address]
@@ -229,13 +230,16 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
                 topic.partitions |= {p.partition.partition: p for p in made}
 
     def settings_of(self, topic: str) -> TopicSettings:
-        """What a topic's partitions are run with; of one that is not there, what they would be."""
+        """Return the settings of a topic's partitions. A topic that does not exist has the settings it would get."""
         return self._settings.of_topic(topic, self._configs.get(topic, {}))
 
     # ---- topics ----
 
     def partition(self, address: TopicPartition) -> Partition:
-        """The partition at an address. Raises UnknownTopic, UnknownPartition."""
+        """Return the partition at an address.
+
+        Raises UnknownTopic, UnknownPartition, or MissingPartitions if the partition is not served.
+        """
         self._check_open()
         topic = self._topics.get(address.topic)
         if topic is None:
@@ -248,7 +252,7 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
         raise UnknownPartition(*address, partitions=len(topic.partitions) + len(topic.missing))
 
     def partitions(self) -> Sequence[Partition]:
-        """Every partition, in order of topic and number."""
+        """Return every open partition, in order of topic and number."""
         with self._lock:
             topics = sorted(self._topics.items())
         return [partition for _, topic in topics for partition in self._partitions_of(topic)]
@@ -287,7 +291,9 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
                 return self._create(topic, count, wanted)
 
     def _check_new(self, topic: str) -> None:
-        """Raise InvalidTopic, or MissingPartitions where checkpoints name offsets of a topic of this name."""
+        """Raise InvalidTopic for an illegal name. Raise MissingPartitions if checkpoints still name offsets of a topic
+        with this name and losses are not accepted.
+        """
         check_new_name(topic, self._topics)
         left = self._names_left.get(topic)
         if left and not self._accepts_loss:
@@ -296,7 +302,7 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
 
     def _create(self, topic: str, count: int, configs: dict[str, str]) -> TopicInfo:
         settings = self._settings.of_topic(topic, configs)
-        left = self._names_left.get(topic, {})  # losses are accepted: go on above the offsets
+        left = self._names_left.get(topic, {})  # losses are accepted: continue above these
         starts = {n: left[n].offset if n in left else 0 for n in range(count)}
         topic_id = new_uuid()
         self._directory.forget(lambda partition: partition.topic == topic)
@@ -370,33 +376,33 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
                 del self._topics[topic]
                 self._deleted.add(topic)
                 self._configs.pop(topic, None)
-                with suppress(DiskFull):  # the next start or settings of a topic do it
+                with suppress(DiskFull):  # the next start or config change writes it
                     self._directory.write_topic_configs(self._configs)
                 for folder in folders:
                     self.fs.remove_tree(folder)
-                with suppress(DiskFull):  # the next checkpoint does it
+                with suppress(DiskFull):  # the next checkpoint drops the lines
                     self._directory.forget(lambda partition: partition.topic == topic)
         self._group_offsets.forget_topic(topic, topic_id)
 
-    # ---- what the committed offsets need of their store: see group_offsets.Home ----
+    # ---- used by the committed offsets: see group_offsets.Home ----
 
     def topic_id(self, topic: str) -> str | None:
-        """The id of a topic, None where it has none or is not there."""
+        """Return the id of a topic; None if it has no id or does not exist."""
         known = self._topics.get(topic)
         return None if known is None else known.topic_id
 
     def offsets_partitions(self) -> Sequence[Partition]:
-        """The partitions of `__consumer_offsets` that are here, none before the first commit."""
+        """Return the open partitions of `__consumer_offsets`. Before the first commit there are none."""
         topic = self._topics.get(names.GROUP_OFFSETS_TOPIC)
         return () if topic is None else self._partitions_of(topic)
 
     def offsets_count(self) -> int:
-        """How many partitions `__consumer_offsets` has, those that are missing here included."""
+        """Return the number of partitions of `__consumer_offsets`, including partitions that are not served."""
         topic = self._topics.get(names.GROUP_OFFSETS_TOPIC)
         return 0 if topic is None else len(topic.partitions) + len(topic.missing)
 
     def create_offsets_topic(self) -> None:
-        """Make `__consumer_offsets`; durable on return."""
+        """Create `__consumer_offsets`; durable on return."""
         self.create_topic(names.GROUP_OFFSETS_TOPIC, self._settings.offsets_partitions)
 
     # ---- records ----
@@ -541,7 +547,7 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
                 partition.expire_producers(self._shared.clock())
 
     def _write_checkpoints(self) -> None:
-        """Producer ids, recovery points, high watermarks and log starts."""
+        """Write the next producer id, recovery points, high watermarks and log starts."""
         self._producer_ids.remember(self._highest_producer_id())
         here = {p.partition: p for p in self._all_partitions()}
         values: dict[str, dict[TopicPartition, int | None]] = {
@@ -582,7 +588,10 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
             self._end()
 
     def _stop_cleanly(self) -> None:
-        """Everything durable and trimmed first, the marker last."""
+        """Make all partitions durable and trim their files, then write the checkpoints, and last the clean-stop marker.
+
+        The marker is left out after an unclean stop if an unserved partition has a folder.
+        """
         with self._fence.guarding():
             for partition in self._all_partitions():
                 partition.close()
@@ -591,7 +600,7 @@ class KafkaStore(DiskStore, KeepsGroupOffsets):
                 self._directory.write_marker()
 
     def _has_unserved_folder(self) -> bool:
-        """Whether a partition was left as an unclean stop left it: no marker may cover it."""
+        """Return whether an unserved partition has a folder. No marker may cover a folder that is not recovered."""
         return any(
             missing.folder is not None
             for topic in self._topics.values()

@@ -1,14 +1,14 @@
-"""Make and delete the folders of a topic, so that a crash leaves no part of a folder and no part of a topic.
+"""Creating and deleting the folders of a topic, so that a crash leaves no part of a folder and no part of a topic.
 
 Owns the files of a new partition and the two-step deletion; must not know the topic map. A folder is built under the
-name of a deleted one and then renamed. (Built outside the store it could be in another file system, from which nothing
-can be renamed.)
+name of a deleted folder and then renamed. (A folder built outside the store could be in another file system, and a
+rename between file systems is not possible.)
 
     create    build all as TOPIC-N.ID-delete, sync the root | rename all to TOPIC-N, sync the root
     delete    rename all to TOPIC-N.ID-delete, sync the root | remove the topic's settings | remove the folders
 
-So after a crash in either step each folder has one of its two names, and is whole as long as another folder of its
-topic is TOPIC-N: see interrupted_topics.py.
+So after a crash in either step each folder has one of its two names. It is whole as long as another folder of its
+topic is named TOPIC-N: see interrupted_topics.py.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FIRST_EPOCH = 0
 
 
 def check_partition_count(count: int) -> None:
-    """Raise InvalidArgument for a number of partitions that no topic is made with."""
+    """Raise InvalidArgument unless a topic may have this number of partitions."""
     if not 1 <= count <= MAX_PARTITIONS:
         raise InvalidArgument(
             f"partitions must be 1 to {MAX_PARTITIONS}, not {count}", field="partitions"
@@ -47,7 +47,7 @@ def check_partition_count(count: int) -> None:
 
 
 def check_new_name(topic: str, others: Iterable[str]) -> None:
-    """Raise InvalidTopic unless Kafka would let this topic be created beside the others."""
+    """Raise InvalidTopic unless Kafka would allow this topic next to the others."""
     names.validate_new_topic(topic)
     key = names.collision_key(topic)
     for other in others:
@@ -61,7 +61,7 @@ def check_new_name(topic: str, others: Iterable[str]) -> None:
 def check_same_shape(
     info: TopicInfo, partitions: int | None, configs: Mapping[str, str] | None
 ) -> None:
-    """Raise TopicExists unless a topic that is there has the wanted shape; None: any."""
+    """Raise TopicExists unless an existing topic has this number of partitions and these configs; None: any."""
     count = len(info.partitions) + len(info.missing)
     if partitions is not None and partitions != count:
         raise TopicExists(
@@ -73,7 +73,7 @@ def check_same_shape(
 
 
 class NewPartitions(NamedTuple):
-    """Partitions to be made: the offset that each begins at, and their topic's id and settings."""
+    """Partitions to be created: the start offset of each partition, and the id and settings of their topic."""
 
     topic: str
     starts: Mapping[int, int]
@@ -82,9 +82,9 @@ class NewPartitions(NamedTuple):
 
 
 def create_partitions(shared: Surroundings, root: Path, new: NewPartitions) -> Sequence[Partition]:
-    """Make new partitions of a topic and open them; durable on return.
+    """Create new partitions of a topic and open them; durable on return.
 
-    On an error what was made is taken away again and the error goes on.
+    On a StorageError the new folders are removed, and the error is raised again.
     """
     fs = shared.fs
     plans = [_plan_of(root, number, new) for number in new.starts]
@@ -105,7 +105,7 @@ def create_partitions(shared: Surroundings, root: Path, new: NewPartitions) -> S
 def _take_back(
     fs: FileSystem, root: Path, building: Sequence[Path], plans: Sequence[PartitionPlan]
 ) -> None:
-    """Remove the folders of a topic that could not be made: no crash meanwhile leaves a part of it."""
+    """Remove the folders of a topic that could not be created. A crash meanwhile leaves no part of the topic."""
     for folder, plan in zip(building, plans, strict=True):
         if fs.exists(plan.directory):
             fs.rename(plan.directory, folder)
@@ -157,10 +157,10 @@ def set_aside(
     partitions: Sequence[Partition],
     unserved: Sequence[TopicPartition] = (),
 ) -> Sequence[Path]:
-    """Rename the folders of a topic to `NAME.ID-delete`, and return them; durable on return. `unserved`: partitions
-    that have a folder and are not open.
+    """Rename the folders of a topic to `NAME.ID-delete`, and return the new paths; durable on return.
 
-    On a full disk all keep their names and the error goes on.
+    `unserved`: partitions that have a folder and are not open. On a full disk all folders keep their names, and
+    DiskFull is raised.
     """
     folders = {partition.partition: partition.directory for partition in partitions}
     folders |= {p: folder_of(root, p) for p in unserved}
