@@ -1,8 +1,8 @@
-"""A record batch (version 2): what a `.log` file is a plain run of, and what a producer sends.
+"""A record batch (version 2): the unit that a `.log` file is a plain sequence of, and that a producer sends.
 
-Owns putting header and records together, both directions, and the markers of transactions; leaves the header to
-`batch_header`, the records to `record`, the codecs to `compression`, and must not know about files. It is also the door
-to the header's names. Sources: DefaultRecordBatch, ControlRecordType and EndTransactionMarker of Kafka's clients.
+Owns the combination of header and records, in both directions, and the markers of transactions; leaves the header to
+`batch_header`, the records to `record`, the codecs to `compression`, and must not know about files. It also exports
+the names of the header. Sources: DefaultRecordBatch, ControlRecordType and EndTransactionMarker of Kafka's clients.
 
     position  bytes  field              note
     0         61     header             see `batch_header`
@@ -79,7 +79,7 @@ __all__ = [
 ]
 
 DEFAULT_MAX_BYTES: Final = 256 << 20
-"""What a batch's records may measure after decompression, unless the caller says otherwise."""
+"""The default limit for the size of a batch's records after decompression."""
 
 ABORT: Final = 0
 COMMIT: Final = 1
@@ -99,7 +99,7 @@ assert _MARKER.size == 6
 
 
 class ControlMarker(NamedTuple):
-    """What a control batch says. `coordinator_epoch` is -1 for types other than `ABORT` and `COMMIT`."""
+    """The content of a control batch. `coordinator_epoch` is -1 for types other than `ABORT` and `COMMIT`."""
 
     type: int
     coordinator_epoch: int
@@ -107,9 +107,10 @@ class ControlMarker(NamedTuple):
 
 
 def split_batches(data: Buffer) -> list[tuple[int, BatchHeader]]:
-    """(position, header) of every batch in `data`, which they fill: each header and each CRC is right.
+    """Return (position, header) of every batch in `data`, which must hold complete batches and nothing else.
 
-    Raises Truncated where the last batch's end is missing, Corrupt for the first one that is wrong.
+    Checks every header and every CRC. Raises Truncated if the last batch is incomplete, Corrupt for the first invalid
+    batch.
     """
     found: list[tuple[int, BatchHeader]] = []
     view = memoryview(data)
@@ -147,10 +148,12 @@ def encode_batch(
     base_sequence: int = -1,
     transactional: bool = False,
 ) -> bytes:
-    """One batch of (key, value, headers, timestamp_ms or None, ...) records, as a producer and its broker make it.
+    """Encode a batch of (key, value, headers, timestamp_ms or None, ...) records, as a producer and its broker do.
 
-    A timestamp of None is `now_ms`; with `log_append_time` it is every record's time, whatever theirs are. Raises
-    UnrepresentableRecord, RecordTooLarge for a batch of 2 GiB, InvalidArgument for no record or a field out of range.
+    A timestamp of None means `now_ms`. With `log_append_time`, `now_ms` is the time of every record, whatever its own.
+
+    Raises UnrepresentableRecord, RecordTooLarge for a batch of 2 GiB, InvalidArgument for no record or a field out of
+    range.
     """
     listed = records if isinstance(records, list) else list(records)
     if not listed:
@@ -193,13 +196,14 @@ def decode_records(
     max_bytes: int = DEFAULT_MAX_BYTES,
     header: BatchHeader | None = None,
 ) -> list[DecodedRecord]:
-    """(offset, timestamp_ms, key, value, headers) of the batch at `position`; the CRC is not checked.
+    """Return (offset, timestamp_ms, key, value, headers) of the batch's records. The CRC is not checked.
 
-    Offsets rise; records that Kafka's consumer drops are left out (see `record.decode_records`).
+    The batch begins at `position`. Offsets rise; records that Kafka's consumer drops are left out (see
+    `record.decode_records`). A caller that has the header passes it as `header`, so that it is not decoded again. For
+    a control batch, returns its raw record.
 
-    `header` spares decoding it once more where the caller has it. A control batch gives its raw record. Raises
-    Truncated where the batch's end is missing, Corrupt for what breaks the format and for compressed records that would
-    measure more than `max_bytes`.
+    Raises Truncated if the batch is incomplete. Raises Corrupt for a violation of the format, and for compressed
+    records that would exceed `max_bytes`.
     """
     if header is None:
         header = decode_header(data, position)
@@ -226,7 +230,7 @@ def decode_records(
 def check_records(
     data: bytes, position: int, header: BatchHeader, *, max_bytes: int = DEFAULT_MAX_BYTES
 ) -> int:
-    """The largest timestamp of a producer's batch, each record of which is looked at and found to be right.
+    """Check every record of a producer's batch. Return the largest timestamp.
 
     Raises as `decode_records`, and Corrupt for what only a producer must not send: offset deltas with gaps, and blocks
     that Kafka's clients cannot read.
@@ -255,7 +259,7 @@ def _check_end(data: bytes, position: int, header: BatchHeader) -> None:
 def _content(
     data: bytes, position: int, header: BatchHeader, max_bytes: int
 ) -> tuple[bytes, int, int]:
-    """(bytes, start, stop) of the records, decompressed where they must be."""
+    """Return (bytes, start, stop) of the records, decompressed if the batch has a codec."""
     start, stop = position + HEADER_SIZE, position + SIZE_BEFORE_LENGTH + header.length
     if not header.codec:
         return data, start, stop
@@ -273,7 +277,7 @@ def encode_control_batch(
     leader_epoch: int,
     timestamp_ms: int,
 ) -> bytes:
-    """The marker that ends a transaction, as the coordinator lets it be written.
+    """Encode the marker that ends a transaction, as the coordinator requests it.
 
     Raises InvalidArgument for a field out of range, UnrepresentableRecord for a time outside 64 bits.
     """
@@ -305,9 +309,10 @@ def encode_control_batch(
 
 
 def decode_control(data: bytes, position: int = 0) -> ControlMarker | None:
-    """What the control batch at `position` says; None for one that compaction has emptied.
+    """Return the content of the control batch at `position`; None for a batch that compaction has emptied.
 
-    Raises as `decode_records`, and Corrupt for a batch that is none or a key or value of another shape.
+    Raises as `decode_records`, and Corrupt for a batch that is not a control batch, or has a key or value of another
+    shape.
     """
     header = decode_header(data, position)
     if not header.is_control:

@@ -1,7 +1,7 @@
-"""The 61 bytes before a batch's records, and what can be done to a batch by them alone.
+"""The 61 bytes before a batch's records, and the operations on a batch that need only these.
 
-Owns the header's fields, their plausibility, the CRC and the fields that the log's owner stamps; must not know records,
-codecs or files. Source: DefaultRecordBatch of Kafka's clients.
+Owns the header's fields, their plausibility checks, the CRC and the fields that the log's owner stamps; must not know
+records, codecs or files. Source: DefaultRecordBatch of Kafka's clients.
 
     position  bytes  field              note
     0         8      base offset        not covered by the CRC: the log's owner stamps it
@@ -37,14 +37,14 @@ Buffer: TypeAlias = bytes | bytearray | memoryview
 MAGIC: Final = 2
 HEADER_SIZE: Final = 61
 SIZE_BEFORE_LENGTH: Final = 12
-"""The size of a batch is its length field and this."""
+"""The size of a batch is this plus its length field."""
 LEADER_EPOCH_POSITION: Final = 12
 CRC_START: Final = 21
 UNCOVERED_FIELDS: Final = 5
 MIN_LENGTH: Final = HEADER_SIZE - SIZE_BEFORE_LENGTH
 MAX_LENGTH: Final = (1 << 31) - 1
 MAX_BASE_OFFSET: Final = (1 << 63) - 1 - (1 << 31)
-"""Above this an offset of the batch could leave 64 bits."""
+"""Above this base offset, an offset of the batch could exceed 64 bits."""
 CODEC_MASK: Final = 0x07
 LOG_APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
@@ -53,7 +53,7 @@ DELETE_HORIZON: Final = 0x40
 KNOWN_ATTRIBUTES: Final = 0x7F
 
 MAX_SEQUENCE: Final = (1 << 31) - 1
-"""The next sequence is 0."""
+"""The sequence number after this is 0."""
 
 _UNCOVERED: Final = Struct(
     ">"
@@ -95,7 +95,7 @@ assert _WALK.size == 27
 
 
 class BatchHeader(NamedTuple):
-    """The 61 bytes in wire order; `length`, `crc` and all else as stored."""
+    """The 61 bytes in wire order; `length`, `crc` and all other fields as stored."""
 
     base_offset: int
     length: int
@@ -109,60 +109,60 @@ class BatchHeader(NamedTuple):
     producer_id: int
     producer_epoch: int
     base_sequence: int
-    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody needs here
+    count: int  # type: ignore[assignment]  # hides tuple.count, which no caller needs
 
     @property
     def size_bytes(self) -> int:
-        """Of the whole batch."""
+        """The size of the whole batch."""
         return SIZE_BEFORE_LENGTH + self.length
 
     @property
     def last_offset(self) -> int:
-        """The last offset that the batch takes up, whether or not its record is still there."""
+        """The last offset that the batch occupies, whether or not its record still exists."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def next_offset(self) -> int:
-        """The offset behind the batch."""
+        """The offset after the batch."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def log_end(self) -> int:
-        """Return where a log that ends with this batch goes on, so that no offset of its records is given again.
+        """The end of a log that ends with this batch: every record of the batch has a lower offset.
 
-        That is `next_offset`, unless the last offset delta is too small for the count: then records have offsets
-        behind it (Sarama before 1.16 wrote 0).
+        That is `next_offset`, unless the last offset delta is too small for the count. Then records have offsets at or
+        above `next_offset` (Sarama before 1.16 wrote 0).
         """
         return self.base_offset + max(self.last_offset_delta + 1, self.count)
 
     @property
     def codec(self) -> int:
-        """Index into `compression.CODECS`, which has no name for 5 to 7."""
+        """The index into `compression.CODECS`, which has no name for 5 to 7."""
         return self.attributes & CODEC_MASK
 
     @property
     def is_log_append_time(self) -> bool:
-        """Every record's timestamp is `max_timestamp`."""
+        """Whether every record's timestamp is `max_timestamp`."""
         return self.attributes & LOG_APPEND_TIME != 0
 
     @property
     def is_transactional(self) -> bool:
-        """Part of a transaction, or its marker."""
+        """Whether the batch is part of a transaction, or its marker."""
         return self.attributes & TRANSACTIONAL != 0
 
     @property
     def is_control(self) -> bool:
-        """Holds a marker (or a record of the controller), never a user's record."""
+        """Whether the batch holds a marker (or a record of the controller), never a user's record."""
         return self.attributes & CONTROL != 0
 
     @property
     def has_delete_horizon(self) -> bool:
-        """`base_timestamp` is the time from which compaction may drop the batch's tombstones or marker."""
+        """Whether `base_timestamp` is the time from which compaction may drop the batch's tombstones or marker."""
         return self.attributes & DELETE_HORIZON != 0
 
     @property
     def last_sequence(self) -> int:
-        """The producer's sequence of the last offset, wrapping from 2^31 - 1 to 0; -1 without a sequence."""
+        """The producer's sequence number of the last offset, wrapping from 2^31 - 1 to 0; -1 without a sequence."""
         if self.base_sequence < 0:
             return -1
         return (self.base_sequence + self.last_offset_delta) & MAX_SEQUENCE
@@ -173,10 +173,10 @@ _new_header: Final = tuple.__new__
 
 
 def decode_header(data: Buffer, position: int = 0) -> BatchHeader:
-    """The header at `position`; neither the CRC nor the rest of the batch is looked at.
+    """Decode the header at `position`; neither the CRC nor the rest of the batch is checked.
 
-    Raises Truncated where fewer than 61 bytes are there, Corrupt for values with which a batch has no place in a log.
-    What else is odd in it (`check_offered`) keeps no broker from serving it, and is no sign of damage.
+    Raises Truncated if there are fewer than 61 bytes, Corrupt for values that no batch in a log can have. Other unusual
+    values (`check_offered`) do not keep a broker from serving the batch, and are no sign of damage.
     """
     if not 0 <= position <= len(data) - HEADER_SIZE:
         raise truncated_batch(position, HEADER_SIZE)
@@ -194,7 +194,7 @@ def decode_header(data: Buffer, position: int = 0) -> BatchHeader:
 
 
 def is_whole_misfit(data: Buffer, position: int) -> bool:
-    """Whether a batch with a right CRC is at `position`, whole, whose header `decode_header` does not take."""
+    """Whether a complete batch with a correct CRC is at `position`, though `decode_header` may reject its header."""
     if not 0 <= position <= len(data) - HEADER_SIZE:
         return False
     fields: tuple[int, ...] = _HEADER.unpack_from(data, position)
@@ -205,7 +205,7 @@ def is_whole_misfit(data: Buffer, position: int) -> bool:
 
 
 def check_offered(header: BatchHeader, position: int) -> None:
-    """Raise Corrupt for a batch that is not to be appended: a codec of a later version, a count that its offsets do
+    """Raise Corrupt for a batch that must not be appended: a codec of a later version, or a count that its offsets do
     not allow.
     """
     if header.attributes & CODEC_MASK > ZSTD or not 0 <= header.count <= (
@@ -235,7 +235,7 @@ def _implausible(header: BatchHeader, position: int) -> Corrupt:
 
 
 def truncated_batch(position: int, needed: int) -> Truncated:
-    """The error for a batch whose end is missing; `needed` bytes are, from `position` on."""
+    """Return the error for an incomplete batch, which needs `needed` bytes from `position` on."""
     return Truncated(
         f"the data ends inside the batch at {position}",
         kind="batch",
@@ -245,12 +245,12 @@ def truncated_batch(position: int, needed: int) -> Truncated:
 
 
 def corrupt_batch(position: int, what: str, **facts: object) -> Corrupt:
-    """The error for a batch that breaks the format."""
+    """Return the error for a batch that violates the format."""
     return Corrupt(f"batch at {position}: {what}", kind="batch", position=position, **facts)
 
 
 def check_crc(data: Buffer, position: int, header: BatchHeader) -> bool:
-    """Whether the CRC of the whole batch at `position` is right. Raises Truncated where its end is missing."""
+    """Whether the CRC of the whole batch at `position` is right. Raises Truncated if the batch is incomplete."""
     stop = position + SIZE_BEFORE_LENGTH + header.length
     if stop > len(data):
         raise truncated_batch(position, header.size_bytes)
@@ -258,10 +258,10 @@ def check_crc(data: Buffer, position: int, header: BatchHeader) -> bool:
 
 
 def scan_headers(data: Buffer, position: int, end: int) -> list[tuple[int, int, int, int]]:
-    """(position, base offset, next offset, size in bytes) of each batch in `data[position:end]`.
+    """Return (position, base offset, next offset, size in bytes) of each batch in `data[position:end]`.
 
-    Ends, without an error, at one that is cut, has an implausible header or does not lie behind the one before. CRCs
-    are not checked.
+    Stops, without an error, at a batch that is incomplete, has an implausible header, or begins below the next offset
+    of the batch before it. CRCs are not checked.
     """
     found: list[tuple[int, int, int, int]] = []
     end = min(end, len(data))
@@ -285,15 +285,15 @@ def scan_headers(data: Buffer, position: int, end: int) -> list[tuple[int, int, 
 
 
 def stamp(buffer: bytearray, position: int, *, base_offset: int, leader_epoch: int) -> None:
-    """Give the batch at `position` its place in the log; the CRC does not cover these fields."""
+    """Write base offset and leader epoch into the batch at `position`; the CRC does not cover these fields."""
     _BASE_OFFSET.pack_into(buffer, position, base_offset)
     _LEADER_EPOCH.pack_into(buffer, position + LEADER_EPOCH_POSITION, leader_epoch)
 
 
 def restamp_append_time(buffer: bytearray, position: int, timestamp_ms: int) -> None:
-    """Make the batch at `position` one of LogAppendTime. What is in the records stays; the CRC is made anew.
+    """Convert the batch at `position` to LogAppendTime: set the attribute and the max timestamp, recompute the CRC.
 
-    Raises as `decode_header`, and Truncated where the batch's end is missing.
+    The records do not change. Raises as `decode_header`, and Truncated if the batch is incomplete.
     """
     header = decode_header(buffer, position)
     attributes = header.attributes | LOG_APPEND_TIME
@@ -301,7 +301,7 @@ def restamp_append_time(buffer: bytearray, position: int, timestamp_ms: int) -> 
 
 
 def restamp_latest(buffer: bytearray, position: int, timestamp_ms: int) -> None:
-    """Let the batch at `position` say that this is its largest timestamp; the CRC is made anew.
+    """Set the max timestamp of the batch at `position`, and recompute the CRC.
 
     Raises as `restamp_append_time`.
     """
@@ -318,7 +318,7 @@ def _reseal(buffer: bytearray, position: int, header: BatchHeader) -> None:
 
 
 def seal(header: BatchHeader, payload: Buffer) -> bytes:
-    """The header's bytes with the length and CRC that belong to `payload`, the bytes behind it."""
+    """Return the header's bytes with the length and CRC for `payload`, the bytes after the header."""
     try:
         covered = _COVERED.pack(*header[UNCOVERED_FIELDS:])
         crc = crc32c(payload, crc32c(covered))

@@ -1,10 +1,10 @@
 """The small text files: offset checkpoints, leader epochs, partition.metadata and the
 clean-shutdown marker.
 
-Owns their text in both directions; must not touch a file (writers put them beside, sync and
-rename). What we write ends every line in a newline except where noted. Reading accepts what Kafka's own readers
-accept, and refuses what they refuse (CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile,
-LeaderEpochFileCache, PartitionMetadataReadBuffer and CleanShutdownFileHandler of Kafka 4.3.1).
+Owns their text in both directions; must not touch a file (writers use a temporary file, sync and rename). In our files
+every line ends in a newline except where noted. The reader accepts what Kafka's own readers accept, and rejects what
+they reject (CheckpointFile, OffsetCheckpointFile, LeaderEpochCheckpointFile, LeaderEpochFileCache,
+PartitionMetadataReadBuffer and CleanShutdownFileHandler of Kafka 4.3.1).
 
     position  bytes  field         note
     0         2      version       `0` and a newline
@@ -15,14 +15,14 @@ LeaderEpochFileCache, PartitionMetadataReadBuffer and CleanShutdownFileHandler o
     partition.metadata    `version: 0`, newline, `topic_id: `, 22 characters, no newline: 43 bytes
     .kafka_cleanshutdown  `{"version":0,"brokerEpoch":N}`, no newline
 
-- A line ends in LF, CR LF or CR (BufferedReader.readLine), and the last one need not end at all.
-- White space separates fields; it may also follow the last one, but not come before the first one.
-- A checkpoint of 0 bytes, or of nothing but a version, is legal and has no entries. A broker makes one of 0 bytes, and
-  always writes a count after the version: without one the file was cut.
-- A partition that has two lines keeps the last one. The order of lines means nothing but is kept.
+- A line ends in LF, CR LF or CR (BufferedReader.readLine). The last line may have no line end.
+- White space separates fields. It is allowed after the last field, but not before the first field.
+- A checkpoint of 0 bytes, or with a version only, is legal and has no entries. A broker creates files of 0 bytes. It
+  always writes a count after the version: a file without a count was cut.
+- If a partition has two lines, the last line counts. The order of lines has no meaning but is kept.
 - Leader epochs that do not rise are legal: see `decode_epochs`.
-- The keys of partition.metadata are not looked at, and any version from 0 on is read.
-- Of the marker only its presence counts; a broker before 3.7 wrote 0 bytes.
+- The keys of partition.metadata are not checked, and any version from 0 on is read.
+- Only the presence of the marker counts; a broker before 3.7 wrote 0 bytes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ METADATA_KIND: Final = "partition.metadata"
 VERSION: Final = 0
 PARTITION_METADATA_SIZE: Final = 43
 NUMBERS: Final = "topic partition offset, the last two being numbers"
-"""Expected of a line with three fields. Kafka meets a bad number differently: it does not stop the broker."""
+"""Expected of a line with three fields. A bad number does not stop the broker, other than a bad number of fields."""
 METADATA_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 """The reserved id of `__cluster_metadata`: Uuid.METADATA_TOPIC_ID, the number 1."""
 
@@ -57,8 +57,8 @@ assert len(_METADATA_HEAD) + 22 == PARTITION_METADATA_SIZE
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """A root checkpoint, its lines in the mapping's order. Raises InvalidArgument for a name with a
-    space and such.
+    """Encode a root checkpoint, its lines in the mapping's order. Raises InvalidArgument for an entry that a reader
+    would not read back, such as a topic name with a space.
     """
     lines: list[str] = []
     for (topic, partition), offset in offsets.items():
@@ -70,7 +70,7 @@ def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 
 def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
-    """The offsets of a root checkpoint in the file's order; 0 bytes: none.
+    """Decode the offsets of a root checkpoint, in the file's order; 0 bytes: none.
 
     Raises UnsupportedFormat for another version, Truncated for a file that ends early and Corrupt
     for a malformed line or more lines than were counted.
@@ -86,8 +86,8 @@ def decode_offsets(data: bytes) -> dict[TopicPartition, int]:
 
 
 def readable_offsets(data: bytes) -> dict[TopicPartition, int]:
-    """The entries of a damaged root checkpoint that can still be read. An unfinished last line is left out: its
-    number may have been longer.
+    """Return the readable entries of a damaged root checkpoint. A last line without a line end is left out: its number
+    may have been longer.
     """
     lines = _NEWLINE.split(data.decode("utf-8", "replace"))
     entries = map(_parse_offset_line, lines[:-1])
@@ -95,13 +95,13 @@ def readable_offsets(data: bytes) -> dict[TopicPartition, int]:
 
 
 def is_cut_after_version(data: bytes) -> bool:
-    """Whether a checkpoint that `decode_offsets` takes has a version and no count."""
+    """Whether a checkpoint that `decode_offsets` accepts has a version and no count."""
     return len(_text_lines(OFFSETS_KIND, data)) == 1
 
 
 def encode_epochs(epochs: Sequence[tuple[int, int]]) -> bytes:
-    """A leader-epoch-checkpoint of (epoch, start offset). Raises InvalidArgument unless both rise
-    strictly from 0.
+    """Encode a leader-epoch-checkpoint of (epoch, start offset). Raises InvalidArgument unless both rise
+    strictly, from 0 or more.
     """
     previous = (-1, -1)
     for entry in epochs:
@@ -114,15 +114,16 @@ def encode_epochs(epochs: Sequence[tuple[int, int]]) -> bytes:
 
 
 def decode_epoch_lines(data: bytes) -> list[tuple[int, int]]:
-    """The (epoch, start offset) pairs as they stand in the file; 0 bytes: none. Raises as `decode_offsets` does."""
+    """Decode all (epoch, start offset) pairs in the file's order; 0 bytes: none. Raises as `decode_offsets` does."""
     return [_parse_epoch_line(number, line) for number, line in _decode_lines(EPOCHS_KIND, data)]
 
 
 def decode_epochs(data: bytes) -> list[tuple[int, int]]:
-    """The (epoch, start offset) pairs that count, oldest first. Raises as `decode_offsets` does.
+    """Return the (epoch, start offset) pairs that the broker keeps, oldest first. Raises as `decode_offsets` does.
 
-    The broker assigns the lines one after another (LeaderEpochFileCache): a line that does not rise above those before
-    it takes the last of them away; one that repeats the last epoch from there or later changes nothing.
+    The broker assigns the lines one after another (LeaderEpochFileCache). A line that does not rise above the pairs
+    before it removes those with the same or a higher epoch or start offset. A line that repeats the last epoch, with
+    the same or a higher start offset, changes nothing.
     """
     epochs: list[tuple[int, int]] = []
     for epoch, start in decode_epoch_lines(data):
@@ -135,7 +136,7 @@ def decode_epochs(data: bytes) -> list[tuple[int, int]]:
 
 
 def encode_partition_metadata(topic_id: str) -> bytes:
-    """The 43 bytes of a partition.metadata. Raises InvalidArgument unless `topic_id` is a usable
+    """Encode the 43 bytes of a partition.metadata. Raises InvalidArgument unless `topic_id` is a usable
     UUID text.
     """
     try:
@@ -154,7 +155,7 @@ class PartitionMetadata(NamedTuple):
 
 
 def decode_partition_metadata(data: bytes) -> PartitionMetadata:
-    """Version and topic id, the id as Kafka writes it. What follows the second line is ignored.
+    """Decode version and topic id. The id is returned as Kafka writes it. Data after the second line is ignored.
 
     Raises UnsupportedFormat for a version below 0, Truncated for a file cut short and Corrupt for
     anything else.
@@ -184,8 +185,8 @@ NO_BROKER_EPOCH: Final = -1
 
 
 def encode_clean_shutdown(broker_epoch: int) -> bytes:
-    """The marker of a clean stop. `broker_epoch` -1: unknown. Raises InvalidArgument outside 64
-    bits.
+    """Encode the marker of a clean stop. `broker_epoch` -1: unknown. Raises InvalidArgument for a number outside
+    [-1, 2^63).
     """
     if not -1 <= broker_epoch <= _MAX_INT64:
         raise InvalidArgument(
@@ -195,8 +196,8 @@ def encode_clean_shutdown(broker_epoch: int) -> bytes:
 
 
 def decode_clean_shutdown(data: bytes) -> int | None:
-    """The broker epoch in the marker, None where the broker finds none. That the file is THERE is what counts for
-    it, whatever it holds.
+    """Return the broker epoch in the marker, None if the broker would find none. For a clean stop only the existence
+    of the file counts, not its content.
     """
     try:
         fields, _ = json.JSONDecoder().raw_decode(data.decode().lstrip(" \t\r\n"))
@@ -211,7 +212,7 @@ def decode_clean_shutdown(data: bytes) -> int | None:
 
 
 def _coerced(value: object, *, limit: int) -> int | None:
-    """A JSON value as Jackson turns it into a whole number; None where it cannot."""
+    """Convert a JSON value to a whole number as Jackson does; None if it cannot be converted."""
     if isinstance(value, bool):
         return None
     if isinstance(value, str):
@@ -226,7 +227,7 @@ def _encode_lines(lines: Sequence[str]) -> bytes:
 
 
 def _decode_lines(kind: str, data: bytes) -> Iterable[tuple[int, str]]:
-    """(line number from 1, line) of the lines after the count, once version and count are right."""
+    """Return (line number from 1, line) of the lines after the count. Checks version and count first."""
     lines = _text_lines(kind, data)
     if not lines:
         return ()
@@ -247,7 +248,7 @@ def _decode_lines(kind: str, data: bytes) -> Iterable[tuple[int, str]]:
 
 
 def _text_lines(kind: str, data: bytes) -> list[str]:
-    """Lines as BufferedReader.readLine gives them."""
+    """Return lines as BufferedReader.readLine does."""
     try:
         lines = _NEWLINE.split(data.decode())
     except UnicodeDecodeError as error:
@@ -259,7 +260,7 @@ def _text_lines(kind: str, data: bytes) -> list[str]:
 
 
 def _split(separator: re.Pattern[str], line: str) -> list[str]:
-    """As Java's Pattern.split: empty fields at the end do not count, an empty one at the start does."""
+    """Split as Java's Pattern.split: drop empty fields at the end, keep an empty field at the start."""
     fields = separator.split(line)
     while len(fields) > 1 and not fields[-1]:
         fields.pop()
@@ -288,7 +289,7 @@ def _parse_epoch_line(number: int, line: str) -> tuple[int, int]:
 
 
 def _whole(text: str, *, limit: int) -> int | None:
-    """A number as Integer.parseInt or Long.parseLong reads it, in any script; None for what they refuse."""
+    """Parse a number as Integer.parseInt or Long.parseLong does, in any script; None for text that they reject."""
     if len(text) > 40 or _NUMBER.fullmatch(text) is None:
         return None
     value = int(text)

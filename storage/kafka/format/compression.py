@@ -1,21 +1,25 @@
-"""The five codecs of a batch's records, in the very framing that Kafka's Java client writes.
+"""The five codecs of a batch's records, in exactly the framing that Kafka's Java client writes.
 
-Owns compressing one block of records, choosing its reader, and snappy's framing (the other readers lie in
-`storage.coding.decompression`); must not know what is in it. What would grow over the caller's limit is refused before
-it is made.
+Owns the compression of one block of records, the choice of its reader, and snappy's framing (the other readers are in
+`storage.coding.decompression`); must not know the content of a block. Content that would exceed the caller's limit is
+rejected before memory is allocated for it.
 
     codec     framing   note
     0 none    -         as it is
     1 gzip    one gzip member      header 1f 8b 08 00, time 0, XFL 0, OS ff (zlib itself would write another OS)
     2 snappy  xerial stream        82 "SNAPPY" 00, i32 version 1, i32 compatible 1, then chunks: i32 length and a raw
-                                   block of 32,768 bytes (the last: of what is left)
+                                   block of 32,768 bytes (the last: of the rest)
     3 lz4     one lz4 frame        04224d18 60 40 82: independent blocks of 64 KB, no checksums, no content size
     4 zstd    one zstd frame       no content size, no checksum
 
-Read beside that, as the Java client reads it: a raw snappy block without the stream, a stream begun anew behind
-another, chunks of other sizes, up to 3 bytes behind the last chunk; any flags of a member or frame, and what may follow
-one, which `storage.coding.decompression` tells. Sources: SnappyOutputStream and SnappyInputStream of snappy-java,
-Lz4BlockOutputStream and the compression classes of Kafka's clients.
+The reader also accepts, as the Java client does:
+
+- a raw snappy block without the stream;
+- a second snappy stream after the first, chunks of other sizes, up to 3 bytes after the last chunk;
+- any flags of a member or frame, and the data after it that `storage.coding.decompression` lists.
+
+Sources: SnappyOutputStream and SnappyInputStream of snappy-java, Lz4BlockOutputStream and the compression classes of
+Kafka's clients.
 """
 
 from __future__ import annotations
@@ -56,23 +60,23 @@ GZIP_TRAILER: Final = Struct(
 )
 
 LZ4_FLAGS: Final = 4
-"""The position of a frame's flags, behind its magic."""
+"""The position of a frame's flags, after its magic."""
 LZ4_INDEPENDENT: Final = 0x20
-"""The flag of blocks that do not refer to the ones before them."""
+"""The flag of blocks that do not refer to earlier blocks."""
 
 XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 XERIAL_HEADER: Final = Struct(
     ">"
     "8s"  # magic
     "i"  # version
-    "i"  # lowest version whose reader can read it
+    "i"  # lowest version that can read the stream
 )
 XERIAL_LENGTH: Final = Struct(">i")
 XERIAL_CHUNK_BYTES: Final = 32768
 
 
 def codec_id(name: str) -> int:
-    """The number of a codec's name. Raises InvalidArgument for a name not among `CODECS`."""
+    """Return the number of a codec. Raises InvalidArgument for a name not among `CODECS`."""
     try:
         return CODECS.index(name)
     except ValueError:
@@ -82,7 +86,7 @@ def codec_id(name: str) -> int:
 
 
 def compress(codec: int, data: bytes) -> bytes:
-    """`data` as one block of `codec`, at the codec's usual level. Raises InvalidArgument for an unknown codec."""
+    """Compress `data` to one block, at the codec's usual level. Raises InvalidArgument for an unknown codec."""
     if codec == 0:
         return data
     writer = _WRITERS.get(codec)
@@ -92,10 +96,10 @@ def compress(codec: int, data: bytes) -> bytes:
 
 
 def decompress(codec: int, data: bytes, limit_bytes: int) -> bytes:
-    """The content of one block of `codec`, at most `limit_bytes` of it.
+    """Return the content of one block of `codec`, at most `limit_bytes`.
 
-    Raises Corrupt for damaged or incomplete data, for an unknown codec, and for content over the limit, without making
-    more of it than the limit.
+    Raises Corrupt for damaged or incomplete data, for an unknown codec, and for content over the limit. No more than
+    the limit is decompressed.
     """
     if codec == 0:
         return data
@@ -108,9 +112,9 @@ def decompress(codec: int, data: bytes, limit_bytes: int) -> bytes:
 
 
 def check_for_clients(codec: int, data: bytes, position: int) -> None:
-    """Raise Corrupt for a block at `position` that `decompress` has read and Kafka's clients do not: linked lz4 blocks.
+    """Raise Corrupt for a block at `position` that `decompress` reads but Kafka's clients reject: linked lz4 blocks.
 
-    Source: Lz4BlockOutputStream.FLG, whose `validate` refuses dependent blocks. Many libraries link them by default.
+    Source: Lz4BlockOutputStream.FLG, where `validate` rejects dependent blocks. Many libraries link them by default.
     """
     if codec == LZ4 and not data[position + LZ4_FLAGS] & LZ4_INDEPENDENT:
         raise corrupt("lz4", "its blocks are linked, which Kafka's clients do not read")
@@ -171,7 +175,7 @@ def _check_xerial_version(data: bytes, position: int) -> None:
 def _read_snappy_block(
     block: bytes | memoryview, limit_bytes: int, *, read_bytes: int = 0
 ) -> bytes:
-    """One raw block, of which the size is known before it is made; `read_bytes` came before it."""
+    """Decompress one raw block, after a check of its size. `read_bytes`: the size of the blocks before it."""
     if read_bytes + cramjam.snappy.decompress_raw_len(block) > limit_bytes:
         raise over_limit("snappy", limit_bytes)
     return bytes(cramjam.snappy.decompress_raw(block))

@@ -1,8 +1,8 @@
-"""Fixed-size entries in a file that may be preallocated: where the zeros begin, and what lies
+"""Fixed-size entries in a file that may be preallocated: where the zeros begin, and the entries
 before them.
 
-Owns the arithmetic shared by `.index` and `.timeindex`; must not know what an entry means. While
-its segment is active such a file is megabytes of zeros behind a few entries, so the tail is skipped
+Owns the arithmetic shared by `.index` and `.timeindex`; must not know the meaning of an entry. While
+its segment is active, such a file has megabytes of zeros after a few entries. So the tail is skipped
 in blocks, never entry by entry.
 
     position  bytes     field     note
@@ -22,7 +22,7 @@ _ZEROS = bytes(_BLOCK_BYTES)
 
 
 def content_end(data: bytes) -> int:
-    """The position after the last byte that is not zero; 0 when there is none.
+    """Return the position after the last byte that is not zero; 0 if all bytes are zero.
 
     Blocks are compared from the end (a memcmp each: 10 MB of zeros take about a millisecond), then
     the last block that is not all zeros is stripped byte by byte.
@@ -35,20 +35,19 @@ def content_end(data: bytes) -> int:
 
 
 def unpack_before(data: bytes, end: int, entry: Struct) -> list[Any]:
-    """The whole entries that hold the bytes before `end`: the last of them reaches over it when it
-    ends in zeros.
+    """Return the whole entries that contain the bytes before `end`. The last entry may reach past `end`,
+    because its own last bytes may be zero.
 
-    With s = the entry's size that is ceil(end / s) entries, but no more than floor(len(data) / s).
+    With s = the entry's size these are ceil(end / s) entries, but no more than floor(len(data) / s).
     """
     count = min(-(-end // entry.size), len(data) // entry.size)
     return list(entry.iter_unpack(memoryview(data)[: count * entry.size]))
 
 
 def require_end(kind: str, data: bytes, *, position: int, end: int, size_bytes: int) -> None:
-    """Raise unless the good entries, which stop at `position`, cover the content, which stops at
-    `end`.
+    """Raise unless the good entries, which end at `position`, cover the content, which ends at `end`.
 
-    Truncated when what follows is the beginning of one entry, else Corrupt.
+    Raises Truncated if an incomplete entry follows, else Corrupt.
     """
     if end <= position:
         return

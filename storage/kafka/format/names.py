@@ -8,11 +8,15 @@ Owns every file name that the Kafka backend writes or recognises; must not touch
     20        4-10   suffix       .log .index .timeindex .txnindex .snapshot
     ...       0-8    left over    .deleted .cleaned .swap: a file on its way out or in
 
-A partition folder is `topic-partition`, split at the LAST `-`, since topics may hold `-`. A folder that the broker has
-renamed (`topic-0.<id>-delete`, `-stray`, `-future`) is a partition that is not served: it waits for its deletion, was
-in no metadata, or is a copy that is being moved here from another disk. A broker does not start beside any other
-folder. From
-Kafka's LogFileUtils, LocalLog.parseTopicPartitionName, LogManager.loadLogs and Topic.
+A partition folder is `topic-partition`, split at the LAST `-`, since topics may contain `-`. A folder that the broker
+has renamed is a partition that is not served:
+
+- `topic-0.<id>-delete`: it waits for its deletion;
+- `topic-0.<id>-stray`: the cluster's metadata did not contain it;
+- `topic-0.<id>-future`: it is a copy that is being moved here from another disk.
+
+A broker does not start if the directory contains any other folder. From Kafka's LogFileUtils,
+LocalLog.parseTopicPartitionName, LogManager.loadLogs and Topic.
 """
 
 from __future__ import annotations
@@ -59,7 +63,7 @@ ROOT_FILES: Final = (
 )
 
 REMOTE_INDEX_CACHE: Final = "remote-log-index-cache"
-"""The one folder at the root that is no partition: the broker's, where segments are also kept elsewhere."""
+"""The one folder at the root that is not a partition: the broker's cache for segments in remote storage."""
 
 CLUSTER_METADATA_TOPIC: Final = "__cluster_metadata"
 GROUP_OFFSETS_TOPIC: Final = "__consumer_offsets"
@@ -69,7 +73,7 @@ REMOTE_LOG_METADATA_TOPIC: Final = "__remote_log_metadata"
 
 MAX_NAME_LENGTH: Final = 255
 MAX_TOPIC_LENGTH: Final = 249
-"""With `-`, and five digits of partition, just 255: what file systems allow a name."""
+"""With `-` and five digits of partition this is 255 characters: the limit of file systems for a name."""
 
 _MAX_OFFSET = (1 << 63) - 1
 _MAX_PARTITION = (1 << 31) - 1
@@ -86,8 +90,9 @@ _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def segment_name(base_offset: int, suffix: str = LOG) -> str:
-    """`segment_name(1113, ".index")` is `00000000000000001113.index`. Raises InvalidArgument
-    outside [0, 2^63).
+    """Return a segment's file name: `segment_name(1113, ".index")` is `00000000000000001113.index`.
+
+    Raises InvalidArgument outside [0, 2^63).
     """
     if not 0 <= base_offset <= _MAX_OFFSET:
         raise InvalidArgument(
@@ -97,8 +102,9 @@ def segment_name(base_offset: int, suffix: str = LOG) -> str:
 
 
 def parse_segment_name(name: str) -> tuple[int, str] | None:
-    """(base offset, suffix) of a segment's file, left-over ones with both parts (`.log.deleted`);
-    else None.
+    """Return (base offset, suffix) of a segment's file, None for any other name.
+
+    A left-over file has both parts of its suffix (`.log.deleted`).
     """
     match = _SEGMENT_NAME.fullmatch(name)
     if match is None or int(match[1]) > _MAX_OFFSET:
@@ -107,19 +113,19 @@ def parse_segment_name(name: str) -> tuple[int, str] | None:
 
 
 def is_metadata_snapshot(name: str) -> bool:
-    """Whether a file is a snapshot of the cluster's metadata, `END-EPOCH.checkpoint`, or what a cluster was made from:
-    record batches, as in a log.
+    """Whether a file is a snapshot of the cluster's metadata, `END-EPOCH.checkpoint`, or the bootstrap file from which
+    a cluster was created. Both contain record batches, as a log.
     """
     return name == BOOTSTRAP or _METADATA_SNAPSHOT.fullmatch(name) is not None
 
 
 def partition_dir_name(topic: str, partition: int) -> str:
-    """The folder of a partition: `topic-partition`."""
+    """Return the folder name of a partition: `topic-partition`."""
     return f"{topic}-{partition}"
 
 
 def parse_partition_dir(name: str) -> TopicPartition | None:
-    """The partition that a folder holds; None for every other name, also for folders renamed for
+    """Return the partition of a folder name; None for any other name, also for folders renamed for
     deletion.
     """
     match = _PARTITION_DIR.fullmatch(name)
@@ -129,16 +135,16 @@ def parse_partition_dir(name: str) -> TopicPartition | None:
 
 
 class RenamedFolder(NamedTuple):
-    """What the name of a folder that the broker renamed tells. `state`: delete, stray or future."""
+    """The partition and the state of a folder that the broker renamed. `state`: delete, stray or future."""
 
     partition: TopicPartition
     state: str
 
 
 def parse_renamed_dir(name: str) -> RenamedFolder | None:
-    """The partition that a renamed folder holds, `topic-partition.ID-STATE`; None for every other name.
+    """Return partition and state of a renamed folder, `topic-partition.ID-STATE`; None for any other name.
 
-    A long topic's name was cut when its folder was renamed, so that the name fits.
+    The name of a long topic was cut when its folder was renamed, so that the new name fits.
     """
     match = _RENAMED_DIR.fullmatch(name)
     partition = None if match is None else parse_partition_dir(match[1])
@@ -148,7 +154,7 @@ def parse_renamed_dir(name: str) -> RenamedFolder | None:
 
 
 def partition_of_dir(name: str) -> TopicPartition | None:
-    """The partition that a folder holds, renamed or not; None for every other name."""
+    """Return the partition of a folder name, renamed or not; None for any other name."""
     renamed = parse_renamed_dir(name)
     return parse_partition_dir(name) if renamed is None else renamed.partition
 
@@ -161,23 +167,24 @@ def is_foreign_dir(name: str) -> bool:
 
 
 def deleted_dir_name(topic: str, partition: int, unique_id: str) -> str:
-    """What a partition's folder is called while it is deleted: `topic-partition.<32 hex>-delete`,
-    the topic cut so that the name fits (UnifiedLog.logDeleteDirName).
+    """Return the name of a partition's folder during its deletion: `topic-partition.<32 hex>-delete`.
+
+    The topic is cut so that the name fits (UnifiedLog.logDeleteDirName).
     """
     suffix = f"-{partition}.{unique_id}-delete"
     return topic[: MAX_NAME_LENGTH - len(suffix)] + suffix
 
 
 def is_deleted_dir(name: str) -> bool:
-    """Whether the broker would take this folder for one whose deletion was interrupted."""
+    """Whether the broker would treat this folder as one with an interrupted deletion."""
     return _DELETED_DIR.fullmatch(name) is not None
 
 
 def validate_new_topic(name: str) -> None:
-    """Raise InvalidTopic unless Kafka would let a topic be created under this name.
+    """Raise InvalidTopic unless Kafka would allow the creation of a topic with this name.
 
-    Binds creation only: whatever topic is on disk can be addressed. The metadata log's name is
-    refused too.
+    Applies to creation only: any topic that is on disk can be addressed. The metadata log's name is
+    rejected too.
     """
     problem = _topic_problem(name)
     if problem is not None:
@@ -185,12 +192,12 @@ def validate_new_topic(name: str) -> None:
 
 
 def is_internal_topic(name: str) -> bool:
-    """Whether the servers keep this topic for themselves."""
+    """Whether the topic is reserved for the servers' own use."""
     return name.startswith("__")
 
 
 def collision_key(topic: str) -> str:
-    """Two topics with the same key may not both be created: metrics write `.` as `_`."""
+    """Return a key: a topic must not be created if another has the same key, because metrics write `.` as `_`."""
     return topic.replace(".", "_")
 
 

@@ -32,7 +32,7 @@ assert _ENTRY.size == ENTRY_SIZE
 
 
 def encode_entry(relative_offset: int, position: int) -> bytes:
-    """The 8 bytes of one entry. Raises InvalidArgument for a value outside (0, 2^31)."""
+    """Encode one entry, 8 bytes. Raises InvalidArgument for a value outside (0, 2^31)."""
     if not 0 < relative_offset < 1 << 31:
         raise InvalidArgument(
             f"relative offset {relative_offset} is outside (0, 2^31)", field="relative_offset"
@@ -43,10 +43,10 @@ def encode_entry(relative_offset: int, position: int) -> bytes:
 
 
 def decode_entries(data: bytes) -> list[tuple[int, int]]:
-    """All entries (relative offset, position) of a whole file, a zero tail left out.
+    """Return all entries (relative offset, position) of a whole file, without a tail of zeros.
 
-    Raises Corrupt at an entry that does not rise above the one before and Truncated at a piece of
-    an entry; `leading_entries` reads what stands before the damage.
+    Raises Corrupt at an entry that does not rise above the entry before it, and Truncated at an
+    incomplete entry; `leading_entries` reads the entries before the damage.
     """
     end = content_end(data)
     entries = _rising(data, end)
@@ -55,7 +55,7 @@ def decode_entries(data: bytes) -> list[tuple[int, int]]:
 
 
 def leading_entries(data: bytes) -> list[tuple[int, int]]:
-    """The rising entries that the data begins with: zeros, odd bytes and damage end them."""
+    """Return the rising entries at the start of the data; zeros, an incomplete entry or damage end them."""
     return _rising(data, content_end(data))
 
 

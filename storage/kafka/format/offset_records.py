@@ -1,8 +1,8 @@
-"""Keys and values of the records in `__consumer_offsets` that tell a group's committed offsets.
+"""Keys and values of the records in `__consumer_offsets` that contain a group's committed offsets.
 
-Owns their bytes, both directions; must not know which record counts or where it lies. Other types
-(2: a classic group, 3 and up: groups of the newer protocols) are told apart by their key and left
-alone. Big-endian; from Kafka's OffsetCommitKey.json, OffsetCommitValue.json and
+Owns their bytes, in both directions; must not know which record counts or where it is stored. Other
+types (2: a classic group, 3 and up: groups of the newer protocols) are recognised by their key and
+ignored. Big-endian; from Kafka's OffsetCommitKey.json, OffsetCommitValue.json and
 GroupCoordinatorRecordSerde.
 
 Key, all types. A string is an i16 length (-1: null) and as many bytes of UTF-8:
@@ -13,7 +13,7 @@ Key, all types. A string is an i16 length (-1: null) and as many bytes of UTF-8:
     .         2 + n  topic             string
     .         4      partition         i32
 
-Value. A null one says that there is no offset any more:
+Value. A null value means that there is no offset any more:
 
     position  bytes  field             note
     0         2      version           0 to 4; 4.3.1 writes 4
@@ -46,7 +46,7 @@ _I64: Final = 8
 
 
 class OffsetKey(NamedTuple):
-    """Whose offset a record tells."""
+    """The group and the partition of a committed offset."""
 
     group: str
     topic: str
@@ -54,7 +54,7 @@ class OffsetKey(NamedTuple):
 
 
 class OffsetValue(NamedTuple):
-    """A committed offset. `topic_id` is 16 bytes, or None where the record has none."""
+    """A committed offset. `topic_id` is 16 bytes, or None if the record has none."""
 
     offset: int
     leader_epoch: int
@@ -64,13 +64,13 @@ class OffsetValue(NamedTuple):
 
 
 def encode_key(key: OffsetKey) -> bytes:
-    """The bytes of a key, type 1. Names of up to 32,767 bytes."""
+    """Encode a key, type 1. Names have at most 32,767 bytes."""
     parts = (_number(1, _I16), _string(key.group), _string(key.topic), _number(key.partition, _I32))
     return b"".join(parts)
 
 
 def encode_value(value: OffsetValue) -> bytes:
-    """The bytes of a value, version 4."""
+    """Encode a value, version 4."""
     metadata = value.metadata.encode()
     tags = b"\0"
     if value.topic_id is not None:
@@ -89,7 +89,7 @@ def encode_value(value: OffsetValue) -> bytes:
 
 
 def decode_key(data: bytes) -> OffsetKey | None:
-    """The key of an offset; None for a record of another type. Raises Corrupt, Truncated."""
+    """Decode the key of an offset; None for a record of another type. Raises Corrupt, Truncated."""
     fields = _Fields(data)
     if fields.number(_I16) not in OFFSET_TYPES:
         return None
@@ -97,7 +97,7 @@ def decode_key(data: bytes) -> OffsetKey | None:
 
 
 def decode_value(data: bytes) -> OffsetValue:
-    """A value of any version. Raises UnsupportedFormat for one that is not known, Corrupt, Truncated."""
+    """Decode a value of any version. Raises UnsupportedFormat for an unknown version, Corrupt, Truncated."""
     fields = _Fields(data)
     version = fields.number(_I16)
     if not 0 <= version <= NEWEST_VERSION:
@@ -124,7 +124,7 @@ def _string(text: str) -> bytes:
 
 
 class _Fields:
-    """Reads fields from front to back. What is left behind the last one does not count."""
+    """A reader of fields from front to back. Bytes after the last field are ignored."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -134,7 +134,7 @@ class _Fields:
         return int.from_bytes(self._take(size_bytes), "big", signed=True)
 
     def string(self) -> str:
-        """A null one counts as empty: no field here means something by null."""
+        """Read a string. A null string counts as empty: null has no meaning in these fields."""
         return self._text(max(self.number(_I16), 0))
 
     def compact_string(self) -> str:

@@ -1,11 +1,11 @@
-"""A message of format v0 or v1, as brokers before 0.11 wrote them: recognised, so that nobody takes it for
-damage, but never read.
+"""A message of format v0 or v1, as brokers before 0.11 wrote them: recognised, and not reported
+as damage, but never read.
 
-Owns the fields that show what it is; must not know files. Source: LegacyRecord of Kafka's clients. Of a
-compressed one, which holds others, all of this is true as well.
+Owns the fields that identify the format; must not know files. Source: LegacyRecord of Kafka's clients. A
+compressed message, which contains other messages, has the same fields.
 
     position  bytes  field       note
-    0         8      offset      of a compressed one: that of the last message in it; not covered by the CRC
+    0         8      offset      of a compressed message: of the last message in it; not covered by the CRC
     8         4      size        of what follows this field, at least 14; not covered
     12        4      CRC-32      of everything from the magic on; not the CRC-32C of a batch
     16        1      magic       0 or 1; a batch (v2) has its own at the same place
@@ -26,7 +26,7 @@ from storage.errors import Corrupt, Truncated
 KIND: Final = "old message"
 MAGICS: Final = (0, 1)
 HEAD_SIZE: Final = 17
-"""As much shows what it is."""
+"""The number of bytes that identify a message."""
 SIZE_BEFORE_SIZE: Final = 12
 CRC_START: Final = 16
 MIN_SIZE: Final = 14
@@ -50,14 +50,14 @@ class OldMessage(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Of the whole message."""
+        """The size of the whole message."""
         return SIZE_BEFORE_SIZE + self.size
 
 
 def decode_head(data: bytes, position: int = 0) -> OldMessage:
-    """The message at `position`; neither the CRC nor the rest of it is looked at.
+    """Decode the message's first fields at `position`; neither the CRC nor the rest of it is checked.
 
-    Raises Truncated where fewer than 17 bytes are there, Corrupt for values that no such message has.
+    Raises Truncated if there are fewer than 17 bytes, Corrupt for values that no such message has.
     """
     if not 0 <= position <= len(data) - HEAD_SIZE:
         raise _truncated(position, HEAD_SIZE)
@@ -68,7 +68,7 @@ def decode_head(data: bytes, position: int = 0) -> OldMessage:
 
 
 def check_crc(data: bytes, position: int, message: OldMessage) -> bool:
-    """Whether the CRC of the whole message at `position` is right. Raises Truncated where its end is missing."""
+    """Whether the CRC of the whole message at `position` is right. Raises Truncated if the message is incomplete."""
     stop = position + message.size_bytes
     if stop > len(data):
         raise _truncated(position, message.size_bytes)

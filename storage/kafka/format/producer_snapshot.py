@@ -1,5 +1,4 @@
-"""The `.snapshot` file: what the broker knew of every producer BEFORE the offset in the file's
-name.
+"""The `.snapshot` file: the state of every producer BEFORE the offset in the file's name.
 
 Owns the bytes and the order of entries; must not derive producer state. Big-endian; from Kafka's
 ProducerStateManager.
@@ -57,9 +56,7 @@ assert _ENTRY.size == ENTRY_SIZE
 
 
 class ProducerEntry(NamedTuple):
-    """One producer's state, in wire order; the defaults are those of a producer of which nothing is
-    known yet.
-    """
+    """One producer's state, in wire order; the defaults are the state of a new producer."""
 
     producer_id: int
     epoch: int
@@ -72,11 +69,11 @@ class ProducerEntry(NamedTuple):
 
 
 def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
-    """A whole file. Give the entries in the order in which their producers were first met.
+    """Encode a whole file. `entries` must be in the order in which their producers were first seen.
 
-    They are written in the order in which a Java HashMap of these ids would list them, which is
-    what the real broker does; readers take any order. Raises InvalidArgument for an id given twice
-    or a value that does not fit.
+    They are written in the order in which a Java HashMap of these ids would list them, as the real
+    broker does; readers accept any order. Raises InvalidArgument for a duplicate id or a value that
+    does not fit.
     """
     ordered = _java_order(list(entries))
     if len({entry.producer_id for entry in ordered}) != len(ordered):
@@ -89,11 +86,11 @@ def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
 
 
 def decode_snapshot(data: bytes) -> list[ProducerEntry]:
-    """All entries of a whole file, in the file's order.
+    """Return all entries of a whole file, in the file's order.
 
-    Raises Corrupt for another version (which no checksum covers), another length than the count
-    says, a wrong CRC, or a producer id that comes twice: the broker drops such a file and goes on
-    from an earlier one.
+    Raises Corrupt for another version (which no checksum covers), a length that does not match the
+    count, a wrong CRC, or a duplicate producer id. The broker drops such a file and continues from
+    an earlier one.
     """
     if len(data) < HEADER_SIZE:
         raise _corrupt("length", 0, expected=f"at least {HEADER_SIZE}", found=len(data))
@@ -125,10 +122,10 @@ def _corrupt(field: str, position: int, *, expected: object, found: object) -> C
 
 
 def _java_order(entries: list[ProducerEntry]) -> list[ProducerEntry]:
-    """The entries as java.util.HashMap<Long, ...> lists them: by bucket, within one by arrival
-    (hence a stable sort).
+    """Return the entries as java.util.HashMap<Long, ...> lists them: by bucket, within one bucket by
+    insertion (hence a stable sort).
 
-    Buckets of nine and more in a table of 64 and more become red-black trees, whose inner order is
+    Buckets of nine and more in a table of 64 and more become red-black trees. Their inner order is
     not imitated.
     """
     hashes = [_spread_hash(entry.producer_id) for entry in entries]
@@ -138,14 +135,14 @@ def _java_order(entries: list[ProducerEntry]) -> list[ProducerEntry]:
 
 
 def _spread_hash(producer_id: int) -> int:
-    """Long.hashCode (the id's low 32 bits xor its high 32 bits), then HashMap's h ^ (h >>> 16)."""
+    """Return HashMap's hash: Long.hashCode (the id's low 32 bits xor its high 32 bits), then h ^ (h >>> 16)."""
     low = (producer_id ^ (producer_id >> 32)) & 0xFFFFFFFF
     return low ^ (low >> 16)
 
 
 def _capacity(hashes: Sequence[int]) -> int:
-    """The table's size after these arrivals: from 16, doubled at more than 3/4 full, or at nine in
-    a bucket below 64.
+    """Return the table's size after these insertions: from 16, doubled at more than 3/4 full, or at nine
+    entries in a bucket while the size is below 64.
     """
     capacity = 16
     buckets: Counter[int] = Counter()

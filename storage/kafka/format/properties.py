@@ -11,8 +11,8 @@ MetaProperties, DirectoryId and Uuid.
     ...       0-n    separator  white space, at most one `=` or `:`, white space
     ...       any    value      the rest; a backslash at the end goes on with the next line
 
-Order, comments and a final newline mean nothing to the broker; unknown keys are kept.
-`directory.id` must never change: the cluster's metadata names the directory by it.
+Order, comments and a final newline have no meaning for the broker; unknown keys are kept.
+`directory.id` must never change: the cluster's metadata refers to the directory by it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _UUID_TEXT = re.compile(r"[A-Za-z0-9_-]{22}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetaProperties:
-    """What `meta.properties` says of its directory; `directory_id` None: not there yet."""
+    """The content of `meta.properties`; `directory_id` is None if the file has none yet."""
 
     version: int
     cluster_id: str
@@ -54,8 +54,8 @@ class MetaProperties:
 
 
 def decode_properties(data: bytes) -> dict[str, str]:
-    """Keys and values in the order of their first lines; a key's last line counts. Raises Corrupt
-    at a bad escape.
+    """Decode keys and values, in the order of the keys' first lines; a key's last line counts. Raises
+    Corrupt at an invalid escape.
     """
     properties: dict[str, str] = {}
     for line in _logical_lines(data.decode("iso-8859-1")):
@@ -66,19 +66,20 @@ def decode_properties(data: bytes) -> dict[str, str]:
 
 
 def encode_properties(properties: Mapping[str, str]) -> bytes:
-    """One `key=value` line each, in the mapping's order, in ASCII; `decode_properties` gives the
-    same back.
+    """Encode one `key=value` line each, in the mapping's order, in ASCII. `decode_properties` returns
+    the same mapping.
     """
     lines = [f"{_escape(key, key=True)}={_escape(value)}\n" for key, value in properties.items()]
     return "".join(lines).encode("ascii")
 
 
 def parse_meta_properties(properties: Mapping[str, str]) -> MetaProperties:
-    """What the broker demands of `meta.properties`, checked as it does at its start.
+    """Check `meta.properties` as the broker does at its start, and return its values.
 
-    Raises UnsupportedFormat for a version other than 0 or 1; Corrupt when version, cluster.id or
-    node.id (version 0: broker.id) is missing or malformed, or directory.id is malformed or one of
-    the 100 reserved ids.
+    Raises UnsupportedFormat for a version other than 0 or 1. Raises Corrupt if:
+
+    - version, cluster.id or node.id (version 0: broker.id) is missing or malformed;
+    - directory.id is malformed or one of the 100 reserved ids.
     """
     version = _integer(properties, "version", spaces=True)
     if version not in VERSIONS:
@@ -102,8 +103,8 @@ def parse_meta_properties(properties: Mapping[str, str]) -> MetaProperties:
 
 
 def new_meta_properties(*, cluster_id: str, node_id: int, directory_id: str) -> dict[str, str]:
-    """The properties of a new directory, version 1. Raises InvalidArgument for what a broker would
-    refuse.
+    """Return the properties of a new directory, version 1. Raises InvalidArgument for values that a
+    broker would reject.
     """
     properties = {
         "version": "1",
@@ -119,12 +120,12 @@ def new_meta_properties(*, cluster_id: str, node_id: int, directory_id: str) -> 
 
 
 def new_uuid_text(random16: bytes) -> str:
-    """A UUID of version 4 from 16 random bytes, as Kafka writes one: 22 characters of URL-safe
+    """Return a UUID of version 4 from 16 random bytes, as Kafka writes it: 22 characters of URL-safe
     base64, no padding.
 
-    Three things are forced: the version and variant bits, as in any random UUID (so no reserved id
-    can come out), and the first bit when the text would begin with `-`, which command lines take
-    for an option.
+    Some bits are fixed: the version and variant bits, as in any random UUID, so the result is never
+    a reserved id. The first bit is cleared if the text would begin with `-`, because command lines
+    would take it for an option. Raises InvalidArgument unless there are 16 bytes.
     """
     if len(random16) != UUID_BYTES:
         raise InvalidArgument(
@@ -139,8 +140,8 @@ def new_uuid_text(random16: bytes) -> str:
 
 
 def parse_uuid_text(text: str, *, field: str, kind: str = KIND) -> bytes:
-    """The 16 bytes of a UUID text as Kafka writes it. Raises Corrupt when it is malformed or one of the first 100,
-    which are reserved.
+    """Return the 16 bytes of a UUID text as Kafka writes it. Raises Corrupt if it is malformed or one of the 100
+    reserved ids.
     """
     raw = read_uuid_text(text, field=field, kind=kind)
     if uuid_text(raw) != text:
@@ -151,8 +152,9 @@ def parse_uuid_text(text: str, *, field: str, kind: str = KIND) -> bytes:
 
 
 def read_uuid_text(text: str, *, field: str, kind: str = KIND) -> bytes:
-    """The 16 bytes of a UUID text as Kafka reads it (Uuid.fromString): with `==` at its end or without, and whatever
-    the last four bits are. Raises Corrupt.
+    """Return the 16 bytes of a UUID text as Kafka reads it (Uuid.fromString). Raises Corrupt.
+
+    `==` at the end is optional, and the last four bits may have any value.
     """
     if _UUID_TEXT.fullmatch(text.removesuffix("==")) is None:
         raise _corrupt(field, expected="22 characters of URL-safe base64", found=text, kind=kind)
@@ -160,14 +162,14 @@ def read_uuid_text(text: str, *, field: str, kind: str = KIND) -> bytes:
 
 
 def uuid_text(raw: bytes) -> str:
-    """16 bytes as Kafka writes a UUID: 22 characters of URL-safe base64, no padding."""
+    """Encode 16 bytes as Kafka writes a UUID: 22 characters of URL-safe base64, no padding."""
     return base64.urlsafe_b64encode(raw)[:UUID_CHARACTERS].decode("ascii")
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Lines as java.util.Properties joins them, without comments, blanks and leading white space.
+    """Yield lines as java.util.Properties joins them, without comments, blank lines and leading white space.
 
-    As there, a line that is still empty after a lone backslash begins anew: it may be a comment.
+    As in Java, a line that is empty after a backslash alone starts again: the next line may be a comment.
     """
     pending: str | None = None
     for natural in _LINE_END.split(text):
@@ -186,12 +188,12 @@ def _logical_lines(text: str) -> Iterator[str]:
 
 
 def _ends_in_backslash(line: str) -> bool:
-    """An even number of backslashes are escaped ones, an odd number goes on with the next line."""
+    """Whether the next line continues this one: an odd number of backslashes; an even number are escaped ones."""
     return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 
 def _end(match: re.Match[str] | None) -> int:
-    """Where a pattern that can match nothing stopped."""
+    """Return the end of a match; 0 if there is none, for patterns that can match the empty text."""
     return match.end() if match is not None else 0
 
 
@@ -211,15 +213,13 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 def _join_surrogates(text: str) -> str:
-    """Two escapes that are the halves of one character become that character; a half alone stays as
-    it is.
-    """
+    """Join two escapes that are the halves of one character; a single half stays unchanged."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
 def _escape(text: str, *, key: bool = False) -> str:
-    """Spaces are escaped all through a key, and where a value begins: a reader would take them for
-    white space.
+    """Escape a key or a value. Spaces are escaped everywhere in a key, and at the start of a value: a reader
+    would take them for white space.
     """
     parts: list[str] = []
     for index, character in enumerate(text):
@@ -243,7 +243,7 @@ def _required(properties: Mapping[str, str], key: str) -> str:
 
 
 def _integer(properties: Mapping[str, str], key: str, *, spaces: bool = False) -> int:
-    """A number of 31 bits; `spaces`: white space around it is taken away, as Kafka does with the version alone."""
+    """Parse a number of 31 bits. `spaces`: strip white space around it, which Kafka does for the version only."""
     value = _required(properties, key)
     text = value.strip() if spaces else value
     if _NUMBER.fullmatch(text) is None or int(text) > _MAX_INT32:

@@ -1,6 +1,6 @@
-"""The records inside a batch: the run of bytes behind a batch's header, after decompression.
+"""The records inside a batch: the bytes after a batch's header, after decompression.
 
-Owns the record's layout, both directions; must not know the batch's header, its CRC or any codec. Offsets and
+Owns the record's layout, in both directions; must not know the batch's header, its CRC or any codec. Offsets and
 timestamps are stored as differences from the batch's. Source: DefaultRecord of Kafka's clients.
 
     position  bytes  field            note
@@ -15,11 +15,11 @@ timestamps are stored as differences from the batch's. Source: DefaultRecord of 
     .         1..5   header count
     .         n      headers          each: name length, name (never null), value length (-1: null), value
 
-Every number but `attributes` is a zig-zag varint. What is no UTF-8 in a header's name is read as U+FFFD, as Kafka's
-consumer does: the broker looks at no name.
+Every number except `attributes` is a zig-zag varint. Bytes that are not UTF-8 in a header's name are read as U+FFFD, as
+Kafka's consumer does: the broker checks no name.
 
-These loops are compiled where there is a C compiler and take most of a request's time where there is none: hence the
-table of varints, the one-byte shortcuts and the locals.
+These loops are compiled if there is a C compiler. Without one they take most of a request's time. For that case there
+are the table of varints, the one-byte shortcuts and the local variables.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 Header: TypeAlias = tuple[str, bytes | None]
 
 NewRecord: TypeAlias = tuple[Any, ...]
-"""(key, value, headers, timestamp_ms or None, whatever else): `storage.model.Record`, or a plain tuple."""
+"""(key, value, headers, timestamp_ms or None, any further fields): `storage.model.Record`, or a plain tuple."""
 
 DecodedRecord: TypeAlias = tuple[int, int, bytes | None, bytes | None, Sequence[Header]]
 """(offset, timestamp_ms, key, value, headers)."""
@@ -57,21 +57,22 @@ MAX_DELTA: Final = (1 << 31) - 1
 """Offset deltas have 32 bits."""
 NULL_NAME: Final = "a header name is null"
 NOT_YET: Final[DecodedRecord] = (-1, -1, None, None, ())
-"""Stands where a record is still to come: no record has the offset -1."""
+"""Placeholder for a record that is not decoded yet: no record has the offset -1."""
 DROPPED: Final[DecodedRecord] = (-2, -1, None, None, ())
-"""Stands where a record is that no consumer is given."""
+"""Placeholder for a record that is given to no consumer."""
 NO_TIMESTAMP: Final = -1
-"""What Kafka takes for the largest timestamp where there is none above it."""
+"""Kafka's value for the largest timestamp if no record has a higher one."""
 NEAR: Final = 1 << 61
-"""A timestamp no farther from 0 cannot have left 64 bits; a round number that compiled code compares with at once."""
+"""Timestamps between -NEAR and NEAR cannot have exceeded 64 bits. Compiled code compares fast with this number."""
 
 
 def encode_records(
     records: list[NewRecord], *, base_timestamp_ms: int, now_ms: int
 ) -> tuple[bytes, int]:
-    """(the records' bytes, the largest timestamp). A timestamp of None is `now_ms`; offset deltas count from 0.
+    """Encode records. Return (their bytes, the largest timestamp).
 
-    Raises UnrepresentableRecord for a timestamp outside 64 bits or a header name that is no UTF-8.
+    A timestamp of None means `now_ms`; offset deltas count from 0. Raises UnrepresentableRecord for a timestamp outside
+    64 bits or a header name that cannot be encoded as UTF-8.
     """
     out: list[bytes] = []
     varints = VARINTS
@@ -110,7 +111,7 @@ def encode_records(
             out.append(varints[size] if size < limit else encode_varint(size))
             out.append(body)
             index += 1
-    except ValueError as cause:  # what compiled code raises for a number over 64 bits, too
+    except ValueError as cause:  # compiled code raises it for a number over 64 bits, too
         raise _unrepresentable(index, cause) from cause
     return b"".join(out), latest
 
@@ -126,7 +127,7 @@ def _check_timestamp(timestamp_ms: int) -> None:
 
 
 def _wrap(number: int) -> int:
-    """What Java's long arithmetic makes of it; compiled code does the same by itself."""
+    """Return the result of Java's 64-bit arithmetic; compiled code wraps in the same way by itself."""
     return (number - INT64_MIN & (1 << 64) - 1) + INT64_MIN
 
 
@@ -163,11 +164,11 @@ def decode_records(
     base_offset: i64,
     base_timestamp_ms: i64,
 ) -> list[DecodedRecord]:
-    """The `count` records that fill `data[position:end]` exactly. Raises Corrupt; its fact `record` counts from 0.
+    """Decode the `count` records that fill `data[position:end]` exactly.
 
     Offset deltas that do not rise from 0 are read as Kafka's consumer reads them (CompletedFetch.nextFetchedRecord): a
-    record below the offset behind the one before it is dropped. A count or a length is checked before anything is made
-    of it.
+    record below the next offset of the record before it is dropped. Counts and lengths are checked before memory is
+    allocated for them. Raises Corrupt; its fact `record` counts from 0.
     """
     if count < 0:
         raise Corrupt(f"a count of {count} records", kind="record")
@@ -193,7 +194,7 @@ def decode_records(
             trailing_bytes=end - position,
         )
     if dropped:
-        # By its offset: compiled, a tuple is another object each time it is taken out of a list.
+        # Compare offsets, not identity: in compiled code a tuple is a new object each time it is read from a list.
         return [found for found in out if found[0] >= 0]
     return out
 
@@ -207,8 +208,9 @@ def _decode_into(
     base_offset: i64,
     base_timestamp_ms: i64,
 ) -> tuple[i64, i64]:
-    """Fills `out` from its start, so that the caller sees how far it came; gives the position behind the records, and
-    how many of them are DROPPED.
+    """Fill `out` from its start, so that on an error the caller sees how many records were decoded.
+
+    Return the position after the records, and the number of records that are DROPPED.
     """
     none: Sequence[Header] = ()
     previous: i64 = -1
@@ -268,10 +270,11 @@ def _decode_offset_delta(data: bytes, position: i64) -> tuple[i64, i64]:
 def check_records(
     data: bytes, position: i64, *, end: i64, count: i64, base_timestamp_ms: i64
 ) -> int:
-    """The largest timestamp of the `count` records that fill `data[position:end]` exactly, at least `NO_TIMESTAMP`.
+    """Check the `count` records that fill `data[position:end]` exactly. Return their largest timestamp.
 
-    Nothing is made of the records, so it takes no memory and less time than `decode_records`. Raises Corrupt as that
-    does, and where offset deltas do not count 0, 1, 2: what LogValidator asks of a producer.
+    The result is at least `NO_TIMESTAMP`. No record objects are created, so it needs no memory and less time than
+    `decode_records`. Raises Corrupt as that function does, and if offset deltas are not 0, 1, 2 and so on, which
+    LogValidator requires of a producer.
     """
     if count < 0:
         raise Corrupt(f"a count of {count} records", kind="record")
@@ -296,7 +299,7 @@ def check_records(
 
 
 def _check_record(data: bytes, position: i64, end: i64, index: i64) -> tuple[i64, i64]:
-    """(timestamp delta, next position) of a record that is right and has this offset delta."""
+    """Check a record, which must have the offset delta `index`. Return (timestamp delta, next position)."""
     number, position = decode_varint(data, position)
     stop = position + number
     if stop > end:
@@ -320,7 +323,7 @@ def _check_record(data: bytes, position: i64, end: i64, index: i64) -> tuple[i64
 
 
 def _skip_blob(data: bytes, position: i64, stop: i64) -> i64:
-    """The position behind a blob, which ends at `stop` at the latest."""
+    """Return the position after a blob, which must end at `stop` or before."""
     size_bytes, position = decode_varint(data, position)
     if size_bytes > stop - position:
         raise Corrupt(f"a length of {size_bytes} reaches over the end")
@@ -328,7 +331,7 @@ def _skip_blob(data: bytes, position: i64, stop: i64) -> i64:
 
 
 def _check_headers(data: bytes, position: i64, stop: i64) -> i64:
-    """The position behind headers that `_decode_headers` takes."""
+    """Check headers as `_decode_headers` does. Return the position after them."""
     count, position = decode_varint(data, position)
     _check_header_count(count, stop - position)
     while count > 0:
@@ -348,7 +351,7 @@ def _check_header_count(count: i64, left_bytes: i64) -> None:
 
 
 def _decode_headers(cursor: Cursor) -> tuple[Sequence[Header], i64]:
-    """(the headers, position behind them)."""
+    """Return (the headers, the position after them)."""
     headers: list[Header] = []
     count = cursor.varint()
     _check_header_count(count, cursor.end - cursor.position)

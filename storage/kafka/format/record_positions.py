@@ -1,10 +1,10 @@
-"""Where the records of a batch begin: the chain of their lengths, and nothing else of them.
+"""The positions of the records of a batch, found by the chain of their lengths alone.
 
 Owns that walk, the one part of reading columns that cannot be done for many records at once; must
-not look into a record, whose layout stands in `record`. Compiled where there is a C compiler.
+not inspect a record (its layout is in `record`). Compiled if there is a C compiler.
 
     position  bytes  field   note
-    0         1..10  length  zig-zag varint, of what follows; the next record begins behind that
+    0         1..10  length  zig-zag varint, of what follows; the next record begins after that
     .         n      record  from its attributes to its last header
 """
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 def add_positions(out: list[int], data: bytes, position: i64, end: i64, count: i64) -> bool:
-    """Append where each of the `count` records of `data[position:end]` begins; True when they fill
-    it exactly. Otherwise what was appended makes no sense.
+    """Append the position of each of the `count` records of `data[position:end]`. Return True if they
+    fill it exactly; otherwise the appended positions are meaningless.
 
-    A negative length is walked over as if it were positive: the sign is the first byte's lowest
-    bit, which whoever looks at all records at once can check at once.
+    A negative length is handled as if it were positive. Its sign is the lowest bit of its first byte,
+    so the caller can check all records at once.
     """
     if count > (end - position) // MIN_RECORD_BYTES:
         return False

@@ -10,9 +10,9 @@ AbstractIndex.
                                       reached that timestamp
     12        ...    more entries     zeros where preallocated
 
-Twelve zero bytes are an entry (time 0 at the base offset) when a later entry follows, or when they
-are the whole file, since files are preallocated for more than one entry. In any other place they
-are the zeros of the tail.
+Twelve zero bytes are an entry (time 0 at the base offset) in two cases: a later entry follows, or they
+are the whole file, because files are preallocated for more than one entry. Anywhere else they are
+zeros of the tail.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ assert _ENTRY.size == ENTRY_SIZE
 
 
 def encode_entry(timestamp_ms: int, relative_offset: int) -> bytes:
-    """The 12 bytes of one entry. Raises InvalidArgument for a negative value or one that does not
+    """Encode one entry, 12 bytes. Raises InvalidArgument for a negative value or one that does not
     fit.
     """
     if not 0 <= timestamp_ms < 1 << 63:
@@ -49,10 +49,10 @@ def encode_entry(timestamp_ms: int, relative_offset: int) -> bytes:
 
 
 def decode_entries(data: bytes) -> list[tuple[int, int]]:
-    """All entries (timestamp in ms, relative offset) of a whole file, a zero tail left out.
+    """Return all entries (timestamp in ms, relative offset) of a whole file, without a tail of zeros.
 
-    Raises Corrupt at an entry that does not rise above the one before and Truncated at a piece of
-    an entry; `leading_entries` reads what stands before the damage.
+    Raises Corrupt at an entry that does not rise above the entry before it, and Truncated at an
+    incomplete entry; `leading_entries` reads the entries before the damage.
     """
     end = _content_end(data)
     entries = _rising(data, end)
@@ -61,7 +61,7 @@ def decode_entries(data: bytes) -> list[tuple[int, int]]:
 
 
 def leading_entries(data: bytes) -> list[tuple[int, int]]:
-    """The rising entries that the data begins with: zeros, odd bytes and damage end them."""
+    """Return the rising entries at the start of the data; zeros, an incomplete entry or damage end them."""
     return _rising(data, _content_end(data))
 
 

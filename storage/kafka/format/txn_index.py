@@ -1,7 +1,7 @@
-"""The `.txnindex` file of a segment: the transactions whose ABORT marker lies in this segment.
+"""The `.txnindex` file of a segment: the transactions that have their ABORT marker in this segment.
 
 Owns the bytes only; must not know when a transaction is open. Big-endian; from Kafka's AbortedTxn
-and TransactionIndex. The file exists only once a transaction with data in the partition was
+and TransactionIndex. The file does not exist before a transaction with data in the partition is
 aborted; it is never preallocated.
 
     position  bytes  field               note
@@ -9,8 +9,8 @@ aborted; it is never preallocated.
     2         8      producer id         i64
     10        8      first offset        of the transaction's first data batch, i64
     18        8      last offset         of the ABORT marker, i64; strictly rising
-    26        8      last stable offset  i64: of the others then open the smallest first offset,
-                                         or the offset after the marker
+    26        8      last stable offset  i64: the smallest first offset of the other transactions open
+                                         then, or the offset after the marker
     34        ...    more entries
 """
 
@@ -45,8 +45,8 @@ class AbortedTransaction(NamedTuple):
 
 
 def encode_entry(entry: AbortedTransaction) -> bytes:
-    """The 34 bytes of one entry. Raises InvalidArgument when its offsets cannot be those of a
-    transaction.
+    """Encode one entry, 34 bytes. Raises InvalidArgument if no transaction can have such offsets, or a value does
+    not fit.
     """
     problem = _problem(entry)
     if problem is not None:
@@ -58,10 +58,10 @@ def encode_entry(entry: AbortedTransaction) -> bytes:
 
 
 def decode_entries(data: bytes) -> list[AbortedTransaction]:
-    """All entries of a whole file, in marker order.
+    """Return all entries of a whole file, in marker order.
 
-    Raises UnsupportedFormat for another version, Corrupt for impossible offsets and Truncated for a
-    piece of an entry at the end.
+    Raises UnsupportedFormat for another version, Corrupt for impossible offsets and Truncated for an
+    incomplete entry at the end.
     """
     whole_bytes = len(data) // ENTRY_SIZE * ENTRY_SIZE
     entries: list[AbortedTransaction] = []
@@ -106,8 +106,9 @@ def _check(entry: AbortedTransaction, *, version: int, position: int, after: int
 
 
 def _problem(entry: AbortedTransaction) -> str | None:
-    """What cannot be: the marker comes after the data, and the stable offset is at most the one
-    after the marker.
+    """Return the reason why an entry is impossible, None if it is valid.
+
+    The marker comes after the data, and the last stable offset is at most the offset after the marker.
     """
     if entry.producer_id < 0:
         return f"producer id {entry.producer_id} is negative"

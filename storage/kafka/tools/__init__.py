@@ -1,16 +1,16 @@
-"""Looking at Kafka's files offline: a store, one partition of it, or one file, and mending indexes.
+"""Offline tools for Kafka's files: inspect a store, one partition of it or one file; rebuild indexes; salvage.
 
-Owns the decision what a PATH is. The door is `open_inspector`; the parts behind it:
+Owns the decision what kind of thing a PATH is. The entry point is `open_inspector`. The modules:
 
     directory_inspector, file_inspector   SupportsInspect for a directory and for a file
     view        a log directory as recovery would leave it, in memory
-    dump, rows  what is in it, as rows;  search: one record among them;  summary: all on one screen
-    verify      what is wrong with it (verify_partition, verify_log, check_indexes, verify_files)
-    rebuild     indexes anew, a segment at a time (rebuild_segment)
-    salvage     a new store of what is good (salvage_log, salvage_files)
-    logs        the walk over `.log` files that all of them share
+    dump, rows  the contents as rows;  search: records that match a query;  summary: an overview
+    verify      the errors in the files (verify_partition, verify_log, check_indexes, verify_files)
+    rebuild     recreates the indexes, a segment at a time (rebuild_segment)
+    salvage     a new store of the intact data (salvage_log, salvage_files)
+    logs        the walk over `.log` files that all of these tools share
 
-Must not write, but for `rebuild` when it is told to, and the new store of a `salvage`.
+Must not write, except for `rebuild` with `write`, and for the new store of a `salvage`.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from storage.model import TopicPartition
 def open_inspector(
     path: Path, options: StoreOptions, *, fs: FileSystem, clock: Clock
 ) -> SupportsInspect | None:
-    """Look at PATH, or None when it is nothing of Kafka's. Raises InvalidConfig, IoFailure.
+    """Open PATH for inspection. Return None if PATH is not one of Kafka's. Raises InvalidConfig, IoFailure.
 
-    A folder of segments is looked at as a partition of the directory above it; its name tells topic
-    and number, any other name is taken as a topic with the one partition 0.
+    A folder of segments is opened as a partition of the directory above it. Its name gives the topic and
+    the partition number. Any other name is taken as a topic with the one partition 0.
     """
     if path.name in {"", ".."}:
         path = path.resolve()

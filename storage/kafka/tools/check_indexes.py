@@ -1,9 +1,11 @@
-"""Whether the entries of an index tell the truth about the log beside it.
+"""Check of the entries of an index against the log next to it.
 
-Owns the judgement of entries, fed with the batches of the log in order; must not read files. An index
-written across restarts holds other entries than a rebuild would give, so an entry counts as wrong only
-if it misleads: offset index: the batch that starts at its position does not end with its offset; time
-index: no batch ends with its offset, or its time is not the largest up to there.
+Owns the judgement of entries; its input is the batches of the log in order; must not read files. An
+index written across restarts holds other entries than a rebuild would give. So an entry counts as
+wrong only if it misleads a reader:
+
+- offset index: the batch that starts at the entry's position does not end with the entry's offset;
+- time index: no batch ends with the entry's offset, or its time is not the largest up to that batch.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from storage.kafka.indexes import NO_TIMESTAMP
 
 
 class WrongEntries:
-    """How many entries of a file were found wrong, and the first of them."""
+    """The number of wrong entries of a file, and the first wrong entry."""
 
     def __init__(self, size_bytes: int) -> None:
         self.count = 0
@@ -27,7 +29,7 @@ class WrongEntries:
         self._size_bytes = size_bytes
 
     def add(self, index: int, expected: str, found: object) -> None:
-        """One more: the `index`-th entry of the file."""
+        """Add a wrong entry: the `index`-th entry of the file."""
         if not self.count:
             self.position = index * self._size_bytes
             self.expected, self.found = expected, str(found)
@@ -35,7 +37,7 @@ class WrongEntries:
 
 
 class OffsetEntries:
-    """The entries of an `.index`, met by the batches of its log."""
+    """The entries of an `.index`, compared with the batches of its log in order."""
 
     def __init__(self, entries: Sequence[tuple[int, int]], base_offset: int) -> None:
         self.wrong = WrongEntries(offset_index.ENTRY_SIZE)
@@ -44,7 +46,7 @@ class OffsetEntries:
         self._at = 0
 
     def meet(self, position: int, header: BatchHeader) -> None:
-        """A good batch."""
+        """Compare the entries with a good batch."""
         self._refuse_before(position)
         if self._at < len(self._entries) and self._entries[self._at][1] == position:
             offset = self._base_offset + self._entries[self._at][0]
@@ -53,13 +55,13 @@ class OffsetEntries:
             self._at += 1
 
     def pass_over(self, position: int, end: int) -> None:
-        """A bad place: what points into it cannot be judged."""
+        """Skip a bad range: entries that point into it cannot be judged."""
         self._refuse_before(position)
         while self._at < len(self._entries) and self._entries[self._at][1] < end:
             self._at += 1
 
     def finish(self) -> None:
-        """The end of the log."""
+        """Handle the end of the log: entries that are left point at no batch."""
         self._refuse_before(None)
 
     def _refuse_before(self, position: int | None) -> None:
@@ -72,7 +74,7 @@ class OffsetEntries:
 
 
 class TimeEntries:
-    """The entries of a `.timeindex`, met by the batches of its log."""
+    """The entries of a `.timeindex`, compared with the batches of its log in order."""
 
     def __init__(self, entries: Sequence[tuple[int, int]], base_offset: int) -> None:
         self.wrong = WrongEntries(time_index.ENTRY_SIZE)
@@ -84,12 +86,12 @@ class TimeEntries:
 
     @property
     def is_behind(self) -> bool:
-        """Whether the last entry does not hold the largest time, which lookups go by."""
+        """Whether the last entry's time, which lookups use, is below the largest time of the log."""
         last_ms = self._entries[-1][0] if self._entries else NO_TIMESTAMP
         return not self.blind and not self.wrong.count and last_ms < self.largest_ms
 
     def meet(self, header: BatchHeader) -> None:
-        """A good batch."""
+        """Compare the entries with a good batch."""
         reached_ms = max(self.largest_ms, header.max_timestamp)
         rises, self.largest_ms = reached_ms > self.largest_ms, reached_ms
         if self.blind:
@@ -103,11 +105,11 @@ class TimeEntries:
                 self._at += 1
 
     def pass_over(self) -> None:
-        """A bad place: from here on the largest time is not known."""
+        """Skip a bad range: after it the largest time is unknown, and no entry is judged."""
         self.blind = True
 
     def finish(self) -> None:
-        """The end of the log."""
+        """Handle the end of the log: entries that are left belong to no batch."""
         if not self.blind:
             self._refuse_before(None)
 
@@ -126,10 +128,10 @@ def wrong_transaction(
     *,
     start_offset: int,
 ) -> tuple[str, str] | None:
-    """(expected, found) for the first entry of a `.txnindex` that is not as the log says.
+    """Return (expected, found) for the first entry of a `.txnindex` that differs from the log.
 
-    What began before the log start is known to the file alone, and may have held its neighbours'
-    last stable offsets down.
+    Only the file knows transactions that began before the log start. They may have lowered the last
+    stable offset of other entries.
     """
     by_marker = {entry.last_offset: entry for entry in stored}
     for entry in rebuilt:

@@ -1,7 +1,7 @@
-"""The records of Kafka's internal topics as rows: which message each is, and its fields.
+"""The records of Kafka's internal topics as rows: the message type of each, and its fields.
 
-Owns the shape of these rows and which partitions have them; must not know bytes. Control records are shown too: the
-metadata log and its snapshots say in them who leads, and where a snapshot begins and ends.
+Owns the shape of these rows and which partitions have them; must not know bytes. Control records are included: in
+the metadata log and its snapshots they contain the leader, and where a snapshot begins and ends.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ RUN_ROWS: Final = 1000
 def decoded_partitions(
     view: View, topic: str | None, partition: int | None
 ) -> Sequence[tuple[View, TopicPartition]]:
-    """The partitions of internal topics that are meant, each with the view to read it by.
+    """Return the selected partitions of internal topics, each with the view that reads it.
 
-    The metadata log is no partition of a store, so it has a view of its own. Raises UnknownTopic, UnknownPartition, and
-    InvalidArgument for a topic whose records are the users' own.
+    The metadata log is not a partition of a store, so it has a view of its own. Raises UnknownTopic, UnknownPartition,
+    and InvalidArgument for a topic that is not internal.
     """
     if topic is not None and topic not in DECODED_TOPICS:
         view.select(topic, partition)
@@ -64,7 +64,7 @@ def decoded_partitions(
 
 
 def partition_runs(view: View, address: TopicPartition) -> Iterator[list[Row]]:
-    """The decoded records of a partition."""
+    """Yield the decoded records of a partition, in runs."""
     start, _, end = view.partition(address).bounds()
     for log in view.logs(address):
         yield from log_runs(view.reader, log, address.topic, start=start, end=end)
@@ -73,7 +73,7 @@ def partition_runs(view: View, address: TopicPartition) -> Iterator[list[Row]]:
 def log_runs(
     reader: LogReader, log: Log, topic: str, *, start: int, end: int
 ) -> Iterator[list[Row]]:
-    """The decoded records of one log file at offsets [start, end)."""
+    """Yield the decoded records of one log file at offsets [start, end), in runs."""
     run: list[Row] = []
     for batch in reader.batches(log):
         if batch.header.base_offset >= end:

@@ -1,7 +1,7 @@
-"""A log directory, or one partition of it, as SupportsInspect.
+"""SupportsInspect for a log directory, or for one partition of it.
 
-Owns the dispatch from the contract to the tools beside it, and the checks of what is asked for; must
-not know bytes.
+Owns the dispatch from the interface to the tools of this package, and the checks of arguments; must not
+know bytes.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from storage.parts import RunParts, one_by_one
 
 
 class DirectoryInspector:
-    """Looks at a directory; see SupportsInspect."""
+    """An inspector of a directory; see SupportsInspect."""
 
     backend = summary.BACKEND
 
     def __init__(self, make_view: Callable[[], View], *, kind: str, adopted: bool | None) -> None:
-        """`make_view` gives a fresh view: verify and rebuild look at files that nobody repaired."""
+        """`make_view` returns a fresh view: verify, rebuild and salvage need files without repairs."""
         self._make_view = make_view
         self._view = make_view()
         self._kind = kind
@@ -96,7 +96,7 @@ class DirectoryInspector:
         return self._view.partition(partition).bounds()
 
     def offset_for_time(self, partition: TopicPartition, timestamp_ms: int) -> TimedOffset | None:
-        """See SupportsInspect. Raises Corrupt where the answer may lie in a damaged batch."""
+        """See SupportsInspect. Raises Corrupt if a damaged batch may hold the answer."""
         return self._view.partition(partition).offset_for_time(timestamp_ms, Bound.LOWER)
 
     def find(self, query: FindQuery) -> Iterator[Mapping[str, object]]:

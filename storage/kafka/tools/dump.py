@@ -1,7 +1,7 @@
-"""What an opened partition holds, as rows: its records, its batches, the entries of its files.
+"""The contents of an opened partition as rows: its records, its batches, the entries of its files.
 
-Owns the walk over a partition's files and what is left out of it (control records, what lies before
-the log start, aborted transactions); must not know the shape of a row.
+Owns the walk over a partition's files and the rules which records are left out (control records,
+records before the log start, aborted transactions); must not know the shape of a row.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ FILE_KINDS: Final[Mapping[str, str]] = {
 KINDS: Final = (RECORDS, BATCHES, *FILE_KINDS, CHECKPOINTS)
 
 RUN_BYTES: Final = 1 << 18
-"""About so much of a log goes into one run of rows: large writes, little memory."""
+"""Approximate number of log bytes in one run of rows: large writes, little memory."""
 
 Runs = Iterator[list[Row]]
 Hidden = Callable[[Batch], bool]
 
 
 def check_kind(what: str, kinds: Sequence[str]) -> None:
-    """Raise InvalidArgument unless this kind of dump is offered here."""
+    """Raise InvalidArgument unless `kinds` contains this kind of dump."""
     if what not in kinds:
         raise InvalidArgument(
             f"dump: {what!r} is not offered here, choose one of {', '.join(kinds)}", field="what"
@@ -63,7 +63,7 @@ def check_kind(what: str, kinds: Sequence[str]) -> None:
 
 
 def partition_rows(view: View, address: TopicPartition, what: str, isolation: Isolation) -> Runs:
-    """The rows of one kind of a partition."""
+    """Yield the rows of one kind of a partition, in runs."""
     if what == RECORDS:
         bounds = view.partition(address).bounds()
         committed = isolation is Isolation.READ_COMMITTED
@@ -96,7 +96,7 @@ def record_runs(
     hidden: Hidden | None = None,
     holes: HoleWatch | None = None,
 ) -> Runs:
-    """The records at offsets [start, end), in runs; bad places and hidden batches are left out."""
+    """Yield the records at offsets [start, end), in runs; bad ranges and hidden batches are left out."""
     run: list[Row] = []
     size_bytes = 0
     next_offset = start  # a record below it is dropped, as Kafka's consumer drops it
@@ -125,17 +125,17 @@ def record_runs(
 
 
 def _aborted(view: View, address: TopicPartition, start: int, end: int) -> Hidden:
-    """Which batches read_committed must not see."""
+    """Return a function that is true for the batches that a read_committed reader must not see."""
     segments = view.partition(address).segments()
     _find_unindexed(view, address, segments)
     return AbortedRanges(segment_finder(segments), start, end).hides
 
 
 def _find_unindexed(view: View, address: TopicPartition, segments: Sequence[Segment]) -> None:
-    """Take from the logs what was aborted in segments without a transaction index.
+    """Collect from the logs the aborted transactions of segments without a transaction index.
 
-    A segment without aborts has none, and so has one whose index was deleted: only the log tells them apart. The
-    broker does not look; a dump reads the log anyway.
+    A segment without aborts has no such index. If an index was deleted, only the log shows the difference. The broker
+    does not read the log for that; a dump reads the log anyway.
     """
     if all(segment.txn_index.entries() for segment in segments):
         return
@@ -151,7 +151,7 @@ def _find_unindexed(view: View, address: TopicPartition, segments: Sequence[Segm
 
 
 def batch_runs(reader: LogReader, parts: Sequence[Log], holes: HoleWatch | None = None) -> Runs:
-    """Every batch of these logs, bad ones too where their header can be read."""
+    """Yield every batch of these logs, in runs; bad batches too if their header can be read."""
     for log in parts:
         place = {"topic": log.topic, "partition": log.partition, "file": log.path.name}
         run: list[Row] = []
@@ -170,7 +170,7 @@ def batch_runs(reader: LogReader, parts: Sequence[Log], holes: HoleWatch | None 
 
 
 def _bad_batches(reader: LogReader, log: Log, gap: Gap) -> Iterator[Row]:
-    """What the headers in a bad place say, as far as each leads to the next."""
+    """Yield rows for the headers in a gap, as long as the size in each leads to another readable header."""
     with reader.files.borrow(log.path) as file:
         position = gap.position
         while position < gap.end:
@@ -186,7 +186,7 @@ def _bad_batches(reader: LogReader, log: Log, gap: Gap) -> Iterator[Row]:
 
 
 def file_row(topic: str | None, partition: int | None, path: Path, entries: Entries) -> Row:
-    """One file with its entries."""
+    """Return the row of one file with its entries."""
     return {
         "topic": topic,
         "partition": partition,
@@ -196,7 +196,7 @@ def file_row(topic: str | None, partition: int | None, path: Path, entries: Entr
 
 
 def file_finding(topic: str | None, partition: int | None, path: Path, error: DataError) -> Finding:
-    """A small file that is damaged."""
+    """Return the finding for a small file that is damaged."""
     if path.name == names.PARTITION_METADATA:
         return bad_partition_metadata(path, error)
     if path.name in ROOT_FILES:
@@ -209,9 +209,9 @@ def file_finding(topic: str | None, partition: int | None, path: Path, error: Da
 
 
 def _index_rows(view: View, address: TopicPartition, suffix: str) -> Runs:
-    """One row for each file of one kind that is not empty.
+    """Yield one row for each file of one kind that is not empty.
 
-    After a clean stop also those that the next start would clear away: they are there and sound.
+    After a clean stop this includes files that the next start would remove: they exist and are intact.
     """
     folder = view.folders[address]
     view.partition(address)
@@ -239,7 +239,7 @@ def _folder_rows(view: View, address: TopicPartition) -> Runs:
 
 
 def root_rows(view: View, addresses: Sequence[TopicPartition], *, everything: bool) -> Runs:
-    """The files at the root, or (not `everything`) what its checkpoints say of these partitions."""
+    """Yield the files at the root, or (not `everything`) the entries of its checkpoints for these partitions."""
     for name in ROOT_FILES if everything else OFFSET_FILES:
         for path in [root / name for root in view.directory.roots]:
             if view.fs.exists(path):

@@ -1,7 +1,7 @@
-"""One file on its own as SupportsInspect: decoded as it lies there, with nothing around it.
+"""SupportsInspect for a single file, decoded without the files around it.
 
-Owns what a name says of a file (kind, base offset, and by the folder's name topic and partition);
-must not look at other files. What is damaged becomes a finding, what is good is shown.
+Owns the facts that names give: kind and base offset from the file's name, topic and partition from the
+folder's name; must not read other files. Damage becomes a finding, intact data is shown.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ _NOWHERE = TopicPartition("", 0)
 
 
 class FileInspector:
-    """Looks at one file; see SupportsInspect."""
+    """An inspector of one file; see SupportsInspect."""
 
     backend = summary.BACKEND
 
     def __init__(self, fs: FileSystem, path: Path, options: StoreOptions, *, clock: Clock) -> None:
-        """`path` bears a name that `classify` knows."""
+        """`path` has a name that `classify` knows."""
         kind, base_offset = classify(path.name) or (CHECKPOINTS, 0)
         self._options = options
         self._clock = clock
@@ -76,7 +76,7 @@ class FileInspector:
             self._note_name()
 
     def _note_name(self) -> None:
-        """Read a log that begins below its name from where it begins."""
+        """Correct the base offset of a log that begins below its name, and note the finding."""
         named = self._log.base_offset
         with self._reader.files.borrow(self._path) as file:
             begin = begin_alone(file, named)
@@ -92,7 +92,7 @@ class FileInspector:
     def _is_log(self) -> bool:
         return self._kind == RECORDS
 
-    # ---- what is in it -------------------------------------------------------------------------
+    # ---- contents ------------------------------------------------------------------------------
 
     def summary(self) -> Mapping[str, object]:
         """See SupportsInspect."""
@@ -146,7 +146,7 @@ class FileInspector:
         partition: int | None = None,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> Iterator[Sequence[Mapping[str, object]]]:
-        """See SupportsInspect. `topic` and `partition` mean nothing for a file and are ignored."""
+        """See SupportsInspect. `topic` and `partition` have no meaning for a file and are ignored."""
         dump.check_kind(what, self.dump_kinds())
         if isolation is Isolation.READ_COMMITTED and what == RECORDS:
             raise InvalidArgument(
@@ -180,7 +180,7 @@ class FileInspector:
         )
 
     def find(self, query: FindQuery) -> Iterator[Mapping[str, object]]:
-        """See SupportsInspect. An id's topic and partition are not looked at."""
+        """See SupportsInspect. The topic and partition of an id are ignored."""
         self._require_log("find")
         wanted = search.parse(query)
         found = search.in_log(self._reader, self._log, wanted)
@@ -189,7 +189,7 @@ class FileInspector:
     # ---- offsets -------------------------------------------------------------------------------
 
     def partitions(self) -> Sequence[TopicPartition]:
-        """See SupportsInspect: what the folder's name says."""
+        """See SupportsInspect: the partition of the folder's name."""
         return (self._address or _NOWHERE,)
 
     def bounds(self, partition: TopicPartition) -> OffsetBounds:
@@ -199,7 +199,7 @@ class FileInspector:
         return OffsetBounds(row["earliest"], row["latest"], row["latest"])
 
     def offset_for_time(self, partition: TopicPartition, timestamp_ms: int) -> TimedOffset | None:
-        """See SupportsInspect: the first record of that time in the file."""
+        """See SupportsInspect: the first record of that time or later in the file."""
         self._require_log("offsets")
         for batch in self._reader.batches(self._log):
             if batch.header.max_timestamp < timestamp_ms:
@@ -228,7 +228,7 @@ class FileInspector:
     def rebuild(
         self, what: str, *, write: bool = False, progress: Progress = no_progress
     ) -> RebuildReport:
-        """See SupportsInspect. Raises InvalidArgument: a file alone is not rebuilt."""
+        """See SupportsInspect. Raises InvalidArgument: indexes of a single file cannot be rebuilt."""
         raise InvalidArgument("rebuild needs a store or a partition directory", field="path")
 
     def rebuild_kinds(self) -> Sequence[str]:
@@ -236,7 +236,7 @@ class FileInspector:
         return (INDEXES,)
 
     def salvage(self, target: Path, *, progress: Progress = no_progress) -> LossReport:
-        """See SupportsInspect. Topic and partition are what the folder's name says."""
+        """See SupportsInspect. Topic and partition come from the folder's name."""
         self._require_log("salvage")
         path = self._path.absolute()
         address = self._address or UNNAMED
@@ -262,10 +262,10 @@ class FileInspector:
 
 
 def classify(name: str) -> tuple[str, int] | None:
-    """(kind of dump, base offset) that a file's name tells; None when it means nothing here.
+    """Return (kind of dump, base offset) by a file's name; None if the name is unknown.
 
-    A log or index under another name is taken too (base offset 0), and so are those that are on
-    their way out or in.
+    A log or index with any other stem is accepted too (base offset 0), and so are temporary and deleted
+    files (LEFTOVER_SUFFIXES).
     """
     if name in ROOT_FILES or name in PARTITION_FILES:
         return CHECKPOINTS, 0

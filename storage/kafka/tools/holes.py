@@ -1,7 +1,8 @@
 """Offsets that are missing between two good batches of a log.
 
-Owns what counts as missing: neither what compaction removed, nor what a salvage or a start reported, nor what lies in
-a damaged place, which has a finding of its own.
+Owns the rule which offsets count as missing; these do not: offsets that compaction removed, offsets that a salvage or a
+start reported, offsets in a damaged range (it has its own finding). Must not report a hole before it is known whether
+the log was compacted.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from storage.model import Finding, TopicPartition
 
 
 class HoleWatch:
-    """Reads the batches of a partition in order, as LogReader does, and looks for holes between them."""
+    """A reader of a partition's batches in order, as LogReader, that also finds holes between them."""
 
     def __init__(self, view: View, address: TopicPartition) -> None:
         self._view = view
@@ -29,13 +30,13 @@ class HoleWatch:
         self._holes: list[Finding] = []
 
     def items(self, log: Log) -> Iterator[Batch | Gap]:
-        """Every good batch of the next log, and the damaged places between them."""
+        """Yield every good batch of the next log, and the damaged ranges between them."""
         for item in self._view.reader.items(log):
             self._meet(log, item)
             yield item
 
     def batches(self, log: Log) -> Iterator[Batch]:
-        """Every good batch of the next log."""
+        """Yield every good batch of the next log."""
         return (item for item in self.items(log) if isinstance(item, Batch))
 
     def _meet(self, log: Log, item: Batch | Gap) -> None:
@@ -55,7 +56,7 @@ class HoleWatch:
         self._next_offset = header.next_offset
 
     def finish(self) -> None:
-        """Note the holes, once it is known whether the log was compacted, and what a segment without a log names."""
+        """Note the findings that depend on all logs: holes, or for a compacted log the segments without a log."""
         view, plan = self._view, self._view.plan(self._address)
         if self._is_compacted:
             view.notes.add(*segments_without_log(view.fs, view.files, plan))
@@ -64,7 +65,7 @@ class HoleWatch:
 
 
 def hole(log: Log, position: int, *, expected: int, found: int) -> Finding:
-    """Offsets are missing in front of a batch; an error where a whole segment is lost."""
+    """Return the finding for offsets missing before a batch; an error if a whole segment is lost, else a warning."""
     return gap_finding(
         log.path,
         (log.topic, log.partition),
@@ -76,5 +77,5 @@ def hole(log: Log, position: int, *, expected: int, found: int) -> Finding:
 
 
 def left_behind(view: View, address: TopicPartition) -> Sequence[range]:
-    """The offsets that a salvage or an earlier start reported as lost, in ranges."""
+    """Return the offsets that a salvage or an earlier start reported as lost, in ranges."""
     return reported_ranges(view.known_losses.get(address, ()))

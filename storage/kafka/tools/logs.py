@@ -1,7 +1,7 @@
-"""Looking through `.log` files for the tools: every good batch, and a finding for every bad place.
+"""The walk over `.log` files for the tools: every good batch, and a finding for every bad range.
 
-Owns what a bad place is called when nobody repairs it, and the list of findings; must not write, and
-must not know partitions: a log may be a segment of an opened partition or a file on its own.
+Owns the names of bad ranges that are not repaired, and the list of findings; must not write, and must
+not know partitions: a log may be a segment of an opened partition or a single file.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from storage.model import Finding
 from storage.notes import Meter, Notes
 
 CONTROL_TYPES: Final = range(7)
-"""Of control records: 0 abort, 1 commit, the others are the controller's (ControlRecordType)."""
+"""The types of control records: 0 abort, 1 commit, the others are the controller's (ControlRecordType)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """One `.log` file, its first `size_bytes` bytes; topic and partition are None where unknown.
+    """The first `size_bytes` bytes of a `.log` file; topic and partition are None if unknown.
 
-    `path` is what it is called in findings, `lies_at` where its bytes are: elsewhere if a start would
-    rename it.
+    Findings name the file as `path`. `lies_at` is the file with the bytes: another path if a start
+    would rename the file.
     """
 
     path: Path
@@ -47,23 +47,23 @@ class Log:
     lies_at: Path | None = None
 
     def finding(self, code: str, severity: str, **facts: Unpack[FindingFacts]) -> Finding:
-        """A finding in this file; the facts are Finding's own fields."""
+        """Return a finding in this file; the facts are Finding's own fields."""
         return finding(
             code, self.path, severity=severity, topic=self.topic, partition=self.partition, **facts
         )
 
 
 class LogReader:
-    """Reads logs batch by batch. What is wrong with them goes into `notes`."""
+    """A reader of logs, batch by batch. Errors in the logs go into `notes`."""
 
     def __init__(self, files: HandleCache, notes: Notes) -> None:
         self.files = files
         self.notes = notes
         self.meter = Meter()
-        self._odd: set[tuple[str, str]] = set()  # paths and codes that were noted
+        self._odd: set[tuple[str, str]] = set()  # (path, code) of the findings that were noted
 
     def items(self, log: Log) -> Iterator[Batch | Gap]:
-        """Every good batch of a log, and the gaps between them, which are noted."""
+        """Yield every good batch of a log, and the gaps between them. Each gap is noted as a finding."""
         add = self.meter.add
         with self.files.borrow(log.lies_at or log.path) as file:
             for item in walk(
@@ -81,11 +81,11 @@ class LogReader:
                 yield item
 
     def batches(self, log: Log) -> Iterator[Batch]:
-        """Every good batch of a log."""
+        """Yield every good batch of a log."""
         return (item for item in self.items(log) if isinstance(item, Batch))
 
     def unnoted_batches(self, log: Log) -> Iterator[Batch]:
-        """Every good batch of a log that is read once more: neither its gaps nor its bytes are counted."""
+        """Yield every good batch of a log that is read again: its gaps are not noted, its bytes are not counted."""
         with self.files.borrow(log.lies_at or log.path) as file:
             items = walk(
                 file,
@@ -97,7 +97,7 @@ class LogReader:
             yield from (item for item in items if isinstance(item, Batch))
 
     def records(self, batch: Batch, log: Log) -> Sequence[DecodedRecord]:
-        """The records of a good batch; none where its bytes make no records. What is odd in it is noted once a log."""
+        """Return the records of a good batch; none if it cannot be decoded. Note unusual fields once a log."""
         try:
             found = decoded(batch)
         except Corrupt as error:
@@ -112,7 +112,7 @@ class LogReader:
 
 
 def _oddities(batch: Batch, found: Sequence[DecodedRecord], log: Log) -> Iterator[Finding]:
-    """What a batch says that no version known today writes; its records are served all the same."""
+    """Yield findings for fields that no known version writes. The batch's records are served nevertheless."""
     header = batch.header
 
     def odd(code: str, expected: str, found: str, severity: str = "warning") -> Finding:
@@ -144,7 +144,7 @@ def _oddities(batch: Batch, found: Sequence[DecodedRecord], log: Log) -> Iterato
 
 
 def undecodable(batch: Batch, log: Log, error: Corrupt) -> Finding:
-    """The CRC holds, but what it covers is no run of records."""
+    """Return the finding for a batch with a correct CRC that cannot be decoded into records."""
     if batch.header.codec >= len(CODECS):
         code = "unknown-codec"
     else:
@@ -161,7 +161,7 @@ def undecodable(batch: Batch, log: Log, error: Corrupt) -> Finding:
 
 
 def gap_finding(log: Log, gap: Gap, file: File) -> Finding:
-    """What a bad place is: damage if good batches lie behind it, else a tail; or messages of an old format."""
+    """Return the finding for a gap: damage if good batches follow, else a tail; or messages of an old format."""
     size_bytes = gap.end - gap.position
     if gap.old_end is not None:
         code, severity = OLD_FORMAT, "error"
@@ -189,6 +189,6 @@ def gap_finding(log: Log, gap: Gap, file: File) -> Finding:
 
 
 def epoch_at(epochs: Sequence[tuple[int, int]], offset: int) -> int | None:
-    """The leader epoch in force at an offset, by a checkpoint's entries; None before the first."""
+    """Return the leader epoch in force at an offset, by a checkpoint's entries; None before the first entry."""
     at = bisect_right(epochs, offset, key=itemgetter(1)) - 1
     return epochs[at][0] if at >= 0 else None

@@ -1,6 +1,6 @@
-"""Committed offsets of consumer groups, as rows: what the records of `__consumer_offsets` say.
+"""Committed offsets of consumer groups as rows, from the records of `__consumer_offsets`.
 
-Owns the shape of these rows and which are shown; must not know which record counts.
+Owns the shape of these rows and which offsets are shown; must not know which record of a key counts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ OFFSETS: Final = "offsets"
 
 
 def offset_runs(view: View, wanted: Container[TopicPartition] | None) -> Iterator[list[Row]]:
-    """The offsets of every group, those that share a home in one run; `wanted`: for these partitions."""
+    """Yield the offsets of every group, one run for each partition of the topic; `wanted`: for these partitions."""
     for address in view.folders:
         if address.topic != names.GROUP_OFFSETS_TOPIC:
             continue

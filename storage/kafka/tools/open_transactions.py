@@ -1,9 +1,9 @@
 """Transactions that are open at the end of a partition, and which of them hang.
 
-Owns the rule: as `kafka-transactions find-hanging` has it, a transaction hangs when its producer's last record is older
-than the longest timeout of a transaction allows (`transaction.max.timeout.ms`, 15 minutes) and 5 minutes of grace. The
-age is by the clock of this machine against record time, since a log that got no more records does not age by itself.
-Must not read logs: recovery knows the producers at the log's end.
+Owns the rule of `kafka-transactions find-hanging`. A transaction hangs when its producer's last record is older than
+the longest timeout of a transaction (`transaction.max.timeout.ms`, 15 minutes) plus 5 minutes of grace. The age is this
+machine's clock minus the record's timestamp, because a log without new records does not age by itself. Must not read
+logs: recovery knows the producers at the log's end.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ GRACE_MS: Final = 5 * 60 * 1000
 
 
 def open_transactions(plan: PartitionPlan) -> Sequence[ProducerEntry]:
-    """Producers whose transaction has no end, the earliest first."""
+    """Return the producers with an open transaction, by the transaction's first offset."""
     entries = (e for e in plan.producers.entries() if e.current_txn_first_offset >= 0)
     return sorted(entries, key=lambda entry: entry.current_txn_first_offset)
 
 
 def transaction_findings(plan: PartitionPlan, now_ms: int) -> Iterator[Finding]:
-    """A finding for each open transaction of a partition: producer, epoch, first offset and age."""
+    """Yield a finding for each open transaction of a partition: producer, epoch, first offset and age."""
     for entry in open_transactions(plan):
         age_ms = now_ms - entry.timestamp_ms
         hangs = age_ms > MAX_TIMEOUT_MS + GRACE_MS
@@ -48,7 +48,7 @@ def transaction_findings(plan: PartitionPlan, now_ms: int) -> Iterator[Finding]:
 
 
 def _age_text(age_ms: int) -> str:
-    """Return an age in the largest unit that fits: the same text in two looks soon after each other."""
+    """Return an age in the largest unit that fits, so that two checks soon after each other print the same text."""
     for unit_ms, unit in ((86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute")):
         count = age_ms // unit_ms
         if count > 0:

@@ -1,7 +1,7 @@
-"""Which transactions are open where a segment begins, for whoever looks at one segment alone.
+"""The transactions open where a segment begins, for code that reads one segment alone.
 
-Owns the guess: the snapshot of producers that the broker writes where a segment begins. Whoever puts
-segments together knows, and has a segment done again whose guess was wrong.
+Owns the guess: the producer snapshot that the broker writes where a segment begins. Must not read logs. Code that
+puts segments together knows the open transactions, and has a segment read again if its guess was wrong.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from storage.kafka.producers import open_transactions
 def opened_before(
     fs: FileSystem, known: Mapping[int, int] | None, snapshot: Path | None
 ) -> Mapping[int, int]:
-    """First offsets by producer id: what is known, else what the snapshot says."""
+    """Return first offsets by producer id: `known`, else from the snapshot; empty if it is missing or damaged."""
     if known is not None:
         return known
     if snapshot is None:

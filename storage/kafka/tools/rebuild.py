@@ -1,9 +1,11 @@
-"""Making indexes anew from the logs: offset, time and transaction index of every segment.
+"""Rebuild of indexes from the logs: offset, time and transaction index of every segment.
 
-Owns what is compared, kept aside and replaced; a segment is done by rebuild_segment, wherever that
-runs. With `write` it holds the store's lock all the time. What is new is written to `DIR.rebuild-TIME`
-beside the store; every file that changes is copied to `DIR.cut-TIME` first, and then replaced in one
-step: a crash leaves old or new ones. Logs are never written.
+Owns which files are compared, kept aside and replaced; rebuild_segment does one segment, in any
+process. Must not write logs. With `write` it holds the store's lock all the time:
+
+1. New bytes are written to `DIR.rebuild-TIME` next to the store.
+2. Every file that changes is copied to `DIR.cut-TIME`.
+3. The file is replaced in one step: a crash leaves either the old or the new file.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ INDEXES: Final = "indexes"
 def rebuild_indexes(
     make_view: Callable[[], View], *, write: bool, run: RunParts = one_by_one
 ) -> RebuildReport:
-    """See SupportsInspect.rebuild. Raises StoreLocked, and InvalidArgument without a store to lock."""
+    """See SupportsInspect.rebuild. Raises StoreLocked, and InvalidArgument if there is no store to lock."""
     view = make_view()
     if not write:
         return _Rebuild(view, run, write=False).run()
@@ -58,7 +60,7 @@ def rebuild_indexes(
 
 
 class _Given:
-    """A segment whose part was given out."""
+    """A segment with the part that was handed out for it."""
 
     def __init__(self, plan: PartitionPlan, segment: SegmentPlan, part: RebuildPart) -> None:
         self.plan = plan
@@ -74,26 +76,26 @@ class _Rebuild:
         self._view = view
         view.start_meter("rebuilding indexes", list(view.folders))
         self._run = run
-        self._here = run is one_by_one  # then a part tells of its progress itself
+        self._here = run is one_by_one  # then a part reports its own progress
         self._work = partial(build_segment, meter=view.reader.meter if self._here else None)
         self._write = write
         self._files = 0
         self._changed: list[str] = []
         self._kept_dir = view.root.parent / f"{view.root.name}.cut-{moment_ms}"
         self._made_dir = view.root.parent / f"{view.root.name}.rebuild-{moment_ms}"
-        self._given: deque[_Given] = deque()  # without results
-        self._taken: PartitionPlan | None = None  # of the last result
-        self._open: Mapping[int, int] = {}  # transactions, where that segment ends
+        self._given: deque[_Given] = deque()  # parts without results
+        self._taken: PartitionPlan | None = None  # plan of the partition with the last result
+        self._open: Mapping[int, int] = {}  # open transactions at the end of that result's segment
 
     def run(self) -> RebuildReport:
-        """Compare, and with `write` replace, every index file."""
+        """Compare every index file, and with `write` replace each that differs. Return the report."""
         view = self._view
         try:
             for result in self._run(self._work, self._parts()):
                 self._take(result)
             if self._write and self._changed:
                 view.notes.add(self._kept_aside())
-            made_anew = set(self._changed)  # what was wrong with these files is told by that
+            made_anew = set(self._changed)  # `changed` names these files: no findings for them
             return RebuildReport(
                 what=INDEXES,
                 written=self._write,
@@ -110,8 +112,9 @@ class _Rebuild:
     # ---- parts ---------------------------------------------------------------------------------
 
     def _parts(self) -> Iterator[RebuildPart]:
-        """A part for every segment; one that is asked for when all before it were taken in knows what
-        is open.
+        """Yield a part for every segment.
+
+        A part includes the open transactions if the results of all parts before it have arrived.
         """
         compacted = self._view.checkpoints[names.CLEANER_OFFSETS]
         for address in self._view.those_there(self._view.folders):
@@ -119,9 +122,9 @@ class _Rebuild:
             staged = self._made_dir / plan.directory.name if self._write else None
             for segment in plan.segments:
                 if not self._view.base.exists(segment.path):
-                    continue  # a `.swap` set that the next start completes
+                    continue  # a segment of a `.swap` set that the next start completes
                 if self._names_lost_records(plan, segment):
-                    continue  # only this index names them: a start needs it
+                    continue  # only this index names the lost records: a start needs it
                 part = self._part(plan, segment, staged, compacted=address in compacted)
                 if not self._given:
                     part = replace(part, open_transactions=self._open_before(plan))
@@ -129,7 +132,7 @@ class _Rebuild:
                 yield part
 
     def _names_lost_records(self, plan: PartitionPlan, segment: SegmentPlan) -> bool:
-        """Whether the index of the last segment points above the end of the log."""
+        """Whether the index of the last segment points past the end of the log."""
         if segment.limit_offset <= plan.batches_end:
             return False
         named = end_by_index(self._view.base, segment, segment.size_bytes)
@@ -138,7 +141,7 @@ class _Rebuild:
     def _part(
         self, plan: PartitionPlan, segment: SegmentPlan, staged: Path | None, *, compacted: bool
     ) -> RebuildPart:
-        """The good batches below the end that recovery leaves."""
+        """Return the part for the good batches below the end that recovery leaves."""
         log = Log(
             path=segment.path,
             base_offset=segment.base_offset,
@@ -158,7 +161,7 @@ class _Rebuild:
         )
 
     def _open_before(self, plan: PartitionPlan) -> Mapping[int, int]:
-        """What is open behind the last segment that was taken in; nothing where a partition begins."""
+        """Return the transactions open after the last segment with a result; none where a partition begins."""
         return self._open if plan is self._taken else {}
 
     def _take(self, result: SegmentBuilt) -> None:
@@ -181,7 +184,10 @@ class _Rebuild:
     # ---- putting in place ----------------------------------------------------------------------
 
     def _replace(self, given: _Given, suffix: str, staged: Path | None) -> Path:
-        """Keep the old bytes aside, durably, then put the new ones in their place. Return the path."""
+        """Note the file as changed. With `write`, keep its old bytes aside, then replace it, both durably.
+
+        Return its path.
+        """
         segment, fs = given.segment, self._view.base
         path = segment.path.with_name(segment_name(segment.base_offset, suffix))
         self._changed.append(str(path))
@@ -199,7 +205,7 @@ class _Rebuild:
         return path
 
     def _recount(self, path: Path, suffix: str, reported: int | None) -> None:
-        """Read what was put in place."""
+        """Read the replaced file, and check that it has the reported number of entries."""
         counted = count_entries(self._view.base, path, suffix)
         check_files(
             {path: reported},

@@ -1,8 +1,9 @@
-"""Making the index files of one segment anew: a part that anybody may do.
+"""Rebuild of the index files of one segment: a part that any process may do.
 
-Owns what they should hold, by the engine's own rules, and the comparison with what is there; what
-differs is written beside the store, for whoever puts it in place. The transaction index depends on what
-was open before the segment: that is guessed as in verify_log.
+Owns the wanted content, by the engine's own rules, and the comparison with the stored files; must not
+replace a file of the store. Files that differ are written next to the store, and the caller puts them
+in place. The transaction index depends on the transactions open before the segment; these are guessed
+as in verify_log.
 """
 
 from __future__ import annotations
@@ -26,9 +27,11 @@ from storage.notes import Meter, Notes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebuildPart:
-    """One segment. `indexes`: where the bytes of its index files lie, by suffix; `compacted`: what was
-    aborted cannot be seen any more. `staged`: the folder for what is new, made when it is needed;
-    None: it is only compared. `open_transactions` and `snapshot` as SegmentPart.
+    """One segment to be rebuilt. `open_transactions` and `snapshot` as in SegmentPart.
+
+    - `indexes`: the paths with the bytes of its index files, by suffix.
+    - `compacted`: the log no longer shows which transactions were aborted.
+    - `staged`: the folder for new files, created when it is needed; None: compare only.
     """
 
     fs: FileSystem
@@ -43,9 +46,12 @@ class RebuildPart:
 
 @dataclass(slots=True, kw_only=True)
 class SegmentBuilt:
-    """`files`: how many index files there are or should be; `changed`: what differs, by suffix: where
-    the new bytes lie (None: it is not to be there, or is only compared); `entries`: how many each file
-    should hold, None where there should be no file. The rest as SegmentResult.
+    """The result for one segment. The other fields are as in SegmentResult.
+
+    - `files`: the number of index files that exist or should exist.
+    - `changed`: the files that differ, by suffix: the path of the new bytes. None if the file should not exist, or
+      if files are only compared.
+    - `entries`: the number of entries that each file should have, None for a file that should not exist.
     """
 
     files: int = 0
@@ -76,7 +82,7 @@ def build_segment(part: RebuildPart, meter: Meter | None = None) -> SegmentBuilt
 
 
 def _contents(part: RebuildPart, reader: LogReader, result: SegmentBuilt) -> dict[str, bytes]:
-    """What the index files should hold; an empty `.txnindex` should not be there."""
+    """Return the wanted bytes of the index files; a `.txnindex` without entries should not exist."""
     aborted: list[AbortedTransaction] = []
     producers = ProducerStates.with_open(result.opened)
 

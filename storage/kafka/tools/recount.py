@@ -1,6 +1,6 @@
-"""Counting what a new log directory holds, by the headers of its batches, and what a new index file holds.
+"""Count of the records in a new log directory, by the headers of its batches, and of the entries in a new index file.
 
-Owns the count; must not judge. CRCs of batches are checked on the way.
+Owns the count; must not judge. The CRCs of the batches are checked during the count.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ENTRY_BYTES: Final[Mapping[str, int]] = {
 def count_records(
     store: KafkaStore, addresses: Iterable[TopicPartition]
 ) -> Mapping[TopicPartition, Contents]:
-    """Return the contents of each partition, without control records; those before its start, too."""
+    """Return the contents of each partition: control records are not counted, records before the log start are."""
     return {address: _count(store, address) for address in addresses}
 
 
@@ -42,5 +42,5 @@ def _count(store: KafkaStore, address: TopicPartition) -> Contents:
 
 
 def count_entries(fs: FileSystem, path: Path, suffix: str) -> int | None:
-    """Return the number of entries of an index file, None where there is no file."""
+    """Return the number of entries of an index file, None if the file does not exist."""
     return len(fs.read_bytes(path)) // ENTRY_BYTES[suffix] if fs.exists(path) else None

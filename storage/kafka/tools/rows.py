@@ -1,7 +1,7 @@
-"""The rows that `dump` gives: records, batches, and the entries of every small file, as plain values.
+"""The rows of `dump`: records, batches, and the entries of every small file, as plain values.
 
-Owns names and order of the fields, which are those that Kafka's own tools print (camel case; what is
-missing is None); must not touch a file. Offsets are absolute.
+Owns names and order of the fields. They are the fields that Kafka's own tools print (camel case; a
+missing value is None). Must not read a file. Offsets are absolute.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def record_rows(
     header: BatchHeader,
     records: Iterable[DecodedRecord],
 ) -> list[Row]:
-    """One row for each record of a batch. The hot loop of `dump`: one dict display per record."""
+    """Return one row for each record of a batch. The hot loop of `dump`: one dict display per record."""
     kind = APPEND_TIME if header.is_log_append_time else CREATE_TIME
     return [
         {
@@ -57,7 +57,7 @@ def record_rows(
 
 
 def stored_row(topic: str | None, partition: int | None, record: StoredRecord) -> Row:
-    """The row of one record that was looked for."""
+    """Return the row of one record that a search found."""
     return {
         "topic": topic,
         "partition": partition,
@@ -71,7 +71,7 @@ def stored_row(topic: str | None, partition: int | None, record: StoredRecord) -
 
 
 def batch_row(header: BatchHeader, position: int, *, valid: bool) -> Row:
-    """One batch, by its header; `valid`: its CRC is right and its offsets continue the log."""
+    """Return the row of a batch, from its header; `valid`: its CRC is right and its offsets continue the log."""
     return {
         "baseOffset": header.base_offset,
         "lastOffset": header.last_offset,
@@ -96,14 +96,14 @@ def batch_row(header: BatchHeader, position: int, *, valid: bool) -> Row:
 
 
 class Entries(NamedTuple):
-    """What a file holds, as far as it could be read, and why not further."""
+    """The entries of a file that could be read, and the error that ended the read (None: all were read)."""
 
     entries: Sequence[Any]
     error: DataError | None
 
 
 def index_entries(suffix: str, data: bytes, base_offset: int) -> Entries:
-    """The entries of an index or snapshot file; of a damaged index those before the damage."""
+    """Return the entries of an index or snapshot file; of a damaged index the entries before the damage."""
     decode, leading = _INDEXES[suffix]
     try:
         return Entries(decode(data, base_offset), None)
@@ -130,7 +130,7 @@ def _aborted(entry: AbortedTransaction) -> Row:
 
 
 def _leading_aborted(data: bytes) -> list[Row]:
-    """The entries before the first one that makes no sense."""
+    """Return the rows of the entries before the first invalid entry."""
     rows: list[Row] = []
     size = txn_index.ENTRY_SIZE
     for at in range(0, len(data) - size + 1, size):
@@ -203,7 +203,7 @@ def _metadata(data: bytes) -> list[Row]:
 def _marker(data: bytes) -> list[Row]:
     broker_epoch = checkpoints.decode_clean_shutdown(data)
     if broker_epoch is None:
-        return []  # a marker all the same
+        return []  # an empty file is a valid marker too
     return [{"version": checkpoints.VERSION, "brokerEpoch": broker_epoch}]
 
 
@@ -231,11 +231,11 @@ PARTITION_FILES: Final[Mapping[str, Callable[[bytes], list[Row]]]] = {
     names.LEADER_EPOCHS: _epoch_lines,
     names.PARTITION_METADATA: _metadata,
 }
-"""Those in a partition's folder."""
+"""The files in a partition's folder that `checkpoints` shows."""
 
 
 def checkpoint_entries(name: str, data: bytes) -> Entries:
-    """The lines of one of these files; none where it is damaged."""
+    """Return the lines of a file of ROOT_FILES or PARTITION_FILES; none if it is damaged."""
     decode = ROOT_FILES.get(name) or PARTITION_FILES[name]
     try:
         return Entries(decode(data), None)

@@ -1,7 +1,7 @@
-"""A new log directory of all that is good in a damaged one.
+"""Salvage: a new log directory of all intact data in a damaged one.
 
-Owns the order of the steps and the report; salvage_log copies logs, salvage_files what lies beside
-them. Must not change the source: it is read through a view whose changes stay in memory.
+Owns the order of the steps and the report; salvage_log copies logs, salvage_files the files next to
+them. Must not change the source: it is read through a view with its changes in memory.
 
     good batches -> .log files      epochs, topic ids, configs, identity -> small files
     then the engine's own recovery: indexes, aborted transactions, producer snapshots, checkpoints
@@ -53,7 +53,7 @@ _TOLD_AS_LOSSES: Final = frozenset(
 
 
 def salvage(view: View, target: Path, *, whole: bool, only: Path | None = None) -> LossReport:
-    """See SupportsInspect.salvage. `view` is a fresh one; `only`: this one `.log` of its partition."""
+    """See SupportsInspect.salvage. `view` must be a fresh one; `only`: salvage this `.log` of its partition alone."""
     if not view.folders:
         raise InvalidArgument(f"{view.root} holds no partition", field="path")
     outer = [folder.parent for folder in view.folders.values()]
@@ -79,7 +79,7 @@ class _Salvage:
         self._log_starts: dict[TopicPartition, int] = {}
 
     def run(self) -> LossReport:
-        """Make the new store, stopped cleanly; gives the report without its target."""
+        """Create the new store, stopped cleanly. Return the report without its target."""
         view = self._view
         view.start_meter(WHAT, list(view.folders))
         view.weigh_names()
@@ -111,7 +111,7 @@ class _Salvage:
         return copied
 
     def _missing(self, missing: MissingPartition) -> CopiedPartition:
-        """Make a partition that has no folder, empty, above the offsets that files name."""
+        """Create an empty partition for one that has no folder. Its log starts above the offsets that files name."""
         fs = self._view.base
         target = self._made / partition_dir_name(*missing.address)
         fs.make_dir(target)
@@ -190,7 +190,7 @@ class _Salvage:
         ]
 
     def _alone(self, address: TopicPartition) -> Log:
-        """One file; where its name does not tell its base offset, its first good batch does."""
+        """Return the log for a single file. If its name gives no base offset, its first good batch does."""
         path = self._only
         assert path is not None
         topic, partition = address
@@ -214,7 +214,10 @@ class _Salvage:
     # ---- the engine's part ---------------------------------------------------------------------
 
     def _finish(self) -> dict[TopicPartition, OffsetBounds]:
-        """Open the new store, so that recovery makes all that follows from the logs, and stop it."""
+        """Open the new store, so that recovery creates all files derived from the logs. Stop it and return the bounds.
+
+        The number of records is counted and compared with the number copied.
+        """
         view = self._view
         settings = {n: v for n, v in view.options.settings.items() if n != LOG_DIRS}
         options = replace(view.options, settings=settings)
@@ -254,13 +257,13 @@ class _Salvage:
         )
 
     def _place(self) -> Path:
-        """What was salvaged: the directory, or the one partition of it."""
+        """Return the path that was salvaged: the directory, or the folder of its one partition."""
         view = self._view
         folders = list(view.folders.values())
         return view.root if self._files.whole else folders[0]
 
     def _found(self) -> Sequence[Finding]:
-        """What was met that is no loss of the log."""
+        """Return the findings that are no losses of the log."""
         view = self._view
         met = [f for f in view.findings() if f.code not in _TOLD_AS_LOSSES]
         return [*met, *self._files.findings, *(f for c in self._copied for f in c.findings)]
@@ -286,7 +289,7 @@ def _end_by_index(view: View, plan: PartitionPlan, good_end: int) -> int:
 
 
 def _legal(address: TopicPartition) -> TopicPartition:
-    """The address, if a folder can bear its name."""
+    """Return the address if a folder can have its name, else UNNAMED."""
     name = partition_dir_name(*address)
     return address if parse_partition_dir(name) == address else UNNAMED
 
@@ -294,7 +297,7 @@ def _legal(address: TopicPartition) -> TopicPartition:
 def _open_transactions(
     copied: Sequence[CopiedPartition], bounds: dict[TopicPartition, OffsetBounds]
 ) -> Sequence[Finding]:
-    """Where a transaction's end may be among what was left behind."""
+    """Return a finding for each partition with losses and an open transaction. Its end may be among the losses."""
     return [
         finding(
             "open-transaction",

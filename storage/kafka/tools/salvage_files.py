@@ -1,7 +1,7 @@
-"""What a salvage takes along beside the logs: small files that can be understood, copied; others are told.
+"""The small files of a salvage: files that can be decoded are copied, others are reported.
 
-Owns which files those are, at the root and in a partition's folder; must not read logs. What the
-engine's recovery makes anew (indexes, snapshots, checkpoints of offsets) is none of them.
+Owns the list of these files, at the root and in a partition's folder; must not read logs. Files that
+the engine's recovery recreates (indexes, snapshots, recovery points, high watermarks) are not copied.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _IN_FOLDERS: Final = frozenset({names.LEADER_EPOCHS, names.PARTITION_METADATA})
 
 
 class SmallFiles:
-    """The small files of one salvage, from `view` to the folder `made`; `whole`: of all the store."""
+    """The small files of one salvage, from `view` to the folder `made`; `whole`: of the whole store."""
 
     def __init__(self, view: View, made: Path, *, whole: bool) -> None:
         self.findings: list[Finding] = []
@@ -38,14 +38,14 @@ class SmallFiles:
     # ---- of a partition ------------------------------------------------------------------------
 
     def epochs(self, folder: Path) -> Sequence[tuple[int, int]]:
-        """The leader epochs that the partition's checkpoint tells; none where it cannot."""
+        """Return the leader epochs of the partition's checkpoint; none if it is missing or damaged."""
         found = self._understood(folder / names.LEADER_EPOCHS, checkpoints.decode_epochs)
         return found or ()
 
     def write_partition(
         self, address: TopicPartition, target: Path, epochs: Sequence[tuple[int, int]]
     ) -> None:
-        """Leader epochs and topic id; durable with their folder's next sync."""
+        """Write leader epochs and topic id; durable after the next sync of their folder."""
         topic_id = self._topic_id(address)
         metadata = checkpoints.encode_partition_metadata(topic_id)
         write_durably(self._fs, target / names.PARTITION_METADATA, metadata)
@@ -53,7 +53,7 @@ class SmallFiles:
         write_durably(self._fs, target / names.LEADER_EPOCHS, data)
 
     def _topic_id(self, address: TopicPartition) -> str:
-        """The topic's id, which any of its partitions tells; a new one where none does."""
+        """Return the topic's id, from any of its partitions; a new id if none of them has one."""
         topic = address.topic
         if topic not in self._topic_ids:
             folders = [path for a, path in self._view.folders.items() if a.topic == topic]
@@ -66,7 +66,7 @@ class SmallFiles:
     # ---- of the root ---------------------------------------------------------------------------
 
     def write_root(self, log_starts: Mapping[TopicPartition, int]) -> None:
-        """What belongs to the directory as a whole; durable with its next sync."""
+        """Write the files of the directory as a whole; durable after its next sync."""
         directory, made = self._view.directory, self._made
         target = LogDirectory(self._fs, made)
         identity = directory.root_file(names.META_PROPERTIES)
@@ -83,7 +83,7 @@ class SmallFiles:
             self._note_others()
 
     def write_cleaner_offsets(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Which partitions were compacted, and how far: no farther than they reach."""
+        """Write up to which offset each partition was compacted, at most its end in the new store."""
         stored = self._view.checkpoints[names.CLEANER_OFFSETS]
         kept = {a: min(offset, ends[a]) for a, offset in stored.items() if a in ends}
         if kept or self._fs.exists(self._view.directory.root_file(names.CLEANER_OFFSETS)):
@@ -91,7 +91,10 @@ class SmallFiles:
             write_durably(self._fs, self._made / names.CLEANER_OFFSETS, data)
 
     def _facts(self) -> StoreFile:
-        """Our own facts: what was handed out outlives the salvage, and whose the directory is."""
+        """Return the facts of the server's own store file.
+
+        Producer ids and epochs already given out stay used after the salvage. A broker-led directory stays broker-led.
+        """
         try:
             stored = self._view.directory.store_file()
         except UnsupportedFormat as error:
@@ -107,8 +110,9 @@ class SmallFiles:
         )
 
     def _copy_metadata(self) -> None:
-        """The cluster's metadata log, where it lies here, as it is: without it a broker knows none of
-        the topics.
+        """Copy the cluster's metadata log, if it is stored here, without a check.
+
+        Without it a broker knows none of the topics.
         """
         directory = self._view.directory
         bootstrap = directory.root_file(names.BOOTSTRAP)
@@ -132,7 +136,7 @@ class SmallFiles:
         copy_range(self._fs, source, target, start=0)
 
     def _note_others(self) -> None:
-        """Names that mean nothing in a log directory are left behind."""
+        """Report names that have no meaning in a log directory; these files are not copied."""
         known = {*self._view.directory.metadata_dirs(), *self._view.folders.values()}
         for path in self._view.root_paths():
             is_known = path.name in names.ROOT_FILES or path in known
@@ -143,10 +147,10 @@ class SmallFiles:
                 if name not in _IN_FOLDERS and parse_segment_name(name) is None:
                     self._note_unknown(folder / name)
 
-    # ---- telling -------------------------------------------------------------------------------
+    # ---- reporting -----------------------------------------------------------------------------
 
     def _understood(self, path: Path, decode: Callable[[bytes], _T]) -> _T | None:
-        """What a file says; None without it, or (noted) when it cannot be understood."""
+        """Return the decoded file. Return None if it does not exist, or if it cannot be decoded, which is noted."""
         if not self._fs.exists(path):
             return None
         try:
@@ -158,7 +162,7 @@ class SmallFiles:
     def _note_root_name(self, path: Path) -> None:
         is_folder = self._fs.is_dir(path, follow=True)
         if is_folder and names.parse_partition_dir(path.name) in self._view.folders:
-            return  # another directory holds the partition: the finding `duplicate-partition`
+            return  # another directory holds the partition; the finding `duplicate-partition` reports it
         renamed = names.parse_renamed_dir(path.name)
         if renamed is None:
             self._note_unknown(path)
@@ -189,5 +193,5 @@ class SmallFiles:
 
 
 def _identity(data: bytes) -> str:
-    """The cluster id of meta.properties. Raises Corrupt, UnsupportedFormat."""
+    """Return the cluster id of meta.properties. Raises Corrupt, UnsupportedFormat."""
     return properties.parse_meta_properties(properties.decode_properties(data)).cluster_id

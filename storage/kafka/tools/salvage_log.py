@@ -1,8 +1,9 @@
-"""Copying what is good in the logs of one partition, and telling what is not.
+"""Copy of the good batches in the logs of one partition, and a report of all other ranges.
 
-Owns the pass over the logs: every good batch goes into a log of the same base offset, byte for byte;
-the bytes and offsets between them become losses. Must not judge batches (storage.kafka.log_file does)
-nor make anything but `.log` files and their sync: indexes, snapshots and epochs are recovery's.
+Owns the pass over the logs. Every good batch goes into a log of the same base offset, byte for byte; only
+a damaged leader epoch is corrected. The bytes and offsets between batches become losses. Must not judge
+batches (storage.kafka.log_file does). Must not write anything but `.log` files: recovery creates indexes
+and snapshots, salvage_files writes the epochs.
 
     source   | batch | batch | damaged | batch | zeros      offsets  0-9 10-19 (20-29) 30-39
     copy     | batch | batch | batch |                               0-9 10-19         30-39
@@ -27,18 +28,18 @@ WRITE_BYTES: Final = 1 << 20
 
 
 def no_end(good_end: int) -> int:
-    """The end that no index names."""
+    """Return 0: no index names an end of the log."""
     return 0
 
 
 @dataclass(slots=True, kw_only=True)
 class PartitionSource:
-    """What is known of a partition before its logs are read.
+    """The facts known of a partition before its logs are read.
 
-    `began_at` and `known_end`: from where and up to where files say that it was written; None and 0 when they do not.
-    `end_by_index`: up to where the indexes of the last log say so, by the position of the end of its good batches.
-    `is_emptied`: it has no log, but files or names that prove that it had one. `without_log`: base offsets of segments
-    that have an index and no log.
+    - `began_at`, `known_end`: the first offset and the end that files name; None and 0 if no file names them.
+    - `end_by_index`: the end that the indexes of the last log name, by the position after its last good batch.
+    - `is_emptied`: it has no log, but files or names prove that it had one.
+    - `without_log`: base offsets of segments that have an index and no log.
     """
 
     address: TopicPartition
@@ -56,11 +57,11 @@ class PartitionSource:
 
 @dataclass(slots=True, kw_only=True)
 class CopiedPartition:
-    """What came of a partition."""
+    """The result of the copy of one partition."""
 
     address: TopicPartition
-    next_offset: int = 0  # where its log goes on
-    kept_end: int = 0  # behind the last batch that was kept
+    next_offset: int = 0  # the next record of its log gets this offset
+    kept_end: int = 0  # after the last batch that was kept
     records: int = 0
     kept_bytes: int = 0
     blank_bytes: int = 0
@@ -69,7 +70,7 @@ class CopiedPartition:
 
 
 class _Placed(NamedTuple):
-    """A batch of the copy that bears a leader epoch."""
+    """A batch of the copy that has a leader epoch."""
 
     epoch: int
     base_offset: int
@@ -79,23 +80,23 @@ class _Placed(NamedTuple):
 
 
 class _Output:
-    """One `.log` file being written, a megabyte at a time."""
+    """A `.log` file that is being written, a megabyte at a time."""
 
     def __init__(self, file: File) -> None:
         self.file = file
-        self.position = 0  # behind what was given
+        self.position = 0  # after the bytes added so far
         self._parts: list[bytes] = []
         self._written = 0
 
     def add(self, data: bytes) -> None:
-        """Put bytes behind the others."""
+        """Append bytes. They are written once a megabyte is collected, or by `flush`."""
         self._parts.append(data)
         self.position += len(data)
         if self.position - self._written >= WRITE_BYTES:
             self.flush()
 
     def flush(self) -> None:
-        """Hand over what was given."""
+        """Write the bytes added so far to the file. They are not yet durable."""
         if self._parts:
             data = b"".join(self._parts)
             self.file.pwrite(data, self._written)
@@ -106,7 +107,7 @@ class _Output:
 def copy_partition(
     fs: FileSystem, reader: LogReader, source: PartitionSource, folder: Path
 ) -> CopiedPartition:
-    """Copy into `folder`; the logs' bytes are on disk on return, their names not yet."""
+    """Copy into `folder`. On return the logs' bytes are durable, their directory entries not yet."""
     return _Copy(fs, reader, source, folder).run()
 
 
@@ -123,8 +124,8 @@ class _Copy:
         self._copied = CopiedPartition(address=source.address)
         self._expected = source.logs[0].base_offset if source.logs else source.start_offset
         self._kept_end = self._expected
-        self._good_end = 0  # position behind the last good batch of the log that is read
-        self._holes: list[Loss] = []  # offsets that are missing with no damage in their place
+        self._good_end = 0  # position after the last good batch of the current log
+        self._holes: list[Loss] = []  # missing offsets that no damage explains
         self._compacted = source.compacted
         self._made: list[int] = []
         self._before: _Placed | None = None
@@ -132,7 +133,7 @@ class _Copy:
         self._restamped: list[tuple[_Placed, int]] = []
 
     def run(self) -> CopiedPartition:
-        """Copy and tell."""
+        """Copy the logs and return the result."""
         copied, began_at = self._copied, self._source.began_at
         if self._source.logs and began_at is not None and began_at < self._expected:
             end = self._expected
@@ -157,8 +158,9 @@ class _Copy:
     # ---- one log -------------------------------------------------------------------------------
 
     def _enter(self, log: Log) -> None:
-        """Begin with a log. If it begins above the end of the one before it, others between them are missing, or
-        compaction removed their records: an index without a log tells which.
+        """Begin with a log. If it begins above the end of the log before it, note the offsets between them.
+
+        Either segments are missing there, or compaction removed their records. An index without a log proves the first.
         """
         begin, end = self._expected, log.base_offset
         if any(begin <= base_offset < end for base_offset in self._source.without_log):
@@ -201,14 +203,14 @@ class _Copy:
                     header.leader_epoch, header.base_offset, log, batch.position, output.position
                 )
             )
-        self._reader.records(batch, log)  # notes what cannot be decoded: it is copied as it is
+        self._reader.records(batch, log)  # notes an undecodable batch; it is copied as it is
         output.add(batch.data[batch.at : batch.at + header.size_bytes])
         self._good_end = batch.position + header.size_bytes
         copied.records += 0 if header.is_control else max(header.count, 0)
         copied.kept_bytes += header.size_bytes
         self._expected = self._kept_end = header.log_end
 
-    # ---- what is left behind -------------------------------------------------------------------
+    # ---- losses --------------------------------------------------------------------------------
 
     def _pass_gap(self, log: Log, gap: Gap) -> None:
         size_bytes = gap.end - gap.position
@@ -249,8 +251,9 @@ class _Copy:
         )
 
     def _note_end(self) -> None:
-        """Checkpoints may tell of offsets behind all that is there. They are not given again: a
-        consumer may have seen them.
+        """Note a loss if checkpoints or indexes name offsets after the last batch. These offsets are not used again.
+
+        A consumer may have seen their records.
         """
         known_end = max(self._source.known_end, self._source.end_by_index(self._good_end))
         losses = self._copied.losses
@@ -266,8 +269,10 @@ class _Copy:
     # ---- leader epochs -------------------------------------------------------------------------
 
     def _judge_epoch(self, following: _Placed | None) -> None:
-        """A batch's epoch lies outside its CRC. One that breaks the order of its neighbours and is
-        not the checkpoint's has rotted.
+        """Check the epoch of the batch before `following`, and note it for correction if it is damaged.
+
+        The CRC does not cover the epoch. It is damaged if it differs from the checkpoint's and breaks the order of the
+        epochs of its neighbours.
         """
         before, last = self._before, self._last
         self._before, self._last = last, following

@@ -1,7 +1,7 @@
-"""Finding records offline: by key, tag, id, text or time, over damage and without missing a segment.
+"""Offline search for records by key, tag, id, text or time; damage does not end it, and no segment is missed.
 
-Owns which segments and batches need not be looked at; what matches is said by the engine's Search.
-Must not stop early: times may fall, and a segment emptied by compaction may pretend to be new.
+Owns which segments and batches can be skipped; the engine's Search decides which records match. Must
+not stop early: times may fall, and a segment emptied by compaction may look new.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from storage.model import FindQuery, StoredRecord, TopicPartition
 
 
 class Wanted(NamedTuple):
-    """A query, ready to be matched. `needle` stands in the bytes of every uncompressed match."""
+    """A query, ready for matching. The bytes of every uncompressed match contain `needle`."""
 
     search: Search
     grep: bytes | None
@@ -35,7 +35,7 @@ class Wanted(NamedTuple):
         if header.is_control:
             return False
         if self.offset is not None and not header.base_offset <= self.offset <= header.log_end:
-            return False  # offset deltas may begin at 1
+            return False  # up to log_end, inclusive: offset deltas may begin at 1
         if self.search.from_ms is not None and header.max_timestamp < self.search.from_ms:
             return False
         if header.codec:
@@ -44,7 +44,7 @@ class Wanted(NamedTuple):
         return batch.data.find(self.needle, batch.at + HEADER_SIZE, end) >= 0
 
     def matches(self, record: StoredRecord) -> bool:
-        """Whether this record is wanted."""
+        """Whether this record matches the query."""
         if self.offset is not None and record.offset != self.offset:
             return False
         if self.grep is not None and not _contains(record, self.grep):
@@ -57,7 +57,7 @@ def _contains(record: StoredRecord, text: bytes) -> bool:
 
 
 def parse(query: FindQuery) -> Wanted:
-    """What a query means. Raises InvalidArgument and, for what Kafka has not, NotOffered."""
+    """Convert a query. Raises InvalidArgument, and NotOffered for a feature that Kafka does not have."""
     query.check()
     if query.unique_id is not None or query.raw:
         feature = "raw" if query.raw else "unique_id"
@@ -69,7 +69,7 @@ def parse(query: FindQuery) -> Wanted:
         from_ms=query.from_ms,
         to_ms=query.to_ms,
     )
-    # A tag that is no UTF-8 is read with replacement characters, which do not stand in its bytes.
+    # A tag that is not UTF-8 is read with replacement characters, which its bytes do not contain.
     needle = b"" if "\ufffd" in text else text.encode()
     grep = None if query.grep is None else query.grep.encode()
     offset = None if query.record_id is None else parse_id(query.record_id)[1]
@@ -77,7 +77,7 @@ def parse(query: FindQuery) -> Wanted:
 
 
 def parse_id(record_id: str) -> tuple[TopicPartition, int]:
-    """`topic:partition:offset`. Raises InvalidArgument."""
+    """Parse `topic:partition:offset`. Raises InvalidArgument."""
     topic, _, rest = record_id.partition(":")
     numbers = rest.split(":")
     if not topic or len(numbers) != 2 or not all(map(_is_number, numbers)):
@@ -90,7 +90,7 @@ def _is_number(text: str) -> bool:
 
 
 def in_view(view: View, query: FindQuery) -> Iterator[Row]:
-    """Matching records of a directory, by partition and offset."""
+    """Yield the matching records of a directory, by partition and offset."""
     wanted = parse(query)
     left = query.limit
     addresses = _partitions(view, query)
@@ -124,15 +124,15 @@ def _partitions(view: View, query: FindQuery) -> Sequence[TopicPartition]:
 
 
 def _is_too_old(segment: Segment, from_ms: int | None) -> bool:
-    """Whether no record of a segment can have this time: its largest lies before.
+    """Whether every record of a segment is older than `from_ms`, by the segment's largest time.
 
-    A segment without any time answers with its file's; its records have -1, which is not wanted.
+    If a segment has no time, the modification time of its file is used; its records have time -1 and do not match.
     """
     return from_ms is not None and from_ms > 0 and segment.largest_timestamp_ms() < from_ms
 
 
 def in_log(reader: LogReader, log: Log, wanted: Wanted, *, start: int = 0) -> Iterator[Row]:
-    """Matching records of one log at or above `start`."""
+    """Yield the matching records of one log at or above `start`."""
     for batch in reader.batches(log):
         if batch.header.last_offset < start or not wanted.may_hold(batch):
             continue

@@ -1,7 +1,7 @@
-"""What `inspect` shows: what a directory or file is, what is in it, and how it is.
+"""The output of `inspect`: what a directory or file is, its contents, and its state.
 
-Owns the shape of the summary (camel case, times in ms, sizes in bytes) and reads no more than it
-needs: ends, times and sizes, not the records. Must not change anything.
+Owns the shape of the summary (camel case, times in ms, sizes in bytes). Reads only what it needs: ends,
+times and sizes, not the records. Must not change anything.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ BATCH_FORMAT = "record batches, version 2 (written by Kafka 0.11 to 4.x)"
 
 
 def of_view(view: View, *, kind: str, adopted: bool | None) -> Row:
-    """The summary of a store, or of one partition (`kind`)."""
+    """Return the summary of a store, or of one partition (`kind`)."""
     view.weigh_names()
     topics: dict[str, list[Row]] = {}
     for address in view.folders:
@@ -59,7 +59,7 @@ def of_view(view: View, *, kind: str, adopted: bool | None) -> Row:
 
 
 def findings(found: Iterable[Finding]) -> list[Row]:
-    """Findings as rows."""
+    """Convert findings to rows."""
     return [msgspec.to_builtins(finding) for finding in found]
 
 
@@ -122,7 +122,7 @@ def _transaction(entry: ProducerEntry) -> Row:
 
 
 def _first_timestamp(view: View, parts: Sequence[Log], start: int) -> int | None:
-    """The time of the first record that can be read."""
+    """Return the time of the first record that can be read."""
     for log in parts:
         for batch in view.reader.batches(log):
             if batch.header.is_control or batch.header.next_offset <= start:
@@ -134,7 +134,7 @@ def _first_timestamp(view: View, parts: Sequence[Log], start: int) -> int | None
 
 
 def _latest_time(view: View, address: TopicPartition) -> Row | None:
-    """The first record with the largest time; in a damaged segment the time alone."""
+    """Return the first record with the largest time; if its segment is damaged, the time alone."""
     partition = view.partition(address)
     try:
         latest = partition.latest_time()
@@ -151,7 +151,7 @@ def _latest_time(view: View, address: TopicPartition) -> Row | None:
 
 
 def _recovery(view: View) -> Row:
-    """What the next start would do."""
+    """Return the actions that the next start would take."""
     plans = view.plans.values()
     return {
         "segmentsScanned": sum(plan.segments_scanned for plan in plans),

@@ -1,9 +1,8 @@
-"""Verifying a log directory: everything that lies in it is read, and what is wrong is told.
+"""Verification of a log directory: every file is read, and every error is reported.
 
-Owns the order of the checks; names and small files are checked by verify_files, segments by
-verify_log, wherever they are read, and put together by verify_partition. Must not repair: it looks at
-the files as they lie there, with nothing cleared but left-over files, and tells beside that what the
-next start would cut.
+Owns the order of the checks. verify_files checks names and small files; verify_log checks segments,
+in any process; verify_partition puts their results together. Must not repair: the files are checked as
+they are on the disk, with only left-over files cleared. Also reports what the next start would cut.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ def check_view(
     run: RunParts = one_by_one,
     counted: Counted = not_counted,
 ) -> Iterator[Finding]:
-    """Every finding of a fresh view: of the root, then partition by partition.
+    """Yield every finding of a fresh view: of the root first, then partition by partition.
 
-    `whole`: the names at the root are looked at too. The segments are read by `run`.
+    `whole`: check the names at the root too. `run` reads the segments.
     """
     notes = Notes()
     notes.add(*verify_files.check_root(view, whole=whole))
@@ -48,21 +47,21 @@ def check_view(
 
 
 class _Audit:
-    """The partitions of a view: those whose parts were given out, and what came back."""
+    """The partitions of a view: the parts that were handed out, and their results."""
 
     def __init__(self, view: View, run: RunParts, counted: Counted) -> None:
         self._view = view
         self._run = run
         self._counted = counted
-        self._checks: deque[PartitionCheck] = deque()  # not told yet, in order
+        self._checks: deque[PartitionCheck] = deque()  # not reported yet, in order
         self._given: deque[tuple[PartitionCheck, SegmentPart]] = deque()  # parts without results
         self._topic_ids: dict[str, str] = {}
-        # Read here, a part tells of its progress itself.
+        # A part that is read in this process reports its own progress.
         self._is_local = run is one_by_one
         self._work = partial(check_segment, meter=view.reader.meter if self._is_local else None)
 
     def findings(self) -> Iterator[Finding]:
-        """All of them."""
+        """Yield the findings of all partitions."""
         for result in self._run(self._work, self._parts()):
             self._take(result)
             yield from self._told()
@@ -90,7 +89,7 @@ class _Audit:
         return result
 
     def _told(self) -> Iterator[Finding]:
-        """The findings of the partitions that are done."""
+        """Yield the findings of the partitions that are complete."""
         view = self._view
         while self._checks and self._checks[0].is_done:
             check = self._checks.popleft()

@@ -1,7 +1,7 @@
-"""Verifying what lies beside the logs: names, checkpoints, snapshots, epochs, topic ids.
+"""Verification of the files next to the logs: names, checkpoints, snapshots, epochs, topic ids.
 
 Owns one check per kind of small file; must not read logs. Offsets are compared with the log end that
-the plan of recovery found.
+the recovery plan found.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _OURS = ".logserver."
 
 
 def check_root(view: View, *, whole: bool) -> Iterator[Finding]:
-    """Marker, identity and checkpoints, and with `whole` every name at the root."""
+    """Check clean-stop marker, identity and checkpoints, and with `whole` every name at the root."""
     for root in view.directory.unclean_roots():
         yield finding(
             "unclean-stop",
@@ -59,14 +59,14 @@ def _root_names(view: View) -> Iterator[Finding]:
 
 
 def foreign_folders(view: View) -> Iterator[Finding]:
-    """Folders at the root that keep a real broker from starting."""
+    """Yield findings for folders at the root that keep a real broker from starting."""
     for path in view.root_paths():
         if names.is_foreign_dir(path.name) and view.fs.is_dir(path, follow=True):
             yield finding("foreign-folder", path)
 
 
 def _odd_name(path: Path, partition: TopicPartition | None = None) -> Finding:
-    """A name that means nothing to a server, or something that is on its way out."""
+    """Return the finding for a name that no server reads, or for a temporary file of an interrupted write."""
     if path.name.endswith(names.TEMPORARY):
         code, message = "leftover-file", "left by an interrupted write"
     else:
@@ -82,7 +82,7 @@ def _odd_name(path: Path, partition: TopicPartition | None = None) -> Finding:
 
 
 def derived_files(view: View, address: TopicPartition) -> Iterator[FileCount]:
-    """Every file of the partition that is read but no log: indexes, snapshots and small files."""
+    """Yield every file of the partition that is read, except logs: indexes, snapshots and small files."""
     folder = view.folders[address]
     for name in view.base.list_dir(folder):
         parsed = parse_segment_name(name)
@@ -92,7 +92,7 @@ def derived_files(view: View, address: TopicPartition) -> Iterator[FileCount]:
 
 
 def check_names(view: View, address: TopicPartition) -> Iterator[Finding]:
-    """Left-over, orphaned and unknown files. Looks at the disk, where nothing has been cleared."""
+    """Report left-over, orphaned and unknown files. Reads the disk, where nothing has been cleared."""
     folder = view.folders[address]
     entries = view.base.list_dir(folder)
     known = {*PARTITION_FILES, *(n for n in entries if parse_segment_name(n) is not None)}
@@ -112,7 +112,7 @@ def _log_of(name: str) -> str:
 
 
 def _leftovers(folder: Path, address: TopicPartition, entries: Sequence[str]) -> Iterator[Finding]:
-    """What a deletion left is nothing special; a swap that was broken off is."""
+    """Report left-over files: of a deletion, which is normal, and of a swap that was interrupted, which is not."""
     deleted = [name for name in entries if name.endswith(names.DELETED)]
     if deleted:
         message = f"{len(deleted)} deleted files: the next start removes them"
@@ -124,7 +124,7 @@ def _leftovers(folder: Path, address: TopicPartition, entries: Sequence[str]) ->
 
 
 def check_snapshots(view: View, plan: PartitionPlan) -> Iterator[Finding]:
-    """Every snapshot can be loaded, and there is one from which the next start can go on."""
+    """Check that every snapshot can be loaded, and that the next start can continue from one of them."""
     there = []
     for name in view.fs.list_dir(plan.directory):
         parsed = parse_segment_name(name)
@@ -152,7 +152,7 @@ def check_snapshots(view: View, plan: PartitionPlan) -> Iterator[Finding]:
 def check_small_files(
     view: View, plan: PartitionPlan, topic_ids: dict[str, str]
 ) -> Iterator[Finding]:
-    """Leader epochs are there, and the topic's id is, the same in all its partitions."""
+    """Check that leader epochs and topic id exist, and that all partitions of a topic have the same id."""
     address = plan.partition
     epochs = plan.directory / names.LEADER_EPOCHS
     if not view.fs.exists(epochs):
@@ -177,7 +177,7 @@ def check_small_files(
 
 
 def _check_epochs(view: View, address: TopicPartition, path: Path) -> Iterator[Finding]:
-    """Epochs that do not rise: the broker starts, and drops some of them. (Recovery reports a file it cannot read.)"""
+    """Report epochs that do not rise: the broker starts, and drops some. Recovery reports a file it cannot read."""
     data = view.fs.read_bytes(path)
     try:
         lines, kept = checkpoints.decode_epoch_lines(data), checkpoints.decode_epochs(data)
@@ -201,7 +201,7 @@ def _pairs(epochs: Sequence[tuple[int, int]]) -> str:
 
 
 def check_against_root(view: View, plan: PartitionPlan) -> Iterator[Finding]:
-    """No checkpoint at the root says more than the log holds; what recovery told is not told again."""
+    """Check that no checkpoint at the root exceeds the log end. Findings of recovery are not repeated."""
     told = {finding.path for finding in plan.findings if finding.code == "checkpoint-ahead"}
     for name in (names.RECOVERY_POINTS, names.HIGH_WATERMARKS, names.CLEANER_OFFSETS):
         offset = view.checkpoints[name].get(plan.partition, 0)

@@ -1,10 +1,9 @@
-"""Verifying one segment: every batch of its log, and its indexes against what the log holds.
+"""Verification of one segment: every batch of its log, and its indexes against the log's content.
 
-Owns the one pass over a log in which batches, records, epochs, offsets and index entries are checked;
-must not know other files. A segment is a part that anybody may do: what depends on the segments
-before it is told as such, and judged where they are put together (verify_partition). The open
-transactions alone have to be known before: they are guessed from the snapshot that the broker writes
-where a segment begins.
+Owns the single pass over a log that checks batches, records, epochs, offsets and index entries; must
+not know other files. A segment is a part that any process may check. Results that depend on earlier
+segments are kept apart, and verify_partition judges them. Only the open transactions must be known
+before the pass. They are guessed from the snapshot that the broker writes where a segment begins.
 """
 
 from __future__ import annotations
@@ -38,11 +37,12 @@ from storage.kept import is_reported
 from storage.model import Finding
 from storage.notes import Meter, Notes
 
-_NEVER: Final = 1 << 62  # an interval that no log fills: nothing is rebuilt only to be thrown away
+# An interval that no log fills: rebuild_indexes collects no entries that would be unused.
+_NEVER: Final = 1 << 62
 
 
 class _Format(Protocol):
-    """What is needed of the module of an index."""
+    """The functions needed from the module of an index format."""
 
     ENTRY_SIZE: int
 
@@ -54,11 +54,12 @@ class _Format(Protocol):
 class SegmentPart:
     """One segment to be read. Picklable.
 
-    `indexes`: where the bytes of its index files lie, by suffix; `epochs`: the partition's checkpoint;
-    `left_behind`: offsets that are known to be missing. `open_transactions`: what is open where the
-    segment begins; None: what `snapshot` says. `open_end`: a running server may be writing here, or a
-    crash has ended it. Then entries may be missing, some may be ahead of the log (which was looked at
-    before), and zeros may follow them.
+    - `indexes`: the paths with the bytes of its index files, by suffix.
+    - `epochs`: the partition's checkpoint of leader epochs.
+    - `left_behind`: ranges of offsets that are known to be missing.
+    - `open_transactions`: the transactions open where the segment begins; None: read them from `snapshot`.
+    - `open_end`: a running server may be writing here, or a crash ended the log. Then index entries may be missing,
+      some may be ahead of the log (its size was read earlier), and zeros may follow them.
     """
 
     fs: FileSystem
@@ -74,7 +75,7 @@ class SegmentPart:
 
 
 class FirstBatch(NamedTuple):
-    """The batch with which a log begins."""
+    """The first batch of a log."""
 
     position: int
     base_offset: int
@@ -82,11 +83,11 @@ class FirstBatch(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class SegmentResult:
-    """What one segment tells, and what the partition has to judge.
+    """The findings of one segment, and the facts that the partition has to judge.
 
-    `first` is None where a bad place comes first, `next_offset` where there is no good batch. `epochs`
-    are findings by the (epoch of a batch, epoch wanted) that disagree. `transactional`: whether what
-    was open before mattered; then `opened` was taken for it.
+    `first` is None if a bad range comes first, `next_offset` if there is no good batch. `epochs` maps
+    each (epoch of a batch, epoch wanted) that disagree to a finding. `transactional`: the transactions
+    open before the segment mattered; the result is then valid for `opened`.
     """
 
     findings: Sequence[Finding] = ()
@@ -120,7 +121,7 @@ class LogCheck:
     def __init__(self, part: SegmentPart, files: HandleCache, meter: Meter) -> None:
         self._part = part
         self._log = log = part.log
-        self._met = Notes()  # bad places
+        self._met = Notes()  # bad ranges
         self._notes = Notes()
         self._reader = LogReader(files, self._met)
         self._reader.meter = meter
@@ -135,7 +136,7 @@ class LogCheck:
         self._producers = ProducerStates.with_open(self._result.opened)
 
     def run(self) -> SegmentResult:
-        """Read the log and judge."""
+        """Read the log, judge its indexes and return the result."""
         part, result = self._part, self._result
         rebuilt = rebuild_indexes(
             self._good(),
@@ -168,7 +169,7 @@ class LogCheck:
     # ---- the log -------------------------------------------------------------------------------
 
     def _good(self) -> Iterator[tuple[int, BatchHeader]]:
-        """Every good batch, checked on the way."""
+        """Yield the position and header of every good batch, checked on the way."""
         result = self._result
         for item in self._reader.items(self._log):
             if isinstance(item, Gap):
@@ -210,7 +211,7 @@ class LogCheck:
         result.after_gap = False
 
     def _check_reach(self, batch: Batch) -> None:
-        """Tell once that offsets are too far from the segment's base."""
+        """Report, once for each segment, offsets that are too far from its base offset."""
         header, log = batch.header, self._log
         far = first_overflow([(batch.position, header)], log.base_offset)
         if far is not None and not self._overflows:
@@ -239,7 +240,7 @@ class LogCheck:
     # ---- the indexes ---------------------------------------------------------------------------
 
     def _load(self, suffix: str) -> Sequence[tuple[int, int]]:
-        """The entries of an index that make sense."""
+        """Return the valid entries of an index; report damage and zeros after the entries."""
         entry_format: _Format = offset_index if suffix == names.INDEX else time_index
         data = self._raw.get(suffix, b"")
         try:
@@ -270,7 +271,10 @@ class LogCheck:
             )
 
     def _compare(self, rebuilt: RebuiltIndexes) -> Iterator[Finding]:
-        """Entries too many or too few mislead nobody; told only where the interval is known."""
+        """Report an index with other entries than a rebuild gives, if the index interval is known and not `open_end`.
+
+        Missing or additional entries do not mislead a reader, so the finding is information only.
+        """
         if self._part.interval_bytes is None or self._part.open_end:
             return
         for suffix, entries in ((names.INDEX, rebuilt.offsets), (names.TIME_INDEX, rebuilt.times)):

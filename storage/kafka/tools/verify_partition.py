@@ -1,8 +1,8 @@
-"""Verifying one partition: its segments put together, each of them read by whoever does the parts.
+"""Verification of one partition: the results of its segments, which any process may have read, put together.
 
-Owns what goes from one segment to the next: offsets that follow each other, epochs that were told,
-damage, open transactions; must not read logs. A segment whose open transactions were guessed wrong is
-read again.
+Owns the state carried from one segment to the next: consecutive offsets, epochs already reported,
+damage, open transactions; must not read logs. A segment is read again if its guess of the open
+transactions was wrong.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from storage.model import FileCount, Finding
 
 
 class PartitionCheck:
-    """The segments of one partition, taken in ascending order."""
+    """The segments of one partition; their results arrive in ascending order."""
 
     def __init__(self, view: View, plan: PartitionPlan, *, compacted: bool) -> None:
         self.plan = plan
         self._view = view
         segments = [*plan.segments, *plan.removed_segments]
-        self.segments = segments  # also those that the next start would cut
+        self.segments = segments  # also segments that the next start would cut
         self.found: list[Finding] = []
         self._left_behind = left_behind(view, plan.partition)
         self._interval_bytes = _known_interval(view, plan.partition.topic)
@@ -46,12 +46,13 @@ class PartitionCheck:
 
     @property
     def is_done(self) -> bool:
-        """Whether every segment was taken in."""
+        """Whether the result of every segment has arrived."""
         return self._taken == len(self.segments)
 
     def parts(self) -> Iterator[SegmentPart]:
-        """A part for every segment; one that is asked for when all before it were taken in knows
-        what is open.
+        """Yield a part for every segment.
+
+        A part includes the open transactions if the results of all segments before it have arrived.
         """
         for at, segment in enumerate(self.segments):
             part = self._part(segment, last=at == len(self.segments) - 1)
@@ -86,7 +87,7 @@ class PartitionCheck:
         result: SegmentResult,
         again: Callable[[SegmentPart], SegmentResult],
     ) -> FileCount:
-        """The next segment's result; `again` reads it once more."""
+        """Add the next segment's result; `again` reads the segment once more. Return the count of its log."""
         if result.transactional and result.opened != self._open:
             result = again(replace(part, open_transactions=self._open))
         segment = self.segments[self._taken]
@@ -109,7 +110,7 @@ class PartitionCheck:
         return FileCount(str(log.path), log.topic, log.partition, result.records, log.size_bytes)
 
     def _follow(self, log: Log, result: SegmentResult) -> None:
-        """Offsets go on from one segment to the next."""
+        """Check that the offsets continue from one segment to the next."""
         expected = self._next_offset
         if result.first is not None and not self._after_gap:
             position, found = result.first
@@ -122,7 +123,7 @@ class PartitionCheck:
             self._next_offset, self._after_gap = result.next_offset, result.after_gap
 
     def all(self) -> Sequence[Finding]:
-        """Return what was found in the logs and the indexes. What compaction removed is no hole."""
+        """Return the findings of the logs and the indexes. Offsets removed by compaction are not a hole."""
         if not self._compacted:
             return [*self.found, *self._holes]
         view = self._view
@@ -130,14 +131,14 @@ class PartitionCheck:
 
 
 def _known_interval(view: View, topic: str) -> int | None:
-    """index.interval.bytes, if somebody said it: the default says nothing of a foreign store."""
+    """Return index.interval.bytes if it is configured, else None: a foreign store may not use the default."""
     if INDEX_INTERVAL not in view.configs_of(topic):
         return None
     return view.settings_of(topic).index_interval_bytes
 
 
 def index_places(view: View, segment: SegmentPlan) -> Mapping[str, Path]:
-    """Where the bytes of the index files of a segment lie, by suffix."""
+    """Return the paths with the bytes of a segment's index files, by suffix."""
     places: dict[str, Path] = {}
     for suffix in INDEX_SUFFIXES:
         path = segment.path.with_name(segment_name(segment.base_offset, suffix))
@@ -148,7 +149,7 @@ def index_places(view: View, segment: SegmentPlan) -> Mapping[str, Path]:
 
 
 def snapshot_place(view: View, segment: SegmentPlan) -> Path | None:
-    """The snapshot of producers where a segment begins."""
+    """Return the path of the producer snapshot at the segment's base offset, None if there is no such file."""
     path = segment.path.with_name(segment_name(segment.base_offset, names.SNAPSHOT))
     return path if view.base.exists(path) else None
 

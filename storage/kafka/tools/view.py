@@ -1,7 +1,7 @@
-"""A log directory opened for looking: the engine's own recovery, carried out on changes in memory.
+"""A log directory opened for inspection: the engine's own recovery, applied to an overlay in memory.
 
-Owns which partitions are looked at and when each is opened (at its first use, so that one partition
-of a large store costs what one partition costs); must not write to the disk and takes no lock. Not
+Owns which partitions are inspected and when each is opened: at its first use, so that one partition of
+a large store costs no more than that partition. Must not write to the disk, and takes no lock. Not
 thread-safe.
 """
 
@@ -50,7 +50,7 @@ INDEX_INTERVAL: Final = "index.interval.bytes"
 
 
 class View:
-    """The partitions of one log directory, or one of them alone, as recovery would leave them."""
+    """An in-memory view of a log directory, or of one partition of it, as recovery would leave it."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class View:
         clock: Clock,
         only: tuple[TopicPartition, Path] | None = None,
     ) -> None:
-        """`only`: look at this partition, in this folder; checkpoints and marker are the root's."""
+        """`only`: open this partition alone, in this folder; checkpoints and clean-stop marker are the root's."""
         settings = parse_store_settings(options.settings)
         self.root = root
         self.options = options
@@ -79,11 +79,11 @@ class View:
         if only is not None:
             self._note_renamed(*only)
         self.plans: dict[TopicPartition, PartitionPlan] = {}
-        self.gone: list[Finding] = []  # of partitions that were changed while they were looked at
+        self.gone: list[Finding] = []  # partitions that a running broker changed during the read
         self._partitions: dict[TopicPartition, Partition] = {}
         self._defaults = settings.topic_defaults
         self._configs = self.directory.topic_configs()
-        # Taken before any log: beside a running server they would say more than the logs seen here.
+        # Read before any log: if a server is running, later checkpoints would be ahead of the logs read here.
         self.checkpoints = {name: self._root_offsets(name) for name in CHECKPOINTS}
         self.evidence = collect(self.directory, self.checkpoints)
         self.evidence.drop(address for address in self.folders if self.state_of(address))
@@ -114,8 +114,10 @@ class View:
         )
 
     def _all_folders(self) -> Mapping[TopicPartition, Path]:
-        """The partitions of the directory. One that has a renamed folder alone is shown from there; where several
-        folders hold one partition, a renamed one is only reported.
+        """Return the folders of the directory's partitions.
+
+        A partition that has only a renamed folder is shown from that folder. If several folders hold one partition,
+        renamed folders are only reported.
         """
         folders = dict(self.directory.partition_dirs())
         self._interrupted = interrupted_folders(self.directory)
@@ -152,8 +154,9 @@ class View:
         )
 
     def state_of(self, address: TopicPartition) -> str | None:
-        """delete, stray or future, where the partition is shown from a folder that a broker renamed. None also where
-        the next start gives the folder its name back.
+        """Return the state (delete, stray or future) of a partition that is shown from a folder renamed by a broker.
+
+        Returns None for other partitions, and if the next start gives the folder its name back.
         """
         if address in self._interrupted:
             return None
@@ -161,11 +164,14 @@ class View:
         return None if renamed is None else renamed.state
 
     def served(self) -> Sequence[TopicPartition]:
-        """The partitions that a server serves. A folder that a broker renamed does not prove that its topic exists."""
+        """Return the partitions that a server serves. A folder that a broker renamed does not prove a topic exists."""
         return [address for address in self.folders if self.state_of(address) is None]
 
     def _root_offsets(self, name: str) -> dict[TopicPartition, int]:
-        """A checkpoint of the root. It says nothing of a renamed folder beside the folder that has its place."""
+        """Return a checkpoint of the root, without partitions shown from a renamed folder while the current one exists.
+
+        Such a checkpoint entry belongs to the folder with the current name.
+        """
         offsets = self.directory.offsets(name)
         for address, folder in self.folders.items():
             current = self.root / names.partition_dir_name(*address)
@@ -176,9 +182,9 @@ class View:
     # ---- partitions ----------------------------------------------------------------------------
 
     def select(self, topic: str | None, partition: int | None) -> Sequence[TopicPartition]:
-        """The partitions meant by a topic and a number, either of which may be left out.
+        """Return the partitions selected by a topic and a number, either of which may be None.
 
-        Raises UnknownTopic, UnknownPartition, and InvalidArgument for a number that nothing has.
+        Raises UnknownTopic, UnknownPartition, and InvalidArgument for a number that no topic has.
         """
         of_topic = [a for a in self.folders if topic is None or a.topic == topic]
         if topic is not None and not of_topic:
@@ -191,7 +197,7 @@ class View:
         return chosen
 
     def plan(self, address: TopicPartition) -> PartitionPlan:
-        """What recovery would do to a partition. Raises UnknownTopic, UnknownPartition."""
+        """Return the plan that recovery would carry out for a partition. Raises UnknownTopic, UnknownPartition."""
         if address not in self.plans:
             self.select(*address)
             folder = self.folders[address]
@@ -202,8 +208,9 @@ class View:
         return self.plans[address]
 
     def weigh_names(self) -> Sequence[Finding]:
-        """Take in what committed offsets name, before other partitions are examined, and report what is missing as a
-        whole.
+        """Add the partitions and offsets named by committed offsets to the evidence. Report all that is missing.
+
+        Runs before other partitions are examined. For a view of one partition, returns nothing.
         """
         others = [p for p in self.folders if p.topic != names.GROUP_OFFSETS_TOPIC]
         if not self._is_whole:
@@ -219,7 +226,10 @@ class View:
         return missing
 
     def missing(self, topic: str | None, partition: int | None) -> Iterator[Finding]:
-        """Report the selected partitions that have no folder and whose records a file names: a reader gets none."""
+        """Yield findings for selected partitions that have no folder though a file names records of them.
+
+        A reader gets none of these records.
+        """
         for missing in self.evidence.missing(self.served()) if self._is_whole else ():
             address = missing.address
             last = address.partition if missing.last_number is None else missing.last_number
@@ -230,11 +240,11 @@ class View:
                 yield missing.finding()
 
     def note_missing(self, topic: str | None, partition: int | None) -> None:
-        """Note what `missing` reports."""
+        """Add the findings of `missing` to the notes."""
         self.notes.add(*self.missing(topic, partition))
 
     def partition(self, address: TopicPartition) -> Partition:
-        """The partition, opened: what recovery would do has been done, in memory."""
+        """Return the opened partition, with the repairs of recovery applied in memory."""
         if address not in self._partitions:
             plan = self.plan(address)
             segments = apply(self.fs, self.files, plan)
@@ -242,8 +252,9 @@ class View:
         return self._partitions[address]
 
     def those_there(self, addresses: Iterable[TopicPartition]) -> Iterator[TopicPartition]:
-        """These partitions, each examined; those whose files go at this moment are told and left out: beside a running
-        broker a topic is deleted, or the cleaner puts a segment in the place of others.
+        """Yield these partitions, each examined. Leave out and report a partition if its files disappear meanwhile.
+
+        That happens while a broker runs: it deletes a topic, or its cleaner replaces segments.
         """
         for address in addresses:
             try:
@@ -254,7 +265,7 @@ class View:
                 yield address
 
     def note_gone(self, address: TopicPartition, error: IoFailure) -> None:
-        """Tell that files of the partition went while it was looked at; another error is raised again."""
+        """Report that files of the partition disappeared while it was read; raise any other error again."""
         if not is_missing(error):
             raise error
         told = finding(
@@ -268,7 +279,7 @@ class View:
         self.notes.add(told)
 
     def logs(self, address: TopicPartition) -> Sequence[Log]:
-        """The logs of an opened partition, ascending."""
+        """Return the logs of an opened partition, ascending."""
         return [
             Log(
                 path=segment.path,
@@ -282,47 +293,47 @@ class View:
         ]
 
     def start_meter(self, what: str, addresses: Sequence[TopicPartition]) -> None:
-        """From now on it is told how much of these partitions' logs has been read.
+        """Start to report progress: the bytes read of these partitions' logs.
 
-        Sizes are the base's: the view would keep them, and a log that grows beside us until its
-        partition is opened would be cut short.
+        Sizes come from the base file system. The view would remember them, and a log that grows before
+        its partition is opened would be cut short.
         """
         total_bytes = sum(self._log_bytes(self.folders[address]) for address in addresses)
         self.reader.meter = Meter(self.progress, what, total_bytes)
 
     def _log_bytes(self, folder: Path) -> int:
         total_bytes = 0
-        with suppress(IoFailure):  # whoever reads it tells
+        with suppress(IoFailure):  # the read of the partition reports the error
             for name in self.base.list_dir(folder):
                 if name.endswith(names.LOG):
                     total_bytes += self.base.size(folder / name)
         return total_bytes
 
     def configs_of(self, topic: str) -> Mapping[str, str]:
-        """The configs that are known: those kept for the topic over those given for all."""
+        """Return the known configs: those stored for the topic override the defaults for all topics."""
         return {**self._defaults, **self._configs.get(topic, {})}
 
     def settings_of(self, topic: str) -> TopicSettings:
-        """What the topic's partitions are run with."""
+        """Return the settings that apply to the topic's partitions."""
         return topic_settings(self.configs_of(topic))
 
     # ---- the directory -------------------------------------------------------------------------
 
     def root_paths(self) -> Sequence[Path]:
-        """Every name at the root, or the roots."""
+        """Return the path of every entry at the root, or at each root."""
         return [root / name for root in self.directory.roots for name in self.fs.list_dir(root)]
 
     def findings(self) -> Sequence[Finding]:
-        """What opening and reading met so far."""
+        """Return the findings of opening and reading so far."""
         self.notes.add(*self.directory.findings, *unread_findings(self.base))
         return self.notes.all()
 
     def close(self) -> None:
-        """Let go of open files."""
+        """Close the open files."""
         self.files.close(sync=False)
 
 
 def segment_finder(segments: Sequence[Segment]) -> Callable[[int], Segment]:
-    """Which segment an offset lies in; the first one for what lies before all."""
+    """Return a function that maps an offset to its segment; offsets before all segments map to the first."""
     bases = [segment.base_offset for segment in segments]
     return lambda offset: segments[max(bisect_right(bases, offset) - 1, 0)]

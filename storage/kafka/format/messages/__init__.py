@@ -1,7 +1,7 @@
 """Kafka's messages, read and written by one table of their schemas.
 
-Owns the table (schemas.txt, made by scripts/kafka_schemas from the jars of Kafka), the codec that follows it, and which
-message a record of the internal topics holds; must not do IO beyond loading its own table. The doors:
+Owns the table (schemas.txt, made by scripts/kafka_schemas from Kafka's jars), the codec that follows it, and the
+mapping from records of internal topics to messages; must not do IO except to load its own table. The modules:
 
     codec    decode and encode a message by name and version: requests, responses, headers, records of internal topics
     schema   the table: fields of a message, in which versions and of which type

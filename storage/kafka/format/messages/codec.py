@@ -1,7 +1,7 @@
 """Messages of Kafka as bytes: decoded and encoded by the table of their schemas.
 
-Owns the types on the wire, both directions; must not know what a message is for. All integers are big-endian. From
-Kafka's Message, MessageUtil, ByteBufferAccessor and the code that its generator makes of each schema.
+Owns the types on the wire, in both directions; must not know the purpose of a message. All integers are big-endian.
+From Kafka's Message, MessageUtil, ByteBufferAccessor and the code that its generator makes of each schema.
 
     type                   plain version            flexible version
     intN, uint16, uint32   N bits                   the same
@@ -13,8 +13,8 @@ Kafka's Message, MessageUtil, ByteBufferAccessor and the code that its generator
     struct that may be     i8: -1 null, 1 not       the same; as a tagged field uvarint: 0 null, 1 not
     null
 
-Tagged fields: a uvarint count, then each as uvarint tag, uvarint size and content, by rising tags. One that has its
-default is left out. Tags that the table does not know are kept, under UNKNOWN_TAGS, and written again.
+Tagged fields: a uvarint count, then for each field a uvarint tag, a uvarint size and the content, by rising tags. A
+field with its default is left out. Tags that the table does not know are kept, under UNKNOWN_TAGS, and written again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from storage.errors import Corrupt, InvalidArgument, UnsupportedFormat
 from storage.kafka.format.messages.schema import STRUCT, Field, Message, messages
 
 Fields = dict[str, Any]
-"""A message's fields by name: str, int, float, bool, bytes (uuid and records too), lists, and these for structs."""
+"""A message's fields by name: str, int, float, bool, bytes (also uuid and records), lists, and Fields for structs."""
 
 UNKNOWN_TAGS: Final = "unknownTaggedFields"
 
@@ -43,21 +43,21 @@ _NUMBERS: Final = {
 }
 _I8: Final = _NUMBERS["int8"]
 _UUID: Final = struct.Struct("16s")
-_LENGTHS: Final = {"string": _NUMBERS["int16"]}  # of all else: int32
+_LENGTHS: Final = {"string": _NUMBERS["int16"]}  # all other types: int32
 
 
 class Decoded(NamedTuple):
-    """The fields of a message, and where its bytes end."""
+    """The fields of a message, and the position of its end."""
 
     fields: Fields
     end: int
 
 
 def decode(name: str, version: int, data: bytes, at: int = 0) -> Decoded:
-    """Decode a message that begins at `at`; what follows its last field is not looked at.
+    """Decode a message that begins at `at`; bytes after its last field are ignored.
 
-    Raises UnsupportedFormat for a message or a version that the table does not know, Corrupt for bytes that do not fit
-    the schema and Truncated for a varint cut short.
+    Raises UnsupportedFormat for a message or a version that the table does not know. Raises Corrupt for bytes that do
+    not fit the schema, and Truncated for an incomplete varint.
     """
     message = _message(name, version)
     reader = _Reader(name, data, at, version, flexible=version in message.flexible)
@@ -68,8 +68,9 @@ def decode(name: str, version: int, data: bytes, at: int = 0) -> Decoded:
 def encode(name: str, version: int, fields: Mapping[str, Any]) -> bytes:
     """Encode a message. A field that is left out has its default.
 
-    Raises UnsupportedFormat as `decode` does, and InvalidArgument for an unknown field, a value of the wrong type or
-    size, or a value that this version cannot hold and must not lose.
+    Raises UnsupportedFormat as `decode` does. Raises InvalidArgument for an unknown field, a value of the wrong type or
+    size, and a value that this version cannot store: null in a field that is not nullable, tagged fields, a field that
+    this version does not have and that is not ignorable.
     """
     message = _message(name, version)
     writer = _Writer(name, version, flexible=version in message.flexible)
@@ -95,7 +96,7 @@ def _span(versions: range) -> str:
 
 
 class _Reader:
-    """Reads the fields of one message from front to back."""
+    """A reader of the fields of one message from front to back."""
 
     def __init__(self, name: str, data: bytes, at: int, version: int, *, flexible: bool) -> None:
         self.at = at
@@ -105,7 +106,7 @@ class _Reader:
         self._flexible = flexible
 
     def struct(self, schema: Sequence[Field]) -> Fields:
-        """The fields of a message or struct, in the order of the schema."""
+        """Read the fields of a message or struct, in the order of the schema."""
         fields: Fields = {}
         tagged: dict[int, Field] = {}
         for field in schema:
@@ -145,7 +146,7 @@ class _Reader:
         return [self._one(field, nullable=False) for _ in range(self._count(count))]
 
     def _one(self, field: Field, *, nullable: bool) -> Any:
-        """A value that is no array, or one of an array's."""
+        """Read a single value: a field that is not an array, or an item of an array."""
         number = _NUMBERS.get(field.type)
         if number is not None:
             return number.unpack(self._take(number.size))[0]
@@ -164,7 +165,7 @@ class _Reader:
         return self._text(field, content) if field.type == "string" else content
 
     def _is_null(self, field: Field) -> bool:
-        """What stands before a struct that may be null."""
+        """Read the marker before a nullable struct. Return whether the struct is null."""
         if self._version in field.tagged:
             return self._uvarint() == 0
         return bool(_I8.unpack(self._take(1))[0] < 0)
@@ -176,7 +177,7 @@ class _Reader:
             raise self._corrupt(f"field {field.name} is no UTF-8") from error
 
     def _length(self, field: Field, *, of: str = "") -> int:
-        """A length or a count; -1 for null."""
+        """Read a length or a count; -1 for null."""
         if self._flexible and field.compact:
             return self._uvarint() - 1
         number = _LENGTHS.get(of, _NUMBERS["int32"])
@@ -188,7 +189,7 @@ class _Reader:
             raise self._corrupt(f"field {field.name} is null, which this version does not have")
 
     def _count(self, count: int) -> int:
-        """A number of things of at least a byte each: more than there are bytes is no count."""
+        """Return a count of items, each at least one byte long. Raises Corrupt if fewer bytes are left."""
         if count > len(self._data) - self.at:
             raise self._corrupt(f"{count} entries in {len(self._data) - self.at} bytes")
         return count
@@ -216,7 +217,7 @@ class _Reader:
 
 
 class _Writer:
-    """Collects the bytes of one message."""
+    """A writer of the fields of one message."""
 
     def __init__(self, name: str, version: int, *, flexible: bool) -> None:
         self.parts: list[bytes] = []
@@ -225,7 +226,7 @@ class _Writer:
         self._flexible = flexible
 
     def struct(self, schema: Sequence[Field], fields: Mapping[str, Any]) -> None:
-        """The fields of a message or struct, in the order of the schema, then the tagged ones."""
+        """Write the fields of a message or struct, in the order of the schema, then the tagged fields."""
         unknown = fields.keys() - {field.name for field in schema} - {UNKNOWN_TAGS}
         if unknown:
             raise self._invalid(f"unknown field {min(unknown)}", min(unknown))
@@ -275,7 +276,7 @@ class _Writer:
             elif field.type == "bool":
                 self.parts.append(b"\1" if value else b"\0")
             elif field.type == "uuid":
-                self.parts += _UUID.unpack(value)  # just 16 bytes
+                self.parts += _UUID.unpack(value)  # raises unless there are exactly 16 bytes
             elif value is None:
                 self._null(field, nullable=nullable)
             else:
@@ -312,5 +313,5 @@ class _Writer:
 
 
 def _equal(value: Any, default: Any) -> bool:
-    """Whether a value is its field's default; an empty list is one, whatever its type."""
+    """Whether a value is its field's default; an empty sequence of any type equals the default of an array."""
     return value == default or (default == () and value is not None and not len(value))

@@ -1,8 +1,8 @@
-"""What the records of Kafka's internal topics hold: which message a key and a value are.
+"""The records of Kafka's internal topics: the messages in their keys and values.
 
-Owns the ways in which a record names its messages; must not know topics of users. From Kafka's CoordinatorRecordSerde
-(groups, transactions, share groups), AbstractApiMessageSerde (metadata of the cluster and of remote logs) and
-ControlRecordUtils.
+Owns the ways in which a record identifies its messages; must not know topics of users. From Kafka's
+CoordinatorRecordSerde (groups, transactions, share groups), AbstractApiMessageSerde (metadata of the cluster and of
+remote logs) and ControlRecordUtils.
 
     topic                    key                          value
     __consumer_offsets       i16 type, message            i16 version, message; null: deleted
@@ -49,7 +49,7 @@ DECODED_TOPICS: Final = frozenset({*_KEYED, *_FRAMED})
 
 
 class RecordContent(NamedTuple):
-    """What a record says. `type` None: not known; `problem`: why key or value stay bytes."""
+    """The decoded content of a record. `type` None: unknown; `problem`: why key or value are left as bytes."""
 
     type: str | None
     version: int | None
@@ -59,7 +59,7 @@ class RecordContent(NamedTuple):
 
 
 def decode_record(topic: str, key: bytes | None, value: bytes | None) -> RecordContent:
-    """The content of a record in one of DECODED_TOPICS. What is not known stays as bytes, and `problem` says why."""
+    """Decode a record of one of DECODED_TOPICS. If key or value are left as bytes, `problem` says why."""
     try:
         if topic in _KEYED:
             return _keyed(_KEYED[topic], key, value)
@@ -69,14 +69,14 @@ def decode_record(topic: str, key: bytes | None, value: bytes | None) -> RecordC
 
 
 def decode_control(key: bytes | None, value: bytes | None) -> RecordContent:
-    """The content of a control record, in any topic."""
+    """Decode a control record, of any topic."""
     try:
         number = _number(key, 2, "control record")
         name, label = _CONTROL.get(number, (None, None))
         if name is None:
             raise _unknown("control record", "type", number)
         version = _number(value, 0, name)
-        # The later ones hold their version as their first field, the markers of transactions before it.
+        # Later messages have their version as their first field; transaction markers have it before their fields.
         fields = _whole(name, version, value, 2 if name == "EndTxnMarker" else 0)
         return RecordContent(label, version, None, fields, None)
     except DataError as error:
@@ -115,7 +115,7 @@ def _framed(kind: str, key: bytes | None, value: bytes | None) -> RecordContent:
 
 
 def _whole(name: str, version: int, data: bytes | None, at: int) -> Fields:
-    """A message that ends where its bytes end, UUIDs as Kafka writes them."""
+    """Decode a message that must end where its bytes end. UUIDs become text as Kafka writes them."""
     found: Decoded = decode(name, version, data or b"", at)
     if found.end != len(data or b""):
         extra = len(data or b"") - found.end
@@ -140,7 +140,7 @@ def _unknown(kind: str, what: str, number: int) -> UnsupportedFormat:
 
 
 def shown(name: str, version: int, fields: Mapping[str, Any]) -> Fields:
-    """The fields of a message as Kafka's own tools show them: UUIDs as text, no tagged field that has its default."""
+    """Return the fields of a message as Kafka's tools show them: UUIDs as text, no tagged field with its default."""
     return _shown(messages()[name].fields, version, fields)
 
 

@@ -1,13 +1,13 @@
-"""The table of Kafka's messages as values: which fields a message has, in which versions, and of which type.
+"""The table of Kafka's messages as values: the fields of a message, their versions and their types.
 
-Owns the text form of schemas.txt; must not know bytes of messages. A line that is not indented begins a message, a line
-that is indented is a field, one space for each level; the fields of a struct follow the struct's line.
+Owns the text form of schemas.txt; must not know bytes of messages. A line without indentation begins a message. An
+indented line is a field, one space for each level; the fields of a struct follow the struct's line.
 
     NAME KIND KEY VERSIONS FLEXIBLE
      FIELD TYPE VERSIONS [null=VERSIONS] [tag=NUMBER:VERSIONS] [default=VALUE] [flexible=none] [ignorable]
 
-Versions are `3` (that one), `0-4`, `2+` or `none`. KEY is the message's number among those of its KIND, `-` without
-one. In a flexible version lengths are varints, and every struct ends in tagged fields.
+Versions are `3` (that version), `0-4`, `2+` or `none`. KEY is the message's number within its KIND, `-` if it has no
+number. In a flexible version lengths are varints, and every struct ends in tagged fields.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ _EMPTY: Final[Mapping[str, Any]] = {
     "records": b"",
     "uuid": bytes(UUID_BYTES),
 }
-"""What a field holds when nothing else is said; 0 for the numbers that are not here."""
+"""The default of a field without a default in the table; 0 for number types, which are not listed here."""
 
 Versions = range
-"""Which versions of a message: `3 in versions`."""
+"""A set of versions of a message: `3 in versions`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """One field. `type` without the brackets of an array; `fields` are those of a struct."""
+    """One field. `type` is without the brackets of an array; `fields` are the fields of a struct."""
 
     name: str
     type: str
@@ -58,7 +58,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One message. `key` is its number among those of its kind, None without one."""
+    """One message. `key` is its number within its kind, None if it has no number."""
 
     name: str
     kind: str
@@ -70,20 +70,20 @@ class Message:
 
 @cache
 def messages() -> Mapping[str, Message]:
-    """Every message of the table by name."""
+    """Return every message of the table, by name."""
     text = resources.files(__package__).joinpath(TABLE).read_text("utf-8")
     return {message.name: message for message in parse_table(text)}
 
 
 @cache
 def by_key(kind: str) -> Mapping[int, Message]:
-    """The messages of one kind by their number."""
+    """Return the messages of one kind, by number."""
     found = (message for message in messages().values() if message.kind == kind)
     return {message.key: message for message in found if message.key is not None}
 
 
 def parse_table(text: str) -> Iterator[Message]:
-    """The messages of a table's text."""
+    """Yield the messages of a table's text."""
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]
     starts = [at for at, line in enumerate(lines) if not line.startswith(" ")]
     for start, stop in pairwise([*starts, len(lines)]):
@@ -127,7 +127,7 @@ def _field(line: str, fields: tuple[Field, ...]) -> Field:
 
 
 def _versions(text: str) -> Versions:
-    """`3`, `0-4`, `2+` and `none`."""
+    """Parse `3`, `0-4`, `2+` and `none`."""
     match = re.fullmatch(r"(\d+)(?:(\+)|-(\d+))?", text)
     if match is None:
         return range(0)
@@ -137,7 +137,7 @@ def _versions(text: str) -> Versions:
 
 
 def _default(kind: str, text: str | None, fields: Sequence[Field]) -> Any:
-    """The value of a field that a version lacks, or that is tagged and left out."""
+    """Return the value of a field that a version lacks, or that is tagged and left out."""
     if text == "null":
         return None
     if kind.startswith("[]"):
