@@ -1,7 +1,7 @@
-"""Putting messages behind the commit log: one at a time, all of an append or nothing.
+"""Appending messages to the commit log: one append at a time, all of its messages or none.
 
-Owns the append lock, the order of its steps and what is taken back when one of them fails; must not
-flush. Sources: CommitLog.asyncPutMessage and asyncPutMessages of RocketMQ.
+Owns the append lock, the order of the steps and the undo of a failed append; must not flush. Sources:
+CommitLog.asyncPutMessage and asyncPutMessages of RocketMQ.
 
     place (padding, roll) -> encode -> write -> dispatch -> visible
 """
@@ -34,18 +34,18 @@ from storage.rocketmq.reading import locator_of
 from storage.rocketmq.settings import StoreSettings
 from storage.sequencing import SequencedBatch
 
-RECORD_EXTRA_BYTES: Final = 64 << 10  # of a record beside its body (MessageExtEncoder)
+RECORD_EXTRA_BYTES: Final = 64 << 10  # for all of a record except its body (MessageExtEncoder)
 
 
 class Stamp(NamedTuple):
-    """What the store gives every record of an append."""
+    """The fields that the store sets in every record of an append."""
 
     store_timestamp_ms: int
     store_host: bytes
 
 
 class _Form(NamedTuple):
-    """What a topic is in a record. `size_bytes`: of one with IPv4 hosts and without body and properties."""
+    """The form of a topic in a record. `size_bytes`: a record with IPv4 hosts and without body and properties."""
 
     utf8: bytes
     magic: int
@@ -54,7 +54,7 @@ class _Form(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def _form_of(topic: str) -> _Form:
-    """Raises InvalidTopic."""
+    """Return the form of a topic in a record. Raises InvalidTopic."""
     utf8, magic = topic.encode(), magic_for(topic)
     smallest = message_size(
         topic_bytes=len(utf8), body_bytes=0, properties_bytes=0, sys_flag=0, magic=magic
@@ -63,7 +63,7 @@ def _form_of(topic: str) -> _Form:
 
 
 class Appender:
-    """Appends to all queues of a store. `lock` orders appends, deletions and the end of the log."""
+    """The appender to all queues of a store. `lock` orders appends, deletions and the log end."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Appender:
         self._store_host = settings.store_host
         self._batch_bytes = min(settings.max_message_bytes + RECORD_EXTRA_BYTES, log.largest_record)
         self._with_tags = settings.index_tags
-        self._with_crc = parts.with_crc  # the properties leave place for the CRC over the record
+        self._with_crc = parts.with_crc  # the properties reserve room for the CRC over the record
 
     def append(
         self,
@@ -92,8 +92,8 @@ class Appender:
         producer: ProducerSequence | None,
         publish: bool,
     ) -> AppendResult:
-        """Append encoded records (lock held); one that a producer repeats is answered as the first
-        time. Raises OutOfOrderSequence, FencedProducer and what `append_stamped` raises.
+        """Append encoded records (lock held). A repeat of a producer's earlier append writes nothing and returns
+        the earlier offsets. Raises OutOfOrderSequence, FencedProducer and the errors of `append_stamped`.
         """
         if producer is not None:
             known = queue.producers.find_duplicate(producer, len(encoded))
@@ -121,7 +121,7 @@ class Appender:
         return AppendResult(first, last, -1, locators, duplicate=True)
 
     def begin_at(self, physical_offset: int) -> None:
-        """Let the log of an empty store begin at this physical offset. Raises InvalidArgument."""
+        """Set the physical offset at which the log of an empty store begins. Raises InvalidArgument."""
         if self._log.end or physical_offset < 0:
             raise InvalidArgument(
                 f"start_physical_offset {physical_offset}: only the log of an empty store can begin "
@@ -139,7 +139,7 @@ class Appender:
         publish: bool,
         are_raw: bool = False,
     ) -> AppendResult:
-        """Append checked messages (lock held). On an error nothing of them stays. `are_raw`: encoded by others."""
+        """Append checked messages (lock held). On an error none of them stays. `are_raw`: not encoded by logserver."""
         topic, queue_id = queue.partition
         form = _form_of(topic)
         sizes = self._sizes(form, encoded, stamp)
@@ -159,7 +159,7 @@ class Appender:
                 self._take_back(log_end, sum(sizes))
                 raise
         if are_raw and self._coverage is not None and any(key_beside(p) for _, p in encoded):
-            self._coverage.exclude_keys([(log_end, log.end)])  # before a reader sees them
+            self._coverage.exclude_keys([(log_end, log.end)])  # before a reader sees the records
         count = following - first_offset
         self._dispatcher.submit(dispatches, log.end)
         queue.advance(count, log_end=log.end, publish=publish)
@@ -172,11 +172,11 @@ class Appender:
         )
 
     def check_sizes(self, topic: str, encoded: Sequence[Encoded]) -> None:
-        """Raise RecordTooLarge where an append of these would; no lock is needed."""
+        """Raise RecordTooLarge if an append of these records would; no lock is needed."""
         self._sizes(_form_of(topic), encoded, Stamp(0, self._store_host))
 
     def _sizes(self, form: _Form, encoded: Sequence[Encoded], stamp: Stamp) -> Sequence[int]:
-        """The sizes of the records. Raises RecordTooLarge."""
+        """Return the sizes of the records. Raises RecordTooLarge."""
         smallest = form.size_bytes + len(stamp.store_host) - 2 * HOST_SIZE_V4
         limit = self._log.largest_record
         sizes = [
@@ -200,7 +200,7 @@ class Appender:
         place: Placement,
         dispatches: list[Dispatch],
     ) -> tuple[bytes, int]:
-        """(the bytes of a run of records, the queue offset behind it); their dispatches are added."""
+        """Return (the bytes of records, the queue offset after them); add their dispatches to `dispatches`."""
         records = encode_messages([message for message, _ in encoded], place)
         if self._with_crc:
             records = [closed_record(record) for record in records]
@@ -209,7 +209,7 @@ class Appender:
         return b"".join(records), following
 
     def _take_back(self, log_end: int, written_bytes: int) -> None:
-        """Undo what an append that failed has written; where that fails too the store is fenced."""
+        """Undo the writes of a failed append; if that fails too, the store is fenced. Raises IoFailure."""
         try:
             self._log.rewind(log_end, written_bytes=written_bytes)
         except IoFailure as error:

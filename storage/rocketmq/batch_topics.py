@@ -1,9 +1,9 @@
-"""Topics whose queues are batch queues (BatchConsumeQueue): not offered here, and left as they are.
+"""Topics with batch queues (BatchConsumeQueue): not offered here, and left unchanged.
 
-Owns what is said of them; which topics they are the directory tells. Their records lie in the one log
-beside all others, but their units in `batchconsumequeue`, a unit for each run of records. A folder in
-`consumequeue` for such a topic keeps the real broker from starting (ConsumeQueueStore.queueTypeShouldBe),
-so none is ever made.
+Owns the error and the findings for them; must not decide which topics they are: the directory does. Their
+records are in the common commit log, but their queue entries in `batchconsumequeue`, one entry per batch of
+records. A folder in `consumequeue` for such a topic keeps the RocketMQ broker from starting
+(ConsumeQueueStore.queueTypeShouldBe), so logserver never creates one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CODE: Final = "batch-topic"
 
 
 def refusal(topic: str) -> NotOffered:
-    """The error for whoever wants to read, write or change such a topic."""
+    """Return the error for a request to read, write or change such a topic."""
     return NotOffered(
         f"topic {topic!r} has batch queues (queue.type=BatchCQ), which are not offered",
         feature="queue.type=BatchCQ",
@@ -29,7 +29,7 @@ def refusal(topic: str) -> NotOffered:
 
 
 def findings(directory: StoreDirectory, topics: Iterable[str]) -> Iterator[Finding]:
-    """That they are there, and what of them lies where it must not."""
+    """Yield findings: batch-queue topics exist, and any of their files are in the wrong folder."""
     folders = directory.queue_folders()
     for topic in sorted(topics):
         yield finding(

@@ -1,9 +1,9 @@
-"""What lies behind the place where a walk of the log ended: nothing, old bytes, or records that count.
+"""Data after the offset where a walk of the log ended: nothing, old bytes, or records that count.
 
 Owns the question whether good records follow a bad place; must not decide what to do then, nor
-write. The real store leaves old bytes behind a cut, so a record there counts only if a unit of its
-queue points to it, or if it goes on where the log stopped: its store time is no earlier than the
-last one's and its queue offset no lower than the next of its queue.
+write. RocketMQ leaves old bytes after a cut. A record there counts only if an entry of its
+queue points to it, or if it continues the log: its store time is no earlier than the
+last record's, and its queue offset no lower than the next of its queue.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ _ZERO_SECTOR: Final = bytes(SECTOR_BYTES)
 
 
 class LogSoFar(NamedTuple):
-    """What the walk knows when it stops: the last store time, and the next offset of a queue."""
+    """The state of a walk where it stops: the last store time, and the next offset of a queue."""
 
     last_store_timestamp_ms: int
     next_offset: Callable[[str, int], int]
 
 
 def sound_part(stretch: Stretch) -> Stretch:
-    """The records before the first that a crash has torn behind its body; all of them: the stretch
-    itself. The real store takes a torn one for good, so this is for after a crash of our own.
+    """Return `stretch` up to its first record that a crash has torn after its body; unchanged if none is torn.
+    RocketMQ accepts such a record, so this is only for use after a crash of logserver.
     """
     for at, (position, size) in enumerate(stretch.records):
         if _is_torn(stretch.data, position - stretch.start, size):
@@ -53,8 +53,8 @@ def sound_part(stretch: Stretch) -> Stretch:
 
 
 def _is_torn(data: bytes, position: int, size: int) -> bool:
-    """Whether zeros stand at the end of a record or fill a sector of its properties: its CRC covers
-    only the body, so that nothing else tells of a write that was lost behind that.
+    """Return whether a record ends in zeros or has a sector of zeros in its properties. Its CRC covers only
+    the body, so that nothing else reveals a lost write after the body.
     """
     end = position + size
     if data[end - 1] and (size < SECTOR_BYTES or data.find(_ZERO_SECTOR, position, end) < 0):
@@ -65,10 +65,10 @@ def _is_torn(data: bytes, position: int, size: int) -> bool:
 
 
 class Behind:
-    """What lies behind the bad places of one walk, which are asked in ascending order.
+    """The search after bad places of one walk. Positions must be given in ascending order.
 
-    Each entry of a queue is followed once: the record that was found for an earlier place answers for a later one
-    that lies before it. The end of the data is looked for once.
+    Each entry of a queue is followed once: a record found for an earlier position is also the answer for a later
+    position before it. The end of the data is searched once.
     """
 
     def __init__(self, run: FileRun, queues: QueueTable) -> None:
@@ -79,8 +79,8 @@ class Behind:
     def next_good(
         self, position: int, so_far: LogSoFar, *, looking: bool = True, before: int | None = None
     ) -> int | None:
-        """Return the first record behind `position`, and `before` a place, that counts; None where there is none.
-        `looking` False: only entries of queues are asked, and the bytes behind are not read.
+        """Return the first record after `position`, and before `before` if given, that counts; None if there is none.
+        `looking` False: only queue entries are followed, and the bytes after `position` are not searched.
         """
         found = [
             at for pointer in self._pointers if (at := pointer.first_behind(position)) is not None
@@ -104,16 +104,16 @@ class Behind:
 
 
 class _Pointer:
-    """The first good record behind a position that an entry of one queue leads to; the position only rises."""
+    """The first good record after a position to which an entry of one queue points; the position only rises."""
 
     def __init__(self, run: FileRun, queue: Queue) -> None:
         self._run = run
         self._queue = queue
-        self._next = 0  # the entry behind the one that led to `_found`
+        self._next = 0  # the offset after the entry that led to `_found`
         self._found: int | None = -1
 
     def first_behind(self, position: int) -> int | None:
-        """Return its physical offset; None without one, or where a file of the queue is missing."""
+        """Return the physical offset of the record; None if there is none, or if a file of the queue is missing."""
         if self._found is not None and self._found <= position:
             try:
                 self._found = self._follow(position)
@@ -128,7 +128,7 @@ class _Pointer:
             if unit.physical_offset >= limit:
                 return None
             if unit.physical_offset <= position:
-                continue  # damage: units rise
+                continue  # a damaged entry: physical offsets rise
             message = record_at(self._run, unit.physical_offset)
             if message is not None and (message.topic, message.queue_id) == self._queue.partition:
                 self._next = offset + 1
@@ -137,7 +137,7 @@ class _Pointer:
 
 
 def first_told(run: FileRun, start: int, stop: int) -> int | None:
-    """Where in [start, stop) the first good record lies that tells its own place; None without one."""
+    """Return the first offset in [start, stop) of a good record that contains this offset; None without one."""
     candidates = _candidates(run, start - 1, stop)
     return next((at for at in candidates if record_at(run, at) is not None), None)
 
@@ -151,10 +151,10 @@ def _goes_on(message: Message, so_far: LogSoFar) -> bool:
 
 
 def _candidates(run: FileRun, position: int, stop: int) -> Iterator[int]:
-    """Where behind `position` a record's magic stands with its own place beside it."""
+    """Yield the offsets in (position, stop) at which a record may begin: a record's magic is 4 bytes after them."""
     for base in run.bases:
         begin, end = max(base, position + 1), min(base + run.file_bytes, stop)
-        window_bytes = FIRST_WINDOW_BYTES  # the next record is mostly near
+        window_bytes = FIRST_WINDOW_BYTES  # the next record is usually near
         while begin < end:
             data = run.read(begin, min(window_bytes, end - begin) + FIXED_SIZE_V4)
             for match in _MAGIC.finditer(data, _MAGIC_POSITION):
@@ -166,10 +166,12 @@ def _candidates(run: FileRun, position: int, stop: int) -> Iterator[int]:
 
 
 def has_zeroed_sector(run: FileRun, start: int, end: int) -> bool:
-    """Whether a sector of a file, aligned in it, within [start, end) is all zeros: a write that was lost. Of the
-    sector in which `start` lies the rest counts, unless it is so short that a size's zeros fill it; so does the last
-    one of a file that ends within it. The record at `end`, whose size begins with zeros, may itself begin in a zeroed
-    one. A file's padding is zeros and tells nothing.
+    """Return whether a sector of a file within [start, end) is all zeros, which means a lost write.
+
+    - The rest of the sector that contains `start` counts, unless it is so short that it could be zeros of a size.
+    - The last sector counts also if the file ends within it.
+    - The record at `end` may begin in a zeroed sector, since its size begins with zeros.
+    - The padding of a file is zeros and does not count.
     """
     limit = end + SIZE_BYTES - 1
     base = run.base_of(start)
@@ -187,7 +189,7 @@ def has_zeroed_sector(run: FileRun, start: int, end: int) -> bool:
 
 
 def _padding_at(run: FileRun, begin: int, stop: int, end: int) -> int | None:
-    """Where the padding of the file that ends at `end` begins, in [begin, stop); None where none does."""
+    """Return where the padding of the file that ends at `end` begins, in [begin, stop); None if it has none there."""
     for at in range(begin, stop, WINDOW_BYTES):
         data = run.read(at, min(WINDOW_BYTES, stop - at) + PADDING_SIZE)
         for match in _PADDING_MAGIC.finditer(data, _MAGIC_POSITION):
@@ -198,7 +200,7 @@ def _padding_at(run: FileRun, begin: int, stop: int, end: int) -> int | None:
 
 
 def _has_zeros(run: FileRun, begin: int, stop: int) -> bool:
-    """Whether a sector between two places of one file is zeros; the first begins at `begin`."""
+    """Return whether a sector between two positions of one file is zeros; the first sector begins at `begin`."""
     while begin < stop:
         data = run.read(begin, min(WINDOW_BYTES, stop - begin))
         if not data:
@@ -207,7 +209,7 @@ def _has_zeros(run: FileRun, begin: int, stop: int) -> bool:
             run.base_of(begin + len(data)) != run.base_of(begin)
             and len(data) % SECTOR_BYTES >= SIZE_BYTES
         ):
-            data += bytes(-len(data) % SECTOR_BYTES)  # the file ends in a sector
+            data += bytes(-len(data) % SECTOR_BYTES)  # the file ends within a sector
         for at in range(0, len(data) - SECTOR_BYTES + 1, SECTOR_BYTES):
             if data.startswith(_ZERO_SECTOR, at):
                 return True

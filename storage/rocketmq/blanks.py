@@ -1,7 +1,7 @@
-"""Records that stand where a salvage left something behind, so that the log stays one run of records.
+"""Blank records, which fill ranges that a salvage could not keep, so that the log stays one run of records.
 
-Owns their bytes; must not decide where they go. A blank is a rolled back record, which neither the real
-store nor this one puts into a queue or the index. It lies in the log only, as long as what was there:
+Owns their bytes; must not decide where they go. A blank is a rolled back record, which neither RocketMQ
+nor logserver puts into a queue or the index. It is only in the log and has the size of the lost bytes:
 
     good record | blank record, or several | good record       in a file
     good record | blank record | padding                       to the end of one
@@ -25,22 +25,23 @@ from storage.rocketmq.format.properties import CRC_PROPERTY_SIZE, closed_record,
 
 TOPIC: Final = "-"
 SMALLEST: Final = FIXED_SIZE_V4 + len(TOPIC)
-"""No record that was lost is smaller: a topic has a character at least."""
+"""The smallest possible size of a lost record: a topic has at least one character."""
 LARGEST: Final = 1 << 20
 _TEXT: Final = b"left behind by logserver salvage"
 _HOST: Final = bytes(8)
 
 
 def is_blank(topic: str, sys_flag: int) -> bool:
-    """Whether a record of this topic and flag is a blank."""
+    """Return whether a record with this topic and flag is a blank."""
     return topic == TOPIC and sys_flag == TRANSACTION_ROLLBACK
 
 
 def fill(
     start: int, end: int, *, file_end: int, time_ms: int, with_crc: bool
 ) -> Iterator[tuple[int, bytes]]:
-    """(physical offset, bytes) that make [start, end) of one file readable: as long as a record at
-    least, or up to the file's end and as long as a padding. `with_crc`: what has room for it ends in a CRC over it.
+    """Yield (physical offset, bytes) that make [start, end) of one file readable. The range must be at least as
+    long as a record, or end at the file's end and be at least as long as a padding. `with_crc`: each blank with
+    enough room ends in a CRC over the record.
     """
     smallest = SMALLEST + (CRC_PROPERTY_SIZE if with_crc else 0)
     if end == file_end:

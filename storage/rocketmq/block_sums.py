@@ -1,6 +1,6 @@
-"""Checksums over the blocks of a file: whoever reads a few bytes knows whether they are what was there before.
+"""Checksums over the blocks of a file: a reader of a few bytes can check that they have not changed.
 
-Owns the sums of one file; must not read it. Only the blocks that are read are checked, each once.
+Owns the sums of one file; must not read it. Only blocks that are read get checked, each once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ class BlockSums:
     """The sums of the first `size_bytes` of a file; the last block may be shorter."""
 
     def __init__(self, size_bytes: int, sums: bytes) -> None:
-        """`sums`: as `encoded`."""
+        """`sums`: bytes as in `encoded`."""
         self.size_bytes = size_bytes
         self._sums = array("I", sums[: len(sums) // 4 * 4])
         self._checked = bytearray(len(self._sums))
@@ -29,7 +29,7 @@ class BlockSums:
 
     @property
     def encoded(self) -> bytes:
-        """The sums, four bytes each."""
+        """The sums of all blocks, four bytes each."""
         return self._sums.tobytes()
 
     @property
@@ -38,7 +38,7 @@ class BlockSums:
         return len(self._sums) == -(-self.size_bytes // BLOCK_BYTES)
 
     def around(self, position: int, size_bytes: int) -> tuple[int, int] | None:
-        """Return [start, stop) of the blocks that hold these bytes; None if all of them were checked."""
+        """Return [start, stop) of the blocks that contain these bytes; None if all of them were checked."""
         first = position // BLOCK_BYTES
         stop = min(-(-(position + size_bytes) // BLOCK_BYTES), len(self._sums))
         if self._checked.find(0, first, stop) < 0:
@@ -46,7 +46,7 @@ class BlockSums:
         return first * BLOCK_BYTES, min(stop * BLOCK_BYTES, self.size_bytes)
 
     def fit(self, start: int, data: bytes) -> bool:
-        """Whether whole blocks from `start` on are what they were; they are not checked again then."""
+        """Return whether whole blocks from `start` on are unchanged; matching blocks are not checked again."""
         first = start // BLOCK_BYTES
         for number in range(first, first + -(-len(data) // BLOCK_BYTES)):
             at = (number - first) * BLOCK_BYTES

@@ -1,7 +1,7 @@
-"""Folders in the place of files that a start reads or writes: `abort`, `lock`, `checkpoint`, config/*.json, our own.
+"""Folders in place of files that a start reads or writes: `abort`, `lock`, `checkpoint`, config/*.json, our own.
 
-Owns finding them, the refusal of a writable start before it has changed anything, and taking them out of a read-only
-view; must not look into them. `abort` stays in a view: whatever it is, it marks an unclean stop, as for the real store.
+Owns finding them, the refusal of a writable start before it has changed anything, and removing them from a read-only
+view; must not read their content. `abort` stays in a view: even a folder marks an unclean stop, as in RocketMQ.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ _AT_ROOT: Final = {
     names.DELETED_FILE: "Move it away, and restore the file: without it deleted topics may come back",
     names.INDEX_FILE: "Move it away: a start looks through the key index, and writes it again",
 }
-"""What to do, by name."""
+"""The remedy for each file name."""
 _CONFIG: Final = "Move it away, and restore the file: what it held is in no other file"
 _BACKUP: Final = "Move it away: it has the name of a file's former content"
 _TEMPORARY: Final = "Move it away: a file is written under this name before it gets its own"
 
 
 def refuse(directory: StoreDirectory) -> None:
-    """Raise DamagedStore, for a start that writes, where a folder has the name of such a file."""
+    """Raise DamagedStore, for a start that writes, if a folder has the name of such a file."""
     found = findings(directory)
     if found:
         raise damaged_store(found)
 
 
 def findings(directory: StoreDirectory) -> list[Finding]:
-    """Return a finding for each of them, which says what to do."""
+    """Return a finding with a remedy for each such folder."""
     return [
         finding("unknown-file", path, severity="error", message=f"{_HERE}. {remedy}")
         for path, remedy in _blocked(directory)
@@ -49,7 +49,7 @@ def findings(directory: StoreDirectory) -> list[Finding]:
 
 
 def take_out(directory: StoreDirectory) -> list[Finding]:
-    """Take them out of a view that only reads, where nothing reaches the disk; return the findings."""
+    """Remove the folders from a read-only view, without a change on disk; return the findings."""
     found = findings(directory)
     for one in found:
         path = Path(one.path)
@@ -60,7 +60,7 @@ def take_out(directory: StoreDirectory) -> list[Finding]:
 
 
 def _blocked(directory: StoreDirectory) -> Iterator[tuple[Path, str]]:
-    """Yield the path of each, and what to do."""
+    """Yield the path and the remedy of each such folder."""
     fs, root = directory.fs, directory.path
     listed = set(fs.list_dir(root)) if fs.is_dir(root, follow=True) else set()
     for name, remedy in _AT_ROOT.items():
@@ -74,7 +74,7 @@ def _blocked(directory: StoreDirectory) -> Iterator[tuple[Path, str]]:
 
 
 def _is_config_file(name: str) -> bool:
-    """Whether it is the name of a JSON file, of its former content, or of one that is being written."""
+    """Return whether a name belongs to a JSON file, to its `.bak`, or to the temporary file for either."""
     return name.removesuffix(names.TEMPORARY).removesuffix(names.BACKUP).endswith(".json")
 
 

@@ -1,8 +1,8 @@
-"""Files in the place of folders that a start makes: `consumequeue`, the folder of a topic or of a queue, `index`, and
+"""Files in place of folders that a start creates: `consumequeue`, the folder of a topic or of a queue, `index`, and
 `commitlog` and `config`.
 
-Owns finding them, the refusal of a writable start, and taking them out of a read-only view; must not look into them.
-What the first four hold is built from the log; nothing makes the last two again.
+Owns finding them, the refusal of a writable start, and removing them from a read-only view; must not read their
+content. The first four folders are built from the log; the last two cannot be rebuilt.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ RESTORE: Final = "a file in the place of a folder. Move it away, and restore the
 
 
 def refuse(directory: StoreDirectory) -> None:
-    """Raise DamagedStore, for a start that writes, where a file has the name of one of a store's own folders.
+    """Raise DamagedStore, for a start that writes, if a file has the name of one of a store's own folders.
 
-    One in the place of a queue's folder only matters once that folder is made: see ConsumeQueue.
+    A file in place of a queue's folder matters only when that folder is created: see ConsumeQueue.
     """
     found = [blocked(path) for path in roots(directory)]
     if found:
@@ -34,17 +34,17 @@ def refuse(directory: StoreDirectory) -> None:
 
 
 def take_out(directory: StoreDirectory) -> Sequence[Path]:
-    """Take such files out of a view that only reads, where nothing reaches the disk; gives their paths."""
+    """Remove such files from a read-only view, without a change on disk; return their paths."""
     found: list[Path] = []
     for path in _blocking(directory):
-        with suppress(IoFailure):  # a link into a circle: reported where it is read
+        with suppress(IoFailure):  # a circular link: reported where it is read
             directory.fs.remove(path)
             found.append(path)
     return found
 
 
 def findings(taken: Sequence[Path], queues: QueueTable) -> Iterator[Finding]:
-    """Findings for those in whose place folders belong; a file in the place of no queue that has records is none."""
+    """Yield findings for removed files in place of needed folders: a queue's folder is needed if it has records."""
     folders = [queue.units.directory for queue in queues if not queue.units.is_empty]
     needed = {*folders, *(folder.parent for folder in folders)}
     for path in taken:
@@ -62,12 +62,12 @@ def roots(directory: StoreDirectory) -> Iterator[Path]:
 
 
 def lost(directory: StoreDirectory) -> Iterator[Path]:
-    """Yield those whose content is in no other file."""
+    """Yield the files in place of folders that cannot be rebuilt from the log."""
     return (path for path in roots(directory) if not _is_built(path))
 
 
 def derived(directory: StoreDirectory) -> Iterator[Path]:
-    """Yield the files in the place of folders that are built from the log, those of topics and queues too."""
+    """Yield the files in place of folders that are built from the log, including topic and queue folders."""
     return (path for path in _blocking(directory) if _is_built(path))
 
 
@@ -87,11 +87,11 @@ def _blocking(directory: StoreDirectory) -> Iterator[Path]:
 
 
 def blocked(path: Path) -> Finding:
-    """Return the finding for a file in the place of a folder."""
+    """Return the finding for a file in place of a folder."""
     message = IN_THE_WAY if _is_built(path) else RESTORE
     return finding("unknown-file", path, severity="error", message=message)
 
 
 def _is_built(path: str | Path) -> bool:
-    """Whether a start builds what belongs there."""
+    """Return whether a start builds this folder from the log."""
     return Path(path).name not in (names.COMMIT_LOG, names.CONFIG)

@@ -1,8 +1,8 @@
-"""Writing down how far everything is on disk, so that a start after a crash reads less.
+"""Checkpoints: how far all files are on disk, so that a start after a crash reads less.
 
-Owns the order of a checkpoint: log, queues, index, producers, and the checkpoint file last, which
-tells nothing that is not durable by then. Source: StoreCheckpoint of RocketMQ; unlike there the
-index counts at every checkpoint, not only when a file of it is full.
+Owns the order of a checkpoint: log, queues, index, producers, and the checkpoint file last; must not
+report a position that is not durable by then. Source: StoreCheckpoint of RocketMQ. Other than in RocketMQ,
+the index counts at every checkpoint, not only when one of its files is full.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from storage.rocketmq.opening import OpenedStore
 
 
 class Checkpointer:
-    """Writes the checkpoints of one store. `gate` is held meanwhile, and taken before the append
-    lock, which is held only while positions are noted: appends go on during the syncs.
+    """The writer of one store's checkpoints. `gate` is held during a checkpoint and taken before the append
+    lock. The append lock is held only while positions are noted: appends go on during the syncs.
     """
 
     def __init__(
@@ -37,9 +37,7 @@ class Checkpointer:
         self._last = parts.checkpoint
 
     def write(self) -> None:
-        """On return all that was appended before is on disk in log, queues and index, and the
-        checkpoint says so.
-        """
+        """Sync the log, queues and index up to all earlier appends, and write the checkpoint, durably."""
         parts = self._parts
         with self.gate:
             with self._append_lock:

@@ -1,9 +1,9 @@
-"""A split of a RocketMQ store, read as columns: units, the pieces of the log they lead to, columns of these.
+"""Reading a split of a RocketMQ store as columns: queue entries, then the pieces of the log they point to.
 
-Owns the order of the steps, what is told of damage, and which columns there are; must not know where
-in a record a field stands. Which records are good, and what is said of those that are not, is as in
-`reading`, the reader of one queue; but a unit must tell its record's size, too. Where only offsets
-are asked for and nothing is to be checked, as in a count, the units are all that is read.
+Owns the order of the steps, the reports of damage, and which columns there are; must not know the position
+of a field in a record. Which records are good, and the errors for other records, are as in `reading`, the
+reader of one queue; but an entry must also contain its record's size. If only offsets are requested and no
+check is, as in a count, only the entries are read.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def read_split(
 
 
 class _Reader:
-    """One reading of one split."""
+    """The state of one read of one split."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class _Reader:
         self._log = CommitLog(run, end=plan.log_end)
 
     def chunks(self) -> Iterator[Chunk]:
-        """All rows of the split."""
+        """Yield all rows of the split."""
         units = load_units(self._plan, self._files, self._on_damage)
         units = in_log_order(self._readable(self._fitting(units)))
         if not self._check_crcs and self._columns & _EVERY <= _OF_UNITS.keys():
@@ -146,7 +146,7 @@ class _Reader:
     def _tell(
         self, error: Corrupt, units: Units, row: int, *, code: str = "damaged-record"
     ) -> None:
-        """Raise the error of a unit, or tell it."""
+        """Raise the error of an entry, or report it to `on_damage`."""
         partition = self._partitions[units.codes[row]]
         offset = int(units.offsets[row])
         if self._on_damage is None:
@@ -154,7 +154,7 @@ class _Reader:
         self._on_damage(replace(unreadable(partition, offset, error), code=code))
 
     def _fitting(self, units: Units) -> Units:
-        """Units that lead to a place in the log with room for a record of their size."""
+        """Return the entries that point to a position in the log with room for a record of their size."""
         plan, log = self._plan, self._log
         positions, sizes = units.positions, units.sizes
         fitting = (positions >= plan.log_start) & (positions <= plan.log_end - sizes)
@@ -169,7 +169,7 @@ class _Reader:
         return units.where(fitting)
 
     def _is_size(self, position: int, size: int) -> bool:
-        """Whether a record tells this size: looked at before so much is read."""
+        """Return whether the record has this size: checked before so many bytes are read."""
         try:
             return self._log.size_at(position) == size
         except Corrupt:
@@ -185,7 +185,7 @@ class _Reader:
         )
 
     def _readable(self, units: Units) -> Units:
-        """Units that lead into files that are there; of the others the first of each file is told."""
+        """Return the entries that point into existing files; report the first other entry of each missing file."""
         bases = units.positions // self._plan.log_file_bytes * self._plan.log_file_bytes
         readable = np.ones(len(bases), np.bool_)
         for base in np.unique(bases).tolist():
@@ -204,7 +204,7 @@ class _Reader:
         return units if readable.all() else units.where(readable)
 
     def _good(self, piece: Piece, good: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Look closer at records that do not look good, tell what is wrong; which ones are good."""
+        """Check records that do not look good again in full, report the errors; return which records are good."""
         good = good.copy()
         for row in np.flatnonzero(~good).tolist():
             try:
@@ -215,7 +215,7 @@ class _Reader:
         return good
 
     def _check(self, units: Units, row: int) -> None:
-        """Raise Corrupt for a record that is not good."""
+        """Raise Corrupt if a record is not good."""
         position, size = int(units.positions[row]), int(units.sizes[row])
         data = self._log.read(position, size)
         message = self._log.checked(data, 0, position, check_crc=self._check_crcs)
@@ -227,13 +227,13 @@ class _Reader:
     # ---- columns ----
 
     def _of_units(self, units: Units) -> Iterator[Chunk]:
-        """Chunks of units alone, whatever their records hold."""
+        """Yield chunks of entries alone, without their records."""
         for first in range(0, len(units.offsets), UNITS_TOGETHER):
             part = units.where(slice(first, first + UNITS_TOGETHER))
             yield self._with_places(part, {})
 
     def _unpacked(self, records: Records) -> Iterator[Chunk]:
-        """Chunks of records of which some are compressed, more of them where the bodies are large."""
+        """Yield chunks of records, some of them compressed; several chunks if the bodies are large."""
         first, size_bytes = 0, 0
         bodies: list[bytes] = []
         good = np.ones(len(records.starts), np.bool_)
@@ -277,7 +277,7 @@ class _Reader:
         return self._with_places(records.units, found)
 
     def _with_places(self, units: Units, found: dict[str, Column]) -> Chunk:
-        """A chunk of these columns and those that the units tell."""
+        """Return a chunk of these columns and the columns that come from the entries."""
         for name in self._columns & _OF_UNITS.keys():
             found[name] = _OF_UNITS[name](units)
         return Chunk(

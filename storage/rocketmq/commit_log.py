@@ -6,10 +6,9 @@ CommitLog, DefaultAppendMessageCallback and AllocateMappedFileService of RocketM
 
     | record | record | ... | record | padding: 8 bytes, then any value | next file: record | ...
 
-A record goes into the current file if it leaves 8 bytes there for a padding; otherwise a padding
-takes all that is left. One file more than needed is kept ahead and removed at a clean stop.
-Appends, rewinds and deletions: one at a time, under the store's append lock. Reads and syncs: at
-any time.
+A record goes into the current file if 8 bytes for a padding still fit after it; otherwise a padding
+fills the rest of the file. One spare file is created ahead and removed at a clean stop. Appends, rewinds
+and deletions run one at a time, under the store's append lock. Reads and syncs may run at any time.
 """
 
 from __future__ import annotations
@@ -28,39 +27,41 @@ from storage.rocketmq.format.message import (
 
 
 class CommitLog:
-    """The log over a run of files; `end` is where recovery found the end of the data."""
+    """The commit log over a run of files; `end` is the end of the data that recovery found."""
 
     def __init__(self, run: FileRun, *, end: int) -> None:
         self.run = run
-        self.end = end  # written under the append lock, read by anyone
+        self.end = end  # written under the append lock, read by any thread
         self.suspect_records = (
-            0  # how often one was read whose header or properties cannot be right
+            0  # number of records read with an impossible header or impossible properties
         )
         self._flushed = end
         self._flush_lock = threading.Lock()
 
     @property
     def start(self) -> int:
-        """The physical offset of the first byte that is there."""
+        """The physical offset of the first stored byte; `end` if there are no files."""
         return self.run.start if self.run.bases else self.end
 
     @property
     def flushed(self) -> int:
-        """Everything below it is on disk."""
+        """The physical offset below which everything is on disk."""
         return self._flushed
 
     @property
     def largest_record(self) -> int:
-        """The size of the largest record that fits a file."""
+        """The size in bytes of the largest record that fits a file."""
         return self.run.file_bytes - PADDING_SIZE
 
     def begin_at(self, physical_offset: int) -> None:
-        """Let an empty log begin there."""
+        """Set the physical offset at which an empty log begins."""
         self.end = self._flushed = physical_offset
 
     def reserve(self, size_bytes: int) -> int:
-        """Where a record (or a batch, which is never split) of this size goes: the end, after a
-        padding where the current file has no room. Raises RecordTooLarge, DiskFull.
+        """Return the physical offset for a record, or for a batch, which is never split, of this size.
+
+        The result is the log end, after a roll to the next file if the current file has no room.
+        Raises RecordTooLarge, DiskFull.
         """
         if size_bytes > self.largest_record:
             raise RecordTooLarge(
@@ -78,10 +79,10 @@ class CommitLog:
         return self.end
 
     def _roll(self, left: int) -> None:
-        """Fill the current file with a padding and go to the next one.
+        """Fill the current file with a padding and go to the next file.
 
-        What is in the old file is on disk before anything is written to the new one, so that a
-        power cut loses a suffix of the log.
+        The old file is synced before anything is written to the new file, so that a power cut loses
+        a suffix of the log and leaves no hole.
         """
         following = self.end + left
         self._open_file(following)
@@ -91,11 +92,11 @@ class CommitLog:
         try:
             self._open_file(following + self.run.file_bytes)
         except DiskFull:
-            return  # then it is made when it is needed
+            return  # the spare file is created when it is needed
 
     def _open_file(self, base: int) -> None:
-        """Make the file unless it is there. A real store that is started by mistake beside this one
-        removes the spare file before it finds the lock taken.
+        """Create the file unless it exists. It may be missing from a running store: a RocketMQ broker
+        started on it by mistake removes the spare file before it finds the lock taken.
         """
         fs = self.run.files.fs
         if not fs.exists(self.run.directory):
@@ -105,23 +106,25 @@ class CommitLog:
             self.run.create(base)
 
     def write(self, data: bytes) -> None:
-        """Put reserved records at the end. They are with the operating system, not on disk."""
+        """Write reserved records at the log end. They reach the operating system, not the disk."""
         self.run.write(self.end, data)
         self.end += len(data)
 
     def rewind(self, end: int, *, written_bytes: int) -> None:
-        """Take back what was written behind `end`, the last write of at most `written_bytes` too.
+        """Undo all writes after `end`, including a failed last write of at most `written_bytes`.
 
-        It is overwritten with zeros: records behind the end would come to life again when a record
-        that ends before one of them is all that a crash leaves.
+        The range is overwritten with zeros. Otherwise an old record there could become valid again:
+        after a crash that keeps only a new record that ends right before it.
         """
-        with self._flush_lock:  # a sync that runs now must not count what is taken back
+        with self._flush_lock:  # a concurrent sync must not count bytes that are undone
             self.run.zero(end, min(self.end + written_bytes, self.run.limit))
             self.end = end
             self._flushed = min(self._flushed, end)
 
     def flush(self) -> int:
-        """On return everything below the result is on disk. Many callers share one sync."""
+        """Sync the log and return the physical offset below which everything is on disk. Concurrent
+        callers share one sync.
+        """
         with self._flush_lock:
             target = self.end
             if self._flushed < target:
@@ -130,21 +133,21 @@ class CommitLog:
             return target
 
     def remove_spare(self) -> None:
-        """Remove the files that hold nothing, as a clean stop does."""
+        """Remove the files that hold no data, as a clean stop does."""
         spare = [base for base in self.run.bases if base >= max(self.end, 1)]
         self.run.remove_in_turn(spare[::-1])
 
     def read(self, physical_offset: int, size_bytes: int) -> bytes:
-        """The bytes of a record, fewer when the file ends first. Raises Corrupt where no file is."""
+        """Read the bytes of a record, fewer if the file ends first. Raises Corrupt if no file covers the offset."""
         return self.run.read(physical_offset, size_bytes)
 
     def checked(
         self, data: bytes, position: int, physical_offset: int, *, check_crc: bool = True
     ) -> Message:
-        """The record at `data[position:]`, which lies at `physical_offset`.
+        """Decode the record at `data[position:]`, which is stored at `physical_offset`.
 
-        Raises Corrupt with the file and the position in it for one that is damaged. The physical
-        offset that the record itself tells is not compared, as in the real store.
+        Raises Corrupt, with the file and the position in it, if the record is damaged. The physical
+        offset in the record itself is not compared, as in RocketMQ.
         """
         try:
             message = decode_message(data, position, check_crc=check_crc)
@@ -161,7 +164,7 @@ class CommitLog:
     def damage(
         self, physical_offset: int, what: str, *, expected: object = None, found: object = None
     ) -> Corrupt:
-        """The error for a bad record: file, position in it, what was expected and found."""
+        """Return the error for a bad record: file, position in it, expected and found values."""
         base = self.run.base_of(physical_offset)
         path = self.run.directory if base is None else self.run.path(base)
         position = physical_offset - (base or 0)
@@ -175,7 +178,7 @@ class CommitLog:
         )
 
     def size_at(self, physical_offset: int) -> int:
-        """The size that the record at a place tells. Raises Corrupt where none can be."""
+        """Return the size field of the record at an offset. Raises Corrupt if it is not a possible size."""
         data = self.read(physical_offset, 4)
         size = int.from_bytes(data, "big", signed=True)
         if len(data) < 4 or not 0 < size <= self.largest_record:
@@ -184,7 +187,7 @@ class CommitLog:
 
 
 def record_at(run: FileRun, physical_offset: int) -> Message | None:
-    """The whole good record that lies there and says so itself; None for anything else."""
+    """Return the record at a physical offset if it is whole, valid and contains this offset; None otherwise."""
     if run.base_of(physical_offset) is None:
         return None
     head = run.read(physical_offset, 4)
@@ -199,6 +202,6 @@ def record_at(run: FileRun, physical_offset: int) -> Message | None:
 
 
 def store_time_at(run: FileRun, physical_offset: int) -> int:
-    """The store time of the record that lies there; 0 where none does."""
+    """Return the store time in ms of the record at a physical offset; 0 if there is no valid record."""
     message = record_at(run, physical_offset)
     return 0 if message is None else message.store_timestamp_ms

@@ -1,7 +1,7 @@
 """One file of config/ with its `.bak`, as the broker's ConfigManager keeps them.
 
-Owns which of the two is read and how both are written; must not know what is in them. A `.bak` has
-the content before the last change. ConfigManager.load reads it where the file is missing or empty, or where
+Owns which of the two is read and how both are written; must not know their content. A `.bak` has
+the content before the last change. ConfigManager.load reads it if the file is missing or empty, or if
 decoding it fails.
 """
 
@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 
 
 def next_version(stored: object, now_ms: int) -> Mapping[str, Any]:
-    """The dataVersion behind this one (DataVersion.nextVersion)."""
+    """Return the dataVersion after `stored` (DataVersion.nextVersion)."""
     version: dict[str, Any] = {"counter": 0, "stateVersion": 0, "timestamp": 0}
     version |= stored if isinstance(stored, dict) else {}
     counter = version["counter"] if isinstance(version["counter"], int) else 0
@@ -32,7 +32,7 @@ def next_version(stored: object, now_ms: int) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Decoders(Generic[_T]):
-    """How the content of a file is read: as the broker does, or as much of it as can be read."""
+    """The decoders of a file: as the broker decodes it, and as much of it as can be decoded."""
 
     decode: Callable[[bytes], _T]
     decode_loosely: Callable[[bytes], _T]
@@ -41,8 +41,8 @@ class Decoders(Generic[_T]):
 class ConfigFile(Generic[_T]):
     """config/NAME of the store at `root`. Not thread-safe.
 
-    `decode` reads as the broker does, `decode_loosely` leaves out what it cannot read; both raise DataError. A
-    damaged file is moved to `damaged`, at the store's root, by the first write. `report` is given what was passed over.
+    `decode` reads as the broker does, `decode_loosely` skips parts that it cannot read; both raise DataError. The
+    first write moves a damaged file to `damaged`, at the store's root. `report` is called with each problem found.
     """
 
     def __init__(
@@ -61,19 +61,19 @@ class ConfigFile(Generic[_T]):
         self._damaged = root / damaged
         self._decoders = decoders
         self._report = report
-        self._stored: bytes | None = None  # the file as it stands, if the broker reads it
-        self._is_loose = False  # whether the content holds what the broker cannot read
+        self._stored: bytes | None = None  # the current file content, if the broker can read it
+        self._is_loose = False  # whether the content has parts that the broker cannot read
 
     @property
     def is_understood(self) -> bool:
-        """Whether the file itself, not its `.bak`, tells what was read last."""
+        """Whether the last content read came from the file itself, not from its `.bak`."""
         return bool(self._stored)
 
     def read(self) -> _T | None:
-        """What the file says; without it, or when it is damaged, its `.bak`, as the broker does.
+        """Read the file; if it is missing or damaged, its `.bak`, as the broker does.
 
-        Where the broker can read neither, what can be read of the file, or of its `.bak`. None where there is
-        neither. Raises Corrupt, naming the file, when nothing can be read.
+        If the broker can read neither, return the readable parts of the file, or else of its `.bak`. Return
+        None if neither exists. Raises Corrupt, naming the file, if nothing can be read.
         """
         self._is_loose = False
         self._stored = self._bytes_of(self.path)
@@ -90,13 +90,13 @@ class ConfigFile(Generic[_T]):
             return self._read_otherwise(main, backup or b"", error)
 
     def _bytes_of(self, path: Path) -> bytes | None:
-        """Return the content of a file, None without it. A folder in its place has a finding: see blocked_files."""
+        """Return the content of a file, None without it. blocked_files reports a folder in place of the file."""
         fs = self._fs
         is_there = fs.is_dir(path.parent) and fs.exists(path) and not fs.is_dir(path)
         return fs.read_bytes(path) if is_there else None
 
     def _read_otherwise(self, main: bytes, backup: bytes, error: DataError) -> _T:
-        """A file that the broker cannot read: `error` is why."""
+        """Read a file that the broker cannot read: its `.bak`, else the readable parts. `error`: the reason."""
         with suppress(DataError):
             value = self._decoders.decode(backup)
             self._report(self.path, f"read from its {names.BACKUP}: {error.message}")
@@ -114,11 +114,11 @@ class ConfigFile(Generic[_T]):
         ) from error
 
     def write(self, data: bytes) -> None:
-        """Make the file hold `data`, its former content the `.bak`; durable on return, and left out
-        where it would change nothing.
+        """Write `data` to the file and its former content to the `.bak`. Durable on return; skipped if the
+        content is unchanged.
 
-        A damaged one is kept at the store's root: then the `.bak` is the last good one, and stays. Content that
-        the broker cannot read never becomes the `.bak`: with both unreadable it would not start.
+        A damaged file is kept at the store's root: then the `.bak` is the last good content, and stays. Content
+        that the broker cannot read never becomes the `.bak`: with both unreadable the broker would not start.
         """
         if data == self._stored:
             return

@@ -1,15 +1,15 @@
-"""One queue: units of 20 bytes that point into the commit log, in order of their offsets.
+"""One consume queue: entries of 20 bytes that point into the commit log, in order of their offsets.
 
-Owns the units of one topic and queue id: appending, reading, cutting, filling what lies before the
-first one; must not know what is in a record. Source: ConsumeQueue of RocketMQ. A unit's offset is
-its position divided by 20.
+Owns the entries of one topic and queue id: appending, reading, cutting, and the fillers before the
+first entry; must not know the content of a record. Source: ConsumeQueue of RocketMQ. The offset of an
+entry is its position divided by 20.
 
     position in the run   0        20       40
     unit                  offset 0 offset 1 ... end | held in memory ... readable_end
 
-Units that cannot be written now are held, for readers only, until `append` writes them. All is derived
-from the log: nothing here needs to be durable before a checkpoint says so. One writer at a time (the
-dispatcher); readers at any time, below `readable_end`.
+Entries that cannot be written now are held in memory, for readers only, until `append` writes them.
+All entries are derived from the log: they need not be durable before a checkpoint counts them. One writer
+at a time (the dispatcher); readers at any time, below `readable_end`.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ UNITS_AT_ONCE = 50_000
 
 
 class Held(NamedTuple):
-    """Units that no file has, from the offset `start` on."""
+    """Queue entries that are in no file, from the offset `start` on."""
 
     start: int
     units: bytes
 
     @property
     def end(self) -> int:
-        """The offset behind the last of them."""
+        """The offset after the last held entry."""
         return self.start + len(self.units) // UNIT_SIZE
 
 
@@ -46,19 +46,19 @@ NOTHING_HELD: Final = Held(0, b"")
 
 
 class ConsumeQueue:
-    """The units of one queue. `start` and `end` are offsets; `end` moves after the units are
+    """The entries of one queue. `start` and `end` are offsets; `end` moves after the entries are
     written.
     """
 
     def __init__(self, files: HandleCache, directory: Path, file_bytes: int) -> None:
         self.run = FileRun(files, directory, file_bytes, kind="consumequeue")
-        self.start = 0  # the first offset whose record is there
+        self.start = 0  # the first offset of a record that still exists
         self.end = 0
-        self.last_end = NOWHERE  # the physical offset behind the last unit's record
-        self.is_torn = False  # units were found behind the end, after a place without one
-        self._synced = 0  # the position up to which units are on disk; moved by `sync`
-        self.unsettled: int | None = None  # the file that was made and is not durable yet
-        self._held = NOTHING_HELD  # replaced as a whole, so that a reader's copy stays what it is
+        self.last_end = NOWHERE  # the physical offset after the last entry's record
+        self.is_torn = False  # entries were found after the end, past a position without an entry
+        self._synced = 0  # the position up to which entries are on disk; moved by `sync`
+        self.unsettled: int | None = None  # base of a created file that is not durable yet
+        self._held = NOTHING_HELD  # replaced as a whole, so that a reader's copy does not change
 
     @property
     def directory(self) -> Path:
@@ -66,12 +66,12 @@ class ConsumeQueue:
         return self.run.directory
 
     def look_at(self, bases: Sequence[int], end: int, last_end: int) -> None:
-        """What somebody else found, to be read only: the files, the next offset, and the last record's end."""
+        """Set the files, the next offset and the end of the last record as given. For reading only."""
         self.run.take_as_there(bases)
         self.start, self.end, self.last_end = self.first_offset, end, last_end
 
     def use(self, start: int, end: int) -> None:
-        """What recovery found: the first offset and the next one."""
+        """Set the first and the next offset, as recovery found them, and count all entries as synced."""
         self.start, self.end = start, end
         self._synced = end * UNIT_SIZE
         self.last_end = NOWHERE
@@ -82,50 +82,51 @@ class ConsumeQueue:
                 break
 
     def forget(self) -> None:
-        """Count all units as none, whatever the files hold."""
+        """Treat the queue as having no entries; its files stay."""
         self.run.forget()
         self.use(0, 0)
 
     def discard(self) -> None:
-        """Remove all files of the queue, those that were forgotten too."""
+        """Remove all files of the queue, including files that were forgotten."""
         self.run.load()
         self._remove_last_first(self.run.bases)
         self.use(0, 0)
 
     @property
     def first_offset(self) -> int:
-        """The offset of the first unit that a file has room for."""
+        """The offset of the first entry that a file has room for."""
         return self.run.start // UNIT_SIZE
 
     @property
     def is_empty(self) -> bool:
-        """Whether no unit was ever written here."""
+        """Whether the queue has no entry; fillers do not count."""
         return self.last_end == NOWHERE
 
     @property
     def readable_end(self) -> int:
-        """The offset behind the last unit that `read` gives."""
-        held = self._held  # before `end`, which has moved when they are let go
+        """The offset after the last entry that `read` returns."""
+        held = self._held  # read before `end`: `append` moves `end`, then drops held entries
         return max(self.end, held.end)
 
     @property
     def has_empty_files(self) -> bool:
-        """Whether files without a unit follow the others: made just before a crash. From such a last
-        file the real store concludes that nothing of the queue is left (ConsumeQueue.correctMinOffset).
+        """Whether files without an entry follow the others: they were made just before a crash. From such
+        a last file RocketMQ concludes that the queue is empty (ConsumeQueue.correctMinOffset).
         """
         return bool(self._behind(self.end))
 
     def _behind(self, end: int) -> Sequence[int]:
-        """The files without a unit below `end` that need not stay: the name of a first one tells the
-        next offset, unless that is 0.
+        """Return the files without an entry below `end` that may be removed. The first file stays unless
+        `end` is 0: its name records the next offset.
         """
         bases = self.run.bases[1:] if end else self.run.bases
         return [base for base in bases if base >= end * UNIT_SIZE]
 
     def append(self, units: bytes, offset: int, last_end: int) -> None:
-        """Put units behind the others; `offset` is that of the first of them.
+        """Append entries; `offset` is the offset of the first of them.
 
-        A queue that does not begin at 0 gets fillers before it, as far as its first file reaches.
+        If the queue is empty and does not begin at 0, fillers are written before it, from the start of
+        its first file.
         """
         if self.unsettled is not None:
             settle([self])
@@ -147,8 +148,8 @@ class ConsumeQueue:
             self._held = NOTHING_HELD
 
     def hold(self, units: bytes) -> None:
-        """Let readers find these units behind those that are written. They are no part of the files: `end`
-        stays, and `append` is to be given them again.
+        """Let readers find these entries after the written entries. They are not part of the files: `end`
+        stays, and the caller must pass them to `append` later.
         """
         self._held = Held(self.end, units)
 
@@ -163,9 +164,9 @@ class ConsumeQueue:
         self.start = self.end = offset
 
     def fill_to(self, offset: int) -> None:
-        """Let the next entry get this offset: fillers stand for those before it. Durable on return.
+        """Write fillers up to `offset`, so that the next entry gets this offset. Durable on return.
 
-        Records of the log's first possible file must not follow: at a filler the real store skips them
+        Records of the log's first possible file must not follow: RocketMQ skips them when it reads a filler
         (ConsumeQueue.getIndexBuffer and DefaultMessageStore.getMessage).
         """
         if self.is_empty:
@@ -178,8 +179,8 @@ class ConsumeQueue:
         self.sync()
 
     def make_room(self, offset: int) -> None:
-        """Make the file for the unit that comes next, if that is `offset` and there is none; units are
-        written to it when `settle` has made it durable.
+        """Create the file for the next entry, if its offset is `offset` and no file has room. Entries may
+        be written to the file after `settle` has made it durable.
         """
         position = self.end * UNIT_SIZE
         if self.unsettled is None and offset == self.end and self.run.base_of(position) is None:
@@ -200,10 +201,10 @@ class ConsumeQueue:
         settle([self])
 
     def read(self, offset: int, count: int) -> Sequence[Unit]:
-        """Units from `offset` on, at most `count` and none behind the readable end, as they are: one that
-        is damaged is not `is_valid`. Raises Corrupt where a file is gone.
+        """Read at most `count` entries from `offset` on, below the readable end. Entries are not checked: a
+        damaged entry is returned and is not `is_valid`. Raises Corrupt if a file is missing.
         """
-        held = self._held  # before `end`, which has moved when they are let go
+        held = self._held  # read before `end`: `append` moves `end`, then drops held entries
         written = min(count, self.end - offset)
         units: list[Unit] = []
         while len(units) < written:
@@ -220,9 +221,9 @@ class ConsumeQueue:
         return units
 
     def positions(self, offset: int) -> list[int]:
-        """Where the units from `offset` on point to, less the fillers and what is no unit: zeros lead
-        nowhere, and not to the log's first record. This and `sound_end` make no Units: a start asks
-        them of every unit.
+        """Return the physical offsets in the entries from `offset` on, without fillers and invalid entries:
+        an entry of zeros must not point to the log's first record. This method and `sound_end` create no
+        Unit objects: a start reads every entry.
         """
         return [
             physical_offset
@@ -232,8 +233,8 @@ class ConsumeQueue:
         ]
 
     def sound_end(self, offset: int) -> int:
-        """The first offset from `offset` on whose unit is invalid or does not point beyond all earlier
-        units; `end` if all are sound. A filler points to 0 and may stand anywhere.
+        """Return the first offset from `offset` on with an entry that is invalid or does not point after all
+        earlier entries; `end` if all are sound. A filler points to 0 and may stand anywhere.
         """
         last = -1
         for first, units in self._chunks(offset):
@@ -245,22 +246,22 @@ class ConsumeQueue:
         return self.end
 
     def _chunks(self, offset: int) -> Iterator[tuple[int, Iterator[tuple[int, int, int]]]]:
-        """(offset of the first, fields) of the units from `offset` to the end, many at a time."""
+        """Yield (offset of the first, fields) for the entries from `offset` to the end, many at a time."""
         position, end = offset * UNIT_SIZE, self.end * UNIT_SIZE
         for start, data in self.run.chunks(position, end, UNITS_AT_ONCE * UNIT_SIZE):
             whole = memoryview(data)[: len(data) - len(data) % UNIT_SIZE]
             yield start // UNIT_SIZE, UNIT.iter_unpack(whole)
 
     def unit(self, offset: int) -> Unit:
-        """One unit below the end."""
+        """Return one entry below the end. Raises Corrupt if there is none."""
         units = self.read(offset, 1)
         if not units:
             raise self.run.missing(offset * UNIT_SIZE)
         return units[0]
 
     def cut(self, end: int) -> None:
-        """Forget the units from `end` on: overwritten with zeros, files behind them removed. A first
-        file stays where its name tells the next offset.
+        """Remove the entries from `end` on: overwrite them with zeros and remove the files after them. The
+        first file stays if its name is needed for the next offset.
         """
         position = end * UNIT_SIZE
         self._remove_last_first(self._behind(end))
@@ -270,21 +271,21 @@ class ConsumeQueue:
         self.use(min(self.start, end), end)
 
     def _remove_last_first(self, bases: Sequence[int]) -> None:
-        """Remove files so that no crash leaves one of them as the queue's first: its name would tell that
-        the units before it were deleted, and nobody would make them again.
+        """Remove files in descending order. Otherwise a crash could leave one of them as the queue's first
+        file: its name would mean that the entries before it were deleted, and they would not be rebuilt.
         """
         self.run.remove_in_turn(bases[::-1])
 
     def sync(self) -> None:
-        """On return all units are on disk."""
+        """Sync all entries that are not on disk yet."""
         end = self.end * UNIT_SIZE
         if self._synced < end:
             self.run.sync(self._synced, end)
             self._synced = end
 
     def distrust(self, offset: int) -> None:
-        """Units from `offset` on may not be on disk, though they are there: the next `sync` is to
-        make sure. For after a crash, of which the machine's memory may still hold what was written.
+        """Make the next `sync` write entries from `offset` on again: they exist but may not be on disk.
+        For use after a crash of the process, when the page cache may still hold its writes.
         """
         position = min(offset, self.end) * UNIT_SIZE
         for base in self.run.bases:
@@ -293,7 +294,7 @@ class ConsumeQueue:
         self._synced = min(self._synced, position)
 
     def drop_outlived(self) -> None:
-        """Remove the files that hold only units before `start`, the oldest first; the last file stays.
+        """Remove the files that hold only entries before `start`, the oldest first; the last file stays.
         Durable on return.
         """
         first = self.start * UNIT_SIZE
@@ -301,13 +302,13 @@ class ConsumeQueue:
         self.run.remove_in_turn(outlived)
 
     def first_at(self, physical_offset: int) -> int:
-        """The first offset whose record lies at or behind a physical offset; `end` when none does.
+        """Return the first offset of a record at or after a physical offset; `end` if there is none.
 
-        A unit that is none counts as behind it: after a power cut such units, and good ones behind
-        them, may follow those that were synced.
+        An invalid entry counts as after it: after a power cut, invalid entries, with valid entries after
+        them, may follow the entries that were synced.
         """
         low, high = max(self.start, self.first_offset), self.end
-        middle = low  # where nothing was deleted this is the answer: one read a queue
+        middle = low  # try the first entry first: if no record was deleted, it is the answer after one read
         while low < high:
             at, unit = self._first_unit(middle, high) or (high - 1, None)
             if unit is not None and (not unit.is_valid or unit.physical_offset >= physical_offset):
@@ -318,7 +319,7 @@ class ConsumeQueue:
         return low
 
     def _first_unit(self, offset: int, stop: int) -> tuple[int, Unit] | None:
-        """The first unit from `offset` on that is no filler, and its offset."""
+        """Return (offset, entry) of the first entry in [offset, stop) that is not a filler; None if none."""
         for at in range(offset, stop):
             unit = self.unit(at)
             if not unit.is_filler:
@@ -326,8 +327,8 @@ class ConsumeQueue:
         return None
 
     def written_end(self) -> int:
-        """The offset behind the last unit, by a bisection of the last file that holds one: units
-        are written one after another, and the rest of a file is zeros.
+        """Return the offset after the last entry, by a bisection of the last file with an entry: entries
+        are written in order, and the rest of a file is zeros.
         """
         for base in reversed(self.run.bases):
             low, high = base // UNIT_SIZE, (base + self.run.file_bytes) // UNIT_SIZE
@@ -343,17 +344,17 @@ class ConsumeQueue:
         return self.first_offset
 
     def _raw(self, offset: int) -> Unit:
-        """The unit's bytes as a unit, whether they are one or not, the end not looked at."""
+        """Decode the 20 bytes at an offset as an entry, valid or not, without a check against `end`."""
         data = self.run.read(offset * UNIT_SIZE, UNIT_SIZE)
         return Unit._make(UNIT.unpack(data.ljust(UNIT_SIZE, b"\0")))
 
 
 def settle(queues: Iterable[ConsumeQueue]) -> None:
-    """On return the files that `make_room` made for these queues are durable: length and name, and the
+    """Make the files that `make_room` created for these queues durable: their length and name, and the
     folders up to the store's root.
 
-    The first sync puts what was made before on disk in one commit of a file system's journal, so that
-    the others find little to do: making each file durable before the next takes a commit each.
+    The first sync commits all earlier file creations in one commit of the file system's journal, so that
+    the other syncs have little to do. Syncing each file before creating the next takes a commit each.
     """
     made = [(queue, queue.unsettled) for queue in queues if queue.unsettled is not None]
     if not made:

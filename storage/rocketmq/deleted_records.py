@@ -1,12 +1,12 @@
-"""Which records of the log belong to no topic any more: topics are deleted, and their records stay in the log.
+"""Records of deleted topics: a deletion leaves the records of the topic in the log.
 
-Owns that question, for recovery and for the tools; must not write. What answers it:
+Owns the question which records these are, for recovery and for the tools; must not write. Sources of the answer:
 
-- the note of a deletion here: records of the topic below a position are gone;
-- after a clean stop, a topic that has neither an entry in topics.json nor a folder was deleted by the real broker,
-  which removes both (TopicConfigManager.deleteTopicConfig, DefaultMessageStore.deleteTopics) and leaves no note;
-- a queue that begins with a record of the log's, while one before it bears that number or a higher one: the topic was
-  deleted and made again, and its present life begins with the first record that a unit of it leads to.
+- the note of a deletion by logserver: records of the topic below a physical offset are deleted;
+- after a clean stop, a topic with neither an entry in topics.json nor a folder was deleted by RocketMQ, which
+  removes both (TopicConfigManager.deleteTopicConfig, DefaultMessageStore.deleteTopics) and leaves no note;
+- an earlier record of a queue with the offset of the queue's first record, or a higher one: the topic was deleted and
+  created again, and its current life begins with the first record that one of its entries points to.
 
     log     | old 0 | old 1 | old 2 |  deleted, made again  | new 0 | new 1 | ...
     queue                                                   | unit 0 | unit 1 | ...
@@ -25,29 +25,29 @@ from storage.rocketmq.format.names import is_system_topic
 from storage.rocketmq.queues import Queue, QueueTable
 
 Key: TypeAlias = tuple[str, int]
-"""A queue: its topic and number."""
+"""A queue: its topic and queue id."""
 
 EVERYTHING: Final = 1 << 62
 _NOTHING: Final[Mapping[str, int]] = {}
 
 
 class DeletedRecords:
-    """Records that count as deleted. `found` are topics that no note tells of yet, with the physical offset below
-    which their records are gone: those that `holds` was asked about, and those that `begin` told.
+    """The records that count as deleted. `found`: topics without a note of their deletion, with the physical offset
+    below which their records are deleted; `holds` and `begin` add them.
     """
 
     def __init__(
         self, noted: Mapping[str, int] = _NOTHING, living: frozenset[str] | None = None
     ) -> None:
-        """`noted`: by topic, the physical offset below which its records are gone. `living`: the topics that have an
-        entry or a folder; None where that tells nothing of the others.
+        """`noted`: by topic, the physical offset below which its records are deleted. `living`: the topics that have an
+        entry or a folder; None if a missing topic is no proof of a deletion.
         """
         self._ends = dict(noted)
         self._living = living
         self.found: dict[str, int] = {}
 
     def holds(self, topic: str, physical_offset: int) -> bool:
-        """Whether a record of this topic at this place is deleted. The broker's own topics cannot be."""
+        """Return whether a record of this topic at this offset is deleted. The broker's own topics cannot be."""
         if physical_offset < self._ends.get(topic, 0):
             return True
         if self._living is None or topic in self._living or is_system_topic(topic):
@@ -56,20 +56,20 @@ class DeletedRecords:
         return True
 
     def begin(self, topic: str, physical_offset: int) -> None:
-        """The present life of a topic begins here."""
+        """Set the physical offset at which the current life of a topic begins."""
         self._ends[topic] = self.found[topic] = physical_offset
 
 
 class First(NamedTuple):
-    """The first record that a unit of a queue leads to."""
+    """The first record that an entry of a queue points to."""
 
     queue_offset: int
     physical_offset: int
 
 
 class Lives:
-    """Where queues begin, and with them the present lives of their topics, as far as units tell. `begun`: topics that
-    turned out to be made again, and where; `deleted` is told of them.
+    """The beginnings of queues, and so of the current lives of their topics, as their entries show. `begun`: topics
+    found to be created again, and the physical offset; `deleted` gets them too.
     """
 
     def __init__(self, run: FileRun, queues: QueueTable, deleted: DeletedRecords) -> None:
@@ -80,7 +80,7 @@ class Lives:
         self._firsts: dict[Key, First | None] = {}
 
     def without(self, dispatches: Sequence[Dispatch]) -> Sequence[Dispatch]:
-        """Those of records that were not deleted; see `are_over`."""
+        """Return the dispatches of records that were not deleted; see `are_over`."""
         return [
             d
             for d in dispatches
@@ -92,10 +92,11 @@ class Lives:
         ]
 
     def are_over(self, key: Key, queue_offset: int, position: int) -> bool:
-        """Whether a record that has a number in its queue was deleted, with its topic or with an earlier life of that.
-        For one behind all that the units of its queue lead to no file is read.
+        """Return whether a record with a queue offset was deleted, with its topic or with an earlier life of the topic.
+        No file is read for a record after the last entry's record.
 
-        Records of queues without units tell nothing of lives: who met some before `begun` grew is to look again.
+        Records of queues without entries show no lives: a caller that asked about them before `begun` grew must ask
+        again.
         """
         topic = key[0]
         if self._deleted.holds(topic, position):
@@ -113,7 +114,7 @@ class Lives:
         return True
 
     def is_earlier(self, key: Key, queue_offset: int, position: int) -> bool:
-        """Whether a record lies in front of its queue's first, and bears the number of that or a higher one."""
+        """Return whether a record is stored before its queue's first record and has the same or a higher offset."""
         queue = self._queues.get(*key)
         first = None if queue is None else self._first_of(queue)
         return (
@@ -123,7 +124,7 @@ class Lives:
         )
 
     def _begin_of(self, topic: str) -> int:
-        """The place of the first record of all that units of the topic lead to."""
+        """Return the lowest physical offset that a first entry of the topic's queues points to; 0 if none does."""
         firsts = [self._first_of(queue) for queue in self._queues.of_topic(topic)]
         return min((first.physical_offset for first in firsts if first is not None), default=0)
 
@@ -134,7 +135,7 @@ class Lives:
         return self._firsts[key]
 
     def _read_first(self, queue: Queue) -> First | None:
-        """A queue's first record; None where the unit does not fit it."""
+        """Return a queue's first record; None if the record does not match the entry."""
         units = queue.units
         try:
             offset = units.first_at(self._run.start)
@@ -142,7 +143,7 @@ class Lives:
                 return None
             at = units.unit(offset).physical_offset
             message = record_at(self._run, at)
-        except Corrupt:  # a file is gone
+        except Corrupt:  # a file is missing
             return None
         if message is None or (message.topic, message.queue_id) != queue.partition:
             return None

@@ -1,11 +1,11 @@
 """The files at the root of a RocketMQ store: abort, lock, checkpoint, config/topics.json and
-consumerOffset.json (or lmqConsumerOffset.json), and our own plain files beside them.
+consumerOffset.json (or lmqConsumerOffset.json), and logserver's own JSON files next to them.
 
-Owns reading and writing them, each atomically; must not know the log, the queues or the index. What
-the reference has no file for lies in `.logserver.store.json` (that we own the store, the file sizes,
-producer ids handed out), `.logserver.producers.json` (sequences of producers) and
-`.logserver.deleted.json` (topics whose records still lie in the log). Other files of config/ are
-never written.
+Owns reading and writing them, each atomically; must not know the log, the queues or the index. Facts for
+which RocketMQ has no file are stored in `.logserver.store.json` (that logserver owns the store, the file
+sizes, allocated producer ids), `.logserver.producers.json` (sequence numbers of producers) and
+`.logserver.deleted.json` (deleted topics whose records are still in the log). Other files of config/
+are never written.
 """
 
 from __future__ import annotations
@@ -50,32 +50,32 @@ from storage.sequencing import ProducerState
 _T = TypeVar("_T")
 BACKEND: Final = "rocketmq"
 ABORT_MARK: Final = (
-    b" logserver"  # behind the process id; to the real store only the file's presence counts
+    b" logserver"  # appended to the process id; RocketMQ checks only whether the file exists
 )
 DAMAGED_TOPICS_FILE: Final = ".logserver.topics.damaged.json"
 DAMAGED_OFFSETS_FILE: Final = ".logserver.consumerOffset.damaged.json"
 
 
 def detect(fs: FileSystem, path: Path) -> bool | None:
-    """None: no RocketMQ store; else whether it is one of ours (made by us, or taken over before)."""
+    """Return None if there is no RocketMQ store, else whether logserver owns it (created or adopted it)."""
     named = stored_backend(fs, path)
     return True if named == BACKEND else recognize(fs, path, named).adopted
 
 
 def recognize(fs: FileSystem, path: Path, named: str | None) -> Recognized:
-    """Whether a directory is a store of this backend. `named`: the backend that its store file names."""
+    """Check whether a directory is a store of this backend. `named`: the backend in its store file."""
     entries = set(fs.list_dir(path))
     holds_files = _holds_files(fs, path, entries)
     if named == BACKEND:
         return Recognized(holds_files, True)
-    if holds_files:  # a damaged store file does not tell whose store this is
+    if holds_files:  # a damaged store file does not say which backend wrote it
         return Recognized(holds_files, STORE_FILE in entries)
     begun = {names.LOCK, UNFINISHED_STORE_FILE} <= entries
     return Recognized(holds_files, True if begun else None)
 
 
 def _holds_files(fs: FileSystem, path: Path, entries: Collection[str]) -> bool:
-    """Whether the log has a file, or two of the other parts of a store are there."""
+    """Return whether the log has a file, or a DLedger log exists, or at least two other parts of a store do."""
     log = path / names.COMMIT_LOG
     has_log = names.COMMIT_LOG in entries and fs.is_dir(log)
     if has_log and any(_is_log_file(fs, log / name) for name in fs.list_dir(log)):
@@ -101,21 +101,21 @@ def _is_log_file(fs: FileSystem, path: Path) -> bool:
 
 
 def is_empty(fs: FileSystem, path: Path) -> bool:
-    """Whether nothing of a store is there yet; what an interrupted first start left does not count."""
+    """Return whether the directory has no part of a store; files of an interrupted first start do not count."""
     return holds_no_store(fs, path, lock=names.LOCK)
 
 
 def refuse_other_format(fs: FileSystem, path: Path) -> None:
-    """Raise UnsupportedFormat for a directory that holds something, but no RocketMQ store."""
+    """Raise UnsupportedFormat if the directory is not empty and holds no RocketMQ store."""
     if not is_empty(fs, path) and detect(fs, path) is None:
         raise foreign_store(fs, path, "RocketMQ store")
 
 
 def take_lock(fs: FileSystem, path: Path) -> FileLock:
-    """Lock the store at `path` against other processes, the real one too. Raises StoreLocked.
+    """Lock the store at `path` against other processes, RocketMQ included. Raises StoreLocked.
 
-    The file holds the word that the real store puts there; it is written before it is locked, since
-    a locked file cannot be opened again.
+    The file contains the same word as RocketMQ's lock file. The word is written before the file is
+    locked: a locked file cannot be opened again.
     """
     lock = path / names.LOCK
     if not fs.exists(lock) or fs.size(lock) == 0:
@@ -124,8 +124,8 @@ def take_lock(fs: FileSystem, path: Path) -> FileLock:
 
 
 class StoreFile(StoreFacts, kw_only=True):
-    """The content of `.logserver.store.json`. `queued`: the ends of all queues in sum, as of the
-    last checkpoint: fewer after a clean stop tell of lost files. `gaps`: parts of the log [start, end) without files
+    """The content of `.logserver.store.json`. `queued`: the sum of all queue ends at the last checkpoint;
+    a smaller sum after a clean stop means lost files. `gaps`: ranges of the log [start, end) without files
     that a start accepted as lost.
     """
 
@@ -138,8 +138,8 @@ class StoreFile(StoreFacts, kw_only=True):
 class DeletedTopics(msgspec.Struct, kw_only=True):
     """The content of `.logserver.deleted.json`.
 
-    `topics`: the records of this topic below this physical offset are gone. `unfinished`: topics
-    that are deleted, though their queues or their line in topics.json may still be there.
+    `topics`: records of this topic below this physical offset are deleted. `unfinished`: deleted
+    topics whose queues or entry in topics.json may still exist.
     """
 
     topics: dict[str, int] = {}
@@ -147,7 +147,7 @@ class DeletedTopics(msgspec.Struct, kw_only=True):
 
 
 class QueueProducers(msgspec.Struct, kw_only=True):
-    """The producers of one queue, as storage.sequencing gives them."""
+    """The producers of one queue, as storage.sequencing returns them."""
 
     topic: str
     queue_id: int
@@ -155,18 +155,18 @@ class QueueProducers(msgspec.Struct, kw_only=True):
 
 
 class ProducerSnapshot(msgspec.Struct, kw_only=True):
-    """The content of `.logserver.producers.json`: what the records below a physical offset tell."""
+    """The content of `.logserver.producers.json`: producer states from the records below a physical offset."""
 
     physical_offset: int
     queues: list[QueueProducers]
 
     def by_queue(self) -> Mapping[TopicPartition, Sequence[ProducerState]]:
-        """The states by the queue that they belong to."""
+        """Return the producer states by queue."""
         return {TopicPartition(q.topic, q.queue_id): q.producers for q in self.queues}
 
 
 class RememberedFile(msgspec.Struct, kw_only=True):
-    """An index file: its header, and the checksums of its first `size_bytes`."""
+    """A remembered index file: its header, and the checksums of its first `size_bytes`."""
 
     name: str
     header: list[int]
@@ -186,8 +186,8 @@ class IndexProof(msgspec.Struct, kw_only=True):
 
 
 class StoreDirectory(RootFiles[StoreFile]):
-    """The root of one store. Its own files as RootFiles; topics.json is guarded by the store's lock, the offsets file
-    by that of GroupOffsets. `enable_lmq`: whether offsets are in lmqConsumerOffset.json; None: the files tell.
+    """The root of one store. Its own files are guarded as in RootFiles, topics.json by the store's lock, the offsets
+    file by the lock of GroupOffsets. `enable_lmq`: whether offsets are in lmqConsumerOffset.json; None: detect it.
     """
 
     def __init__(
@@ -198,7 +198,7 @@ class StoreDirectory(RootFiles[StoreFile]):
         enable_lmq: bool | None = None,
         log_folders: Sequence[str] = (),
     ) -> None:
-        """`log_folders`: where the commit log is, if not in the store; new files go to the first."""
+        """`log_folders`: the folders of the commit log, if not in the store; the first gets the new files."""
         super().__init__(fs, path, BACKEND, StoreFile)
         self.log_folders = tuple(map(Path, log_folders)) or (path / names.COMMIT_LOG,)
         self.commit_log = self.log_folders[0]
@@ -224,8 +224,8 @@ class StoreDirectory(RootFiles[StoreFile]):
         )
 
     def _offsets_name(self, enable_lmq: bool | None) -> str:
-        """The one of the two files that the broker reads (BrokerController: LmqConsumerOffsetManager). A broker that
-        was switched to light message queues leaves the other one behind.
+        """Return the name of the offsets file that the broker reads (BrokerController: LmqConsumerOffsetManager). A
+        broker that was switched to light message queues (LMQ) leaves the other file in place.
         """
         if enable_lmq is None:
             lmq = self.config / names.LMQ_OFFSETS
@@ -233,37 +233,37 @@ class StoreDirectory(RootFiles[StoreFile]):
             enable_lmq = self.fs.exists(lmq) or self.fs.exists(backup)
         return names.LMQ_OFFSETS if enable_lmq else names.OFFSETS
 
-    # ---- reading: what cannot be understood counts as missing and is reported ----
+    # ---- reading: a file that cannot be decoded counts as missing and is reported ----
 
     def _read(self, name: str, decode: Callable[[bytes], _T]) -> _T | None:
-        """See RootFiles. A folder in the place of the file counts as missing; it has a finding: see blocked_files."""
+        """See RootFiles. A folder in place of the file counts as missing; blocked_files reports it."""
         return None if self.fs.is_dir(self.path / name) else super()._read(name, decode)
 
     def is_unclean(self) -> bool:
-        """Whether the last stop was unclean: the file `abort` exists."""
+        """Return whether the last stop was unclean: the file `abort` exists."""
         return self.fs.exists(self.path / names.ABORT)
 
     def is_left_by_us(self) -> bool:
-        """Whether `abort` was written here: the real store's holds its process id alone."""
+        """Return whether logserver wrote `abort`: RocketMQ's file contains only its process id."""
         abort = self.path / names.ABORT
         return not self.fs.is_dir(abort) and self.fs.read_bytes(abort).endswith(ABORT_MARK)
 
     def checkpoint(self) -> Checkpoint:
-        """How far things were flushed; all zeros when it is not known."""
+        """Read how far the files were flushed; all zeros if it is not known."""
         return self._read(names.CHECKPOINT, decode_checkpoint) or Checkpoint()
 
     def deleted_topics(self) -> DeletedTopics:
-        """Which topics were deleted here."""
+        """Read which topics were deleted by logserver."""
         return self._read_json(names.DELETED_FILE, DeletedTopics) or DeletedTopics()
 
     def producers(self) -> ProducerSnapshot | None:
-        """The newest snapshot of producers' sequences."""
+        """Read the newest snapshot of producer states; None if there is none."""
         return self._read_json(names.PRODUCERS_FILE, ProducerSnapshot)
 
     def living_topics(self, table: TopicTable) -> frozenset[str] | None:
-        """The topics of `table` (which was read last) and those that have a folder: any other was deleted, if the
-        last stop was clean. None where that cannot be said: topics.json is missing or damaged, all of consumequeue
-        is lost, or topics may be in a database.
+        """Return the topics of `table` (the table read last) and the topics with a folder. If the last stop was clean,
+        any other topic was deleted. Return None if this is not known: topics.json is missing or damaged, all of
+        consumequeue is lost, or topics may be in a database.
         """
         folders = self._folders_in(self.consume_queue)
         if not folders or not self._topics.is_understood or self.databases():
@@ -272,20 +272,20 @@ class StoreDirectory(RootFiles[StoreFile]):
         return frozenset({*table.topics, *table.unreadable, *folders, *batches})
 
     def databases(self) -> Sequence[Path]:
-        """The folders that are RocksDB databases, where others have queues or config files."""
+        """Return the folders that are RocksDB databases, where RocketMQ may keep queues or config files."""
         configs = (self.config / name for name in self._folders_in(self.config))
         folders = (self.consume_queue, self.path / names.ROCKSDB_QUEUE, *configs)
         return [folder for folder in folders if self._is_database(folder)]
 
     def queues_in_database(self) -> bool:
-        """Whether units are in a database; one may be there beside files of queues that are whole."""
+        """Return whether queue entries are in a database; a database may also exist next to complete queue files."""
         if self._is_database(self.consume_queue):
             return True
         return self._is_database(self.path / names.ROCKSDB_QUEUE) and not self.queue_folders()
 
     def _is_database(self, folder: Path) -> bool:
         current = folder / names.ROCKSDB_CURRENT
-        return self.fs.exists(current) and not self.fs.is_dir(current)  # a topic may bear that name
+        return self.fs.exists(current) and not self.fs.is_dir(current)  # a topic may have this name
 
     def _folders_in(self, folder: Path) -> Sequence[str]:
         if not self.fs.is_dir(folder):
@@ -293,11 +293,11 @@ class StoreDirectory(RootFiles[StoreFile]):
         return [name for name in self.fs.list_dir(folder) if self.fs.is_dir(folder / name)]
 
     def queue_folders(self) -> Mapping[str, Sequence[int]]:
-        """The queues that have a folder below consumequeue, by topic, ascending."""
+        """Return the queues that have a folder in consumequeue: ascending queue ids by topic."""
         return self._folders_below(self.consume_queue)
 
     def batch_topics(self, table: TopicTable) -> frozenset[str]:
-        """The topics with batch queues: topics.json says so, or there are such queues."""
+        """Return the topics with batch queues, according to topics.json or to the folder of batch queues."""
         return frozenset(table.batch_topics).union(self._folders_below(self._batch_queue))
 
     def _folders_below(self, root: Path) -> Mapping[str, Sequence[int]]:
@@ -313,9 +313,9 @@ class StoreDirectory(RootFiles[StoreFile]):
         )
 
     def topics(self, *, read_only: bool) -> TopicTable:
-        """config/topics.json; without it, or when it is damaged, its `.bak`, as the broker does.
+        """Read config/topics.json; if it is missing or damaged, its `.bak`, as the broker does.
 
-        When neither can be understood: Corrupt naming the file, or an empty table if `read_only`.
+        If neither can be decoded: raise Corrupt naming the file, or return an empty table if `read_only`.
         """
         try:
             table = self._topics.read() or TopicTable()
@@ -336,7 +336,7 @@ class StoreDirectory(RootFiles[StoreFile]):
         self._report_config("bad-topics-file", path, message)
 
     def offsets(self) -> StoredOffsets:
-        """The offsets file of config/, or its `.bak`; when neither can be understood, no offsets."""
+        """Read the offsets file of config/, or its `.bak`; if neither can be decoded, return no offsets."""
         try:
             return self._offsets.read() or StoredOffsets()
         except Corrupt as error:
@@ -345,12 +345,12 @@ class StoreDirectory(RootFiles[StoreFile]):
 
     @property
     def offsets_path(self) -> Path:
-        """The offsets file of config/."""
+        """The path of the offsets file in config/."""
         return self._offsets.path
 
     def delay_offsets(self) -> Mapping[int, int]:
-        """By delay level the offset up to which config/delayOffset.json says that records were delivered; empty where
-        the file is missing or cannot be understood.
+        """Return, by delay level, the offset up to which config/delayOffset.json reports records as delivered; empty
+        if the file is missing or cannot be decoded.
         """
         path = self.config / names.DELAY_OFFSETS
         if names.DELAY_OFFSETS not in self.config_files():
@@ -367,7 +367,7 @@ class StoreDirectory(RootFiles[StoreFile]):
         }
 
     def config_files(self) -> Sequence[str]:
-        """The names of the files in config/."""
+        """Return the names of the files in config/."""
         if not self.fs.is_dir(self.config):
             return ()
         return [n for n in self.fs.list_dir(self.config) if not self.fs.is_dir(self.config / n)]
@@ -379,36 +379,36 @@ class StoreDirectory(RootFiles[StoreFile]):
         self.findings.append(finding(code, path, message=message))
 
     def index_proof(self) -> IndexProof | None:
-        """What the last clean stop remembered of the key index."""
+        """Read the facts about the key index that the last clean stop stored; None if there are none."""
         return self._read_json(names.INDEX_FILE, IndexProof)
 
-    # ---- writing (each durable on return, and left out where it would change nothing) ----
+    # ---- writing (each durable on return, and skipped if the content would not change) ----
 
     def write_abort(self) -> None:
-        """The marker that a server runs: before the first change. Whole at every moment: who wrote it
-        decides how far a start trusts the log. Before it the names in the root are made durable, also
-        those that a killed process left there: what follows builds on them.
+        """Write the marker that a server is running; call this before the first change. Written atomically: its content
+        (RocketMQ's or logserver's) decides how far a start trusts the log. The names in the root are made durable
+        first, including names that a killed process left: later steps rely on them.
         """
         self.fs.sync_dir(self.path)
         self._write(names.ABORT, b"%d%s" % (process_id(), ABORT_MARK))
 
     def remove_abort(self) -> None:
-        """A clean stop: only after everything else is durable."""
+        """Remove `abort`, durably. A clean stop calls this only after everything else is durable."""
         if remove_if_present(self.fs, self.path / names.ABORT):
             self.fs.sync_dir(self.path)
 
     def write_checkpoint(self, checkpoint: Checkpoint) -> None:
-        """How far things are flushed. Written beside and renamed: whole at every moment."""
+        """Write how far the files are flushed. Written to a temporary file and renamed, so always complete."""
         self._write(names.CHECKPOINT, encode_checkpoint(checkpoint))
 
     def write_deleted_topics(self, content: DeletedTopics) -> None:
-        """Which topics were deleted here."""
+        """Write which topics were deleted by logserver."""
         self._write_json(names.DELETED_FILE, content)
 
     def write_producers(
         self, physical_offset: int, states: Mapping[TopicPartition, Iterable[ProducerState]]
     ) -> None:
-        """The producers of each queue that has some, as all records below `physical_offset` tell."""
+        """Write the producers of each queue that has any, from all records below `physical_offset`."""
         queues = [
             QueueProducers(topic=queue.topic, queue_id=queue.partition, producers=producers)
             for queue, producers in ((queue, list(found)) for queue, found in states.items())
@@ -420,13 +420,13 @@ class StoreDirectory(RootFiles[StoreFile]):
         self._write_json(names.PRODUCERS_FILE, content)
 
     def write_index_proof(self, proof: IndexProof) -> None:
-        """What is known of the key index, as of a clean stop."""
+        """Write the facts about the key index at a clean stop."""
         self._write_json(names.INDEX_FILE, proof)
 
     def write_topics(self, table: TopicTable) -> None:
-        """config/topics.json, and its former content as `.bak`."""
+        """Write config/topics.json, and its former content as `.bak`."""
         self._topics.write(table.encode())
 
     def write_offsets(self, offsets: StoredOffsets) -> None:
-        """The offsets file of config/, and its former content as `.bak`."""
+        """Write the offsets file of config/, and its former content as `.bak`."""
         self._offsets.write(offsets.encode())

@@ -1,18 +1,18 @@
-"""What the commit log tells the structures built behind it: one Dispatch per record (DispatchRequest).
+"""The dispatch of a record: its fields that the queues and the index need (DispatchRequest).
 
-Owns that value and how it follows from a record's properties; must not do IO. Made by an append
-from what it has at hand, and by recovery and rebuild from the stored record, so that all of them
-build the same files. Source: CommitLog.checkMessageAndReturnSize of RocketMQ. Compiled where there
-is a compiler. What is read of a stored record (drawn whole in `format.message`):
+Owns that value and how it follows from a record's properties; must not do IO. An append makes it from
+the message in memory, recovery and rebuild from the stored record, so that all of them build the same
+files. Source: CommitLog.checkMessageAndReturnSize of RocketMQ. Compiled if a compiler is
+available. Fields that are read of a stored record (the whole record is drawn in `format.message`):
 
     position  bytes  field            note
-    4         4      magic            v2 records, and IPv6 hosts, take the long way
+    4         4      magic            v2 records, and IPv6 hosts, are decoded in full
     12        4      queue id
     20        8      queue offset
     36        4      sys flag
     56        8      store timestamp
     84        4      body length
-    88 + n    1      topic length     behind the body, the topic behind it
+    88 + n    1      topic length     after the body, followed by the topic
     .         2      properties length, and the properties up to the record's end
 """
 
@@ -59,15 +59,15 @@ assert _HEAD.size == BODY_POSITION
 
 pack_unit: Final = UNIT.pack
 LARGEST_GAP: Final = 1_000_000
-"""Of offsets: a record that jumps further tells a damaged one."""
+"""Between queue offsets. A record with a larger jump is damaged."""
 
 Head = tuple[str, int, int, int, int, int]
-"""(topic, queue id, queue offset, sys flag, store timestamp, where the properties begin) of a record."""
+"""(topic, queue id, queue offset, sys flag, store timestamp, position of the properties in the data) of a record."""
 
 
 class Dispatch(NamedTuple):
-    """One stored record as its queue and the index need it. `keys` are the strings to be indexed,
-    in order; none for a record that is not indexed.
+    """The fields of one stored record for its queue and the index. `keys` are the strings to be indexed,
+    in order; empty for a record that is not indexed.
     """
 
     topic: str
@@ -82,7 +82,7 @@ class Dispatch(NamedTuple):
 
     @property
     def is_queued(self) -> bool:
-        """Whether the record has a unit in its queue: not a prepared or rolled back one."""
+        """Whether the record has an entry in its queue; prepared and rolled back records have none."""
         return takes_queue_offset(self.sys_flag)
 
 
@@ -91,7 +91,7 @@ new_dispatch: Final = tuple.__new__
 
 
 def by_queue(dispatches: Sequence[Dispatch]) -> dict[tuple[str, int], list[Dispatch]]:
-    """The records that have a number in their queue, by (topic, queue id)."""
+    """Group the dispatches of records that have a queue offset by (topic, queue id)."""
     groups: dict[tuple[str, int], list[Dispatch]] = {}
     for dispatch in dispatches:
         topic, queue_id, _, _, _, _, _, sys_flag, _ = dispatch
@@ -111,15 +111,16 @@ def units_of(
     bad_places: Sequence[tuple[int, int]] = (),
     with_fillers: bool,
 ) -> tuple[list[bytes], int, list[Dispatch], Dispatch | None]:
-    """Return the entries of a queue whose next offset is `following`, where the last record ends, the records whose
-    offset is impossible, and the first record that got another offset than its own.
+    """Return the entries of a queue with next offset `following`, the end of its last record, the records with an
+    impossible offset, and the first record that got another offset than its own.
 
-    Records that have an entry are skipped: they end at `last_end` at the latest. Where records of the queue are missing
-    before a record, its entry
+    Records that have an entry already are skipped: they end at or before `last_end`. If records of the queue are
+    missing before a record, its entry
 
-    - keeps its offset behind entries that lead to the bad places of the log, (physical offset, bytes), in between;
-    - keeps its offset behind fillers, if `with_fillers`;
-    - goes to the end of the queue, as in the real store (ConsumeQueue.putMessagePositionInfo).
+    - keeps its offset, and the gap gets entries that point to the bad places of the log, (physical offset, bytes),
+      if there are any between the two records;
+    - keeps its offset after fillers, if `with_fillers`;
+    - goes to the end of the queue otherwise, as in RocketMQ (ConsumeQueue.putMessagePositionInfo).
     """
     parts: list[bytes] = []
     refused: list[Dispatch] = []
@@ -146,7 +147,7 @@ def units_of(
 
 
 def _left_out(bad_places: Sequence[tuple[int, int]], count: int) -> list[bytes]:
-    """The units of records that are not there: they lead to these places in turn, or are fillers."""
+    """Return entries for `count` missing records: they point to these bad places in order, or are fillers."""
     if not bad_places:
         return [FILLER * count]
     units = [pack_unit(place, size, 0) for place, size in bad_places[:count]]
@@ -156,7 +157,7 @@ def _left_out(bad_places: Sequence[tuple[int, int]], count: int) -> list[bytes]:
 def keys_of(
     topic: str, properties: dict[str, str], sys_flag: int, *, with_tags: bool
 ) -> Sequence[str]:
-    """The strings under which a record is indexed."""
+    """Return the strings under which a record is indexed."""
     if sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
         return ()
     return index_keys(topic, properties, with_tags=with_tags)
@@ -170,8 +171,8 @@ def new_dispatches(
     *,
     with_tags: bool,
 ) -> tuple[list[Dispatch], int]:
-    """(the dispatches of a run that is appended at a place, the queue offset behind it). `given`:
-    messages with their properties, and `records` what was made of them.
+    """Return (the dispatches of appended records, the queue offset after them). `given`: the messages with
+    their properties; `records`: their encoded bytes; `place`: where the first record goes.
     """
     made: list[Dispatch] = []
     _, _, queue_id, first_offset, first_position, time_ms, _ = place
@@ -200,7 +201,7 @@ def dispatch_of(
     with_tags: bool,
     delays_ms: Sequence[int] | None = None,
 ) -> Dispatch:
-    """The dispatch of a stored record that lies at `physical_offset`; `delays_ms` as for `code_of`."""
+    """Return the dispatch of a record stored at `physical_offset`; `delays_ms` as for `code_of`."""
     topic, properties = message.topic, decode_properties(message.properties)
     time_ms, sys_flag = message.store_timestamp_ms, message.sys_flag
     # fmt: off
@@ -213,8 +214,8 @@ def dispatch_of(
 
 
 def heads_of(data: bytes, records: Sequence[tuple[int, int]], start: int) -> list[Head]:
-    """What records say of their places in their queues. `records` are good ones as `format.walking`
-    gives them, [(physical offset, size)]; `start` is the physical offset of `data`.
+    """Return the head of each record: its queue, queue offset, flag and time. `records` are good records as
+    from `format.walking`, [(physical offset, size)]; `start` is the physical offset of `data`.
     """
     heads: list[Head] = []
     topics: dict[bytes, str] = {}
@@ -252,7 +253,7 @@ def dispatches_of(
     with_tags: bool,
     delays_ms: Sequence[int] | None = None,
 ) -> list[Dispatch]:
-    """The dispatches of records, given as to `heads_of`; `delays_ms` as for `code_of`."""
+    """Return the dispatches of records, with arguments as for `heads_of`; `delays_ms` as for `code_of`."""
     found: list[Dispatch] = []
     for (physical_offset, size), head in zip(records, heads_of(data, records, start), strict=True):
         topic, queue_id, queue_offset, sys_flag, time_ms, begin = head

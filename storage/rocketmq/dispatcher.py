@@ -1,13 +1,14 @@
-"""Builds the queues and the index behind the commit log (ReputMessageService).
+"""Building the queues and the index from the commit log (ReputMessageService).
 
-Owns the order in which records are dispatched, how far that has come, and the one thread of the
-storage layer; must not read the log: whoever appends or recovers hands the dispatches over. `step`
-does in the calling thread what the background thread does, so a reader never waits for that one.
+Owns the order in which records are dispatched, how far dispatching is done, and the one thread of the
+storage layer; must not read the log: an append or recovery passes the dispatches in. `step` does in
+the calling thread the work of the background thread, so a reader never waits for that thread.
 
     append -> submit -> [dispatches, ...] -> step: units of each queue, then the index
 
-What cannot be written stays pending: on a full disk it is tried again; any other error fences the store, and the next
-start makes it from the log. Its units are held in memory meanwhile, for readers. The index has no such stand-in.
+A record that cannot be written stays pending. On a full disk the write is tried again; any other error fences the
+store, and the next start builds from the log. Readers meanwhile find the queue entries in memory. The index has no
+such copy in memory.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ from storage.rocketmq.dispatch import LARGEST_GAP, Dispatch, by_queue, units_of
 from storage.rocketmq.key_index import KeyIndex
 from storage.rocketmq.queues import Queue, QueueTable
 
-GATHER_S: Final = 0.01  # so long a wake-up waits for more: a reader that is sooner does it itself
-RETRY_S: Final = 1.0  # after a disk that was full
-TOGETHER: Final = 4096  # records dispatched at once at most
+GATHER_S: Final = 0.01  # a wake-up waits this long for more; a reader that comes first runs `step`
+RETRY_S: Final = 1.0  # wait after a full disk
+TOGETHER: Final = 4096  # stop gathering records for one build at this number
 PENDING_APPENDS: Final = 1024
 
 
 class Builder:
-    """Puts dispatches into the queues and the index: each record once, in the order of the log.
+    """A builder of queues and index from dispatches: each record once, in the order of the log.
 
-    `deleted` tells by topic up to which physical offset its records are gone. Not thread-safe.
+    `deleted`: by topic, the physical offset below which its records are deleted. Not thread-safe.
     """
 
     def __init__(
@@ -45,8 +46,8 @@ class Builder:
         *,
         with_fillers: bool,
     ) -> None:
-        """`with_fillers`: a filler stands for each offset that no record has. Only for a log without its first possible
-        file: when the real store meets a filler in a pull, it skips all records in that file
+        """`with_fillers`: write a filler for each offset without a record. Only for a log without its first possible
+        file: when RocketMQ meets a filler in a pull, it skips all records in that file
         (DefaultMessageStore.getMessage). See `FileRun.lacks_first`.
         """
         self.queues = queues
@@ -55,17 +56,17 @@ class Builder:
         self.moved: dict[tuple[str, int], Dispatch] = {}  # by queue, see `units_of`
         self._with_fillers = with_fillers
         self.last: Dispatch | None = None  # the last record that was built
-        self.refused: list[Dispatch] = []  # records whose queue offset cannot be
-        self._bad_places: list[tuple[int, int]] = []  # of the log: physical offset and bytes
+        self.refused: list[Dispatch] = []  # records with an impossible queue offset
+        self._bad_places: list[tuple[int, int]] = []  # in the log: physical offset and bytes
         self._log_start = 0
 
     def pass_over(self, physical_offset: int, size_bytes: int, *, log_start: int) -> None:
-        """Records may be missing at a bad place of the log: whoever reads them is to be led there."""
+        """Add a bad place of the log, where records may be missing: entries of these records will point to it."""
         self._bad_places.append((physical_offset, size_bytes))
         self._log_start = log_start
 
     def build(self, dispatches: Sequence[Dispatch]) -> None:
-        """Queues first, then the index. What is there already is left as it is."""
+        """Append to the queues, then to the index. Entries that exist are left unchanged."""
         live = self.live(dispatches)
         self.build_queues(live)
         self.build_index(live)
@@ -73,15 +74,15 @@ class Builder:
             self.last = dispatches[-1]
 
     def live(self, dispatches: Sequence[Dispatch]) -> Sequence[Dispatch]:
-        """Those of records that were not deleted with their topic."""
+        """Return the dispatches of records that were not deleted with their topic."""
         deleted = self.deleted
         if not deleted:
             return dispatches
         return [d for d in dispatches if d.physical_offset >= deleted.get(d.topic, 0)]
 
     def build_queues(self, dispatches: Sequence[Dispatch]) -> None:
-        """Append the missing units, one write for each queue. The files that they need are made before,
-        all of them, and then made durable: where one cannot be made, no queue gets its units.
+        """Append the missing entries, with one write per queue. All files for them are created and made durable
+        first: if one cannot be created, no queue gets its entries.
         """
         batch_topics = self.queues.batch_topics
         groups = [
@@ -116,7 +117,7 @@ class Builder:
             units.append(b"".join(parts), first, last_end)
 
     def hold(self, dispatches: Sequence[Dispatch]) -> None:
-        """Let readers find in memory the units that are in no file of their queues."""
+        """Expose queue entries that are not yet written to a file."""
         for key, group in by_queue(self.live(dispatches)).items():
             units = self.queues.add(*key).units
             parts, *_ = units_of(
@@ -127,28 +128,28 @@ class Builder:
     def _may_lack_first(
         self, first: int, dispatch: Dispatch, bad_places: Sequence[tuple[int, int]]
     ) -> bool:
-        """Whether a queue without a unit begins at `first`, with what a bad place took before this
-        record; else with the record: what was before it was deleted with the head of the log.
+        """Return whether a queue without entries begins at `first`, with entries for records lost at a bad place.
+        Otherwise it begins with this record: the records before it were deleted with the head of the log.
         """
         if self._log_start or not 0 <= dispatch.queue_offset - first <= LARGEST_GAP:
             return False
         return any(position < dispatch.physical_offset for position, _ in bad_places)
 
     def build_index(self, dispatches: Sequence[Dispatch]) -> None:
-        """Put the keys into the index; with the index off nothing is done."""
+        """Put the keys into the index; do nothing if the index is off."""
         if self.index is not None:
             self.index.put_all(dispatches)
 
 
 class Dispatcher:
-    """The queue of dispatches and the thread that works it off. `submit` is called in log order."""
+    """The queue of pending dispatches and the thread that builds from it. `submit` is called in log order."""
 
     def __init__(self, builder: Builder, *, position: int, fence: Fence) -> None:
         self.builder = builder
-        self.failure: StorageError | None = None  # of the last step, None when it went well
+        self.failure: StorageError | None = None  # of the last step; None if it succeeded
         self._fence = fence
-        self._broken = False  # a write of its own has failed: under `_lock`
-        self._position = position  # written under `_lock`, read by anyone
+        self._broken = False  # a write by the dispatcher has failed: guarded by `_lock`
+        self._position = position  # written under `_lock`, read by any thread
         self._pending: deque[tuple[Sequence[Dispatch], int]] = deque()
         self._lock = threading.Lock()
         self._wake = threading.Event()
@@ -161,23 +162,23 @@ class Dispatcher:
         return self._position
 
     def submit(self, dispatches: Sequence[Dispatch], end: int) -> None:
-        """Hand over the records of one append, which end at the physical offset `end`."""
+        """Add the records of one append, which end at the physical offset `end`."""
         self._pending.append((dispatches, end))
         if not self._wake.is_set():
             self._wake.set()
 
     def make_way(self) -> None:
-        """Before an append: whoever is far ahead of the thread does its work, so that what is pending
-        stays little. Raises DiskFull, StoreFenced.
+        """Build in the calling thread, before an append, if too many appends are pending: this bounds the
+        pending records. Raises DiskFull, StoreFenced.
         """
         if len(self._pending) >= PENDING_APPENDS:
             self.step()
 
     def step(self) -> None:
-        """On return all that was submitted before is in the queues and the index: in a store that
-        was fenced by something else too.
+        """Put all records that were submitted before into the queues and the index. This works also in a
+        store that another failure has fenced.
 
-        Raises DiskFull (it stays pending and is tried again), StoreFenced.
+        Raises DiskFull (the records stay pending and are tried again), StoreFenced.
         """
         if not self._pending:
             return
@@ -193,8 +194,8 @@ class Dispatcher:
                 raise
 
     def catch_up(self, queue: Queue, end: int) -> None:
-        """On return readers find a unit of the queue for every offset below `end`: what cannot be written
-        keeps nobody from reading.
+        """On return readers find an entry of the queue for every offset below `end`. Entries that cannot
+        be written are held in memory, so that a failed write blocks no reader.
         """
         self.try_step()
         if queue.units.readable_end < end:
@@ -202,13 +203,13 @@ class Dispatcher:
                 self.builder.hold([d for dispatches, _ in tuple(self._pending) for d in dispatches])
 
     def try_step(self) -> int:
-        """As `step`, as far as it can be done; gives the `position` that it has come to."""
+        """Run `step` as far as possible, without DiskFull and StoreFenced; return the `position` reached."""
         with suppress(DiskFull, StoreFenced):
             self.step()
         return self._position
 
     def step_past(self, end: int) -> None:
-        """As `step`, but what lies behind the physical offset `end` may stay pending on a full disk."""
+        """Run `step`; on a full disk, records after the physical offset `end` may stay pending."""
         try:
             self.step()
         except DiskFull:
@@ -216,10 +217,10 @@ class Dispatcher:
                 raise
 
     def _build_some(self) -> None:
-        """Build a run of what is pending; it is taken off only when it is built."""
+        """Build some of the pending records; they are removed from the pending queue only after that."""
         gathered: list[Dispatch] = []
         taken, end = 0, self._position
-        for dispatches, stop in tuple(self._pending):  # in one step: more is submitted meanwhile
+        for dispatches, stop in tuple(self._pending):  # copied at once: submits go on
             gathered += dispatches
             taken, end = taken + 1, stop
             if len(gathered) >= TOGETHER:
@@ -231,12 +232,12 @@ class Dispatcher:
         self.failure = None
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the background thread."""
         self._thread = threading.Thread(target=self._run, name="dispatch", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread; what is pending stays so."""
+        """Stop the thread; pending records stay pending."""
         self._stopping.set()
         self._wake.set()
         if self._thread is not None:

@@ -1,8 +1,8 @@
-"""A Record as a message: its properties, what cannot be kept, and its place in a batch.
+"""Converting a Record to a message: its properties, fields that cannot be kept, and its place in a batch.
 
-Owns the mapping from records to messages and the checks of an append; must not write. The other way
-is reading.py. A record's key is the property __SHARDINGKEY, its lookup keys are KEYS, its tag TAGS,
-its headers the user's properties.
+Owns the mapping from records to messages and the checks of an append; must not write. The reverse
+mapping is in reading.py. A record's key is the property __SHARDINGKEY, its lookup keys are KEYS, its tag
+TAGS, its headers the user's properties.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ MAX_TIME_MS: Final = (1 << 63) - 1
 
 
 Encoded: TypeAlias = tuple[RawMessage, dict[str, str]]
-"""A message to be appended, and its properties as they were encoded."""
+"""A message to be appended, and its encoded properties as a dict."""
 _new_message: Final = tuple.__new__
-"""What RawMessage(...) does, less a Python call."""
+"""Create a RawMessage as `RawMessage(...)` does, without one Python call."""
 
 
 class Encoder:
-    """Makes messages of records. Thread-safe. `with_crc`: their properties leave place for the CRC over the record,
-    which has to be filled in.
+    """A converter of records to messages. Thread-safe. `with_crc`: their properties reserve room for the CRC over the
+    record, which the caller must fill in.
     """
 
     def __init__(self, settings: StoreSettings, clock: Clock, *, with_crc: bool = False) -> None:
@@ -74,7 +74,7 @@ class Encoder:
         producer: ProducerSequence | None = None,
         born_hosts: Sequence[bytes] = (),
     ) -> Sequence[Encoded]:
-        """The messages of an append; a sequenced one is marked in its first message.
+        """Convert the records of an append to messages; the first message of a sequenced append is marked.
 
         Raises UnrepresentableRecord, RecordTooLarge (both with `index`), InvalidArgument.
         """
@@ -110,7 +110,7 @@ class Encoder:
         return encoded
 
     def _too_large(self, size_bytes: int, index: int) -> RecordTooLarge:
-        """The error for a body over the limit."""
+        """Return the error for a body over the limit."""
         return RecordTooLarge(
             f"record {index}: the value has {size_bytes} bytes, the limit maxMessageSize is "
             f"{self._max_message_bytes}",
@@ -120,8 +120,8 @@ class Encoder:
         )
 
     def take_raw(self, messages: Sequence[RawMessage], store_host: bytes) -> Sequence[Encoded]:
-        """Messages as they are, but for the CRC over the record; checked. Raises RecordTooLarge,
-        UnrepresentableRecord or InvalidArgument for what no record can hold.
+        """Check messages and return them unchanged, except for the room for a CRC over the record. Raises
+        RecordTooLarge, UnrepresentableRecord or InvalidArgument if no record can hold the message.
         """
         for index, message in enumerate(messages):
             if len(message.body) > self._max_message_bytes:
@@ -142,7 +142,7 @@ class Encoder:
 
 
 def properties_of(record: Record, index: int) -> dict[str, str]:
-    """All properties of a record but those the store adds. Raises UnrepresentableRecord."""
+    """Return all properties of a record except the ones that the store adds. Raises UnrepresentableRecord."""
     if record.value is None:
         raise _unrepresentable("value", index, "is null, which RocketMQ does not keep")
     properties = _user_properties(record, index) if record.headers else {}
@@ -171,7 +171,7 @@ def _user_properties(record: Record, index: int) -> dict[str, str]:
 
 
 def _set_properties(properties: dict[str, str], given: Mapping[str, str], index: int) -> None:
-    """Take over the properties that a record may set itself."""
+    """Add the properties that a record may set itself. Raises UnrepresentableRecord."""
     for name, text in given.items():
         if name not in SETTABLE:
             raise _unrepresentable("properties", index, f"{name!r} cannot be set")
@@ -179,7 +179,7 @@ def _set_properties(properties: dict[str, str], given: Mapping[str, str], index:
 
 
 def _set_keys(properties: dict[str, str], lookup_keys: Sequence[str], index: int) -> None:
-    """Add KEYS: the record's key, where a reader of KEYS would find it as one, then its lookup keys."""
+    """Add KEYS: first the record's key, unless it has a space or is a lookup key; then its lookup keys."""
     if "" in lookup_keys or " " in "".join(lookup_keys):
         raise _unrepresentable("keys", index, "hold an empty key or one with a space")
     key = properties.get(SHARDING_KEY)
@@ -214,7 +214,7 @@ def _encode_properties(properties: dict[str, str], index: int) -> bytes:
 
 
 def _culprit(properties: dict[str, str]) -> str:
-    """The field whose property cannot be encoded; all of them where each by itself can."""
+    """Return the field with a property that cannot be encoded; `properties` if each can be encoded alone."""
     for name, value in properties.items():
         try:
             encode_properties({name: value})
@@ -230,7 +230,7 @@ def _with_crc_place(properties: bytes, index: int) -> bytes:
 
 
 def check_properties_size(data: bytes, index: int) -> None:
-    """Raise UnrepresentableRecord for properties that no record can hold."""
+    """Raise UnrepresentableRecord if the properties are too large for a record."""
     if len(data) > MAX_PROPERTIES_BYTES:
         raise UnrepresentableRecord(
             f"record {index}: properties take {len(data)} bytes, the limit is "
@@ -245,12 +245,12 @@ def _unrepresentable(field: str, index: int, problem: str) -> UnrepresentableRec
 
 
 def mark_text(producer: ProducerSequence, count: int) -> str:
-    """What the first message of a sequenced append says: id, epoch, sequence and record count."""
+    """Return the mark in the first message of a sequenced append: id, epoch, sequence and record count."""
     return f"{producer.producer_id}:{producer.epoch}:{producer.sequence}:{count}"
 
 
 def parse_mark(text: str) -> tuple[ProducerSequence, int] | None:
-    """What `mark_text` wrote; None for anything else."""
+    """Parse a result of `mark_text`; None for any other text."""
     parts = text.split(":")
     if len(parts) != 4 or not all(p.removeprefix("-").isdecimal() and len(p) < 20 for p in parts):
         return None
@@ -259,7 +259,7 @@ def parse_mark(text: str) -> tuple[ProducerSequence, int] | None:
 
 
 def runs(sizes: Sequence[int], limit_bytes: int) -> Sequence[tuple[int, int]]:
-    """Split an append into batches that may go whole into one file: (first, stop) of each."""
+    """Split an append into batches that each may fit into one file: (first, stop) of each batch."""
     if sum(sizes) <= limit_bytes:
         return [(0, len(sizes))]
     found = []

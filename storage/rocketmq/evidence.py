@@ -1,8 +1,8 @@
-"""What the files of a store say of offsets that were used: physical offsets of the log, and offsets of its queues.
+"""Evidence in the files of a store of offsets that were used: physical offsets of the log, and offsets of its queues.
 
-Owns reading that evidence, comparing it with the log and the queues that are there, and the findings about it; must
-not decide what a start does, nor write. A log file or a queue's folder that is missing leaves no hole of its own at
-the end of a log: only other files still name what it held.
+Owns reading that evidence, comparing it with the log and the queues that exist, and the findings about it; must not
+decide how a start reacts, nor write. A log file or a queue's folder missing at the end of the log leaves no hole: only
+other files still name the offsets that it held.
 
     file                       names
     checkpoint                 physical offsets (three), times of the newest record (three)
@@ -12,8 +12,8 @@ the end of a log: only other files still name what it held.
     config/consumerOffset.json, delayOffset.json      offsets of queues
     .logserver.idempotency     offsets of queues, given to requests with a key
 
-What a torn record at the end of the log explains is no evidence: such a record is cut as ever. After an unclean stop
-that holds for all that lies in a log file that is there.
+An offset that a torn record at the log end explains is no evidence of loss: such a record is cut as usual. After an
+unclean stop this holds for every physical offset in a log file that exists.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from storage.rocketmq.key_index import KeyIndex
 from storage.rocketmq.queues import Queue, QueueTable
 
 SHOWN: Final = 4
-"""So many pieces of evidence are named in one message."""
+"""The number of pieces of evidence named in one message."""
 QUEUE_ENDS_EARLY: Final = "queue-ends-early"
 """The code of the finding of `lost_offsets_finding`."""
 _CHECKPOINT_STARTS: Final = ("logics_physical_offset",)
@@ -62,7 +62,7 @@ class UsedPosition(NamedTuple):
 
 
 class UsedOffset(NamedTuple):
-    """An offset of a queue up to which all were given to records, and the file and field that name it."""
+    """A queue offset below which all offsets were given to records, and the file and field that name it."""
 
     path: Path
     name: str
@@ -72,7 +72,7 @@ class UsedOffset(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What the small files and the index of a store name. The queues' own entries are asked when they are needed."""
+    """Offsets that the small files and the index of a store name. Queue entries are read only when needed."""
 
     checkpoint_path: Path
     checkpoint: Checkpoint
@@ -82,14 +82,16 @@ class Evidence:
     configured: Mapping[str, int] = field(
         default_factory=dict
     )  # queues by topic in config/topics.json
-    unread: Sequence[Finding] = ()  # files that name offsets and are damaged
+    unread: Sequence[Finding] = ()  # findings about damaged files that name offsets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEnd:
-    """The end of a log as it was found. `torn`: bytes that are no record follow; `last`: physical offset and store
-    time of the last record; `trusted`: this program wrote it and was killed, which synced all records below a group's
-    offset; `next_offset`: the offset behind the last record of a queue that the log has.
+    """The end of a log as it was found.
+
+    `torn`: bytes that are not a record follow. `last`: physical offset and store time of the last record. `trusted`:
+    logserver wrote the log and was killed; it syncs all records below a group's offset. `next_offset`: returns the
+    offset after a queue's last record in the log.
     """
 
     run: FileRun
@@ -105,9 +107,9 @@ class LogEnd:
 def read_evidence(
     directory: StoreDirectory, checkpoint: Checkpoint, index: KeyIndex | None
 ) -> Evidence:
-    """Collect what the files name. Files that cannot be read name nothing: the check of each file reports that.
+    """Collect the offsets that the files name. Unreadable files add nothing: the check of each file reports them.
 
-    `directory` is one of its own, so that its findings are not reported twice.
+    `directory` must be a separate object, so that its findings are not reported twice.
     """
     table = directory.topics(read_only=True)
     journal = journal_offsets(directory.fs, directory.path, clean=not directory.is_unclean())
@@ -143,10 +145,10 @@ def _of_checkpoint(path: Path, checkpoint: Checkpoint) -> Iterator[UsedPosition]
 
 
 def _of_index(index: KeyIndex | None) -> Iterator[UsedPosition]:
-    """The newest record of each index file whose header agrees with its last entry: a header has no checksum."""
+    """Yield the newest record of each index file if the header matches the last entry: a header has no checksum."""
     for file in () if index is None else index.index_files:
         last = file.header.end_physical_offset
-        with suppress(IoFailure):  # a file that cannot be read tells nothing
+        with suppress(IoFailure):  # an unreadable file is no evidence
             if file.has_entries and not file.is_blank and file.last_entry_position() == last:
                 yield UsedPosition(file.path, f"endPhyOffset {last}", last)
 
@@ -187,7 +189,7 @@ def _of_delays(directory: StoreDirectory) -> Iterator[UsedOffset]:
 
 
 class LostPositions(NamedTuple):
-    """Evidence of records behind the end of the log. `times`: the checkpoint's times are those of later records."""
+    """Evidence of records after the log end. `times`: the checkpoint has times later than the last record's."""
 
     named: Sequence[UsedPosition]
     times: bool
@@ -197,7 +199,7 @@ class LostPositions(NamedTuple):
 
     @property
     def highest(self) -> int:
-        """The highest physical offset that any file names; -1 for none."""
+        """The highest physical offset that any file names; -1 if none does."""
         return max((used.position for used in self.named), default=-1)
 
 
@@ -205,7 +207,7 @@ NOTHING_LOST: Final = LostPositions((), times=False)
 
 
 def lost_positions(evidence: Evidence, log: LogEnd) -> LostPositions:
-    """Return what names records behind the end of the log, but for what a torn record there explains."""
+    """Return evidence of records after the log end, except positions that a torn record there explains."""
     if is_end_proved(evidence, log):
         return NOTHING_LOST
     torn_end = _torn_end(log)
@@ -219,16 +221,16 @@ def lost_positions(evidence: Evidence, log: LogEnd) -> LostPositions:
 
     used = [used for used in (*evidence.positions, *_of_queues(log)) if is_lost(used.position)]
     if used and _only_checkpoint(evidence, used) and _is_last_time(evidence.checkpoint, log):
-        used = []  # the times beside it say that nothing followed: a checkpoint has no checksum
+        used = []  # the checkpoint's times say that no record followed; its offset has no checksum
     return LostPositions(used, _has_lost_times(evidence, log, torn_end))
 
 
 def _torn_end(log: LogEnd) -> int:
-    """The position behind the torn bytes at the end of the log, as far as they and the size before them tell."""
+    """Return the position after the torn bytes at the log end, as far as their data and the record's size show."""
     if not log.torn:
         return log.end
     if log.run.base_of(log.end) is None:
-        return log.end  # no file is there: nothing is torn
+        return log.end  # no file exists: nothing is torn
     end = log.run.data_end(log.end)
     head = log.run.read(log.end, PADDING_SIZE)
     if len(head) == PADDING_SIZE:
@@ -240,8 +242,8 @@ def _torn_end(log: LogEnd) -> int:
 
 
 def _of_queues(log: LogEnd) -> Iterator[UsedPosition]:
-    """The last entry of each queue that leads behind the end of the log, unless the log has the record with its
-    offset elsewhere: then the entry is what is wrong.
+    """Yield the last entry of each queue that points after the log end, unless the log has the record with its
+    offset elsewhere: then the entry is wrong.
     """
     for queue in log.queues:
         units = queue.units
@@ -268,7 +270,7 @@ def _is_last_time(checkpoint: Checkpoint, log: LogEnd) -> bool:
 
 
 def _has_lost_times(evidence: Evidence, log: LogEnd, torn_end: int) -> bool:
-    """Whether the newest record that the checkpoint knows, by its times alone, is not in the log."""
+    """Return whether the newest record of the checkpoint, judged by its times alone, is missing in the log."""
     checkpoint = evidence.checkpoint
     if not log.clean or torn_end > log.end:
         return False
@@ -281,8 +283,8 @@ def _has_lost_times(evidence: Evidence, log: LogEnd, torn_end: int) -> bool:
 
 
 def is_end_proved(evidence: Evidence, log: LogEnd) -> bool:
-    """Whether the checkpoint of a clean stop names the last record of the log, or says that there was none: then no
-    later one was lost.
+    """Return whether the checkpoint of a clean stop names the last record of the log, or says that the log has no
+    record: then no later record was lost.
     """
     if not log.clean or not evidence.has_checkpoint:
         return False
@@ -292,7 +294,7 @@ def is_end_proved(evidence: Evidence, log: LogEnd) -> bool:
 
 
 def lost_log_finding(lost: LostPositions, log: LogEnd) -> Finding:
-    """The log ends before records that other files name: a log file is missing, or what it held."""
+    """Return the finding for a log that ends before records named in other files: a log file or its end is missing."""
     base = log.run.base_of(log.end)
     path = log.run.directory if base is None else log.run.path(base)
     told = [f"{used.path} names {used.name}" for used in lost.named]
@@ -313,8 +315,8 @@ def lost_log_finding(lost: LostPositions, log: LogEnd) -> Finding:
 
 
 def newest_record(run: FileRun, checkpoint: Checkpoint, end: int) -> tuple[int, int] | None:
-    """The physical offset and store time of the record that a checkpoint names, if it is the last of a log that ends
-    at `end`; None where that cannot be said.
+    """Return (physical offset, store time) of the record that a checkpoint names, if it is the last of a log that ends
+    at `end`; None if this is not certain.
     """
     position = checkpoint.logics_physical_offset
     message = record_at(run, position) if position > 0 else None
@@ -341,7 +343,7 @@ class LostOffsets(NamedTuple):
 
 
 def lost_offsets(evidence: Evidence, log: LogEnd) -> Sequence[LostOffsets]:
-    """Return for each queue of a topic that exists the highest used offset above its end."""
+    """Return, for each queue of an existing topic, the highest used offset if it is above the queue's end."""
     highest: dict[Key, UsedOffset] = {}
     for used in evidence.offsets:
         key = used.queue.topic, used.queue.partition
@@ -364,7 +366,7 @@ def lost_offsets(evidence: Evidence, log: LogEnd) -> Sequence[LostOffsets]:
 
 
 def lost_offsets_finding(lost: LostOffsets, directory: Path) -> Finding:
-    """A queue ends before an offset that was used."""
+    """Return the finding for a queue that ends before a used offset."""
     what = (
         "records of the queue are missing, or its folder is"
         if lost.certain
@@ -384,7 +386,7 @@ def lost_offsets_finding(lost: LostOffsets, directory: Path) -> Finding:
 
 
 def deleted_topic_findings(evidence: Evidence, queues: QueueTable) -> Iterator[Finding]:
-    """Topics that only offsets of groups name: a deleted topic looks so."""
+    """Yield findings for topics that only committed or journaled offsets name, as after the deletion of a topic."""
     topics = {queue.partition.topic for queue in queues} | evidence.configured.keys()
     told: dict[str, UsedOffset] = {}
     for used in evidence.offsets:
@@ -404,10 +406,10 @@ def deleted_topic_findings(evidence: Evidence, queues: QueueTable) -> Iterator[F
 
 
 def lost_head_findings(run: FileRun, queues: Iterable[Queue], *, clean: bool) -> Iterator[Finding]:
-    """The log begins after the records of whole files of a queue: its first files are missing.
+    """Yield a finding if the log begins after all records of whole files of a queue: its first files are missing.
 
-    Retention removes such files of a queue with the log's, but for the last one (ConsumeQueue.deleteExpiredFile); of
-    the index it keeps some.
+    Retention removes such queue files together with the log files, except the last file
+    (ConsumeQueue.deleteExpiredFile); it keeps some index files.
     """
     start = run.start
     if not run.bases or start == 0 or not clean:
@@ -438,7 +440,7 @@ def lost_head_findings(run: FileRun, queues: Iterable[Queue], *, clean: bool) ->
 
 
 def before_log_findings(run: FileRun, queues: Iterable[Queue]) -> Iterator[Finding]:
-    """Queue entries that lead before the start of the log: one finding for each queue.
+    """Yield a finding for each queue with entries that point before the log start.
 
     Retention leaves such entries in the first file of a queue. If the first log files are lost, only these entries
     still name their records.
@@ -466,7 +468,7 @@ def before_log_findings(run: FileRun, queues: Iterable[Queue]) -> Iterator[Findi
 
 
 def missing_config_findings(directory: StoreDirectory) -> Iterator[Finding]:
-    """topics.json is missing where a broker, or this program, had one: its `.bak` and the files beside it tell."""
+    """Yield a finding if topics.json is missing although other files, its `.bak` included, exist in config/."""
     path = directory.config / names.TOPICS
     fs = directory.fs
     if fs.exists(path):

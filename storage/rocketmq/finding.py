@@ -1,11 +1,11 @@
-"""Looking for records by key, unique id, tag and time, in pages that miss nothing; and by id.
+"""Finding records by key, unique id, tag and time, in pages that miss no record; and by id.
 
-Owns the search, its two directions and its cursor ("log:OFFSET", the physical offset to go on with;
-with a "-" before it on the way back); must not write. One log holds all queues of a topic, so the
-order is that of the log. Where the key index can answer, its candidates are looked at one by one:
-the real key is compared, so that strings with the same hash never come back. Else the units of all
-queues are walked, merged by where they point to, up to a budget. What is damaged is told when it is the
-first thing on a page, with the cursor to go on behind it.
+Owns the search, its two directions and its cursor ("log:OFFSET", the physical offset to continue from;
+with a leading "-" in the backward direction); must not write. One log holds all queues of a topic, so records are
+ordered as in the log. In ranges that the key index covers, its candidates are checked one by one: the
+real key is compared, so a record with only the same hash is never returned. In other ranges the entries of
+all queues are scanned, merged by physical offset, up to a budget. Damage is raised when it comes first on
+a page, with the cursor to continue after it.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ from storage.rocketmq.reading import (
 _CURSOR: Final = re.compile(r"(-?)log:([0-9]{1,19})")
 TIME_AXIS: Final = "store_timestamp"
 
-WINDOW_BYTES: Final = 64 << 10  # of the log read at once on a scan, where records lie side by side
-LIKELY_BYTES: Final = 2 << 10  # read for a candidate whose size is not known; most records are less
+WINDOW_BYTES: Final = 64 << 10  # of the log read at once on a scan, where records are adjacent
+LIKELY_BYTES: Final = 2 << 10  # read for a candidate of unknown size; most records are smaller
 _INT32: Final = range(-1 << 31, 1 << 31)
 
 
 class Searched(Protocol):
-    """What is needed of a store: its log, its queues, its index if it has one."""
+    """The parts of a store that a search needs: its log, its queues, its index if it has one."""
 
     @property
     def log(self) -> CommitLog: ...
@@ -71,24 +71,24 @@ class Searched(Protocol):
     def coverage(self) -> IndexCoverage | None: ...
 
     def deleted_below(self, topic: str) -> int:
-        """The physical offset below which records of this topic are gone."""
+        """Return the physical offset below which records of this topic are deleted."""
 
     def catch_up(self, queue: Queue, end: int) -> None:
-        """On return readers find a unit of the queue for every offset below `end`."""
+        """On return readers find an entry of the queue for every offset below `end`."""
 
     def catch_up_index(self) -> int:
-        """The physical offset below which the index has every record that was appended in this run."""
+        """Return the physical offset below which the index has every record that was appended in this run."""
 
     def check_index(self, low: int, high: int) -> None:
-        """Find out more of where in [low, high) the index can be trusted."""
+        """Check more of the index, so that it is known where in [low, high) it can be trusted."""
 
 
 class Search(NamedTuple):
-    """What is looked for (None: not asked), in which direction, and where a page ends.
+    """A search: its conditions (None: any), its direction, and the limits of a page.
 
-    `key` is a record's key or one of its lookup keys; times are store times, inclusive. `scan`: the
-    index is not asked. A page holds at most `limit` records and `max_bytes` by their weight (but
-    for the first), and comes of at most `max_scanned` records that were looked at.
+    `key` is a record's key or one of its lookup keys; times are store times, inclusive. `scan`: do not
+    use the index. A page holds at most `limit` records and `max_bytes` by their weight (the first record
+    always fits), and examines at most `max_scanned` records.
     """
 
     key: bytes | None
@@ -112,10 +112,10 @@ class Search(NamedTuple):
 
     @property
     def indexed_text(self) -> str | None:
-        """What the index has for it: the unique id or the key; None where only a scan will do.
+        """The text to look up in the index, the unique id or the key; None if only a scan can answer.
 
-        A key that is no text is in no record, so that the index answers that too: it has no string
-        for the empty key.
+        A key that is not UTF-8 text is in no record. The index can answer this too: the empty text is
+        looked up instead, which has no index entry.
         """
         if self.unique_id is not None:
             text = self.unique_id
@@ -123,11 +123,11 @@ class Search(NamedTuple):
             text = _text(self.key) or ""
         else:
             return None
-        # Keys are split at spaces, and `T#...` is indexed for tags.
+        # Keys are split at spaces, and the prefix `T#` marks the index strings of tags.
         return None if " " in text or text.startswith(f"{TAG_TYPE}#") else text
 
     def matches(self, message: Message) -> bool:
-        """Whether this message is one of those looked for."""
+        """Return whether a message meets all conditions."""
         time_ms = message.store_timestamp_ms
         if self.from_ms is not None and time_ms < self.from_ms:
             return False
@@ -150,7 +150,7 @@ class Search(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """Physical offsets [low, high), of a log that ends at `end`."""
+    """The physical offsets [low, high) of a log that ends at `end`."""
 
     low: int
     high: int
@@ -158,8 +158,8 @@ class _Part(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """A place in the log that was looked at, with the record there if it is one of those sought,
-    or the error if none can be read.
+    """An examined physical offset, with the record there if it matches, or the error if it cannot be
+    read.
     """
 
     physical_offset: int
@@ -169,11 +169,11 @@ class _Found(NamedTuple):
 
 
 def find_records(store: Searched, topic: str, search: Search, cursor: str | None) -> FoundPage:
-    """One page of matches in the order of the log (or exactly the other way), from the cursor on.
+    """Return one page of matches in the order of the log (or exactly the reverse), from the cursor on.
 
     Raises InvalidArgument for a bad cursor and for limits below 1, with which no page would end;
-    Corrupt at a damaged record, with the `cursor` behind it (None: nothing is left). A page that has
-    found something ends before it.
+    Corrupt at a damaged record, with the `cursor` after it (None: no record is left). A page that
+    already has a match ends before the damage.
     """
     for field in ("limit", "max_scanned"):
         if getattr(search, field) < 1:
@@ -185,11 +185,11 @@ def find_records(store: Searched, topic: str, search: Search, cursor: str | None
         try:
             return _page(store, topic, search, part)
         except DoubtedIndex:
-            continue  # the file counts no more: once for each file at most
+            continue  # the doubted file is no longer used: at most one retry per index file
 
 
 def _page(store: Searched, topic: str, search: Search, part: _Part) -> FoundPage:
-    """One page of what is left to look at. Raises DoubtedIndex, when an index file turns out to be none."""
+    """Return one page of the rest of the search. Raises DoubtedIndex if an index file proves to be bad."""
     pieces = index_pieces(store, search, [topic], part.low, part.high)
     indexed = can_ask_index(store, search, topic) and all(piece.by_index for piece in pieces)
     found: list[tuple[int, StoredRecord]] = []
@@ -215,12 +215,12 @@ def _page(store: Searched, topic: str, search: Search, part: _Part) -> FoundPage
 
 
 def _cursor(at: int, *, backward: bool) -> str | None:
-    """The cursor that goes on at a place; None before the log's first byte."""
+    """Return the cursor that continues at a physical offset; None before the log's first byte."""
     return f"{'-' if backward else ''}log:{at}" if at >= 0 else None
 
 
 def can_ask_index(store: Searched, search: Search, *topics: str) -> bool:
-    """Whether the index has answers to this search: records of an LMQ it has under other topics."""
+    """Return whether the index can answer this search; it has the records of an LMQ under other topics."""
     if search.scan or store.coverage is None or search.indexed_text is None:
         return False
     return not any(map(is_lmq, topics))
@@ -229,9 +229,9 @@ def can_ask_index(store: Searched, search: Search, *topics: str) -> bool:
 def index_pieces(
     store: Searched, search: Search, topics: Sequence[str], low: int, high: int
 ) -> Sequence[Piece]:
-    """The pieces of [low, high), in the search's order, with those for which the index answers completely.
+    """Return the pieces of [low, high), in the search's order, each with whether the index covers it completely.
 
-    All others are to be scanned: server and tools search by these pieces.
+    All other pieces must be scanned. Server and tools search by these pieces.
     """
     if store.coverage is None or not can_ask_index(store, search, *topics):
         return [Piece(low, high, by_index=False)] if low < high else []
@@ -245,7 +245,7 @@ def index_pieces(
 
 
 def _part(store: Searched, topic: str, search: Search, cursor: str | None) -> _Part:
-    """The part of the log that is left to look at."""
+    """Return the part of the log that is left to search."""
     low, high = max(store.log.start, store.deleted_below(topic)), store.log.end
     if cursor is None:
         return _Part(low, high, high)
@@ -266,14 +266,14 @@ def _part(store: Searched, topic: str, search: Search, cursor: str | None) -> _P
 def _in_pieces(
     store: Searched, topic: str, search: Search, part: _Part, pieces: Sequence[Piece]
 ) -> Iterator[_Found]:
-    """What is found piece by piece: by the index where it covers the log, by a scan elsewhere."""
+    """Yield the results piece by piece: by the index where it covers the log, by a scan elsewhere."""
     for low, high, by_index in pieces:
         walk = _by_index if by_index else _scanned
         yield from walk(store, topic, search, part._replace(low=low, high=high))
 
 
 def _by_index(store: Searched, topic: str, search: Search, part: _Part) -> Iterator[_Found]:
-    """What the index leads to."""
+    """Yield the results for the candidates of the index."""
     text, index = search.indexed_text, store.index
     assert index is not None
     assert text is not None
@@ -288,10 +288,10 @@ def _by_index(store: Searched, topic: str, search: Search, part: _Part) -> Itera
 
 
 def _looked_at(store: Searched, topic: str, search: Search, at: int) -> _Found:
-    """The record that the index leads to, if it is one that is sought and that readers see.
+    """Return the record at a candidate of the index, if it matches and is visible to readers.
 
-    The real store does not cut its index with the log, so that an entry may point into what was
-    written there later. Only where a queue has a unit for this place a record is damaged.
+    RocketMQ does not cut its index together with the log, so an index entry may point into data that was
+    written later. A bad record is reported as damaged only if a queue has an entry for its physical offset.
     """
     try:
         message = message_at(store.log, at)
@@ -313,10 +313,10 @@ def _looked_at(store: Searched, topic: str, search: Search, at: int) -> _Found:
 
 
 def _bad_unit(log: CommitLog, queue: Queue, message: Message, at: int) -> Corrupt | None:
-    """The damage that hides a record from its queue's readers: the unit at its offset leads to no record.
+    """Return the damage that hides a record from its queue's readers: the entry at its offset points to no record.
 
-    None where there is no damage: the record is not visible yet or any more, another one took its offset, or it is of
-    the kind that is in no queue.
+    None if there is no damage: the record is not visible yet or any more, another record or a filler has its offset,
+    or it is of the kind that is in no queue.
     """
     offset = message.queue_offset
     if not message.in_queue or offset not in _visible(queue):
@@ -337,7 +337,7 @@ def _bad_unit(log: CommitLog, queue: Queue, message: Message, at: int) -> Corrup
 
 
 def message_at(log: CommitLog, physical_offset: int) -> Message:
-    """The checked message at a place whose size is not known. Raises Corrupt."""
+    """Read and check the message at a physical offset, without a known size. Raises Corrupt."""
     data = log.read(physical_offset, LIKELY_BYTES)
     size = int.from_bytes(data[:4], "big", signed=True)
     if size > len(data):
@@ -346,9 +346,9 @@ def message_at(log: CommitLog, physical_offset: int) -> Message:
 
 
 def offset_of(queue: Queue, message: Message, physical_offset: int) -> int | None:
-    """The offset that a message has in its queue; None where readers see it under none.
+    """Return the offset of a message in its queue; None if readers see it under no offset.
 
-    It tells its own, but what counts is which unit points to it.
+    The offset in the message itself counts only if the queue entry at that offset points to the message.
     """
     told = message.queue_offset
     if told in _visible(queue):
@@ -359,7 +359,7 @@ def offset_of(queue: Queue, message: Message, physical_offset: int) -> int | Non
 
 
 def _unit_offset(queue: Queue, physical_offset: int) -> int | None:
-    """The offset of the unit that points to this place, among those that readers see."""
+    """Return the offset of the entry that points to a physical offset; None if no visible entry does."""
     near = offsets_near(queue.units, _visible(queue), physical_offset)
     for begin in near[::UNITS_AT_ONCE]:
         units = units_as_they_stand(queue.units, begin, min(near.stop - begin, UNITS_AT_ONCE))
@@ -371,7 +371,7 @@ def _unit_offset(queue: Queue, physical_offset: int) -> int | None:
 
 
 def _visible(queue: Queue) -> range:
-    """The offsets that readers see and that have units."""
+    """Return the offsets that readers see and that have entries."""
     start, _, end = queue.bounds()
     return range(start, min(end, queue.units.readable_end))
 
@@ -393,8 +393,8 @@ def _stored(
 
 
 def _scanned(store: Searched, topic: str, search: Search, part: _Part) -> Iterator[_Found]:
-    """Every record of the topic, in the search's order; where the queue tells that the tag is
-    another one the record is not read.
+    """Yield a result for every record of the topic, in the search's order. If the queue entry shows another
+    tag, the record is not read.
     """
     window = _Window(store.log, backward=search.backward)
     queues = store.queues.of_topic(topic)
@@ -408,7 +408,7 @@ def _scanned(store: Searched, topic: str, search: Search, part: _Part) -> Iterat
         if damage is not None:
             yield _Found(at, partition, damage=damage)
             continue
-        # A number that is no hash is a place in consumequeue_ext.
+        # A tags code outside int32 is not a hash, but an address in consumequeue_ext.
         if code is not None and unit.tags_code != code and unit.tags_code in _INT32:
             yield _Found(at)
             continue
@@ -427,7 +427,7 @@ def _scanned(store: Searched, topic: str, search: Search, part: _Part) -> Iterat
 
 
 class _Step(NamedTuple):
-    """A unit of a queue, or damaged ones that follow each other: then the first of them."""
+    """An entry of a queue, or the first of a run of damaged entries."""
 
     place: int
     partition: int
@@ -437,7 +437,7 @@ class _Step(NamedTuple):
 
 
 def _steps(log: CommitLog, queue: Queue, part: _Part, *, backward: bool) -> Iterator[_Step]:
-    """The steps over a queue's units at places in a part of the log, in the search's order."""
+    """Yield the steps over a queue's entries that point into a part of the log, in the search's order."""
     visible = _visible(queue)
     if backward:
         offsets = range(visible.start, offsets_near(queue.units, visible, part.high).stop)
@@ -454,10 +454,10 @@ def _steps(log: CommitLog, queue: Queue, part: _Part, *, backward: bool) -> Iter
 def _placed(
     queue: Queue, units: Iterator[tuple[int, Unit, bool]], end: int, *, backward: bool
 ) -> Iterator[_Step]:
-    """A step for each unit that can be right, at its place, and one for those between that cannot.
+    """Yield a step for each entry that can be right, at its physical offset, and one for each run of bad entries.
 
-    That has a place where no record begins, the same in both directions: inside the record before
-    it, else before the one behind it, else at the end.
+    A run of bad entries gets an offset where no record begins, the same in both directions: inside the
+    record before it, else before the record after it, else at the log end.
     """
     partition = queue.partition.partition
     bad: list[tuple[int, Unit]] = []
@@ -486,7 +486,7 @@ def _damaged_step(queue: Queue, bad: Sequence[tuple[int, Unit]], place: int) -> 
 
 
 class _Window:
-    """A piece of the log in memory: the merged units of a topic lead through it in one direction."""
+    """A part of the log in memory; the merged entries of a topic move it in one direction."""
 
     def __init__(self, log: CommitLog, *, backward: bool) -> None:
         self._log = log
@@ -495,7 +495,7 @@ class _Window:
         self._start = 0
 
     def message(self, unit: Unit) -> Message:
-        """The checked message of a unit. Raises Corrupt."""
+        """Return the checked message of an entry. Raises Corrupt."""
         at, size = unit.physical_offset, unit.size
         position = at - self._start
         if not 0 <= position <= len(self._data) - size:
@@ -515,9 +515,9 @@ class _Window:
 
 
 def find_by_id(store: Searched, record_id: str) -> tuple[TopicPartition, StoredRecord]:
-    """The record with this offset id: the host in it must be the one that stored the record.
+    """Return the record with this offset id. The host in the id must be the host that stored the record.
 
-    Raises RecordNotFound, for any other text too, and for a place where no visible record begins.
+    Raises RecordNotFound, also if the text is no id or if no visible record begins at its offset.
     """
     missing = RecordNotFound(f"no record has the id {record_id[:300]!r}", id=record_id)
     try:
@@ -539,7 +539,7 @@ def find_by_id(store: Searched, record_id: str) -> tuple[TopicPartition, StoredR
 
 
 def _text(key: bytes) -> str | None:
-    """A key as RocketMQ keeps it; None for one that it cannot have."""
+    """Decode a key as RocketMQ stores it; None if it is not UTF-8, which no stored key can be."""
     try:
         return key.decode()
     except UnicodeDecodeError:

@@ -1,9 +1,9 @@
-"""Committed offsets of consumer groups, kept as the broker does: in config/consumerOffset.json, or the
-file that it has instead of that one with enableLmq.
+"""Committed offsets of consumer groups, stored as the broker does: in config/consumerOffset.json, or in
+the file that the broker uses instead with enableLmq.
 
-Owns the order of a commit's steps; must not know the file's text. The whole file is written for
-each call, so a call that commits for many groups costs one write. Of an offset the file has the
-number alone: leader epoch, metadata and time of a commit are not kept here.
+Owns the order of a commit's steps; must not know the file's text. The whole file is written once per
+call, so a call that commits for many groups costs one write. The file has only the number of an
+offset: leader epoch, metadata and time of a commit are not stored.
 """
 
 from __future__ import annotations
@@ -23,38 +23,38 @@ from storage.rocketmq.offsets_file import SEPARATOR, StoredOffsets
 
 
 class Home(Protocol):
-    """What is asked of the store that the offsets belong to."""
+    """The methods of the store that the offsets need."""
 
     def queue(self, partition: TopicPartition) -> object:
-        """Raises UnknownTopic, UnknownPartition."""
+        """Return the queue of a partition. Raises UnknownTopic, UnknownPartition."""
 
     def flush(self, partitions: Iterable[TopicPartition] | None = None) -> None:
         """See LogStore.flush."""
 
 
 class GroupOffsets:
-    """See SupportsGroupOffsets. Every commit is durable on return."""
+    """The committed offsets of one store: see SupportsGroupOffsets. Every commit is durable on return."""
 
     def __init__(self, home: Home, directory: StoreDirectory, fence: Fence, clock: Clock) -> None:
         self._home = home
         self._directory = directory
         self._fence = fence
         self._clock = clock
-        self._lock = threading.Lock()  # over a change with its IO; `_stored` is replaced as a whole
+        self._lock = threading.Lock()  # for a change and its IO; `_stored` is replaced as a whole
         self._stored = directory.offsets()
 
     def groups(self) -> Sequence[str]:
-        """The groups that have offsets, in order."""
+        """Return the groups that have offsets, in order."""
         return self._stored.table.groups()
 
     def committed(self, group: str) -> Mapping[TopicPartition, CommittedOffset]:
-        """A group's offsets by partition, in order, without epoch, metadata or time."""
+        """Return a group's offsets by partition, in order, without epoch, metadata or time."""
         offsets = self._stored.table.of_group(group)
         return {partition: CommittedOffset(offset) for partition, offset in offsets.items()}
 
     def commit(self, commits: Sequence[GroupCommit], *, durable: bool) -> None:
-        """See SupportsGroupOffsets.commit_offsets; durable whether it must be or not. A group's name
-        may hold no `@`, which ends the topic's in the file.
+        """Commit offsets, durably even if `durable` is false: see SupportsGroupOffsets.commit_offsets. A
+        group's name must not contain `@`, which ends the topic's name in the file.
         """
 
         def put_all(table: OffsetTable[int]) -> None:
@@ -69,8 +69,8 @@ class GroupOffsets:
                 self._write(put_all)
 
     def _sync_records(self, commits: Sequence[GroupCommit]) -> None:
-        """What lies below an offset is durable before the offset: after a crash no group stands
-        behind the end of a queue.
+        """Make the records below the offsets durable before the offsets: after a crash no group's offset
+        is after the end of a queue.
         """
         self._home.flush(sorted({partition for _, offsets in commits for partition in offsets}))
 
@@ -91,8 +91,8 @@ class GroupOffsets:
                 self._write(lambda table: table.drop(group, *held))
 
     def forget_topics(self, topics: Iterable[str]) -> None:
-        """Delete every group's offsets for topics that are deleted (cleanOffsetByTopic). On a full
-        disk they are gone here, and from the file with its next change.
+        """Delete every group's offsets for deleted topics (cleanOffsetByTopic). On a full disk they are
+        deleted in memory, and from the file at its next change.
         """
         with self._lock:
             gone = [topic for topic in topics if self._stored.table.of_topic(topic)]

@@ -1,13 +1,13 @@
 """Comparing the key index with the log, so that lookups know where the index can be trusted.
 
-Owns the comparison, a piece at a time; must not write, and must not report (storage.rocketmq.tools.check_index does). A
-record is covered if each of its strings that a lookup may ask for (unique id, lookup keys) has an entry for its place,
-with its time, in a file that is trusted. A file is trusted if
+Owns the comparison, a part at a time; must not write, and must not report (storage.rocketmq.tools.check_index does). A
+record is covered if each of its strings for lookups (unique id, lookup keys) has an entry with its physical offset and
+time, in a trusted file. A file is trusted if
 
-- its chains and slots lead to every entry, and its header tells of the first and the last;
-- its entries are in the order of the log, and each is one of the record at its place.
+- its chains and slots lead to every entry, and its header describes the first and the last entry;
+- its entries are in the order of the log, and each belongs to the record at its physical offset.
 
-Else it is one of an earlier life of the store, or damaged: no record between its first and last is covered.
+Otherwise the file is damaged or left from an earlier store: no record between its first and last is covered.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from storage.rocketmq.key_index_file import DoubtedIndex, KeyIndexFile
 from storage.rocketmq.walking import Stop, Stretch, walk_log
 
 CHECKED_AT_ONCE: Final = 128 << 20
-"""Of the log, by one lookup: a second or two."""
+"""Bytes of the log compared by one lookup: one or two seconds of work."""
 
 
 class _Entry(NamedTuple):
-    """An entry as it is met."""
+    """An index entry during the comparison."""
 
     file: KeyIndexFile
     number: int
@@ -42,7 +42,7 @@ class _Entry(NamedTuple):
 
 
 class IndexCheck:
-    """The comparison of one store's index with its log. Lookups take turns."""
+    """The comparison of one store's index with its log. One lookup compares at a time."""
 
     def __init__(self, coverage: IndexCoverage, deleted: Mapping[str, int]) -> None:
         """`deleted`: by topic, the physical offset below which its records are deleted."""
@@ -52,7 +52,7 @@ class IndexCheck:
         self._check: Iterator[int] | None = None
 
     def advance(self, low: int, high: int) -> None:
-        """Compare more of the log, if it is not known which of [low, high) is covered."""
+        """Compare more of the log, unless the coverage of [low, high) is known."""
         coverage = self._coverage
         if not coverage.unknown(low, high):
             return
@@ -67,7 +67,7 @@ class IndexCheck:
                     self._check = None
 
     def _checked(self, low: int, high: int) -> Iterator[int]:
-        """Compare [low, high) and note the result at its end; yields how many bytes of the log were read."""
+        """Compare [low, high) and note the result at its end; yield the number of log bytes read at each step."""
         coverage = self._coverage
         run = coverage.log.run
         comparison = _Comparison(list(self._sound_files(low, high)), low, self._deleted)
@@ -83,7 +83,7 @@ class IndexCheck:
                 comparison.meet(step)
                 yield len(step.data)
             position = stop
-            if stop < high:  # what the index says of a place that cannot be read is not known
+            if stop < high:  # the index cannot be checked for a range that cannot be read
                 position = first_told(run, stop + 1, high) or high
                 comparison.holes.append((stop, position))
         for first, last in comparison.judge_files():
@@ -92,7 +92,7 @@ class IndexCheck:
         coverage.note_checked(low, high, comparison.holes)
 
     def _sound_files(self, low: int, high: int) -> Iterator[SettledFile]:
-        """Yield the files that have entries in [low, high), are sound in themselves, and in order."""
+        """Yield the files with entries in [low, high) that are sound in themselves and in ascending order."""
         last = -1
         for settled in self._coverage.index.settled():
             file, header, _ = settled
@@ -110,7 +110,7 @@ class IndexCheck:
 
 
 class _Comparison:
-    """Records and entries side by side, both in the order of the log."""
+    """The comparison of records with index entries, both in the order of the log."""
 
     def __init__(self, files: Sequence[SettledFile], low: int, deleted: Mapping[str, int]) -> None:
         self.files = files
@@ -123,7 +123,7 @@ class _Comparison:
         self._current = next(self._entries, None)
 
     def meet(self, stretch: Stretch) -> None:
-        """Compare the records of a stretch."""
+        """Compare the records in this part of the log."""
         data, start = stretch.data, stretch.start
         heads = heads_of(data, stretch.records, start)
         for (at, size), head in zip(stretch.records, heads, strict=True):
@@ -139,7 +139,7 @@ class _Comparison:
                     self.holes.append((at, at + size))
 
     def _entries_of(self, at: int, known: set[int], time_ms: int) -> set[int]:
-        """Return the hashes that lead to a record; `known`: those that may."""
+        """Return the hashes in entries of the record at `at`; `known`: the hashes that it may have."""
         found: set[int] = set()
         while self._current is not None and self._current.physical_offset <= at:
             entry = self._current
@@ -154,7 +154,7 @@ class _Comparison:
         return found
 
     def judge_files(self) -> Iterator[tuple[int, int]]:
-        """Doubt the files with wrong entries and trust the others; yields the first and last record of the former."""
+        """Doubt the files with wrong entries and trust the others; yield first and last record of each doubted file."""
         for file, header, _ in self.files:
             if file in self._wrong:
                 file.doubt()
@@ -163,7 +163,7 @@ class _Comparison:
                 file.is_trusted = True
 
     def _in_order(self) -> Iterator[_Entry]:
-        """Yield the entries of all files from `low` on; one out of order makes its file wrong, and is left out."""
+        """Yield the entries of all files from `low` on. An entry out of order is skipped and makes its file wrong."""
         last = -1
         for file, header, _ in self.files:
             begin_ms = header.begin_timestamp_ms
@@ -180,7 +180,7 @@ class _Comparison:
 
 
 def _has_time(entry: _Entry, time_ms: int) -> bool:
-    """Whether a lookup by the time of an entry's record finds the entry. See KeyIndexFile.candidates."""
+    """Return whether a lookup by the record's time finds its entry. See KeyIndexFile.candidates."""
     if entry.number == FIRST_ENTRY:
         return entry.begin_ms == time_ms
     return entry.seconds == time_diff_s(time_ms, entry.begin_ms)

@@ -1,16 +1,17 @@
-"""Which ranges of the log the key index is known to cover: there a lookup by the index misses no record.
+"""Ranges of the log that the key index is known to cover: in them a lookup by the index misses no record.
 
-Owns these ranges and where they come from; must not compare records (storage.rocketmq.index_check does). A place is
+Owns these ranges and their sources; must not compare records (storage.rocketmq.index_check does). A range is
 covered
 
-- if a stop of ours said so (`.logserver.index.json`), and neither the log nor the index files changed since;
-- if records and entries were compared in this process;
+- if a clean stop of logserver recorded it (`.logserver.index.json`), and neither the log nor the index files changed
+  since;
+- if records and index entries were compared in this process;
 - if this process indexed it.
 
     log      | covered | hole | covered | not known | built by this process ... |
     lookup   | index   | scan | index   | scan      | index                     |
 
-A file whose content is not what was remembered, or cannot be read, covers nothing from then on. Any thread at any time.
+An index file covers nothing once its content differs from the remembered sums or cannot be read. Thread-safe.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ from storage.rocketmq.walking import Stretch
 Range = tuple[int, int]
 """Physical offsets [low, high)."""
 MAX_HOLES: Final = 64
-"""More holes than this count as one: each takes a search in every queue of a topic."""
+"""More holes than this are merged into one: each hole takes a search in every queue of a topic."""
 
 
 _SHARDING_KEY: Final = SHARDING_KEY.encode()
 
 
 class Piece(NamedTuple):
-    """A range of the log, and whether the index answers for it."""
+    """A range of the log, and whether the index covers it."""
 
     low: int
     high: int
@@ -44,7 +45,7 @@ class Piece(NamedTuple):
 
 
 class IndexCoverage:
-    """What is known of one index; `built_from`: where the records begin that this process indexes."""
+    """The known coverage of one index; `built_from`: the offset from which this process indexes records."""
 
     def __init__(
         self, log: CommitLog, index: KeyIndex, covered: Iterable[Range], *, built_from: int
@@ -58,7 +59,7 @@ class IndexCoverage:
         self._lock = threading.Lock()
 
     def pieces(self, low: int, high: int, *, built_end: int, for_keys: bool) -> Sequence[Piece]:
-        """Return the pieces of [low, high) in order; `built_end`: up to where this process has built the index.
+        """Return the pieces of [low, high) in order; `built_end`: the end of the range that this process has indexed.
 
         `for_keys`: for a lookup by key, not by unique id.
         """
@@ -77,7 +78,7 @@ class IndexCoverage:
         return pieces
 
     def covered(self, built_end: int, *, for_keys: bool) -> Sequence[Range]:
-        """Return the ranges that are covered, ascending."""
+        """Return the covered ranges, ascending."""
         with self._lock:
             covered = _merged([*self._covered, (self.built_from, built_end)])
             holes = [*self._holes, *(self._key_holes if for_keys else ())]
@@ -96,33 +97,33 @@ class IndexCoverage:
         return _merged(unknown)
 
     def note_checked(self, low: int, high: int, holes: Iterable[Range]) -> None:
-        """Take in the result of a comparison of [low, high)."""
+        """Add the result of a comparison of [low, high)."""
         with self._lock:
             self._covered = _merged([*self._covered, (low, high)])
         self.exclude(holes)
 
     def exclude(self, holes: Iterable[Range]) -> None:
-        """Take in ranges with records that the index does not have under all that lookups ask for."""
+        """Add ranges with records that lack an index entry for one of their lookup strings."""
         with self._lock:
             self._holes = _few([*self._holes, *holes])
 
     def exclude_keys(self, holes: Iterable[Range]) -> None:
-        """Take in ranges with records whose key is not among their lookup keys; see `key_beside`."""
+        """Add ranges with records whose key is not among their lookup keys; see `key_beside`."""
         with self._lock:
             self._key_holes = _few([*self._key_holes, *holes])
 
     @property
     def key_holes(self) -> Sequence[Range]:
-        """The ranges where lookups by key are scans, ascending."""
+        """The ranges in which a lookup by key must scan, ascending."""
         return self._key_holes
 
     def _record_end(self, at: int) -> int:
-        """Return where the record at a place ends; the next byte where none is."""
+        """Return the end of the record at an offset; the next byte if no record begins there."""
         return record_end(self.log, at)
 
 
 def record_end(log: CommitLog, at: int) -> int:
-    """Return where the record at a physical offset ends; the next byte where none begins."""
+    """Return the end of the record at a physical offset; the next byte if no record begins there."""
     if not log.start <= at < log.end:
         return at + 1
     try:
@@ -132,9 +133,10 @@ def record_end(log: CommitLog, at: int) -> int:
 
 
 def key_beside(properties: Mapping[str, str]) -> str | None:
-    """Return the key of a record for which the index has no string: it indexes the lookup keys alone.
+    """Return the key of a record if the index has no string for it, else None: only lookup keys are indexed.
 
-    Ours puts each key among them. Other producers do not: RocketMQ 5 keeps the message group of a FIFO topic there.
+    logserver puts each key among the lookup keys. Other producers do not: RocketMQ 5 stores the message group of a
+    FIFO topic as the key.
     """
     key = properties.get(SHARDING_KEY)
     if not key or " " in key or key in properties.get(KEYS, "").split(" "):
@@ -143,7 +145,7 @@ def key_beside(properties: Mapping[str, str]) -> str | None:
 
 
 def keys_beside(stretch: Stretch) -> list[Range]:
-    """Return the records of a stretch that have such a key."""
+    """Return the ranges of the records in this part of the log that have such a key."""
     data, start = stretch.data, stretch.start
     if _SHARDING_KEY not in data:
         return []
@@ -156,13 +158,13 @@ def keys_beside(stretch: Stretch) -> list[Range]:
 
 
 def _few(ranges: Iterable[Range]) -> list[Range]:
-    """Return the same places, or one range over all of them if they are many."""
+    """Return the same offsets; as one range over all of them if there are more than MAX_HOLES ranges."""
     merged = _merged(ranges)
     return merged if len(merged) <= MAX_HOLES else [(merged[0][0], merged[-1][1])]
 
 
 def _merged(ranges: Iterable[Range]) -> list[Range]:
-    """Return the same places as disjoint ranges, ascending."""
+    """Return the same offsets as disjoint ranges, ascending."""
     merged: list[Range] = []
     for low, high in sorted(ranges):
         if low >= high:
@@ -175,7 +177,7 @@ def _merged(ranges: Iterable[Range]) -> list[Range]:
 
 
 def without(ranges: Iterable[Range], low: int, high: int) -> list[Range]:
-    """Return what is left of ranges without the places in [low, high)."""
+    """Return the ranges without the offsets in [low, high)."""
     return _merged(_left(ranges, low, high))
 
 

@@ -1,7 +1,7 @@
-"""Whether the header of an index file agrees with the file's entries and with the records they lead to.
+"""Comparing the header of an index file with the file's entries and with the records they point to.
 
 Owns that comparison and its finding; must not compare all entries (storage.rocketmq.index_check does). A header has no
-checksum, and it decides from which record on a start indexes. A field counts only if something else says the same:
+checksum, and it decides from which record on a start indexes. A field counts only if another source confirms it:
 
     field               is proved by
     beginPhyOffset      the first entry
@@ -10,7 +10,7 @@ checksum, and it decides from which record on a start indexes. A field counts on
     beginTimestamp      the record of the first entry, while the log has it
     endTimestamp        the record of the last entry, while the log has it
 
-hashSlotCount is carried on as it is: nothing reads it, and RocketMQ 4.3 counts it otherwise.
+hashSlotCount is kept unchanged and not compared: nothing reads it, and RocketMQ 4.3 counts it differently.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from storage.rocketmq.format.index_file import FIRST_ENTRY
 from storage.rocketmq.key_index_file import KeyIndexFile
 
 TimeOf = Callable[[int], int]
-"""The store time of the record at a physical offset; 0 where none is."""
+"""A function that returns the store time of the record at a physical offset; 0 without a record."""
 
 
 def wrong_fields(file: KeyIndexFile, time_of: TimeOf) -> Iterator[tuple[str, object, int]]:
-    """Yield (field, expected, found) of the header where it disagrees; at most five small reads. Raises IoFailure."""
+    """Yield (field, expected, found) for each wrong field of the header; at most five small reads. Raises IoFailure."""
     header, count = file.header, file.header.index_count
     if count <= FIRST_ENTRY:
-        return  # KeyIndexFile.is_blank tells whether there are entries nevertheless
+        return  # KeyIndexFile.is_blank checks whether entries exist despite the count
     if count > file.entries:
         yield "indexCount", f"{file.entries} at most", count
         return
@@ -49,12 +49,12 @@ def wrong_fields(file: KeyIndexFile, time_of: TimeOf) -> Iterator[tuple[str, obj
 
 
 def is_proved(file: KeyIndexFile, time_of: TimeOf) -> bool:
-    """Return whether no field of the header disagrees. Raises IoFailure."""
+    """Return whether no field of the header is wrong. Raises IoFailure."""
     return next(wrong_fields(file, time_of), None) is None
 
 
 def wrong_header(file: KeyIndexFile, field: str, expected: object, found: int) -> Finding:
-    """A field of a header that cannot be."""
+    """Return the finding for a wrong field of a header."""
     return finding(
         "wrong-index-header",
         file.path,

@@ -1,11 +1,11 @@
-"""What a clean stop remembers of the key index: which ranges of the log it covers, and how its files look.
+"""Facts about the key index that a clean stop stores: the ranges of the log it covers, and the state of its files.
 
-Owns the content of `.logserver.index.json` and the judgement which of it still counts; must not compare records. Index
-files have no trace of records that were never indexed: without this a later process has to read the whole log.
+Owns the content of `.logserver.index.json` and the decision which of it still counts; must not compare records. Index
+files have no trace of records that were never indexed: without this file a later process must read the whole log.
 
-- The last record of the log is remembered. If it is the same, so is all before it: a log only grows, or is cut.
-- Each file is remembered with its header and a checksum for each block. A file with another header, and one that is
-  gone, covers nothing. Blocks are compared when they are read: see KeyIndexFile.
+- The last record of the log is stored. If it is unchanged, so are all records before it: a log only grows, or is cut.
+- Each file is stored with its header and a checksum for each block. A file with another header, or a missing file,
+  covers nothing. Blocks are compared when they are read: see KeyIndexFile.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from storage.rocketmq.index_coverage import IndexCoverage, Range, record_end, wi
 from storage.rocketmq.key_index import KeyIndex
 from storage.rocketmq.key_index_file import KeyIndexFile
 
-HEAD_BYTES = 1 << 16  # of the last record: enough to tell it from any other
+HEAD_BYTES = 1 << 16  # of the last record: enough to identify it
 
 
 class LostFile(NamedTuple):
-    """An index file that is gone or cannot be read, and from which record on it may have had entries."""
+    """A missing or unreadable index file, and the first record for which it may have had entries."""
 
     name: str
     begin: int
 
 
 class Known(NamedTuple):
-    """What still counts. `lost`: the first file that is gone; `end`: up to where the index covered the log."""
+    """The facts that still count. `lost`: the first missing file; `end`: the end of the log range that was covered."""
 
     covered: Sequence[Range] = ()
     lost: LostFile | None = None
@@ -43,7 +43,7 @@ class Known(NamedTuple):
 
 
 def known_of(proof: IndexProof | None, log: CommitLog, index: KeyIndex) -> Known:
-    """Return what a proof tells of a log and an index as they are now; trust the files that are as they were."""
+    """Return the facts of a proof that hold for the log and index as they are now; trust the unchanged files."""
     if proof is None or not _is_last(proof, log):
         return Known()
     covered: Sequence[Range] = [(low, min(high, log.end)) for low, high in proof.covered]
@@ -65,7 +65,7 @@ def known_of(proof: IndexProof | None, log: CommitLog, index: KeyIndex) -> Known
 
 
 def _has_grown(header: IndexHeader, remembered: Sequence[int]) -> bool:
-    """Whether a file of this header may be what a server made of the file that is remembered."""
+    """Return whether a file with this header may be the remembered file after a server added entries."""
     before = IndexHeader._make(remembered)
     return (
         header.begin_physical_offset == before.begin_physical_offset
@@ -75,7 +75,7 @@ def _has_grown(header: IndexHeader, remembered: Sequence[int]) -> bool:
 
 
 def _is_last(proof: IndexProof, log: CommitLog) -> bool:
-    """Whether the record that was the last one is still there."""
+    """Return whether the last record of the proof is unchanged in the log."""
     try:
         return _sum_of(log, proof.last_record, proof.last_size) == proof.last_sum
     except (DataError, IoFailure):
@@ -87,7 +87,7 @@ def _sum_of(log: CommitLog, position: int, size_bytes: int) -> int:
 
 
 def _trust(file: KeyIndexFile, remembered: RememberedFile) -> bool:
-    """Trust a file that is as it was; one that this process has changed since is trusted already, or not."""
+    """Trust an unchanged file. Return whether it is trusted; a file that this process wrote keeps its state."""
     if file.is_ours:
         return file.is_trusted and not (file.is_doubted or file.is_new)
     sums = BlockSums(remembered.size_bytes, remembered.sums)
@@ -98,7 +98,7 @@ def _trust(file: KeyIndexFile, remembered: RememberedFile) -> bool:
 
 
 def proof_of(coverage: IndexCoverage, last_record: int) -> IndexProof | None:
-    """Return what is known at a clean stop, when all is written; None if the last record cannot be read."""
+    """Return the facts at a clean stop, after all files are written; None if the last record cannot be read."""
     log = coverage.log
     last_size = record_end(log, last_record) - last_record
     covered = coverage.covered(log.end, for_keys=False)
@@ -126,7 +126,7 @@ def proof_of(coverage: IndexCoverage, last_record: int) -> IndexProof | None:
 
 
 def _remembered(file: KeyIndexFile) -> RememberedFile | None:
-    """Return what is remembered of a file; None if it is not trusted."""
+    """Return the facts about a file to store; None if it is not trusted or cannot be read."""
     if not file.is_trusted or file.is_doubted:
         return None
     try:

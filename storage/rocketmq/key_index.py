@@ -1,11 +1,11 @@
 """The key index of a store: a run of index files that lead from strings to records of the log.
 
-Owns which file takes an entry, how one follows another, and queries over all of them (IndexService
-of RocketMQ); must not read the log, so what it answers are places where a record with the wanted
-string may be. Nothing here is durable before its file is full or `sync` has been called: after a
-crash the files that are newer than the checkpoint are made anew from the log.
+Owns which file takes an entry, how a file follows another, and queries over all files (IndexService
+of RocketMQ); must not read the log, so query results are physical offsets at which a record with the
+wanted string may be stored. Entries are durable only when their file is full or after `sync`: after a
+crash the files that are newer than the checkpoint are rebuilt from the log.
 
-One writer at a time (`_lock`); readers at any time: they see what was put, written back or not.
+One writer at a time (`_lock`); readers at any time: they see all entries that were put, on disk or not.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from storage.rocketmq.key_index_file import (
 )
 from storage.rocketmq.key_index_table import KeyHasher, KeyIndexTable
 
-TAIL_BYTES: Final = 4 << 20  # of entries in memory; then they are written
+TAIL_BYTES: Final = 4 << 20  # of entries in memory; at this size they are written
 
 
 class SettledFile(NamedTuple):
-    """A file as of one moment. `slots`: as they are in memory; None: as they are in the file."""
+    """A file at one moment. `slots`: a copy of the slots in memory; None: as they are in the file."""
 
     file: KeyIndexFile
     header: IndexHeader
@@ -51,7 +51,7 @@ class SettledFile(NamedTuple):
 
 
 class KeyIndex:
-    """The files of one folder, made when the first record comes. `load` before anything else."""
+    """The index files of one folder, created with the first record. Call `load` before any other method."""
 
     def __init__(
         self, files: HandleCache, directory: Path, *, slots: int, entries: int, clock: Clock
@@ -64,25 +64,24 @@ class KeyIndex:
         self._files = files
         self._clock = clock
         self._hasher = KeyHasher()
-        self._lock = threading.Lock()  # held by all that changes a file or the run
+        self._lock = threading.Lock()  # held for every change of a file or of the run
         self._run: tuple[
             KeyIndexFile, ...
         ] = ()  # oldest first; replaced as a whole, under the lock
-        self._table: KeyIndexTable | None = None  # of the last file, once something is put
+        self._table: KeyIndexTable | None = None  # of the last file, after the first put
         self._misfits: Sequence[Path] = ()
-        self._folders: Sequence[Path] = ()  # with names of index files
-        # Where a put was interrupted: records before this offset, and this many strings of the one
-        # there, are in the index already.
+        self._folders: Sequence[Path] = ()  # folders that have names of index files
+        # Where a put was interrupted: records before this offset are in the index already, and this
+        # many strings of the record at it.
         self._resume: tuple[int, int] | None = None
 
     # ---- the run ----
 
     def load(self) -> None:
-        """Take in the files that are there; reads their headers only. What was put and not synced
-        is forgotten.
+        """Read the headers of the existing files. Entries that were put and not synced are discarded.
 
-        Unknown names are left alone, and files of another length are neither read nor written; both
-        are told in `findings`.
+        Files with unknown names are left alone, and files of another length are neither read nor written;
+        `findings` reports both.
         """
         fs = self._files.fs
         names = fs.list_dir(self.directory) if fs.is_dir(self.directory) else ()
@@ -113,12 +112,12 @@ class KeyIndex:
 
     @property
     def misfits(self) -> Sequence[Path]:
-        """The files that cannot be read, and what else has the name of an index file."""
+        """The paths of files that cannot be read, including other objects with the name of an index file."""
         return self._misfits
 
     @property
     def are_longer(self) -> bool:
-        """Whether a file is longer than `slots` and `entries` give."""
+        """Whether a file is longer than `slots` and `entries` require."""
         fs, expected = self._files.fs, file_size(self.slots, self.entries)
         for path in self._misfits:
             with suppress(IoFailure):
@@ -127,7 +126,7 @@ class KeyIndex:
         return False
 
     def set_aside(self, file: KeyIndexFile, error: StorageError) -> None:
-        """Neither read nor write a file that cannot be read."""
+        """Remove an unreadable file from the run: it is neither read nor written any more."""
         with self._lock:
             self._run = tuple(other for other in self._run if other is not file)
             self._misfits = [*self._misfits, file.path]
@@ -135,10 +134,10 @@ class KeyIndex:
             file.doubt()
 
     def remove_misfits(self) -> None:
-        """Remove the files that cannot be read; what they held has to be put again. Only regular files."""
+        """Remove the unreadable files, if regular files; the caller must put their entries again."""
         fs = self._files.fs
         for path in self._misfits:
-            with suppress(IoFailure):  # no regular file
+            with suppress(IoFailure):  # not a regular file
                 fs.size(path)
                 fs.remove(path)
                 self._files.forget(path, sync=False)
@@ -146,7 +145,7 @@ class KeyIndex:
             fs.sync_dir(self.directory)
 
     def settled(self) -> Sequence[SettledFile]:
-        """Return the files as of one moment, all their entries on the way to the disk."""
+        """Return the files at one moment, after all their entries were written (not synced)."""
         with self._lock:
             if self._table is not None:
                 self._run[-1].write_entries()
@@ -157,36 +156,36 @@ class KeyIndex:
         return None if table is None or file is not self._run[-1] else array("i", table.slots)
 
     def doubted_ranges(self) -> Sequence[tuple[int, int]]:
-        """Return the first and last record of each file whose answers counted and do not count any more."""
+        """Return the first and last record of each file that lookups used before it became doubted."""
         lost = [file.header for file in self._run if file.is_doubted and file.is_asked]
         return [(header.begin_physical_offset, header.end_physical_offset) for header in lost]
 
     @property
     def max_physical_offset(self) -> int:
-        """Of the record that was put last; -1 without files."""
+        """The physical offset of the record that was put last; -1 without files."""
         run = self._run
         return run[-1].header.end_physical_offset if run else -1
 
     @property
     def end_timestamp_ms(self) -> int:
-        """Store time of the record that was put last; 0 without files."""
+        """The store time of the record that was put last; 0 without files."""
         run = self._run
         return run[-1].header.end_timestamp_ms if run else 0
 
     def headers(self) -> Sequence[tuple[str, IndexHeader]]:
-        """(name, header) of every file, oldest first."""
+        """Return (name, header) of every file, oldest first."""
         return [(file.path.name, file.header) for file in self._run]
 
     def remove_named(self, names: Collection[str]) -> int:
-        """Remove the files with these names; what they held has to be put again. Gives their
-        number.
+        """Remove the files with these names and return their number. The caller must put their entries
+        again.
         """
         with self._lock:
             return self._drop([file for file in self._run if file.path.name in names])
 
     def delete_before(self, physical_offset: int) -> int:
-        """Remove the oldest files while all their records lie before this offset; the last file
-        stays. Gives their number.
+        """Remove the oldest files while all their records are before this offset, and return their
+        number. The last file stays.
         """
         with self._lock:
             doomed: list[KeyIndexFile] = []
@@ -197,7 +196,7 @@ class KeyIndex:
             return self._drop(doomed)
 
     def _drop(self, doomed: Sequence[KeyIndexFile]) -> int:
-        """Take files out of the run, then from the disk; durable on return."""
+        """Remove files from the run, then from the disk. Durable on return."""
         if not doomed:
             return 0
         if self._run[-1] in doomed:
@@ -217,12 +216,12 @@ class KeyIndex:
         self.put_all((dispatch,))
 
     def put_all(self, dispatches: Iterable[Dispatch]) -> None:
-        """Index records in the order of the log; one that lies before the last that was put is
-        there already and is passed over. One without strings (rolled back ones have none) counts too:
-        it may make a file.
+        """Index records in the order of the log. Records before the last record that was put are skipped:
+        they are in the index already. A record without strings (a rolled back record) may still create
+        a file.
 
-        Makes the next file when one is full, which then is on disk. Raises DiskFull, IoFailure;
-        handed in again after an error, nothing is put twice.
+        Creates the next file when a file is full; the full file is then on disk. Raises DiskFull,
+        IoFailure. After an error the caller may pass the same records again: no string is put twice.
         """
         dispatches = [*dispatches]
         with self._lock:
@@ -239,8 +238,8 @@ class KeyIndex:
                     self._run[-1].write_entries()
 
     def _resumed(self, dispatches: Sequence[Dispatch]) -> tuple[int, int]:
-        """(number of the first record to be put, of its first string): behind what was put before
-        an error.
+        """Return (number of the first record to put, number of its first string), after the part that was
+        put before an error.
         """
         if self._resume is None:
             return 0, 0
@@ -253,7 +252,7 @@ class KeyIndex:
 
     @contextmanager
     def _resuming_at(self, physical_offset: int, strings: int) -> Iterator[None]:
-        """Around what may fail: what was put until here is not put again."""
+        """Record, if the block fails, that records up to here must not be put again."""
         try:
             yield
         except StorageError:
@@ -261,7 +260,7 @@ class KeyIndex:
             raise
 
     def _open_table(self) -> KeyIndexTable:
-        """The table of a file that has room: of the last one, or of the one that follows it."""
+        """Return the table of a file with room: the last file, or a new file after it."""
         self._table = None
         run = self._run
         if not run or run[-1].is_full:
@@ -270,25 +269,25 @@ class KeyIndex:
             run = (*run, self._create(run))
             self._run = run
         elif len(run) > 1 and not run[-1].has_entries:
-            run[-1].begin_behind(run[-2].header)  # its own header may never have come to the disk
+            run[-1].begin_behind(run[-2].header)  # its header may never have reached the disk
         try:
             self._table = run[-1].open_table(self._hasher)
         except IoFailure:
             if not run[-1].has_entries:
                 raise
-            run[-1].doubt()  # it cannot be read: go on in a new one
+            run[-1].doubt()  # it cannot be read: continue in a new file
             self._run = (*run, self._create(run))
             self._table = self._run[-1].open_table(self._hasher)
         return self._table
 
     def _finish(self, file: KeyIndexFile) -> None:
-        """A full file goes to the disk, and its memory is let go."""
+        """Write a full file to the disk, synced, and release its memory."""
         file.write_back()
         file.sync()
         file.close_table()
 
     def _create(self, run: Sequence[KeyIndexFile]) -> KeyIndexFile:
-        """The file behind those of the run; its name is durable on return."""
+        """Create the file after the files of the run; its name is durable on return."""
         fs = self._files.fs
         if not fs.exists(self.directory):
             fs.make_dir(self.directory)
@@ -305,13 +304,13 @@ class KeyIndex:
         return file
 
     def write_back(self) -> None:
-        """Bring the files up to what was put; not synced. Raises DiskFull, IoFailure."""
+        """Write all entries that were put to the files; not synced. Raises DiskFull, IoFailure."""
         with self._lock:
             if self._table is not None:
                 self._run[-1].write_back()
 
     def sync(self) -> None:
-        """On return all that was put is on disk."""
+        """Write and sync all entries that were put."""
         with self._lock:
             if self._run:
                 last = self._run[-1]
@@ -330,15 +329,15 @@ class KeyIndex:
         end_ms: int,
         index_type: str | None = None,
     ) -> list[int]:
-        """Physical offsets as the real store's index gives them: newest files first, at most
-        `max_count`; times in whole seconds, other keys with the same hash among them, offsets of
-        records that are gone too. `index_type` "T": `key` is a tag.
+        """Return physical offsets as RocketMQ's index does: newest files first, at most `max_count`. Times
+        count in whole seconds. Other keys with the same hash and offsets of deleted records are included.
+        `index_type` "T": `key` is a tag.
         """
         hashed = key_hash(index_string(topic, key, index_type))
         while True:
             try:
                 return self._select(hashed, TimeRange(begin_ms, end_ms), max_count)
-            except DoubtedIndex:  # the real store answers by a damaged file too
+            except DoubtedIndex:  # RocketMQ uses a damaged file too
                 continue
 
     def _select(self, hashed: int, times: TimeRange, max_count: int) -> list[int]:
@@ -360,12 +359,12 @@ class KeyIndex:
         times: TimeRange = ALWAYS,
         backward: bool = False,
     ) -> Iterator[int]:
-        """Physical offsets in [low, high) where a record with this indexed string, stored in the
-        time range, may be: rising (falling if `backward`), each once.
+        """Yield physical offsets in [low, high) at which a record with this indexed string, stored in the
+        time range, may be: ascending (descending if `backward`), each once.
 
-        Only files that are trusted are asked: of the ranges that the index covers nothing is missed (see
-        storage.rocketmq.index_coverage), neither by the seconds that entries keep nor where store times go backwards.
-        That the record's real string is another has to be looked at. Raises DoubtedIndex.
+        Only files that are trusted, or that this process wrote, are searched. In ranges that the index covers no record
+        is missed (see storage.rocketmq.index_coverage), despite whole seconds in entries and store times that go
+        backwards. The caller must compare the record's real string. Raises DoubtedIndex.
         """
         hashed = key_hash(text)
         last = -1
@@ -386,7 +385,7 @@ class KeyIndex:
 
 
 def _or_doubted(file: KeyIndexFile, offsets: Iterator[int]) -> Iterator[int]:
-    """Yield what a file answers. Raises DoubtedIndex where it cannot be read."""
+    """Yield the offsets from a file. Raises DoubtedIndex if the file cannot be read."""
     try:
         yield from offsets
     except IoFailure as error:
@@ -395,7 +394,7 @@ def _or_doubted(file: KeyIndexFile, offsets: Iterator[int]) -> Iterator[int]:
 
 
 def _takes_part(header: IndexHeader, times: TimeRange) -> bool:
-    """IndexFile.isTimeMatched: the file lies inside the range, or an end of the range in the file."""
+    """Return the result of IndexFile.isTimeMatched: the file is inside the range, or an end of it is in the file."""
     begin_ms, end_ms = header.begin_timestamp_ms, header.end_timestamp_ms
     return (
         (times.begin_ms < begin_ms and times.end_ms > end_ms)

@@ -1,8 +1,8 @@
-"""One index file of a store: finding entries in it, and writing back what was put.
+"""One index file of a store: finding entries in it, and writing back the entries that were put.
 
 Owns the file's reads and writes (pread and pwrite, never a map) and the walk along a slot's chain;
-must not know other files of the run. From RocketMQ's IndexFile. A file that takes entries has a
-table in memory; without one everything is read where it lies, a few bytes at a time.
+must not know other files of the run. Source: RocketMQ's IndexFile. A file that takes entries has a
+table in memory; without a table all reads go to the file, a few bytes at a time.
 
 One writer (the index's lock); readers at any time.
 """
@@ -42,14 +42,14 @@ from storage.rocketmq.key_index_table import (
 )
 
 CHECKED_BYTES: Final = 1 << 20
-CHECKED_ENTRIES: Final = 1 << 14  # read at once when all of them are
-BLOCK_ENTRIES: Final = 200  # read at once along a chain: a hot key's entries lie close together
+CHECKED_ENTRIES: Final = 1 << 14  # read at once by a check of all entries
+BLOCK_ENTRIES: Final = 200  # read at once along a chain: entries of a hot key are close together
 
 unpack_entry: Final = ENTRY.unpack_from
 
 
 class TimeRange(NamedTuple):
-    """Store times in milliseconds, both ends belonging to it."""
+    """A range of store times in milliseconds, both ends inclusive."""
 
     begin_ms: int
     end_ms: int
@@ -60,42 +60,42 @@ ALWAYS: Final = TimeRange(-1 << 63, MAX_INT64)
 
 
 class DoubtedIndex(Exception):
-    """An index file is not what it was, or cannot be read: its answers do not count any more."""
+    """An index file has changed since it was checked, or cannot be read: its results do not count any more."""
 
 
 class KeyIndexFile:
-    """One file of the run; making one object reads the header only. Its length must be that of
-    `slots` and `entries`, or 0 (a file whose making a crash cut short).
+    """One file of the run; creating the object reads only the header. The file's length must fit
+    `slots` and `entries`, or be 0 (a crash interrupted its creation).
     """
 
     def __init__(self, files: HandleCache, path: Path, *, slots: int, entries: int) -> None:
         self.path = path
         self.slots = slots
         self.entries = entries
-        self.is_removed = False  # set before the file is: who still walks in it comes to an end
-        self.is_trusted = False  # every entry leads to its record, and is led to
-        self.is_ours = False  # made in this process, or entries were put in it
-        self.is_new = False  # made in this process
+        self.is_removed = False  # set before the removal: a reader still in the file then stops
+        self.is_trusted = False  # every entry belongs to its record, and its chain leads to it
+        self.is_ours = False  # created by this process, or entries were put in it
+        self.is_new = False  # created by this process
         self.is_doubted = False
-        self.sums: BlockSums | None = None  # of what it held at our last stop; None once it changes
+        self.sums: BlockSums | None = None  # content at the last clean stop; None once it changes
         self._files = files
         self._header = self._read_header()
-        # Set by the writer before the first put and taken away after the last; a reader works with
-        # the one that it saw, whose entries are in the file by the time it is taken away.
+        # Set by the writer before the first put and removed after the last. A reader may go on with a
+        # removed table: its entries are in the file before the removal.
         self._table: KeyIndexTable | None = None
 
     @classmethod
     def create(
         cls, files: HandleCache, path: Path, inherited: IndexHeader, *, slots: int, entries: int
     ) -> KeyIndexFile:
-        """A new file, sparse at its full length; the caller syncs the directory.
+        """Create a file, sparse at its full length; the caller syncs the directory.
 
-        It begins where the file before it ended (`inherited`). On DiskFull nothing is left.
+        It begins where the previous file ended (`inherited`). On DiskFull no file is left.
         """
         try:
             with files.borrow(path, write=True, create=True) as file:
                 file.truncate(file_size(slots, entries))
-                file.datasync()  # a name that is on disk then has its length
+                file.datasync()  # once the name is on disk, the length is too
         except DiskFull:
             remove_if_present(files.fs, path)
             files.forget(path, sync=False)
@@ -106,28 +106,28 @@ class KeyIndexFile:
         return made
 
     def begin_behind(self, inherited: IndexHeader) -> None:
-        """A file without entries begins where the one before it ended."""
+        """Set the header of a file without entries to begin where the previous file ended."""
         self._header = _following(inherited)
 
     @property
     def header(self) -> IndexHeader:
-        """The header with all that was put, written back or not."""
+        """The header with all entries that were put, on disk or not."""
         table = self._table
         return self._header if table is None else table.header
 
     @property
     def is_full(self) -> bool:
-        """Whether the next entry has to go to another file."""
+        """Whether the next entry must go to another file."""
         return self.header.index_count >= self.entries
 
     @property
     def has_entries(self) -> bool:
-        """Whether the header tells of any."""
+        """Whether the header counts any entries."""
         return self.header.index_count > FIRST_ENTRY
 
     @property
     def is_blank(self) -> bool:
-        """Whether the header tells of no entries though there are some: it was lost."""
+        """Whether the header counts no entries although the file has some: the header was lost."""
         first = self._read_unchecked(ENTRY_SIZE, entry_position(self.slots, FIRST_ENTRY))
         return self.header.index_count <= FIRST_ENTRY and any(first)
 
@@ -137,18 +137,18 @@ class KeyIndexFile:
         return -1 if count <= FIRST_ENTRY else self.position_of(count - 1)
 
     def position_of(self, number: int) -> int:
-        """Return the physical offset of the record of an entry; -1 behind the end of the file."""
+        """Return the physical offset of the record of an entry; -1 after the end of the file."""
         data = self._read_unchecked(ENTRY_SIZE, entry_position(self.slots, number))
         return int(unpack_entry(data, 0)[1]) if len(data) == ENTRY_SIZE else -1
 
     def is_unused(self, number: int) -> bool:
-        """Whether nothing was ever written in the place of an entry."""
+        """Return whether the bytes of an entry are all zeros: it was never written."""
         return not any(self._read_unchecked(ENTRY_SIZE, entry_position(self.slots, number)))
 
     @property
     def is_ahead(self) -> bool:
-        """Whether entries or slots tell of more than the header does: writing them back was cut
-        short. Reads all slots.
+        """Whether entries or slots go beyond the header's count: a write-back was interrupted. Reads all
+        slots.
         """
         count = self.header.index_count
         if not self.is_unused(count):
@@ -161,7 +161,7 @@ class KeyIndexFile:
     # ---- writing ----
 
     def open_table(self, hasher: KeyHasher) -> KeyIndexTable:
-        """The table that takes entries, loaded if need be."""
+        """Return the table that takes entries; load it if necessary."""
         if self._table is None:
             self._check_sums()
             self._extend()
@@ -173,7 +173,7 @@ class KeyIndexFile:
         return self._table
 
     def _check_sums(self) -> None:
-        """Compare all of the file with its sums, before it changes."""
+        """Compare the whole file with its sums, before it changes."""
         sums = self.sums
         if sums is not None:
             with suppress(DoubtedIndex):
@@ -182,8 +182,8 @@ class KeyIndexFile:
             self.sums = None
 
     def _extend(self) -> None:
-        """Bring a file that was being made when process or machine stopped to its length, which is on disk on
-        return: entries with another one behind a crash would be of a store with other sizes.
+        """Set the full length of a file if a crash interrupted its creation, and sync the length. Otherwise a crash
+        could leave entries in a file of another length, which looks like a file of a store with other sizes.
         """
         if not self.has_entries:
             with self._files.borrow(self.path, write=True) as file:
@@ -192,12 +192,12 @@ class KeyIndexFile:
                 file.datasync()
 
     def close_table(self) -> None:
-        """Let go of the memory, after `write_back`: the file takes no more entries for now."""
+        """Release the memory, after `write_back`: the file takes no more entries until it is opened again."""
         if self._table is not None:
             self._header, self._table = self._table.header, None
 
     def write_entries(self) -> None:
-        """Put the entries that are only in memory into the file, where nothing leads to them yet."""
+        """Write the entries that are only in memory to the file; no slot in the file points to them yet."""
         table = self._table
         if table is None:
             return
@@ -208,7 +208,7 @@ class KeyIndexFile:
             table.tail = (first + len(tail) // ENTRY_SIZE, bytearray())
 
     def write_back(self) -> None:
-        """Make the file what it is in memory: entries, then slots, then the header. Not synced."""
+        """Write the state in memory to the file: entries, then slots, then the header. Not synced."""
         table = self._table
         if table is None:
             return
@@ -220,22 +220,23 @@ class KeyIndexFile:
             file.pwrite(encode_header(table.header), 0)
 
     def sync(self) -> None:
-        """On return what was written back is on disk."""
+        """Sync all data that was written back."""
         self._files.datasync(self.path)
 
     # ---- whether it can be trusted ----
 
     @property
     def is_asked(self) -> bool:
-        """Whether lookups ask it; of a file that is not trusted only what this process put counts."""
+        """Whether lookups use the file. In an untrusted file only entries that this process put count."""
         return self.is_trusted or self.is_ours
 
     def doubt(self) -> None:
-        """Let its answers count no more."""
+        """Mark the file as doubted: its results do not count any more."""
         self.is_doubted = True
 
     def is_sound(self, header: IndexHeader, slots: array[int] | None) -> bool:
-        """Whether every entry below the count of this header is led to, and the header tells of the first and last.
+        """Return whether the chains lead to every entry below the header's count, and the header describes the first
+        and last entry.
 
         `slots`: as they were with that header; None: as they are in the file.
         """
@@ -262,7 +263,7 @@ class KeyIndexFile:
         )
 
     def entries_below(self, stop: int) -> Iterator[tuple[int, tuple[int, int, int, int]]]:
-        """(number, fields) of the entries below a number. Raises Corrupt where the file ends before."""
+        """Yield (number, fields) of the entries below a number. Raises Corrupt if the file ends before."""
         for number in range(FIRST_ENTRY, stop, CHECKED_ENTRIES):
             data = self._entries_from(number, min(CHECKED_ENTRIES, stop - number))
             yield from enumerate(ENTRY.iter_unpack(data), number)
@@ -274,7 +275,7 @@ class KeyIndexFile:
         return data
 
     def summed(self) -> BlockSums:
-        """The sums over all that the file holds; those that are known are not made again."""
+        """Return the sums over the whole content; known sums are not computed again."""
         if self.sums is None:
             size_bytes = entry_position(self.slots, self.header.index_count)
             starts = range(0, size_bytes, BLOCK_BYTES)
@@ -287,17 +288,17 @@ class KeyIndexFile:
     # ---- reading ----
 
     def chain(self, key_hash: int) -> Iterator[tuple[int, int, int, int]]:
-        """(number, key hash, physical offset, time difference) of everything in the hash's slot,
-        newest first, other hashes too.
+        """Yield (number, key hash, physical offset, time difference) of all entries in the hash's slot,
+        newest first, including entries with other hashes.
 
-        Ends where the real store ends: at an entry that has no previous one, at a number that
-        cannot be, at a negative time. Numbers fall, so that it ends in a damaged file too.
+        Ends where RocketMQ ends: at an entry without a previous entry, at an impossible number, at a
+        negative time. Numbers must fall, so that the chain ends in a damaged file too.
         """
         slot = key_hash % self.slots
         table = self._table
         if table is not None:
             number = table.slots[slot]
-            first, tail = table.tail  # after the slot: see KeyIndexTable
+            first, tail = table.tail  # read after the slot: see KeyIndexTable
             count = first + len(tail) // ENTRY_SIZE
         else:
             first, tail = self.entries, bytearray()
@@ -305,7 +306,7 @@ class KeyIndexFile:
             if count <= FIRST_ENTRY:
                 return
             number = int.from_bytes(self._read(SLOT_SIZE, slot_position(slot)), "big", signed=True)
-        block, block_first = b"", first  # entries that were read, and the number of the first
+        block, block_first = b"", first  # entries read so far, and the number of the first
         while 0 < number <= count:
             data: bytes | bytearray = tail
             position = (number - first) * ENTRY_SIZE
@@ -324,8 +325,8 @@ class KeyIndexFile:
             number = previous
 
     def select(self, key_hash: int, times: TimeRange, max_count: int) -> list[int]:
-        """At most `max_count` physical offsets as the real store selects them: newest first, by the
-        time in whole seconds, up to the first that is too old.
+        """Return at most `max_count` physical offsets as RocketMQ selects them: newest first, by the
+        time in whole seconds, up to the first entry that is too old.
         """
         found: list[int] = []
         begin_ms = self.header.begin_timestamp_ms
@@ -342,9 +343,9 @@ class KeyIndexFile:
         return found
 
     def candidates(self, key_hash: int, times: TimeRange, low: int) -> Iterator[int]:
-        """Physical offsets, not below `low`, of all entries with this hash whose records' store
-        times MAY lie in the range, newest first: entries are put in the order of the log, so that a
-        chain falls. One record may come several times, in a row.
+        """Yield physical offsets, not below `low`, of all entries with this hash whose records' store
+        times MAY be in the range, newest first. Entries are put in the order of the log, so that offsets
+        fall along a chain. One record may occur several times in a row.
         """
         begin_ms, any_time = self.header.begin_timestamp_ms, times == ALWAYS
         for number, found_hash, offset, seconds in self.chain(key_hash):
@@ -363,13 +364,13 @@ class KeyIndexFile:
         return header._replace(index_count=max(header.index_count, FIRST_ENTRY))
 
     def _entries_up_to(self, number: int) -> tuple[bytes, int]:
-        """(some entries of which this is the last, the number of their first)."""
+        """Return (a block of entries that ends with this entry, the number of its first entry)."""
         first = max(0, number + 1 - BLOCK_ENTRIES)
         size_bytes = (number + 1 - first) * ENTRY_SIZE
         return self._read(size_bytes, entry_position(self.slots, first)), first
 
     def _read(self, size_bytes: int, position: int) -> bytes:
-        """Return bytes of the file. Raises DoubtedIndex where they are not what they were."""
+        """Return bytes of the file. Raises DoubtedIndex if they changed since the last clean stop."""
         sums = self.sums
         if sums is not None and not self.is_doubted:
             blocks = sums.around(position, size_bytes)
@@ -406,16 +407,16 @@ class KeyIndexFile:
 
 
 def _following(before: IndexHeader) -> IndexHeader:
-    """The header of a file without entries: it begins where the one before ended."""
+    """Return the header of a file without entries: it begins where the previous file ended."""
     at_ms, position = max(before.end_timestamp_ms, 0), max(before.end_physical_offset, 0)
     return IndexHeader(at_ms, at_ms, position, position)
 
 
 def _may_lie(number: int, seconds: int, begin_ms: int, times: TimeRange) -> bool:
-    """Whether the store time of an entry's record can be in the range.
+    """Return whether the store time of an entry's record can be in the range.
 
-    The first entry defines the begin. Others keep whole seconds behind it, but 0 also stands for
-    times before it, the largest for all that is later, and without a begin nothing is known.
+    The first entry defines the begin. Other entries store whole seconds after it. But 0 also stands for all
+    times before the begin, the largest value for all later times, and without a begin no time is known.
     """
     if number == FIRST_ENTRY:
         return times.begin_ms <= begin_ms <= times.end_ms

@@ -1,8 +1,8 @@
-"""Making the newest files of the key index whole after a crash, from their own entries.
+"""Repairing the newest files of the key index after a crash, from their own entries.
 
-Owns the check of such a file and its repair; must not index records. The real store removes such a
-file and indexes again only what it walks of the log, which loses what lies before. Entries are
-written one after another and each tells what its slot held before, so the slots follow from them:
+Owns the check of such a file and its repair; must not index records. RocketMQ removes such a file and
+indexes only the part of the log that recovery walks, which loses the entries before that part. Entries are
+written in order, and each contains the former value of its slot, so the slots follow from the entries:
 
     every entry is led to once, by its slot or by a later entry, so
     sum of the slots + sum of the entries' `previous` = 1 + 2 + ... + number of entries
@@ -36,7 +36,7 @@ INTS_PER_ENTRY: Final = ENTRY_SIZE // 4
 
 
 class _Replayed(NamedTuple):
-    """The entries that hold together: how many, their slots, the first and last physical offset."""
+    """The consistent entries of a file: their number, their slots, the first and last physical offset."""
 
     entries: int
     slots: array[int]
@@ -52,9 +52,9 @@ def mend(
     log_end: int,
     time_of: TimeOf,
 ) -> int | None:
-    """Make the doubtful files whole, without entries at or behind `log_end`; what follows the first
-    that lacks entries is removed. The physical offset of the last record that is indexed then, None
-    when there is none. Synced on return.
+    """Repair the doubtful files, without entries at or after `log_end`; files after the first file that is not
+    full are removed. Return the physical offset of the last record that is then indexed, None without one.
+    Synced on return.
     """
     mended = False
     for number, file in enumerate(index.index_files):
@@ -62,7 +62,7 @@ def mend(
             continue
         if file.header.end_physical_offset < log_end and _is_whole(files, file, time_of):
             with files.borrow(file.path, write=True) as opened:
-                opened.datasync()  # whoever wrote it may have been killed before
+                opened.datasync()  # the process that wrote it may have been killed before its sync
             continue
         mended = True
         replayed = _replay(files, file, log_end)
@@ -98,8 +98,8 @@ def _is_whole(files: HandleCache, file: KeyIndexFile, time_of: TimeOf) -> bool:
 
 
 def _replay(files: HandleCache, file: KeyIndexFile, log_end: int) -> _Replayed:
-    """Put the entries into empty slots again, as far as each tells what its slot then holds and
-    points into the log.
+    """Put the entries into empty slots again, up to the first entry that does not contain the former value
+    of its slot, or does not point into the log in ascending order.
     """
     slots = array("i", bytes(file.slots * SLOT_SIZE))
     number, first, last = 0, 0, 0
@@ -116,7 +116,7 @@ def _replay(files: HandleCache, file: KeyIndexFile, log_end: int) -> _Replayed:
 
 
 def _entries(files: HandleCache, file: KeyIndexFile) -> Iterator[tuple[int, int, int, int]]:
-    """The fields of all entries there is room for, read a piece at a time."""
+    """Yield the fields of all entries that the file has room for, read in pieces."""
     for first in range(FIRST_ENTRY, file.entries, ENTRIES_AT_ONCE):
         count = min(ENTRIES_AT_ONCE, file.entries - first)
         with files.borrow(file.path) as opened:
@@ -125,8 +125,8 @@ def _entries(files: HandleCache, file: KeyIndexFile) -> Iterator[tuple[int, int,
 
 
 def _begin_ms(file: KeyIndexFile, replayed: _Replayed, time_of: TimeOf) -> int:
-    """The store time that the entries' seconds count from; 0 where nothing tells it any more: the
-    first record may have gone with the head of the log, and the header may be lost.
+    """Return the store time to which the entries' seconds are relative; 0 if it is unknown: the first
+    record may be deleted with the head of the log, and the header may be lost.
     """
     begin_ms = time_of(replayed.first) if replayed.entries else 0
     header = file.header
@@ -148,7 +148,7 @@ def _write(
     )
     with files.borrow(file.path, write=True) as opened:
         if header.index_count < file.entries and not file.is_unused(header.index_count):
-            # What follows would look like entries that the header does not know.
+            # Old data after the last entry would look like entries that the header does not count.
             opened.truncate(entry_position(file.slots, header.index_count))
             opened.truncate(file_size(file.slots, file.entries))
         opened.pwrite(file_order(replayed.slots).tobytes(), HEADER_SIZE)

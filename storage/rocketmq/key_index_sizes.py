@@ -1,7 +1,7 @@
-"""How many slots and entries the index files of a store have, told from the files alone.
+"""Inferring how many slots and entries the index files of a store have, from the files alone.
 
-Owns the search; must not open the index. The numbers are in no file: a length fits many pairs, since
-five slots take the space of one entry. What tells them apart is where the entries stand.
+Owns the search; must not open the index. No file stores the numbers: a length fits many pairs, since
+five slots take the space of one entry. The positions of the entries decide between the pairs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ BLOCK_BYTES: Final = 1 << 20
 
 
 class _Sample(NamedTuple):
-    """One file: its length and its header as stored."""
+    """One index file: its length and its header as stored."""
 
     path: Path
     size_bytes: int
@@ -42,13 +42,13 @@ class _Sample(NamedTuple):
 
 
 def infer_sizes(fs: FileSystem, directory: Path) -> tuple[int, int] | None:
-    """(slots, entries) of the index files in a folder; None where there are no entries to tell by,
-    or where they do not agree on one pair.
+    """Return (slots, entries) of the index files in a folder; None if there are no entries to infer them
+    from, or if the files do not agree on one pair.
 
-    A file that another one follows is full, so its count is the number of entries. Else the default
-    is tried, then the pair with which the last byte written lies in the last entry. A pair counts
-    only if the entries stand where it says in every file. Reads a few places, but for the last try,
-    which looks for the end of what is written. Raises IoFailure.
+    A file with a successor is full, so its count is the number of entries. Next, the default is tried, then
+    the pair with which the last non-zero byte is in the last entry. A pair counts only if the first and last
+    entry of every file are where it puts them. Reads few bytes, except for the last attempt, which searches
+    for the end of the data. Raises IoFailure.
     """
     samples = _samples(fs, directory)
     lengths = {sample.size_bytes for sample in samples}
@@ -67,17 +67,17 @@ def infer_sizes(fs: FileSystem, directory: Path) -> tuple[int, int] | None:
 
 
 def _samples(fs: FileSystem, directory: Path) -> Sequence[_Sample]:
-    """The index files, oldest first; those that are shorter than a header are left out."""
+    """Return the index files, oldest first; files shorter than a header are skipped."""
     samples: list[_Sample] = []
     for name in fs.list_dir(directory) if fs.is_dir(directory) else ():
         if parse_index_name(name) is not None:
-            with suppress(IoFailure):  # a file that cannot be read, or none
+            with suppress(IoFailure):  # an unreadable file, or not a file
                 samples += _sample(fs, directory / name)
     return samples
 
 
 def _sample(fs: FileSystem, path: Path) -> Sequence[_Sample]:
-    """A file that is long enough for a header; nothing of a shorter one."""
+    """Read a file that is long enough for a header; return no sample for a shorter file."""
     size_bytes = 0 if fs.is_dir(path) else fs.size(path)
     if size_bytes < HEADER_SIZE:
         return ()
@@ -89,15 +89,15 @@ def _sample(fs: FileSystem, path: Path) -> Sequence[_Sample]:
 
 
 def _pair(length: int, entries: int) -> tuple[int, int] | None:
-    """The pair of a file of this length with so many entries, if there is one."""
+    """Return the pair for a file of this length with this number of entries; None if there is none."""
     slots, odd = divmod(length - HEADER_SIZE - entries * ENTRY_SIZE, SLOT_SIZE)
     return (slots, entries) if slots > 0 and not odd else None
 
 
 def _pair_by_end(fs: FileSystem, sample: _Sample) -> tuple[int, int] | None:
-    """The pair with which the last byte that is not zero lies in the last entry.
+    """Return the pair with which the last non-zero byte is in the last entry.
 
-    With n the number of entries, s of slots and p the place of the last entry (count - 1):
+    With n the number of entries, s of slots and p the position of the last entry (count - 1):
     length = 40 + 4 s + 20 n and p = 40 + 4 s + 20 (count - 1), so p and length agree modulo 20.
     """
     file = fs.open(sample.path)
@@ -111,7 +111,7 @@ def _pair_by_end(fs: FileSystem, sample: _Sample) -> tuple[int, int] | None:
 
 
 def _content_end(file: File, end: int) -> int:
-    """The position after the last byte that is not zero; 0 when there is none."""
+    """Return the position after the last non-zero byte; 0 if there is none."""
     while end > 0:
         start = max(0, end - BLOCK_BYTES)
         content = file.pread(end - start, start).rstrip(b"\0")
@@ -126,8 +126,8 @@ def _all_fit(fs: FileSystem, samples: Sequence[_Sample], pair: tuple[int, int] |
 
 
 def _fits(fs: FileSystem, sample: _Sample, slots: int, entries: int) -> bool:
-    """Whether first and last entry are those that the header tells of, each in a chain of its slot,
-    of which the last is the newest.
+    """Return whether the first and last entry match the header, each in a chain of its slot, where the last
+    entry is the newest.
     """
     header = sample.header
     last = header.index_count - 1

@@ -1,12 +1,12 @@
-"""The open end of an index file in memory: slots, the entries that are not in the file yet, header.
+"""The part of an index file that is in memory while it takes entries: slots, unwritten entries, header.
 
-Owns how a string gets into the table (IndexFile.putKey of RocketMQ) and Java's hash of strings that
-have much in common; must not do IO: key_index_file.py reads and writes. Compiled where there is a
-compiler, and the same source where not.
+Owns how a string gets into the table (IndexFile.putKey of RocketMQ) and a fast form of Java's string hash for
+strings with common parts; must not do IO: key_index_file.py reads and writes. Compiled if a compiler is
+available; otherwise the same source is interpreted.
 
-One writer at a time. Readers at any time: an entry is in `tail` before its number is in a slot, so
-who reads the slot first and `tail` after it finds the entry there or, when the writer has handed it
-over meanwhile, in the file.
+One writer at a time. Readers at any time: an entry is in `tail` before its number is in a slot. A reader
+must read the slot first and `tail` after it. It then finds the entry in `tail` or, if the writer has
+written the tail meanwhile, in the file.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from storage.rocketmq.format.index_file import (
 
 PAGE_SHIFT: Final = 10
 PAGE_SLOTS: Final = 1 << PAGE_SHIFT  # slots that are written together, 4 KiB
-CACHED: Final = 1 << 16  # parts of strings whose hashes are kept
+CACHED: Final = 1 << 16  # number of string parts with a cached hash
 
 SUFFIX: Final = 3
 SUFFIX_POWER: Final = 31**3
@@ -40,11 +40,11 @@ MIDDLE_POWER: Final = 31**8
 
 
 class KeyHasher:
-    """Hashes strings of which many begin alike: h(a + b) = h(a) * 31^len(b) + h(b), in 32 bits.
+    """A hasher of strings that often begin alike: h(a + b) = h(a) * 31^len(b) + h(b), in 32 bits.
 
-    A string is cut before its last 3 characters, and what is before them again before the last 8:
-    of a unique key those are counter and time, in front of which a client's keys are all
-    the same. What is not ASCII is hashed as it is: its characters may be two units of UTF-16.
+    A string is split before its last 3 characters, and the part before them again before its last 8. In a
+    unique key these parts are the counter and the time; the part before them is the same for all keys of a
+    client. A non-ASCII string is hashed as a whole: a character may be two units of UTF-16.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class KeyHasher:
         self._beginnings: dict[str, int] = {}
 
     def java_hash(self, text: str) -> int:
-        """Java's hash as 32 bits without a sign."""
+        """Return Java's hash as 32 bits without a sign."""
         if not text.isascii():
             return java_hash(text) & MASK
         start, end = text[:-SUFFIX], text[-SUFFIX:]
@@ -81,15 +81,15 @@ class KeyHasher:
 
 
 def _keep(cache: dict[str, int], text: str, hashed: int) -> None:
-    """Remember a hash; a full cache is emptied, since what is looked for changes with time."""
+    """Cache a hash. A full cache is emptied, since the strings in use change with time."""
     if len(cache) >= CACHED:
         cache.clear()
     cache[text] = hashed
 
 
 class KeyIndexTable:
-    """One index file that takes entries. The public fields are read by anyone, written by `put_run` and
-    by the file's owner.
+    """The table of one index file that takes entries. The public fields are read by any thread, and written
+    by `put_run` and by the file's owner.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class KeyIndexTable:
         self.entries = entries
         self.dirty_pages = bytearray(-(-len(slots) // PAGE_SLOTS))
         # Number of the first entry that is not in the file, and the entries from it on. Replaced as
-        # one, so that a reader's pair stays whole.
+        # one tuple, so that a reader's pair is consistent.
         self.tail: tuple[int, bytearray] = (max(header.index_count, FIRST_ENTRY), bytearray())
         self.begin_timestamp_ms = header.begin_timestamp_ms
         self.end_timestamp_ms = header.end_timestamp_ms
@@ -117,7 +117,7 @@ class KeyIndexTable:
 
     @property
     def is_full(self) -> bool:
-        """Whether the next entry has to go to another file."""
+        """Whether the next entry must go to another file."""
         return self.index_count >= self.entries
 
     @property
@@ -133,10 +133,10 @@ class KeyIndexTable:
         )
 
     def put_run(self, dispatches: Sequence[Dispatch], done: int, strings: int) -> tuple[int, int]:
-        """Put records from number `done` on, of the first one the strings from number `strings` on;
-        gives what is to be put next in the same way: (len(dispatches), 0) when all had room.
+        """Put records from number `done` on; of the first record, only the strings from number `strings` on.
+        Return the next `done` and `strings`: (len(dispatches), 0) if all strings had room.
 
-        A record that lies before the last one is there already and is passed over.
+        A record before the last record that was put is skipped: it is in the index already.
         """
         prefixes, suffixes = self._hasher.prefixes, self._hasher.suffixes
         slots, dirty_pages, slot_count = self.slots, self.dirty_pages, len(self.slots)
@@ -144,7 +144,7 @@ class KeyIndexTable:
         first, tail = self.tail
         number = first + len(tail) // ENTRY_SIZE
         begin_ms = seconds_at_ms = self.begin_timestamp_ms
-        seconds = 0  # of `seconds_at_ms`: many records have one store time
+        seconds = 0  # for `seconds_at_ms`, kept: many records have the same store time
         while done < len(dispatches) and number < entries:
             _, _, _, offset, _, _, time_ms, _, keys = dispatches[done]
             stop = min(len(keys), strings + entries - number)
@@ -153,7 +153,7 @@ class KeyIndexTable:
                 continue
             if time_ms != seconds_at_ms:
                 seconds_at_ms, seconds = time_ms, time_diff_s(time_ms, begin_ms)
-            if number <= FIRST_ENTRY:  # only this string has its time from an inherited begin
+            if number <= FIRST_ENTRY:  # only this string's time is relative to an inherited begin
                 begin_ms = self.begin_timestamp_ms = time_ms
                 self.begin_physical_offset = offset
                 stop = strings + 1
@@ -175,13 +175,13 @@ class KeyIndexTable:
                 number += 1
             self.end_timestamp_ms, self.end_physical_offset = time_ms, offset
             if number == FIRST_ENTRY + 1:
-                seconds = 0  # behind the begin that is now its own
+                seconds = 0  # relative to the begin, which is now the file's own
             done, strings = (done, stop) if stop < len(keys) else (done + 1, 0)
         return done, strings
 
     def dirty_slots(self) -> list[tuple[int, bytes]]:
-        """(number of the first slot, bytes for the file) of every run of changed pages; the marks
-        stay until `clean_slots`.
+        """Return (number of the first slot, bytes for the file) of every run of changed pages. The pages
+        stay marked until `clean_slots`.
         """
         runs = []
         dirty = self.dirty_pages
@@ -195,14 +195,14 @@ class KeyIndexTable:
         return runs
 
     def clean_slots(self) -> None:
-        """What `dirty_slots` gave is in the file."""
+        """Unmark all pages, after the result of `dirty_slots` was written."""
         self.dirty_pages = bytearray(len(self.dirty_pages))
 
 
 def follow_chains(data: bytes, slots: array[int], number: int) -> bool:
-    """Put the entries of `data`, the first of which has this number, into the slots; whether each is led to.
+    """Put the entries of `data` into the slots, numbered from `number`; return whether the chains lead to each entry.
 
-    An entry tells what its slot held before, so that entries put one after another must tell what is found there.
+    An entry contains the former value of its slot. Entries that are put in order must match the value in the slot.
     """
     slot_count = len(slots)
     for hashed, _, seconds, previous in ENTRY.iter_unpack(data):
@@ -217,19 +217,19 @@ def follow_chains(data: bytes, slots: array[int], number: int) -> bool:
 
 
 def file_order(slots: array[int]) -> array[int]:
-    """The same slots with their bytes the other way round where this machine is little-endian."""
+    """Swap the bytes of the slots, in place, if this machine is little-endian; return the slots."""
     if sys.byteorder == "little":
         slots.byteswap()
     return slots
 
 
 def slots_of(data: bytes) -> memoryview[int]:
-    """Slots as a table has them, of the bytes in a file."""
+    """Convert slots from the bytes in a file to the form in a table."""
     return memoryview(file_order(array("i", data)))
 
 
 def empty_slots(count: int) -> memoryview[int]:
-    """Slots of a new file; memory is taken only where something is put."""
+    """Return the slots of a new file. Memory is used only for pages that are written."""
     return memoryview(bytearray(count * SLOT_SIZE)).cast("i")
 
 

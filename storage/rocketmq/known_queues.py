@@ -1,8 +1,8 @@
-"""The queues of a store that others may be writing to, as far as they are known: none of it written.
+"""The known queues of a store that other processes may be writing to; no file is written.
 
-Owns where the units of a queue are to be found: in its files, up to where these hold exactly what is
-known, and behind that in memory; must not read records. What makes units here is the dispatcher's
-Builder: a unit that a server has not written yet, or never will, is made from its record.
+Owns where the entries of a queue are found: in its files, as far as these contain exactly the known entries,
+and after that in memory; must not read records. The dispatcher's Builder adds entries: an entry that a
+server has not written yet, or never will, is made from its record.
 
     offsets   start ......... tail_start | ............ end
     units     in the queue's files       | `tail`, until the files hold them too
@@ -24,15 +24,15 @@ COMPARED_BYTES: Final = (1 << 20) // UNIT_SIZE * UNIT_SIZE
 
 
 class KnownQueue(ConsumeQueue):
-    """One queue. It is read, and appended to in memory."""
+    """One known queue: it is read from files and memory, and appended to in memory."""
 
     def __init__(self, files: HandleCache, directory: Path, file_bytes: int) -> None:
         super().__init__(files, directory, file_bytes)
         self.tail_start = 0
-        self.tail = bytearray()  # a follower adds to it again and again
+        self.tail = bytearray()  # mutable: a follower appends to it many times
 
     def take_over(self, units: ConsumeQueue, *, are_stored: bool) -> None:
-        """Know what another reading of the queue found. `are_stored`: the files hold all of it."""
+        """Set the entries that another read of the queue found. `are_stored`: the files contain all of them."""
         self.run.load()
         self.start, self.end, self.last_end = units.start, units.end, units.last_end
         self.tail_start = self.end
@@ -45,16 +45,16 @@ class KnownQueue(ConsumeQueue):
 
     @property
     def first_offset(self) -> int:
-        """The offset of the first unit that is known, or that a file has room for."""
+        """The offset of the first entry that is known, or that a file has room for."""
         if not self.run.bases:
             return self.tail_start
         return min(super().first_offset, self.tail_start)
 
     def make_room(self, offset: int) -> None:
-        """No file is made: units stay in memory."""
+        """Do nothing: entries stay in memory, so no file is needed."""
 
     def append(self, units: bytes, offset: int, last_end: int) -> None:
-        """Keep units that stand behind the others in memory."""
+        """Append entries in memory. In an empty queue, fillers go before them, from the start of a file."""
         if self.is_empty and self.end != offset:
             in_file = self.run.file_bytes // UNIT_SIZE
             self.tail_start = offset - offset % in_file
@@ -65,7 +65,7 @@ class KnownQueue(ConsumeQueue):
         self.last_end = last_end
 
     def raw(self, offset: int, count: int) -> bytes:
-        """The bytes of the units from `offset` on, as many as are known. Raises Corrupt, IoFailure."""
+        """Return the bytes of the known entries from `offset` on, at most `count`. Raises Corrupt, IoFailure."""
         stop = min(offset + count, self.end)
         stored = b""
         if offset < self.tail_start:
@@ -76,16 +76,16 @@ class KnownQueue(ConsumeQueue):
         return stored + bytes(self.tail[first : (stop - self.tail_start) * UNIT_SIZE])
 
     def read(self, offset: int, count: int) -> Sequence[Unit]:
-        """As ConsumeQueue.read."""
+        """Read entries as ConsumeQueue.read does."""
         return list(map(Unit._make, UNIT.iter_unpack(self.raw(offset, max(count, 0)))))
 
     def carried(self, first: int, end: int) -> bytes:
-        """Those of the units [first, end) that the files do not hold."""
+        """Return the bytes of the entries in [first, end) that the files do not contain."""
         first = max(first, self.tail_start)
         return self.raw(first, end - first) if first < end else b""
 
     def forget_stored(self) -> None:
-        """Keep only those units in memory that the files do not hold."""
+        """Drop the entries from memory that the files now contain."""
         if self.tail and self.run.base_of((self.end - 1) * UNIT_SIZE) is None:
             self.run.load()
         done = 0
@@ -99,7 +99,7 @@ class KnownQueue(ConsumeQueue):
         self.tail_start += done // UNIT_SIZE
 
     def _stored(self, position: int, size_bytes: int) -> bytes:
-        """What one file holds at a position; nothing where it is not there."""
+        """Return the bytes of one file at a position; no bytes if the file is missing or unreadable."""
         if self.run.base_of(position) is None:
             return b""
         try:
@@ -109,7 +109,7 @@ class KnownQueue(ConsumeQueue):
 
 
 def _alike(wanted: bytes, found: bytes) -> int:
-    """How many bytes, of whole units, stand in both."""
+    """Return the number of equal bytes at the beginning of both, in whole entries."""
     if found[: len(wanted)] == wanted:
         return len(wanted)
     low, high = 0, min(len(wanted), len(found)) // UNIT_SIZE
@@ -123,23 +123,23 @@ def _alike(wanted: bytes, found: bytes) -> int:
 
 
 class KnownQueues(QueueTable):
-    """The queues of a store by topic and queue id, of which none is written to."""
+    """The known queues of a store by topic and queue id; no queue file is written."""
 
     def units_of(self, topic: str, queue_id: int) -> KnownQueue:
-        """A queue of which nothing is known."""
+        """Return a queue without known entries."""
         return KnownQueue(self.files, self.root / topic / str(queue_id), self.file_bytes)
 
     def add_known(self, topic: str, queue_id: int) -> KnownQueue:
-        """The units of a queue, which is made where it is not there yet."""
+        """Return the entries of a queue, which is added if it does not exist."""
         return self.known(self.add(topic, queue_id))
 
     def known(self, queue: Queue) -> KnownQueue:
-        """The units of one of these queues."""
+        """Return the entries of one of these queues."""
         assert isinstance(queue.units, KnownQueue)
         return queue.units
 
     def use_files(self, files: HandleCache) -> None:
-        """Read through these from here on: files may have been replaced."""
+        """Read through these files from now on: files on disk may have been replaced."""
         self.files = files
         for queue in self:
             queue.units.run.files = files

@@ -1,9 +1,9 @@
-"""A store that others may be writing to, as recovery would leave it, kept up to date without a lock.
+"""A view of a store that other processes may be writing to, as recovery would leave it, updated without a lock.
 
-Owns what is known of log, queues and topics, and how it is brought up to date; must not cut splits.
-The first look is recovery itself, on changes in memory (`store`, opened for reading only), whose
-findings about log and queues are taken over. After that only what is new is looked at: the log from
-its known end on, from which the units are made that a server has not written yet.
+Owns the known log, queues and topics, and how they are brought up to date; must not cut splits. The first
+read is recovery itself, with its changes in memory (`store`, opened read-only); its findings about log and
+queues are kept. Later reads inspect only new data: the log from its known end on. Entries that a server has
+not written yet are made from the new records.
 
     log       | known ............... end | new records ... end |
     queues    | in their files  | made from the records, in memory |
@@ -39,14 +39,14 @@ from storage.rocketmq.walking import Stop, walk_log
 
 NOWHERE: Final = -1
 TIME_STEP_MS: Final = 2000
-"""Of file times, the coarsest that there is (FAT; 4 ms on most): a write so soon after another may not show in them."""
+"""The coarsest resolution of file times (FAT; 4 ms on most): two writes within it may leave the same file time."""
 _WITHOUT_INDEX: Final = {"messageIndexEnable": "false"}
 _TOPIC_FILES: Final = (f"{names.CONFIG}/{names.TOPICS}", names.DELETED_FILE)
 
 
 class KnownStore:
-    """What is known of one store. `log` and `queues` are replaced when the store turns out to be
-    another one.
+    """The known state of one store. `log` and `queues` are replaced if the directory turns out to hold
+    another store.
     """
 
     def __init__(self, path: Path, options: StoreOptions, *, fs: FileSystem, clock: Clock) -> None:
@@ -58,7 +58,7 @@ class KnownStore:
         self._open()
 
     def close(self) -> None:
-        """Let go of open files."""
+        """Close the open files."""
         self._files.close(sync=False)
 
     # ---- opening ----
@@ -73,13 +73,13 @@ class KnownStore:
             self._take_over(store)
         finally:
             store.close()
-        # What recovery cut still stands in the files, and is no news until somebody writes there.
+        # Bytes that recovery cut are still in the files; they count as new only after another write.
         self._cut_look = look if store.recovery.losses else None
         latest_ms = max((changed_ms for _, changed_ms in look), default=0)
         self._shows_writes = latest_ms + TIME_STEP_MS < began_ms
 
     def _take_over(self, store: RocketMQStore) -> None:
-        """Know what recovery found, over the files as they are."""
+        """Set the state that recovery found, over the unchanged files."""
         self._files = HandleCache(self._fs, self._options.open_files)
         run = FileRun(
             self._files,
@@ -123,7 +123,7 @@ class KnownStore:
             return b""  # replaced or removed at this moment
 
     def _look_of_log(self) -> Sequence[tuple[str, int]]:
-        """The names of the log's files, and when each last changed."""
+        """Return the names of the log's files, and the time of the last change of each."""
         settings = parse_store_settings(self._options.settings)
         folders = StoreDirectory(self._fs, self.path, log_folders=settings.log_folders).log_folders
         return [
@@ -136,7 +136,7 @@ class KnownStore:
     # ---- bringing up to date ----
 
     def refresh(self) -> None:
-        """Look at the directory again; see Splitter.refresh."""
+        """Read the changes in the directory; see Splitter.refresh."""
         if self._cut_look is not None and self._cut_look == self._look_of_log():
             if not self._shows_writes:
                 self._open_anew()
@@ -157,8 +157,8 @@ class KnownStore:
         self._open()
 
     def _is_same(self) -> bool:
-        """Whether the log still has what is known of it. Files are opened again from here on, since
-        those of before may have been replaced.
+        """Return whether the log still contains its known records. Files are opened again from here on:
+        the old files may have been replaced.
         """
         self._files.close(sync=False)
         self._files = HandleCache(self._fs, self._options.open_files)
@@ -171,7 +171,7 @@ class KnownStore:
         return run.start >= self._start and self._head_of_last(run) == self._last_head
 
     def _head_of_last(self, run: FileRun) -> bytes:
-        """The first bytes of the last record that is known, by which it is known again."""
+        """Return the first bytes of the last known record, which identify it later."""
         if self._last == NOWHERE:
             return b""
         try:
@@ -180,7 +180,7 @@ class KnownStore:
             return b""
 
     def _take_in_topics(self) -> bool:
-        """Take in topics that were made; False where one was deleted."""
+        """Add topics that were created; return False if a topic was deleted."""
         found = self._read_topic_files()
         if found == self._topic_bytes:
             return True
@@ -198,14 +198,14 @@ class KnownStore:
         return before <= self._topics
 
     def _forget_head(self) -> None:
-        """The first files of the log were deleted, and of the queues what led there."""
+        """Move the start of the queues after the first files of the log were deleted."""
         for queue in self.queues:
             queue.units.run.load()
             head = max(self.log.start, self._builder.deleted.get(queue.partition.topic, 0))
             queue.units.start = queue.units.first_at(head)
 
     def _walk(self) -> None:
-        """Make the units of the records behind the known end."""
+        """Make the entries of the records after the known end."""
         run = self.log.run
         for step in walk_log(run, self.log.end, run.limit):
             if isinstance(step, Stop):
@@ -220,8 +220,8 @@ class KnownStore:
             self._last_head = self._head_of_last(run)
 
     def _note_bad(self, stop: Stop) -> None:
-        """What is no record may be one that is being written; when it still is none the next time,
-        recovery says once what follows it.
+        """Handle bytes that are no valid record: a server may be writing them. If they are still invalid at
+        the next refresh, recovery runs, once per position, and decides how the log continues.
         """
         if stop.reason != BAD or stop.position == self._looked_behind:
             return
@@ -238,12 +238,12 @@ class KnownStore:
 
 
 def _last_place(queue: Queue) -> int:
-    """Where the last record of a queue lies."""
+    """Return the physical offset of the last record of a queue; NOWHERE if it has none."""
     units = queue.units
     return NOWHERE if units.is_empty else units.unit(units.end - 1).physical_offset
 
 
 def _and_folders(fs: FileSystem) -> frozenset[Path]:
-    """What was changed in an overlay, with all folders above."""
+    """Return the paths that were changed in an overlay, with all parent folders."""
     assert isinstance(fs, OverlayFileSystem)
     return frozenset(place for path in fs.changed() for place in (path, *path.parents))
