@@ -1,1 +1,1 @@
-"""Bytes in, values out: one module per kind of file of a RocketMQ store; no IO."""
+"""Codecs between bytes and values: one module for each kind of file of a RocketMQ store; no IO."""

@@ -1,12 +1,12 @@
-"""The body of a batch on its way from a client: its members one behind another, each with its own properties.
+"""The body of a batch as sent by a client: its members one after another, each with its own properties.
 
-Owns that encoding, both directions; must not know the commit log, where each member becomes an ordinary record and
-nothing tells that it came in a batch. Source: MessageDecoder.encodeMessage and decodeMessage of RocketMQ.
+Owns that encoding, both directions; must not know the commit log. There each member becomes an ordinary record, with
+no trace of the batch. Source: MessageDecoder.encodeMessage and decodeMessage of RocketMQ.
 
     position  bytes  field              note
     0         4      total size         of the member
-    4         4      magic              0, never looked at
-    8         4      CRC                0, never looked at
+    4         4      magic              0, never checked
+    8         4      CRC                0, never checked
     12        4      flag               the user's
     16        4      body length
     20        n      body
@@ -38,7 +38,7 @@ MIN_MEMBER_SIZE: Final = _FIXED.size + _PROPERTIES_LENGTH.size
 
 
 class BatchMember(NamedTuple):
-    """One message of a batch; all else is the batch's. The head has the order of a `RawMessage`."""
+    """One message of a batch; all other values belong to the batch. Its fields are the first of a `RawMessage`."""
 
     body: bytes
     properties: bytes
@@ -46,7 +46,10 @@ class BatchMember(NamedTuple):
 
 
 def encode_batch_body(members: Iterable[BatchMember]) -> bytes:
-    """The members' bytes, in order. Raises UnrepresentableRecord (field, index) for what does not fit its length."""
+    """Return the encoded members, in order.
+
+    Raises UnrepresentableRecord (field, index) if properties or a flag do not fit their field.
+    """
     parts: list[bytes] = []
     for index, (body, properties, flag) in enumerate(members):
         if len(properties) > MAX_PROPERTIES_BYTES:
@@ -66,7 +69,9 @@ def encode_batch_body(members: Iterable[BatchMember]) -> bytes:
 
 
 def decode_batch_body(data: bytes) -> list[BatchMember]:
-    """The members that fill `data`. Raises Truncated where it ends inside one, Corrupt where lengths do not add up."""
+    """Return the members that fill `data`. Raises Truncated if it ends inside a member, Corrupt if lengths do not add
+    up.
+    """
     members: list[BatchMember] = []
     position = 0
     while position < len(data):
@@ -87,7 +92,7 @@ def decode_batch_body(data: bytes) -> list[BatchMember]:
 
 
 def _broken(position: int, size: int, end: int) -> DataError:
-    """What is wrong with the member at `position`, which should have `size` bytes."""
+    """Return the error of the member at `position`, which should have `size` bytes."""
     if position + size > end:
         return Truncated(
             f"the data ends inside the batch member at {position}",

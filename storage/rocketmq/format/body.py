@@ -1,8 +1,8 @@
 """A message's body and its compression.
 
-Owns which codec the sys flag means; must not know the record around the body. Compressing is the client's affair, the
-store keeps what it is given: `compress` is for a producer on this side. Sources: MessageSysFlag, CompressionType and
-the Compressor classes of RocketMQ. The body is all of one stream:
+Owns the mapping from sys flag to codec; must not know the record around the body. Clients compress, the store keeps
+the bytes it receives: `compress` is for a producer in this program. Sources: MessageSysFlag, CompressionType and
+the Compressor classes of RocketMQ. The whole body is one stream:
 
     position  bytes  field  note
     0         n      body   sys flag 0x01 not set: as it is; set, by the bits 0x700:
@@ -32,20 +32,20 @@ ZLIB: Final = 3
 ZLIB_UNNAMED: Final = 0
 
 CODECS: Final = {ZLIB_UNNAMED: "zlib", LZ4: "lz4", ZSTD: "zstd", ZLIB: "zlib"}
-"""The codecs' names by their bits in the sys flag."""
+"""The names of the codecs by their bits in the sys flag."""
 COMPRESSIONS: Final = ("none", "zlib", "lz4", "zstd")
-"""The names that `compress` takes."""
+"""The names accepted by `compress`."""
 
 COMPRESS_FROM_BYTES: Final = 4096
 """A client's producer compresses bodies larger than this."""
 LEVEL: Final = 5
-"""The client's, of zlib and zstd."""
+"""The client's compression level for zlib and zstd."""
 
 
 def compress(body: bytes, compression: str | None) -> tuple[bytes, int]:
-    """(body as it is to be stored, its sys flag): as a client's producer does it, which leaves small bodies alone.
+    """Return (body to be stored, its sys flag), as a client's producer does, which does not compress small bodies.
 
-    Raises InvalidArgument for a name that is none of COMPRESSIONS.
+    Raises InvalidArgument for a name not in COMPRESSIONS.
     """
     if compression is None or compression == "none":
         return body, 0
@@ -61,9 +61,9 @@ def compress(body: bytes, compression: str | None) -> tuple[bytes, int]:
 
 
 def compress_again(body: bytes, sys_flag: int) -> bytes:
-    """The body by the codec that a sys flag tells, whatever its size: the same content, perhaps in other bytes.
+    """Compress a body with the codec of a sys flag, whatever its size. The bytes may differ from the original's.
 
-    Raises InvalidArgument for an unknown codec.
+    Without the compressed flag, return the body unchanged. Raises InvalidArgument for an unknown codec.
     """
     codec = codec_of(sys_flag)
     if codec is None:
@@ -74,17 +74,17 @@ def compress_again(body: bytes, sys_flag: int) -> bytes:
 
 
 def codec_of(sys_flag: int) -> int | None:
-    """The number of the codec that a body with this flag was compressed by; None: as it is."""
+    """Return the codec number in this sys flag; None for an uncompressed body."""
     if not sys_flag & COMPRESSED:
         return None
     return (sys_flag & COMPRESSION_TYPE_MASK) >> COMPRESSION_TYPE_SHIFT
 
 
 def decompress(body: bytes, sys_flag: int, limit_bytes: int) -> bytes:
-    """The body that was given to the client's producer; one that is not compressed is handed back, whatever its size.
+    """Return the original body. An uncompressed body is returned unchanged, whatever its size.
 
-    Raises Corrupt for damaged or incomplete data, an unknown codec, and content over the limit, without making more of
-    it than the limit.
+    Raises Corrupt for damaged or incomplete data, an unknown codec, and content over the limit. No more than
+    `limit_bytes` is decompressed.
     """
     codec = codec_of(sys_flag)
     if codec is None:
@@ -105,7 +105,7 @@ def _write_zlib(body: bytes) -> bytes:
 
 
 def _write_lz4(body: bytes) -> bytes:
-    frame: bytes = lz4.frame.compress(body, block_linked=False)  # Java reads no linked blocks
+    frame: bytes = lz4.frame.compress(body, block_linked=False)  # Java cannot read linked blocks
     return frame
 
 

@@ -1,4 +1,4 @@
-"""The checkpoint file of a store: up to when the log, the queues and the index are on disk.
+"""The checkpoint file of a store: the time up to which log, queues and index are on disk.
 
 Owns the bytes only; must not decide when it is written. Big-endian; from RocketMQ's
 StoreCheckpoint.
@@ -12,7 +12,7 @@ StoreCheckpoint.
     40        8      logics physical offset   5.5: start of the last record in a flushed queue
     48        4048   zeros
 
-Older versions write fewer numbers: what is not there reads as 0.
+Older versions write fewer numbers; missing numbers are read as 0.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _FIELDS: Final = struct.Struct(
 FIELDS_SIZE: Final = 48
 assert _FIELDS.size == FIELDS_SIZE
 OLDEST_SIZE: Final = 24
-"""What version 4 writes: three numbers."""
+"""Size of the three numbers that version 4 writes."""
 
 
 class Checkpoint(NamedTuple):
-    """The six numbers; 0 where nothing is known."""
+    """The six numbers of a checkpoint; 0 means unknown."""
 
     physic_msg_timestamp_ms: int = 0
     logics_msg_timestamp_ms: int = 0
@@ -51,7 +51,7 @@ class Checkpoint(NamedTuple):
 
 
 def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
-    """The whole file, 4096 bytes. Raises InvalidArgument for a number that does not fit 64 bits."""
+    """Return the whole file, 4096 bytes. Raises InvalidArgument for a number that does not fit 64 bits."""
     for name, value in zip(Checkpoint._fields, checkpoint, strict=True):
         if not -1 << 63 <= value < 1 << 63:
             raise InvalidArgument(f"{name} {value} does not fit 64 bits", field=name)
@@ -59,10 +59,10 @@ def encode_checkpoint(checkpoint: Checkpoint) -> bytes:
 
 
 def decode_checkpoint(data: bytes) -> Checkpoint:
-    """The numbers of a checkpoint file of any version; an empty one holds none.
+    """Return the numbers of a checkpoint file of any version; all 0 for an empty file.
 
-    What is behind the first 48 bytes is not looked at, as in the real store. Raises Truncated for a
-    file that is shorter than the oldest form.
+    Bytes after the first 48 are ignored, as in the real store. Raises Truncated for a file that is
+    shorter than the oldest form.
     """
     if data and len(data) < OLDEST_SIZE:
         raise Truncated(

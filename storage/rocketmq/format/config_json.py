@@ -1,15 +1,15 @@
 """The broker's config files (topics.json, consumerOffset.json, ...): JSON with bare numbers for keys.
 
-Owns their text in both directions; must not know what is in them. The broker writes number keys
-without quotes ({0:12}), indents with tabs, puts no space behind a colon and no newline at the end;
+Owns their text in both directions; must not know their contents. The broker writes number keys
+without quotes ({0:12}), indents with tabs, puts no space after a colon and no newline at the end;
 from RocketMQ's ConfigManager and RemotingSerializable.
 
     position  bytes  field  note
     0         ...    value  one JSON value, UTF-8; int keys bare, other keys quoted
 
-A dict key of type int stands for a bare number, a str for a quoted name, so that what is read is
-written back as it was. An empty file is no value: the broker then turns to the `.bak` beside it. Text that
-is not strict JSON, or not of the broker's types, goes to config_reader, which reads it as fastjson2 does.
+A dict key of type int is a bare number, a str is a quoted name, so that a value is written back as it was
+read. An empty file has no value: the broker then reads the `.bak` next to it. Text that is not strict JSON,
+or not of the broker's types, goes to config_reader, which reads it as fastjson2 does.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from storage.rocketmq.format.config_reader import ConfigReader, Scalar, Shape, V
 
 KIND: Final = "config file"
 MAX_DEPTH: Final = 100
-"""Of nesting; no file of the broker has more than five levels."""
+"""Limit of nesting; no file of the broker has more than five levels."""
 
-# A string (with the colon if it is a key), or a number that stands as a key: after '{' or ','. The
-# closing quote is optional so that a string without an end is passed over in one step. What is behind
-# the text of a string is optional, so nothing in it is ever tried twice; a possessive group, which says
-# the same, is matched wrongly by Python before 3.11.5 (gh-106052).
+# A string (with the colon if it is a key), or a number used as a key: after '{' or ','. The
+# closing quote is optional so that a string without an end is skipped in one step. The part after
+# the text of a string is optional, so the string is never matched twice. A possessive group would do
+# the same, but Python before 3.11.5 matches it wrongly (gh-106052).
 _KEY = re.compile(
     r'("[^"\\]*(?:\\.[^"\\]*)*"?)(\s*:)?|(?<=[{,\s])(-?(?:0|[1-9][0-9]{0,18}))(\s*:)', re.DOTALL
 )
 
 
 def decode_config(data: bytes, shape: Shape = Scalar.ANY) -> Any:
-    """The value of a config file as fastjson2 reads it into a class of this shape; None for null.
+    """Return the value of a config file as fastjson2 reads it into a class of this shape; None for null.
 
-    Of a name that comes twice the later one counts. Members that the class does not have are kept, perhaps as
-    Verbatim. Raises Corrupt (kind, position None, found: the line and column) where fastjson2 fails.
+    If a name occurs twice, the later value counts. Members unknown to the class are kept, perhaps as Verbatim. Raises
+    Corrupt (kind, position None, found: the line and column) where fastjson2 fails.
     """
     text = data.decode(errors="replace")  # as MixAll.file2String does
     try:
@@ -48,7 +48,7 @@ def decode_config(data: bytes, shape: Shape = Scalar.ANY) -> Any:
         if is_plain(value, shape):
             return value
     except (ValueError, RecursionError):
-        pass  # no JSON: the reader judges it
+        pass  # not strict JSON: the reader decides
     try:
         return ConfigReader(text).read(shape)
     except (ValueError, RecursionError) as error:
@@ -62,7 +62,7 @@ def decode_config(data: bytes, shape: Shape = Scalar.ANY) -> Any:
 
 
 def _decode_strictly(text: str, *, parse_float: Callable[[str], Any]) -> Any:
-    """The value of JSON with bare number keys: what the broker writes."""
+    """Return the value of JSON with bare number keys, as the broker writes it."""
     return json.loads(
         _KEY.sub(_mark_key, text),
         object_pairs_hook=_object,
@@ -72,7 +72,7 @@ def _decode_strictly(text: str, *, parse_float: Callable[[str], Any]) -> Any:
 
 
 def decode_object(data: bytes, shape: Shape, *, kind: str) -> dict[int | str, Any]:
-    """The value of a config file of a class; empty for null. Raises Corrupt (of `kind`)."""
+    """Return the value of a config file of a class; empty for null. Raises Corrupt (of `kind`)."""
     try:
         content: dict[int | str, Any] | None = decode_config(data, shape)
     except Corrupt as error:
@@ -81,7 +81,7 @@ def decode_object(data: bytes, shape: Shape, *, kind: str) -> dict[int | str, An
 
 
 def decode_loosely(data: bytes, table: str, *, kind: str) -> dict[int | str, Any]:
-    """The value of a config file as it stands: an object, its member `table` too where it is there and not null.
+    """Return the value of a config file without a shape: an object, whose member `table` is missing, null or an object.
 
     Raises Corrupt (of `kind`).
     """
@@ -98,7 +98,7 @@ def decode_loosely(data: bytes, table: str, *, kind: str) -> dict[int | str, Any
 
 
 def _mark_key(match: re.Match[str]) -> str:
-    """Every key gets a letter in front, so that a bare number is still known after parsing."""
+    """Put a letter in front of a key, so that a bare number is still recognised after parsing."""
     text, colon, number, number_colon = match.groups()
     if number is not None:
         return f'"n{number}"{number_colon}'
@@ -114,29 +114,29 @@ def _refuse_constant(name: str) -> Any:
 
 
 def lay_out_member(key: object, value: Any, depth: int) -> str:
-    """The text of a member, its key in front, of an object inside of `depth - 1` others.
+    """Return the text of a member with its key, for an object inside `depth - 1` others.
 
-    Raises InvalidArgument for what JSON cannot hold.
+    Raises InvalidArgument for a value that JSON cannot hold.
     """
     return _key_text(key) + _text(value, depth)
 
 
 def lay_out_object(members: Sequence[str], depth: int) -> Verbatim:
-    """An object inside of `depth` others, of the texts of its members."""
+    """Return an object inside `depth` others, built from the texts of its members."""
     return Verbatim(_lines("{}", members, depth))
 
 
 def encode_config(value: Any) -> bytes:
-    """The bytes of a config file, laid out as the broker does; dicts keep their order.
+    """Return the bytes of a config file, in the broker's layout; dicts keep their order.
 
-    Raises InvalidArgument for what JSON cannot hold.
+    Raises InvalidArgument for a value that JSON cannot hold.
     """
-    # Half of a surrogate pair is written as the escape that it came from.
+    # A lone surrogate is written as the escape from which it was read.
     return _text(value, 0).encode(errors="backslashreplace")
 
 
 def _text(value: Any, depth: int) -> str:
-    """The value's text inside of `depth` others."""
+    """Return the text of a value inside `depth` others."""
     if depth > MAX_DEPTH:
         raise InvalidArgument(f"{KIND}: nested deeper than {MAX_DEPTH}", field="value")
     if isinstance(value, Verbatim):
@@ -150,7 +150,7 @@ def _text(value: Any, depth: int) -> str:
 
 
 def _lines(brackets: str, items: Sequence[str], depth: int) -> str:
-    """An object or array of these texts, one a line."""
+    """Return an object or array of these texts, one text a line."""
     if not items:
         return brackets
     line = "\n" + depth * "\t"

@@ -1,7 +1,7 @@
-"""Text of the broker's config files, read as fastjson2 2.0.59 reads it into the broker's classes.
+"""A reader of the broker's config files that works as fastjson2 2.0.59 with the broker's classes.
 
 Owns the grammar that fastjson2 accepts beyond JSON, and its conversions; must not know which file has which
-shape. The answers follow JSONReaderUTF16, ObjectReaderImplMapTyped and the generated readers of beans:
+shape. The results follow JSONReaderUTF16, ObjectReaderImplMapTyped and the generated readers of beans:
 
     before the value     NUL, white space, one byte order mark, comments
     comments             /* */ and //, after `{`, `,` and `}` of an object and after the colon of a number key
@@ -11,7 +11,7 @@ shape. The answers follow JSONReaderUTF16, ObjectReaderImplMapTyped and the gene
     after the value      NUL, white space, a comma, comments; everything after the character 0x1A
     unknown members      skipped, with stricter rules: no comments, no bare names, no comma too many
 
-Where a text is read differently from JSON the answer here was compared with the real jar.
+Where the grammar differs from JSON, the results were compared with the real jar.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ _ESCAPES: Final = {
 
 
 class Scalar(Enum):
-    """A value that has no members."""
+    """The type of a value without members."""
 
     ANY = auto()
-    """Whatever stands there: of a file whose class is not known."""
+    """Any value: for a file whose class is unknown."""
     TEXT = auto()
     BOOL = auto()
     """A boolean, not an object: null is false."""
@@ -67,9 +67,9 @@ class Scalar(Enum):
 
 @dataclass(frozen=True, slots=True)
 class MapOf:
-    """A Map of the broker. `allows_null`: a HashMap; a ConcurrentHashMap refuses null.
+    """A Map of the broker. `allows_null`: it is a HashMap; a ConcurrentHashMap rejects null.
 
-    `is_of_text`: a Map<String, String>, whose keys are names in quotes (ObjectReaderImplMapString).
+    `is_of_text`: it is a Map<String, String>, whose keys are names in quotes (ObjectReaderImplMapString).
     """
 
     key: Scalar
@@ -87,7 +87,7 @@ class ArrayOf:
 
 @dataclass(frozen=True, slots=True)
 class Bean:
-    """A class of the broker: its members by name; others are unknown to it."""
+    """A class of the broker: its members by name; it does not know any other member."""
 
     members: Mapping[str, Shape] = field(default_factory=dict)
 
@@ -106,13 +106,13 @@ _PRIMITIVES: Final = (Scalar.INT32, Scalar.INT64, Scalar.BOOL)
 
 @dataclass(frozen=True, slots=True)
 class Verbatim:
-    """A value as its text in the file, to be written back as it was."""
+    """A value as its text in the file, to be written back unchanged."""
 
     text: str
 
 
 def is_plain(value: Any, shape: Shape) -> bool:
-    """Whether fastjson2 reads this value, which was strict JSON but for bare number keys, as it is."""
+    """Return whether fastjson2 reads this value unchanged. The value was strict JSON, apart from bare number keys."""
     if isinstance(shape, Bean):
         return isinstance(value, dict) and all(
             isinstance(name, str) and _is_plain_member(item, shape.members.get(name))
@@ -136,7 +136,9 @@ def _is_plain_member(value: Any, shape: Shape | None) -> bool:
 
 
 def _is_skipped(value: Any, depth: int) -> bool:
-    """Whether an unknown member can be skipped: bare names cannot; deeper values are left to the reader."""
+    """Return whether fastjson2 can skip an unknown member. Bare names cannot be skipped; deeper values are left to the
+    reader.
+    """
     if isinstance(value, dict):
         return depth < 50 and all(
             isinstance(key, str) and _is_skipped(item, depth + 1) for key, item in value.items()
@@ -149,7 +151,7 @@ def _is_skipped(value: Any, depth: int) -> bool:
 def _is_plain_key(key: int | str, shape: Scalar) -> bool:
     if shape is Scalar.TEXT:
         return isinstance(key, str)
-    if isinstance(key, str):  # a number in quotes; other text is for the reader to judge
+    if isinstance(key, str):  # a number in quotes; the reader decides about other text
         return key.isascii() and key.isdigit() and len(key) < 10
     return -_SIZES[shape] <= key < _SIZES[shape]
 
@@ -167,12 +169,12 @@ def _is_plain_scalar(value: Any, shape: Scalar) -> bool:
 
 
 class ConfigReader:
-    """One reading of a text. Raises ValueError, naming the position, where fastjson2 throws."""
+    """A reader for one text. Raises ValueError with the position where fastjson2 throws."""
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._at = 0  # of the current character
-        self._has_comma = False  # after the value that was skipped last
+        self._at = 0  # position of the current character
+        self._has_comma = False  # whether a comma followed the last skipped value
 
     def read(self, shape: Shape) -> Any:
         """Return the value of the whole text; None for null."""
@@ -197,7 +199,7 @@ class ConfigReader:
         return ValueError(f"{message}: line {line} column {column} (char {at})")
 
     def _pass_token(self) -> None:
-        """Go past a character of structure: white space and comments may follow."""
+        """Go past a structural character and the white space and comments after it."""
         self._at = _end(_SPACE_OR_NUL, self._text, self._at + 1)
         self._skip_comments()
 
@@ -218,7 +220,7 @@ class ConfigReader:
             self._at = _end(_SPACE, self._text, self._at + 1)
 
     def _match(self, char: str) -> bool:
-        """Go past this character of structure, if it comes next."""
+        """Go past this structural character, if it comes next; return whether it does."""
         at = _end(_SPACE, self._text, self._at)
         if self._text[at : at + 1] != char:
             return False
@@ -227,7 +229,7 @@ class ConfigReader:
         return True
 
     def _object_ends(self) -> bool:
-        """Go past the end of an object, and past the comma after it, if it comes next."""
+        """Go past the end of an object and the comma after it, if it comes next; return whether it does."""
         if self._char() != "}":
             return False
         self._at = _end(_SPACE_OR_NUL, self._text, self._at + 1)
@@ -262,7 +264,7 @@ class ConfigReader:
         return True
 
     def _null_or_empty(self) -> bool:
-        """Go past null, "null" or "", if it comes next."""
+        """Go past null, "null" or "", if it comes next; return whether it does."""
         for text in ("null", '""', "''", '"null"', "'null'"):
             if self._text.startswith(text, self._at):
                 self._pass_value(self._at + len(text))
@@ -272,7 +274,7 @@ class ConfigReader:
     def _bean(self, shape: Bean) -> dict[int | str, Any] | None:
         if self._null():
             return None
-        if self._char() == "{":  # without it the members are read too
+        if self._char() == "{":  # without the brace, the members are read too
             self._pass_token()
         members: dict[int | str, Any] = {}
         while not self._object_ends():
@@ -299,7 +301,7 @@ class ConfigReader:
         return members
 
     def _map_key(self, shape: Scalar) -> int | str:
-        """A key and its colon. The colon of a number key is optional, comments may follow it."""
+        """Read a key and its colon. The colon of a number key is optional, comments may follow it."""
         key: int | str | None
         if shape is Scalar.TEXT and self._char() in "\"'":
             return self._name()
@@ -324,7 +326,7 @@ class ConfigReader:
         return items
 
     def _name(self) -> str:
-        """A name in quotes and its colon."""
+        """Read a name in quotes and its colon."""
         if self._char() not in "\"'":
             raise self._error("no name in quotes")
         name, end = self._string(self._at)
@@ -335,7 +337,7 @@ class ConfigReader:
         return name
 
     def _string(self, start: int) -> tuple[str, int]:
-        """The text of the string whose quote is at `start`, and where it ends."""
+        """Return the text of the string whose quote is at `start`, and the position after it."""
         quote = self._text[start]
         parts: list[str] = []
         at = start + 1
@@ -355,7 +357,7 @@ class ConfigReader:
             at = end
 
     def _escape(self, at: int) -> tuple[str, int]:
-        """The character of an escape, whose letter is at `at`, and where it ends."""
+        """Return the character of an escape whose letter is at `at`, and the position after it."""
         letter = self._text[at : at + 1]
         length = {"u": 4, "x": 2}.get(letter)
         if length is not None:
@@ -369,7 +371,7 @@ class ConfigReader:
     # ---- numbers and other scalars ----
 
     def _int(self, shape: Scalar) -> int | None:
-        """An integer, or what is converted to one."""
+        """Read an integer, or a value that is converted to an integer."""
         if self._char() in "\"'n" and self._null_or_empty():
             return 0 if shape in _PRIMITIVES else None
         if self._char() == "[":
@@ -402,7 +404,7 @@ class ConfigReader:
         return value
 
     def _cut_off(self, text: str, shape: Scalar) -> int:
-        """A decimal without its fraction, at the nearest end of the range (Java's conversion of a double)."""
+        """Return a decimal without its fraction, limited to the range of the type (Java's conversion of a double)."""
         mantissa, _, exponent = text.lower().partition("e")
         try:
             if abs(int(exponent or 0)) > _MAX_EXPONENT:
@@ -416,7 +418,7 @@ class ConfigReader:
         return max(-size, min(number, size - 1))
 
     def _only_item(self, shape: Scalar) -> int | None:
-        """The number in an array of one."""
+        """Read the number in an array of one item."""
         self._pass_token()
         value = self._int(shape)
         if not self._match("]"):
@@ -425,7 +427,7 @@ class ConfigReader:
         return value
 
     def _text_value(self) -> str | None:
-        """A string; a number, a boolean, an object or an array as its text."""
+        """Read a string; a number, a boolean, an object or an array is returned as its text."""
         if self._null():
             return None
         if self._char() in "\"'":
@@ -473,10 +475,10 @@ class ConfigReader:
             raise self._error(f"{number} as a filter type")
         return _FILTER_TYPES[number]
 
-    # ---- what is not known ----
+    # ---- values of unknown type ----
 
     def _any(self) -> Any:
-        """The value that stands there, number keys bare or quoted."""
+        """Read a value of any type, with number keys bare or quoted."""
         char = self._char()
         if char == "{":
             self._pass_token()
@@ -503,13 +505,13 @@ class ConfigReader:
         return int(digits) if digits.lstrip("+-").isdigit() else float(digits)
 
     def _skipped(self) -> Verbatim:
-        """The text of a member that the broker does not know (JSONReader.skipValue)."""
+        """Return the text of a member that the broker does not know (JSONReader.skipValue)."""
         start = self._at
         end = self._skip()
         return Verbatim(self._text[start:end])
 
     def _skip(self) -> int:
-        """Go past a value and its comma; return where the value itself ends."""
+        """Go past a value and its comma; return the end of the value."""
         char = self._char()
         if char in "{[":
             end = self._skip_members("}" if char == "{" else "]")
@@ -546,11 +548,11 @@ class ConfigReader:
 
 
 def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
-    """Where a match of a pattern at `at` ends; `at` without one."""
+    """Return the end of a match of a pattern at `at`; `at` if there is no match."""
     match = pattern.match(text, at)
     return at if match is None else match.end()
 
 
 def _joined_surrogates(text: str) -> str:
-    """The text with pairs of escaped surrogates as the characters that they stand for."""
+    """Return the text with pairs of escaped surrogates replaced by the characters that they encode."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")

@@ -1,8 +1,8 @@
-"""The classes that the broker reads its config files into, as shapes for config_reader.
+"""The classes into which the broker reads its config files, as shapes for config_reader.
 
-Owns which file has which shape: the typed members of ConsumerOffsetManager, LmqConsumerOffsetManager,
-TopicConfigSerializeWrapper, DelayOffsetSerializeWrapper, SubscriptionGroupManager and DataVersion in 5.5.0.
-A file that is not listed is read as it stands.
+Owns the shape of each file: the typed members of ConsumerOffsetManager, LmqConsumerOffsetManager,
+TopicConfigSerializeWrapper, DelayOffsetSerializeWrapper, SubscriptionGroupManager and DataVersion in 5.5.0. Must not
+parse. A file that is not listed is read without a shape.
 """
 
 from __future__ import annotations
@@ -75,5 +75,5 @@ _SHAPES: Final[Mapping[str, Shape]] = {
 
 
 def shape_of(name: str) -> Shape:
-    """The shape of the config file of this name, or of its `.bak`."""
+    """Return the shape of the config file with this name, or of its `.bak`."""
     return _SHAPES.get(name.removesuffix(names.BACKUP), Scalar.ANY)

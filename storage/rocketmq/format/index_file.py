@@ -1,6 +1,6 @@
 """An index file: a hash table from strings to records, chained by entry number.
 
-Owns the bytes, the hash and the strings that are indexed; must not know other files of the run.
+Owns the bytes, the hash and the indexed strings; must not know other files of the run.
 Big-endian; from RocketMQ's IndexHeader, IndexFile and IndexService.
 
     position    bytes  field                  note
@@ -17,11 +17,11 @@ Big-endian; from RocketMQ's IndexHeader, IndexFile and IndexService.
     entry
     0           4      key hash               not negative, i32
     4           8      physical offset        of the record, i64
-    12          4      time difference        whole seconds behind the begin timestamp, i32
+    12          4      time difference        whole seconds after the begin timestamp, i32
     16          4      previous               entry in the same slot, 0: none
 
-The number of slots s and entries n is not in the file: its length is 40 + 4 s + 20 n. A string's
-slot is its hash modulo s. Strings themselves are not kept, so different ones may answer alike.
+The file does not store the number of slots s and entries n: its length is 40 + 4 s + 20 n. A string's
+slot is its hash modulo s. The strings are not stored, so different strings may match the same entry.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class IndexHeader(NamedTuple):
 
 
 class IndexEntry(NamedTuple):
-    """One string of one record. `previous` is the number of the next older entry of the slot."""
+    """An entry for one string of one record. `previous` is the number of the next older entry of the slot."""
 
     key_hash: int
     physical_offset: int
@@ -86,7 +86,7 @@ class IndexEntry(NamedTuple):
 
 
 def encode_header(header: IndexHeader) -> bytes:
-    """The 40 bytes of a header. Raises InvalidArgument for a number that does not fit."""
+    """Return the 40 bytes of a header. Raises InvalidArgument for a number that does not fit."""
     try:
         return HEADER.pack(*header)
     except struct.error as error:
@@ -94,13 +94,13 @@ def encode_header(header: IndexHeader) -> bytes:
 
 
 def decode_header(data: bytes, position: int = 0) -> IndexHeader:
-    """The header at `position`, as it is stored (a new file's count is 0). Raises Truncated."""
+    """Return the header at `position`, as it is stored (a new file's count is 0). Raises Truncated."""
     _require(data, position, HEADER_SIZE)
     return IndexHeader._make(HEADER.unpack_from(data, position))
 
 
 def encode_entry(entry: IndexEntry) -> bytes:
-    """The 20 bytes of an entry. Raises InvalidArgument for a number that does not fit."""
+    """Return the 20 bytes of an entry. Raises InvalidArgument for a number that does not fit."""
     try:
         return ENTRY.pack(*entry)
     except struct.error as error:
@@ -108,13 +108,13 @@ def encode_entry(entry: IndexEntry) -> bytes:
 
 
 def decode_entry(data: bytes, position: int = 0) -> IndexEntry:
-    """The entry at `position`. Raises Truncated."""
+    """Return the entry at `position`. Raises Truncated."""
     _require(data, position, ENTRY_SIZE)
     return IndexEntry._make(ENTRY.unpack_from(data, position))
 
 
 def decode_entries(data: bytes) -> list[IndexEntry]:
-    """All entries of a whole number of entries. Raises Truncated at a piece of one."""
+    """Return all entries in `data`. Raises Truncated if it ends inside an entry."""
     whole = len(data) // ENTRY_SIZE * ENTRY_SIZE
     entries = list(map(IndexEntry._make, ENTRY.iter_unpack(memoryview(data)[:whole])))
     if whole < len(data):
@@ -134,31 +134,31 @@ def _require(data: bytes, position: int, size_bytes: int) -> None:
 
 
 def file_size(slots: int, entries: int) -> int:
-    """The length of a file with this many slots and entries (entry 0 is one of them)."""
+    """Return the length of a file with this many slots and entries (entry 0 is included)."""
     return HEADER_SIZE + slots * SLOT_SIZE + entries * ENTRY_SIZE
 
 
 def slot_position(slot: int) -> int:
-    """Where a slot stands, counted from 0."""
+    """Return the position of a slot, counted from 0."""
     return HEADER_SIZE + slot * SLOT_SIZE
 
 
 def entry_position(slots: int, number: int) -> int:
-    """Where an entry stands; the first that is used is number 1."""
+    """Return the position of an entry; the first used entry is number 1."""
     return HEADER_SIZE + slots * SLOT_SIZE + number * ENTRY_SIZE
 
 
 def key_hash(text: str) -> int:
-    """The hash that an entry keeps: Java's without its sign; of the one int that has no positive
-    counterpart, 0.
+    """Return the hash stored in an entry: the absolute value of Java's hash, or 0 for the one int that has no positive
+    counterpart.
     """
     hashed = java_hash(text)
     return abs(hashed) if hashed != -1 << 31 else 0
 
 
 def time_diff_s(store_timestamp_ms: int, begin_timestamp_ms: int) -> int:
-    """What an entry keeps of its record's time: whole seconds since the header's begin, within
-    [0, 2^31); 0 while there is no begin.
+    """Return the time stored in an entry: whole seconds since the header's begin timestamp, within
+    [0, 2^31); 0 while there is no begin timestamp.
     """
     if begin_timestamp_ms <= 0 or store_timestamp_ms <= begin_timestamp_ms:
         return 0
@@ -166,13 +166,13 @@ def time_diff_s(store_timestamp_ms: int, begin_timestamp_ms: int) -> int:
 
 
 def index_string(topic: str, key: str, index_type: str | None = None) -> str:
-    """The string that is indexed for a key of a topic, or for what an index type stands for."""
+    """Return the string that is indexed for a key of a topic, or for a value of an index type."""
     return f"{topic}#{key}" if index_type is None else f"{topic}#{index_type}#{key}"
 
 
 def index_keys(topic: str, properties: dict[str, str], *, with_tags: bool = True) -> list[str]:
-    """The strings indexed for a record, in order: its unique key, each of its keys (one that
-    repeats too), its tag (`with_tags`: as 5.5.0 does and 4.x does not).
+    """Return the strings indexed for a record, in order: its unique key, each of its keys (repeated keys too), its tag
+    (`with_tags`: 5.5.0 indexes it, 4.x does not).
     """
     prefix = topic + "#"
     strings: list[str] = []

@@ -1,8 +1,8 @@
-"""One record of the commit log, read: its layout, its values, and the padding at a file's end.
+"""Decoding of one commit log record: its layout, its values, and the padding at a file's end.
 
-Owns the record's fields and their plausibility; must not know files, queues, or what stands in body and properties.
+Owns the record's fields and their plausibility; must not know files, queues, or the contents of body and properties.
 Sources: MessageExtEncoder, MessageDecoder, CommitLog.checkMessageAndReturnSize and MessageSysFlag of RocketMQ. Drawn
-for IPv4 hosts; an IPv6 one moves all behind it by 12.
+for IPv4 hosts; each IPv6 host moves all fields after it by 12.
 
     position  bytes  field              note
     0         4      total size         of the whole record
@@ -10,7 +10,7 @@ for IPv4 hosts; an IPv6 one moves all behind it by 12.
     8         4      body CRC           CRC-32 of the stored body without its top bit
     12        4      queue id
     16        4      flag               the user's
-    20        8      queue offset       number in its queue; 0 for a prepared and a rolled back one
+    20        8      queue offset       number in its queue; 0 for a prepared or rolled back record
     28        8      physical offset    of this record in the log
     36        4      sys flag           0x01 compressed, 0x02 several tags, 0x0c transaction, 0x10 born host is IPv6,
                                         0x20 store host is IPv6, 0x40 to be unwrapped, 0x80 inner batch, 0x700 codec
@@ -27,7 +27,8 @@ for IPv4 hosts; an IPv6 one moves all behind it by 12.
     .         2      properties length  signed: at most 32,767
     .         n      properties         see `properties`
 
-A record leaves 8 bytes free in its file. What no longer fits goes to the next file, and padding fills this one:
+A record leaves at least 8 bytes free in its file. A record that does not fit goes to the next file, and padding fills
+the rest of this file:
 
     position  bytes  field              note
     0         4      total size         all that is left of the file, 8 at least
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 MAGIC_V1: Final = -626843481
 MAGIC_V2: Final = -626843477
 MAGIC_PADDING: Final = -875286124
-"""The magics as signed numbers, which is how they are read."""
+"""The magics are signed numbers, because they are read as signed."""
 
 COMPRESSED: Final = 0x01
 MULTI_TAGS: Final = 0x02
@@ -69,7 +70,7 @@ CRC_MASK: Final = 0x7FFFFFFF
 HOST_SIZE_V4: Final = 8
 HOST_SIZE_V6: Final = 20
 MAX_TOPIC_V1: Final = 127
-"""Characters of a topic up to which a record is v1, and bytes that its length field can tell."""
+"""Most characters of a topic for which a record is v1, and most bytes that the v1 length field can hold."""
 MAX_SIGNED_SHORT: Final = 32767
 MAX_SIZE: Final = (1 << 31) - 1
 
@@ -101,9 +102,9 @@ FIXED_FIELDS: Final[dict[int, Struct]] = {
     STORE_HOST_V6: _fixed_fields(HOST_SIZE_V4, HOST_SIZE_V6),
     HOSTS_V6: _fixed_fields(HOST_SIZE_V6, HOST_SIZE_V6),
 }
-"""All up to the body, by the host bits of the sys flag."""
+"""All fields before the body, by the host bits of the sys flag."""
 BODY_POSITION: Final = 88
-"""In a record with IPv4 hosts."""
+"""Position of the body in a record with IPv4 hosts."""
 assert {bits: fields.size - BODY_POSITION for bits, fields in FIXED_FIELDS.items()} == {
     0: 0,
     BORN_HOST_V6: 12,
@@ -112,7 +113,7 @@ assert {bits: fields.size - BODY_POSITION for bits, fields in FIXED_FIELDS.items
 }
 _unpack_v4: Final = FIXED_FIELDS[0].unpack_from
 FIXED_SIZE_V4: Final = BODY_POSITION + 1 + 2
-"""A v1 record with IPv4 hosts less body, topic and properties: the smallest record there is."""
+"""A v1 record with IPv4 hosts without body, topic and properties: the smallest possible record."""
 
 _HEAD: Final = Struct(
     ">"
@@ -124,12 +125,12 @@ _SYS_FLAG: Final = Struct(">i")
 assert _SYS_FLAG.size == 4
 SYS_FLAG_POSITION: Final = 36
 HOST_BITS_POSITION: Final = SYS_FLAG_POSITION + 3
-"""The byte of the sys flag that holds the two host bits."""
+"""Position of the byte of the sys flag that holds the two host bits."""
 PADDING_SIZE: Final = _HEAD.size
 
 
 class Message(NamedTuple):
-    """A stored record in wire order, as stored: hosts are their raw bytes, the properties never made anew."""
+    """A stored record in wire order. Hosts are their raw bytes, and the properties are never encoded again."""
 
     size: int
     magic: int
@@ -151,17 +152,17 @@ class Message(NamedTuple):
 
     @property
     def transaction(self) -> int:
-        """0, TRANSACTION_PREPARED, TRANSACTION_COMMIT or TRANSACTION_ROLLBACK."""
+        """The transaction state: 0, TRANSACTION_PREPARED, TRANSACTION_COMMIT or TRANSACTION_ROLLBACK."""
         return self.sys_flag & TRANSACTION_MASK
 
     @property
     def in_queue(self) -> bool:
-        """Whether its queue has an entry for it: not for a prepared and a rolled back one."""
+        """Whether the record has an entry in its queue; prepared and rolled back records have none."""
         return takes_queue_offset(self.sys_flag)
 
 
 def takes_queue_offset(sys_flag: int) -> bool:
-    """Whether a record with this flag has a number in its queue: prepared and rolled back ones have none."""
+    """Return whether a record with this flag has a queue offset; prepared and rolled back records have none."""
     return sys_flag & TRANSACTION_PREPARED == 0
 
 
@@ -170,11 +171,15 @@ _new_message: Final = tuple.__new__
 
 
 def decode_message(data: bytes, position: i64 = 0, *, check_crc: bool = True) -> Message:
-    """The record at `position`, which must not be negative.
+    """Return the record at `position`, which must not be negative.
 
-    Raises Truncated where `data` ends before the record does; Corrupt for another magic (padding too), lengths that do
-    not add up to the total size and, when asked for, a wrong CRC. As in the real store the CRC of an empty body is not
-    looked at, and bytes of a topic that are no UTF-8 are replaced.
+    Raises Truncated if `data` ends before the record. Raises Corrupt for:
+
+    - another magic (also a padding);
+    - lengths that do not add up to the total size;
+    - with `check_crc`, a wrong CRC.
+
+    As in the real store, the CRC of an empty body is not checked, and bytes of a topic that are not UTF-8 are replaced.
     """
     if len(data) - position < FIXED_SIZE_V4:
         raise broken_message(data, position)
@@ -192,7 +197,7 @@ def decode_message(data: bytes, position: i64 = 0, *, check_crc: bool = True) ->
      stored_ms, store_host, times, prepared, body_size) = fields
     # fmt: on
     end: i64 = position + size
-    stop: i64 = start + body_size  # of the body
+    stop: i64 = start + body_size  # end of the body
     is_v1: bool = magic == MAGIC_V1
     if not (is_v1 or magic == MAGIC_V2) or end > len(data) or not start <= stop < end - 2:
         raise broken_message(data, position)
@@ -221,9 +226,9 @@ def decode_message(data: bytes, position: i64 = 0, *, check_crc: bool = True) ->
 
 
 def peek(data: bytes, position: int) -> tuple[int, int]:
-    """(total size, magic) of what begins at `position`, a record, a padding or neither.
+    """Return (total size, magic) at `position`, which may be a record, a padding or neither.
 
-    Raises Truncated where fewer than 8 bytes are there.
+    Raises Truncated if fewer than 8 bytes are left.
     """
     if not 0 <= position <= len(data) - _HEAD.size:
         raise _truncated(position, _HEAD.size)
@@ -232,7 +237,7 @@ def peek(data: bytes, position: int) -> tuple[int, int]:
 
 
 def broken_message(data: bytes, position: int) -> DataError:
-    """What is wrong with the record at `position` that `decode_message` or `walk` did not take; the CRC apart."""
+    """Return the error of the record at `position` that `decode_message` or `walk` rejected, except for a wrong CRC."""
     if len(data) - position < _HEAD.size:
         return _truncated(position, _HEAD.size)
     size, magic = peek(data, position)
@@ -264,7 +269,7 @@ def broken_message(data: bytes, position: int) -> DataError:
 
 
 def _lengths(record: bytes, magic: int) -> str:
-    """The lengths inside a whole record, as far as they can be followed."""
+    """Return the lengths inside a whole record, as far as they can be followed."""
     (sys_flag,) = _SYS_FLAG.unpack_from(record, SYS_FLAG_POSITION)
     start = FIXED_FIELDS[sys_flag & HOSTS_V6].size
     body_size = int.from_bytes(record[start - 4 : start], signed=True)
@@ -304,7 +309,7 @@ def _wrong_crc(position: int, *, expected: int, found: int) -> Corrupt:
 
 
 def encode_padding(size: int) -> bytes:
-    """The 8 bytes that stand for the `size` bytes left in a file. Raises InvalidArgument for a size under 8."""
+    """Return the 8 bytes that begin a padding of `size` bytes. Raises InvalidArgument for a size under 8."""
     if not PADDING_SIZE <= size <= MAX_SIZE:
         raise InvalidArgument(
             f"a padding of {size} bytes: need {PADDING_SIZE} to {MAX_SIZE}", field="size"
@@ -313,10 +318,13 @@ def encode_padding(size: int) -> bytes:
 
 
 def magic_for(topic: str) -> int:
-    """The version of record that the real store makes for a topic: v2 when it has more than 127 characters.
+    """Return the magic of the record version that the real store uses for a topic: v2 for more than 127 characters.
 
-    Characters are those of Java (a UTF-16 unit each). Raises InvalidTopic for a topic that no record holds: one of at
-    most 127 characters and more than 127 bytes, which the real store damages, one over 32,767 bytes, or no text.
+    Characters are Java characters (UTF-16 units). Raises InvalidTopic for a topic that no record can hold:
+
+    - at most 127 characters but more than 127 bytes, which the real store damages;
+    - over 32,767 bytes;
+    - not valid Unicode.
     """
     try:
         size_bytes = len(topic.encode())
@@ -336,7 +344,7 @@ def magic_for(topic: str) -> int:
 def message_size(
     *, topic_bytes: int, body_bytes: int, properties_bytes: int, sys_flag: int, magic: int
 ) -> int:
-    """The total size of a record of these parts."""
+    """Return the total size of a record with these parts."""
     topic_length_bytes = 2 if magic == MAGIC_V2 else 1
     fixed = FIXED_FIELDS[sys_flag & HOSTS_V6].size + topic_length_bytes + 2
     return fixed + body_bytes + topic_bytes + properties_bytes

@@ -1,11 +1,11 @@
-"""Records of the commit log, made: a run of new messages for one queue becomes the bytes that the real store writes.
+"""Encoding of commit log records: a run of new messages for one queue becomes the bytes that the real store writes.
 
-Owns encoding, the other direction of `message`; must not decide where records go or what is in them. Source:
-MessageExtEncoder and CommitLog.DefaultAppendMessageCallback of RocketMQ. The layout is drawn whole in `message`; what
-is given per record and per run:
+Owns encoding, the other direction of `message`; must not decide the position or content of records. Source:
+MessageExtEncoder and CommitLog.DefaultAppendMessageCallback of RocketMQ. `message` has the whole layout; fields are
+set per record or per run:
 
     position  bytes  field            note
-    0         36     size to offsets  size, CRC and offsets worked out here; magic and queue of the run, flag given
+    0         36     size to offsets  size, CRC and offsets computed here; magic and queue of the run, flag given
     36        4      sys flag         given; its two host bits set from the hosts' sizes
     40        8, 8   born timestamp   given, and the born host
     56        8, 8   store timestamp  of the run, and the store host
@@ -49,12 +49,12 @@ _pack_length: Final = _LENGTH.pack
 _pack_v4: Final = FIXED_FIELDS[0].pack
 LENGTH_TABLE_SIZE: Final = 1 << 11
 LENGTHS: Final[list[bytes]] = [_pack_length(size) for size in range(LENGTH_TABLE_SIZE)]
-"""The lengths of nearly all properties, without a call."""
+"""The encoded lengths of nearly all properties, to save a call."""
 FIXED_SIZE: Final = BODY_POSITION + _LENGTH.size
 
 
 class Placement(NamedTuple):
-    """Where a run of records goes: its queue, the first one's offsets, and what all of them share."""
+    """The place of a run of records: its queue, the offsets of the first record, and the fields shared by all."""
 
     topic: bytes
     magic: int
@@ -66,11 +66,13 @@ class Placement(NamedTuple):
 
 
 def encode_messages(messages: Sequence[RawMessage], placement: Placement) -> list[bytes]:
-    """One record for each message, lying one behind another from `placement` on.
+    """Return one record for each message, placed one after another from `placement` on.
 
-    Queue offsets count up; a prepared or rolled back message gets 0 and does not count. Raises UnrepresentableRecord
-    (field, index) for properties over 32,767 bytes or a number outside its field; InvalidTopic for a topic too long for
-    the placement's magic; InvalidArgument for a host that has neither 8 nor 20 bytes.
+    Queue offsets are consecutive; a prepared or rolled back message gets 0 and does not count. Raises:
+
+    - UnrepresentableRecord (field, index) for properties over 32,767 bytes or a number outside its field;
+    - InvalidTopic for a topic too long for the placement's magic;
+    - InvalidArgument for a host that has neither 8 nor 20 bytes.
     """
     topic, magic, queue_id, next_offset, first_physical, stored_ms, store_host = placement
     queue_offset: i64 = next_offset
@@ -117,7 +119,7 @@ def encode_messages(messages: Sequence[RawMessage], placement: Placement) -> lis
 
 
 def _topic_field(topic: bytes, magic: int) -> bytes:
-    """The topic behind its length."""
+    """Return the topic with its length in front."""
     limit_bytes = MAX_SIGNED_SHORT if magic == MAGIC_V2 else MAX_TOPIC_V1
     if len(topic) > limit_bytes:
         raise InvalidTopic(
@@ -128,7 +130,7 @@ def _topic_field(topic: bytes, magic: int) -> bytes:
 
 
 def _host_bits(host: bytes, bit: int) -> int:
-    """What a host of this size adds to the sys flag."""
+    """Return the sys flag bits for a host of this size."""
     if len(host) == HOST_SIZE_V4:
         return 0
     if len(host) == HOST_SIZE_V6:

@@ -1,6 +1,6 @@
-"""Hosts as a record stores them, and the two ids of a message: where it lies, and what its sender called it.
+"""Hosts as a record stores them, and the two ids of a message: its position (offset id), and the sender's unique id.
 
-Owns the bytes and the text of hosts and ids; must not look a message up. Sources: MessageDecoder.createMessageId and
+Owns the bytes and the text of hosts and ids; must not look up a message. Sources: MessageDecoder.createMessageId and
 MessageClientIDSetter of RocketMQ. A host is stored as
 
     position  bytes  field            note
@@ -13,12 +13,12 @@ The offset id ("msgId") is the hex of these bytes, in upper case:
     0         8, 20  store host       as above
     8, 20     8      physical offset
 
-and the unique id (property UNIQ_KEY, made by the client before it sends) the hex of these:
+The unique id (property UNIQ_KEY, created by the client before it sends) is the hex of these bytes:
 
     position  bytes  field            note
     0         4, 16  address          of the client
     4, 16     2      process id       its low half
-    6, 18     4      class loader     hash of the one that loaded the client: tells two clients of a process apart
+    6, 18     4      class loader     hash of the client's class loader: distinguishes two clients of a process
     10, 22    4      milliseconds     since the month began in local time
     14, 26    2      counter          wraps
 """
@@ -40,7 +40,7 @@ MAX_PORT: Final = 65535
 MAX_PHYSICAL_OFFSET: Final = (1 << 63) - 1
 IPV4_SIZE: Final = 4
 NTP_SLACK_MS: Final = 1_000_000
-"""A clock set back by less counts as the month's first millisecond, as in the client."""
+"""A clock set back by less than this counts as the month's first millisecond, as in the client."""
 
 COUNTED: Final = 1 << 16
 """The counter of a unique id wraps here."""
@@ -51,7 +51,10 @@ assert _PHYSICAL_OFFSET.size == 8
 
 
 def encode_host(address: str, port: int) -> bytes:
-    """The stored bytes of an IPv4 or IPv6 address and a port. Raises InvalidArgument for a name, a zone, a bad port."""
+    """Return the stored bytes of an IPv4 or IPv6 address and a port.
+
+    Raises InvalidArgument for a host name, an address with a zone, or an invalid port.
+    """
     try:
         packed = ip_address(address).packed
     except ValueError as cause:
@@ -65,9 +68,10 @@ def encode_host(address: str, port: int) -> bytes:
 
 
 def host_text(host: bytes) -> str:
-    """`10.1.2.7:40002`, or as Java writes IPv6: `[fd00:4:0:0:0:0:1:ffff]:10911`, no zeros left out.
+    """Return a host as text: `10.1.2.7:40002`, or IPv6 as Java writes it: `[fd00:4:0:0:0:0:1:ffff]:10911`, no zeros
+    left out.
 
-    Raises InvalidArgument for bytes that are no host.
+    Raises InvalidArgument for bytes of another length.
     """
     _check_host(host)
     packed = host[:-PORT_SIZE]
@@ -75,7 +79,7 @@ def host_text(host: bytes) -> str:
     if len(packed) == IPV4_SIZE:
         return f"{IPv4Address(packed)}:{port}"
     mapped = IPv6Address(packed).ipv4_mapped
-    if mapped is not None:  # Java makes an IPv4 address of it
+    if mapped is not None:  # Java converts it to an IPv4 address
         return f"{mapped}:{port}"
     groups = ":".join(packed[at : at + 2].hex().lstrip("0") or "0" for at in range(0, 16, 2))
     return f"[{groups}]:{port}"
@@ -89,9 +93,9 @@ def _check_host(host: bytes) -> None:
 
 
 def offset_id(store_host: bytes, physical_offset: int) -> str:
-    """The id of the message at a physical offset of a host's log: 32 characters, with IPv6 56.
+    """Return the id of the message at a physical offset of a host's log: 32 characters, with IPv6 56.
 
-    Raises InvalidArgument for bytes that are no host or an offset that no log has.
+    Raises InvalidArgument for host bytes of another length or an offset outside [0, 2^63).
     """
     _check_host(store_host)
     if not 0 <= physical_offset <= MAX_PHYSICAL_OFFSET:
@@ -102,7 +106,7 @@ def offset_id(store_host: bytes, physical_offset: int) -> str:
 
 
 def decode_offset_id(text: str) -> tuple[bytes, int]:
-    """(store host, physical offset) of an offset id, in either case. Raises InvalidArgument for any other text."""
+    """Return (store host, physical offset) of an offset id in either case. Raises InvalidArgument for other text."""
     try:
         decoded = bytes.fromhex(text) if text.isalnum() else b""
     except ValueError:
@@ -116,30 +120,30 @@ def decode_offset_id(text: str) -> tuple[bytes, int]:
 
 
 class UniqueIds:
-    """Makes unique ids in the form of RocketMQ's clients; any thread may ask.
+    """A generator of unique ids in the form of RocketMQ's clients; thread-safe.
 
-    `host` stored bytes, of which the port is left out; `loader_hash` any number that tells this maker from others in
-    the process; `clock` milliseconds since the epoch. Unique as long as fewer than 65,536 are made in a millisecond.
+    `host`: stored bytes, whose port is left out. `loader_hash`: any number that differs between generators of a
+    process. `clock`: milliseconds since the epoch. Ids are unique if fewer than 65,536 are made in a millisecond.
     """
 
     def __init__(
         self, host: bytes, *, pid: int, loader_hash: int, clock: Callable[[], int]
     ) -> None:
-        """Raises InvalidArgument for bytes that are no host."""
+        """Create a generator. Raises InvalidArgument for host bytes of another length."""
         _check_host(host)
         maker = (pid & 0xFFFF).to_bytes(2) + (loader_hash & 0xFFFFFFFF).to_bytes(4)
         self._prefix = (host[:-PORT_SIZE] + maker).hex().upper()
         self._clock = clock
-        self._lock = threading.Lock()  # over the counter
+        self._lock = threading.Lock()  # guards the counter
         self._counter = 0
-        self._month = _month(clock())  # replaced whole, by whoever sees the month end first
+        self._month = _month(clock())  # replaced as a whole by the first thread after its end
 
     def take(self, count: int) -> list[str]:
-        """So many new ids: 32 characters each, with IPv6 56. The clock is read for each run of 256."""
+        """Return `count` new ids of 32 characters, with IPv6 56. The clock is read for each run of up to 256 ids."""
         with self._lock:
             number, self._counter = self._counter, (self._counter + count) % COUNTED
         made: list[str] = []
-        while count > 0:  # ids that share all but the last two digits
+        while count > 0:  # ids that differ only in the last two digits
             high, low = divmod(number, len(_PAIRS))
             head = self._stem() + _PAIRS[high]
             made += [head + pair for pair in _PAIRS[low : low + count]]
@@ -148,7 +152,7 @@ class UniqueIds:
         return made
 
     def _stem(self) -> str:
-        """All of an id but its counter, at this millisecond."""
+        """Return an id without the counter, for the current millisecond."""
         now_ms = self._clock()
         start_ms, end_ms = self._month
         if now_ms >= end_ms:
@@ -160,8 +164,8 @@ class UniqueIds:
 
 
 def _month(now_ms: int) -> tuple[int, int]:
-    """(start, end) of the local month that a time lies in, in milliseconds."""
+    """Return (start, end) of the local month that contains a time, in milliseconds."""
     now = datetime.fromtimestamp(now_ms / 1000, tz=UTC).astimezone()
-    start = datetime(now.year, now.month, 1)  # noqa: DTZ001  # local time is what the client counts in
-    end = datetime(now.year + now.month // 12, now.month % 12 + 1, 1)  # noqa: DTZ001  # likewise
+    start = datetime(now.year, now.month, 1)  # noqa: DTZ001  # the client counts in local time
+    end = datetime(now.year + now.month // 12, now.month % 12 + 1, 1)  # noqa: DTZ001  # as above
     return int(start.timestamp()) * 1000, int(end.timestamp()) * 1000

@@ -1,10 +1,10 @@
-"""Names in a RocketMQ store: its files and folders, the files of a run, and legal topic names.
+"""Names in a RocketMQ store: its files and folders, the files of a run, and valid topic names.
 
 Owns every file name that the RocketMQ backend writes or recognises; must not touch a file.
 
     commitlog/%020d                     the physical offset of the file's first byte
     consumequeue/TOPIC/QUEUE/%020d      the position in the queue of the file's first byte
-    index/yyyyMMddHHmmssSSS             when it was made, local time; only the order counts
+    index/yyyyMMddHHmmssSSS             creation time, local time; only the order counts
 
 All files of a run have the same length. From RocketMQ's MessageStoreConfig, StorePathConfigHelper,
 UtilAll and TopicValidator.
@@ -46,7 +46,7 @@ QUEUE_EXTENSION: Final = "consumequeue_ext"
 BATCH_QUEUE: Final = "batchconsumequeue"
 ROCKSDB_QUEUE: Final = "consumequeue_rocksdb"
 ROCKSDB_CURRENT: Final = "CURRENT"
-"""The file by which RocksDB, and the broker, know a folder that is a database."""
+"""The file by which RocksDB and the broker recognise a database folder."""
 COMPACTION: Final = "compaction"
 TIMER_LOG: Final = "timerlog"
 TIMER_WHEEL: Final = "timerwheel"
@@ -90,7 +90,7 @@ DEAD_LETTER_PREFIX: Final = "%DLQ%"
 
 MAX_TOPIC_LENGTH: Final = 127
 MAX_RETRY_TOPIC_LENGTH: Final = 255
-"""Topics made for a consumer group bear its name behind a prefix, and so may be longer."""
+"""Limit for retry and dead letter topics: their names are a prefix plus a consumer group name, and so may be longer."""
 
 _MAX_POSITION = (1 << 63) - 1
 _FILE_NAME = re.compile(r"[0-9]{20}")
@@ -101,41 +101,44 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def is_dledger_name(name: str) -> bool:
-    """Whether a folder at the root is named as DLedger names its own (DLedgerConfig.getDataStorePath)."""
+    """Return whether a root folder has a name in DLedger's form (DLedgerConfig.getDataStorePath)."""
     return name.startswith("dledger-")
 
 
 def is_live_data(name: str) -> bool:
-    """Whether what has this name at the root is data of the broker that this program does not read."""
+    """Return whether this root name holds live data of the broker that this program does not read."""
     return name in OTHER_FOLDERS + OTHER_FILES or is_dledger_name(name)
 
 
 def file_name(position: int) -> str:
-    """`file_name(1024)` is `00000000000000001024`. Raises InvalidArgument outside [0, 2^63)."""
+    """Return the file name of a position: `file_name(1024)` is `00000000000000001024`.
+
+    Raises InvalidArgument outside [0, 2^63).
+    """
     if not 0 <= position <= _MAX_POSITION:
         raise InvalidArgument(f"position {position} is outside [0, 2^63)", field="position")
     return f"{position:020d}"
 
 
 def parse_file_name(name: str) -> int | None:
-    """The position that a file of the log or of a queue begins at; None for every other name."""
+    """Return the position at which a log or queue file begins; None for any other name."""
     if _FILE_NAME.fullmatch(name) is None or int(name) > _MAX_POSITION:
         return None
     return int(name)
 
 
 def parse_queue_id(name: str) -> int | None:
-    """The queue that a folder below a topic's holds; None for every other name."""
+    """Return the queue id of a folder below a topic's folder; None for any other name."""
     if _QUEUE_ID.fullmatch(name) is None or int(name) >= 1 << 31:
         return None
     return int(name)
 
 
 def index_name(time_ms: int, after: str | None = None) -> str:
-    """The name of an index file made at this time; but always one that sorts behind `after`.
+    """Return the name of an index file created at this time. The name always sorts after `after`.
 
-    Two files may be made within a millisecond, and local time goes back in autumn. Raises
-    InvalidArgument for a time that no calendar has.
+    Two files may be created within a millisecond, and local time is set back in autumn. Raises
+    InvalidArgument for a time outside the calendar.
     """
     try:
         made = (_EPOCH + timedelta(milliseconds=time_ms)).astimezone()
@@ -146,26 +149,26 @@ def index_name(time_ms: int, after: str | None = None) -> str:
 
 
 def parse_index_name(name: str) -> int | None:
-    """The number that orders an index file among the others; None for every other name."""
+    """Return the number that orders an index file among the others; None for any other name."""
     return int(name) if _INDEX_NAME.fullmatch(name) else None
 
 
 def is_system_topic(name: str) -> bool:
-    """Whether the broker keeps this topic for itself."""
+    """Return whether the broker reserves this topic for itself."""
     return name in SYSTEM_TOPICS or name.startswith(SYSTEM_PREFIX)
 
 
 def is_closed_topic(name: str) -> bool:
-    """Whether the broker lets no client write to this topic (TopicValidator.isNotAllowedSendTopic), or would stumble
-    over what a client wrote: the state of its timers and the like.
+    """Return whether clients must not write to this topic. The broker rejects such writes
+    (TopicValidator.isNotAllowedSendTopic), or would fail on a client's records there, as in its timer state.
     """
     return name in _CLOSED_TOPICS or name.startswith(SYSTEM_PREFIX)
 
 
 def validate_new_topic(name: str) -> None:
-    """Raise InvalidTopic unless the broker would let a topic be created under this name.
+    """Raise InvalidTopic unless the broker would allow a new topic with this name.
 
-    Binds creation only: whatever topic is on disk can be addressed.
+    Applies to creation only: every topic on disk can be addressed.
     """
     problem = _topic_problem(name)
     if problem is not None:

@@ -1,8 +1,8 @@
-"""A record's properties: names and values in one string, the names that RocketMQ gives a meaning, and the CRC property.
+"""A record's properties: names and values in one string, RocketMQ's reserved names, and the CRC property.
 
-Owns both directions and the parser's rules; must not know what stands around them. A stored record's properties are
-kept as they are and never made anew: their order is that of the sender's hash map. Sources: MessageDecoder and
-MessageConst of RocketMQ.
+Owns both directions and the parser's rules; must not know the fields around the properties. A stored record's
+properties are kept as they are and never encoded again: their order is the order of the sender's hash map.
+Sources: MessageDecoder and MessageConst of RocketMQ.
 
     position  bytes  field      note
     0         n      name       UTF-8, not empty
@@ -10,8 +10,8 @@ MessageConst of RocketMQ.
     .         n      value      UTF-8, not empty; may hold 01
     .         1      separator  02; older senders leave out the last one
 
-When read, a piece without a 01, without a name or without a value is passed over (its bytes stay where they are), and
-of a name that is there twice the later value counts. With the option enabledAppendPropCRC the last property is:
+When read, a piece without a 01, without a name or without a value is skipped (its bytes stay stored). If a name
+occurs twice, the later value counts. With the option enabledAppendPropCRC the last property is:
 
     position  bytes  field      note
     0         8      name       "__CRC32#"
@@ -33,7 +33,7 @@ NAME_VALUE_SEPARATOR: Final = "\x01"
 PROPERTY_SEPARATOR: Final = "\x02"
 SEPARATORS: Final = NAME_VALUE_SEPARATOR + PROPERTY_SEPARATOR
 NUL: Final = "\0"
-"""In stored properties likely the mark of a lost sector, but in a key that stands there twice."""
+"""In stored properties probably the mark of a lost sector, except in a key that is stored twice."""
 MAX_PROPERTIES_BYTES: Final = 32767
 
 KEYS: Final = "KEYS"
@@ -51,7 +51,7 @@ PRODUCER_GROUP: Final = "PGROUP"
 TRANSACTION_ID: Final = "__transactionId__"
 CRC32: Final = "__CRC32#"
 KEY_SEPARATOR: Final = " "
-"""Between the keys in the value of KEYS."""
+"""Separator of the keys in the value of KEYS."""
 
 RESERVED: Final = frozenset(
     (
@@ -111,7 +111,7 @@ RESERVED: Final = frozenset(
         "__LITE_TOPIC",
     )
 )
-"""The names that a client refuses for a user's property (MessageConst.STRING_HASH_SET of 5.5.0)."""
+"""The names that a client rejects for a user's property (MessageConst.STRING_HASH_SET of 5.5.0)."""
 
 CRC_PROPERTY_SIZE: Final = 20
 CRC_DIGITS: Final = 10
@@ -123,7 +123,7 @@ _REPLACEMENT: Final = "\ufffd".encode()
 
 
 def decode_properties(data: bytes) -> dict[str, str]:
-    """The properties by name, in the order of the bytes. Nothing is refused; bad UTF-8 is replaced as in Java."""
+    """Return the properties by name, in stored order. Never fails; bad UTF-8 is replaced as in Java."""
     text = properties_text(data)
     found: dict[str, str] = {}
     for piece in text.split(PROPERTY_SEPARATOR):
@@ -134,7 +134,7 @@ def decode_properties(data: bytes) -> dict[str, str]:
 
 
 def properties_text(data: bytes) -> str:
-    """Stored properties as text; bad UTF-8 is replaced as in Java."""
+    """Return stored properties as text; bad UTF-8 is replaced as in Java."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -143,7 +143,7 @@ def properties_text(data: bytes) -> str:
 
 
 def lone_nul(properties: Mapping[str, str]) -> str | None:
-    """Return the first property with a NUL that no second place confirms; a key is confirmed by its copy in KEYS."""
+    """Return the first property with a NUL that no second copy confirms; a key is confirmed by its copy in KEYS."""
     key, keys = properties.get(SHARDING_KEY, ""), properties.get(KEYS, "").split(KEY_SEPARATOR)
     others = [other for other in keys if other != key]
     for name, value in properties.items():
@@ -155,10 +155,10 @@ def lone_nul(properties: Mapping[str, str]) -> str | None:
 
 
 def encode_properties(properties: dict[str, str]) -> bytes:
-    """The properties in the order of the mapping, each closed by a separator.
+    """Encode the properties in the order of the mapping, each followed by a separator.
 
-    Raises UnrepresentableRecord (field) for an empty name or value, for one that holds a separator or is no text, and
-    for more than 32,767 bytes.
+    Raises UnrepresentableRecord (field) for an empty name or value, a name or value with a separator or invalid
+    Unicode, and more than 32,767 bytes.
     """
     pieces: list[str] = []
     for name, value in properties.items():
@@ -194,7 +194,10 @@ def _unrepresentable(name: str, value: str) -> UnrepresentableRecord:
 
 
 def with_crc_place(properties: bytes) -> bytes:
-    """Properties that end in the CRC property, instead of one that they end in already: `closed_record` fills it in."""
+    """Return properties with a placeholder CRC property at the end, in place of any existing CRC property.
+
+    `closed_record` fills it in.
+    """
     if has_crc_property(properties):
         properties = properties[:-CRC_PROPERTY_SIZE]
     if properties and not properties.endswith(_SEPARATOR):
@@ -203,22 +206,22 @@ def with_crc_place(properties: bytes) -> bytes:
 
 
 def closed_record(record: bytes) -> bytes:
-    """A whole record with the CRC property that it must end in, instead of the one that it ends in."""
+    """Return a whole record with its final CRC property recomputed."""
     rest = record[:-CRC_PROPERTY_SIZE]
     return rest + encode_crc_property(rest)
 
 
 def encode_crc_property(record: bytes) -> bytes:
-    """The property that closes a record: `record` is all before it, with the lengths of the whole."""
+    """Return the property that ends a record. `record` is the record before it, with its final lengths."""
     digits = f"{crc32(record) & 0x7FFFFFFF:0{CRC_DIGITS}d}"[::-1]
     return _CRC_HEAD + digits.encode() + _SEPARATOR
 
 
 def has_crc_property(record: bytes) -> bool:
-    """Whether a whole record, or the properties of one, end in the CRC property."""
+    """Return whether a whole record, or its properties, end in the CRC property."""
     return record[-CRC_PROPERTY_SIZE:].startswith(_CRC_HEAD)
 
 
 def check_crc_property(record: bytes) -> bool:
-    """Whether the CRC property that a whole record ends in is right."""
+    """Return whether the CRC property at the end of a whole record is right."""
     return record == closed_record(record)

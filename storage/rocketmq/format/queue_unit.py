@@ -1,6 +1,6 @@
-"""The unit of a consume queue: where the record with one queue offset lies in the commit log.
+"""The entry ("unit") of a consume queue: the position in the commit log of the record with one queue offset.
 
-Owns the bytes and the meaning of the tags code; must not know which units a queue has. Big-endian;
+Owns the bytes and the meaning of the tags code; must not know which entries a queue has. Big-endian;
 from RocketMQ's ConsumeQueue, MessageExtBrokerInner and ScheduleMessageService.
 
     position  bytes  field            note
@@ -9,9 +9,8 @@ from RocketMQ's ConsumeQueue, MessageExtBrokerInner and ScheduleMessageService.
     12        8      tags code        Java's hash of the tag, 32 bits with its sign extended, i64;
                                       in SCHEDULE_TOPIC_XXXX the time when it is to be delivered
 
-A unit's number is its record's queue offset: position in the queue divided by 20. Twenty zero bytes
-are free space. A filler (0, 2^31 - 1, 0) stands before the first unit of a queue whose beginning is
-gone.
+An entry's number is its record's queue offset: position in the queue divided by 20. Twenty zero bytes
+are free space. A filler (0, 2^31 - 1, 0) precedes the first entry of a queue whose beginning was deleted.
 """
 
 from __future__ import annotations
@@ -47,14 +46,14 @@ DELAYS_MS: Final = tuple(
         *(hours * 3600 for hours in (1, 2)),
     )
 )
-"""How long a record of each delay level waits, from level 1 on, unless a broker has levels of its own."""
+"""Waiting time of each delay level, from level 1 on, unless a broker is configured with other levels."""
 MAX_DELAY_LEVEL: Final = len(DELAYS_MS)
 
 _LEVEL = re.compile(r"[+-]?[0-9]{1,10}")
 
 
 class Unit(NamedTuple):
-    """One record of a queue, as the queue knows it."""
+    """A queue entry: position, size and tags code of one record."""
 
     physical_offset: int
     size: int
@@ -62,17 +61,17 @@ class Unit(NamedTuple):
 
     @property
     def is_filler(self) -> bool:
-        """Whether it stands for a record that is gone."""
+        """Whether the entry is a filler for a lost or deleted record."""
         return self.size == FILLER_SIZE and self.physical_offset == 0
 
     @property
     def is_valid(self) -> bool:
-        """What counts as a unit when a queue is loaded; a filler does."""
+        """Whether the entry counts when a queue is loaded; a filler does."""
         return self.physical_offset >= 0 and self.size > 0
 
 
 def encode_unit(physical_offset: int, size: int, tags_code: int) -> bytes:
-    """The 20 bytes of one unit. Raises InvalidArgument for what would not be read as one."""
+    """Return the 20 bytes of an entry. Raises InvalidArgument for values that would not be read as an entry."""
     if not 0 <= physical_offset < 1 << 63:
         raise InvalidArgument(
             f"physical offset {physical_offset} is outside [0, 2^63)", field="physical_offset"
@@ -85,9 +84,9 @@ def encode_unit(physical_offset: int, size: int, tags_code: int) -> bytes:
 
 
 def decode_units(data: bytes) -> list[Unit]:
-    """All units of a whole number of units as they stand; `is_valid` tells free space and damage.
+    """Return all entries as they are stored; check `is_valid` to detect free space and damage.
 
-    Raises Truncated at a piece of a unit.
+    Raises Truncated if the data ends inside an entry.
     """
     whole = len(data) // UNIT_SIZE * UNIT_SIZE
     if whole < len(data):
@@ -100,17 +99,17 @@ def decode_units(data: bytes) -> list[Unit]:
     return list(map(Unit._make, UNIT.iter_unpack(data)))
 
 
-@lru_cache(maxsize=1024)  # a store's tags are few
+@lru_cache(maxsize=1024)  # a store has few tags
 def tags_code(tags: str | None) -> int:
-    """What the queue keeps of TAGS: Java's hash, 0 for no tag. Equal for some tags that differ."""
+    """Return Java's hash of TAGS, 0 for no tag. Different tags may have the same hash."""
     return java_hash(tags) if tags else 0
 
 
 def delay_code(level: int, store_timestamp_ms: int, delays_ms: Sequence[int] | None = None) -> int:
-    """When a delayed record is due, which SCHEDULE_TOPIC_XXXX keeps in place of the tag's hash.
+    """Return the delivery time of a delayed record, which SCHEDULE_TOPIC_XXXX stores instead of the tag's hash.
 
-    A level above the highest counts as that; `delays_ms`: of each level, None for RocketMQ's own.
-    Raises InvalidArgument below 1.
+    A level above the highest counts as the highest. `delays_ms`: waiting time of each level, None for RocketMQ's
+    defaults. Raises InvalidArgument below level 1.
     """
     if level < 1:
         raise InvalidArgument(f"delay level {level} is below 1", field="level")
@@ -124,8 +123,8 @@ def code_of(
     store_timestamp_ms: int,
     delays_ms: Sequence[int] | None = None,
 ) -> int:
-    """The tags code of a record with these properties: of its tag, or in the schedule topic the
-    time it is due, by these levels (see `delay_code`).
+    """Return the tags code of a record with these properties: the hash of its tag, or in the schedule topic its
+    delivery time by these levels (see `delay_code`).
     """
     if topic == SCHEDULE_TOPIC:
         level = properties.get("DELAY", "")

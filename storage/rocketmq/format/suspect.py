@@ -1,23 +1,23 @@
-"""Whether a record's topic, properties and header can be what was written.
+"""Plausibility checks of a record's topic, properties and header.
 
 Owns these checks of one record; must not know queues or index. RocketMQ's CRC covers the body alone, so a damaged
-sector in the rest passes every check of `message`. Each part that cannot be right is named:
+sector outside the body passes every check of `message`. Each part with an impossible value is named:
 
     topic                empty, control characters, no UTF-8
     properties           a NUL outside a key, no UTF-8, a piece without a name or without 01
     queue_id             below 0
     queue_offset         below 0
-    physical_offset      not the place of the record
+    physical_offset      not the position of the record
     sys_flag             bits that no version knows (MessageSysFlag)
     born_timestamp       below 0 (but -1: none), or in the year 2100 or later
     store_timestamp      below 0, or in the year 2100 or later
     born_host            a port outside 0 to 65535
     store_host           likewise
-    reconsume_times      below 0, or a million and more
-    prepared_offset      below 0, a pebibyte and more, or there outside a transaction; a converted record keeps
-                         the one of its old log, which may be above its own place
+    reconsume_times      below 0, or more than a million
+    prepared_offset      below 0, a pebibyte and more, or set outside a transaction; a converted record keeps
+                         the offset of its old log, which may be above its own position
 
-A value that is wrong and likely, as another digit in a time, is not found here: see tools.record_check.
+A wrong but plausible value, such as another digit in a time, is not found here: see tools.record_check.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from storage.rocketmq.format.message import (
 from storage.rocketmq.format.properties import decode_properties, lone_nul
 
 KNOWN_FLAGS: Final = 0x7FF
-"""The bits of the sys flag that 5.5.0 gives a meaning."""
+"""The bits of the sys flag that have a meaning in 5.5.0."""
 LATER_FLAGS: Final = 0xFFFF
-"""Bits up to these may be flags of a later version. RocketMQ gave out one after another from below, so higher ones are
-damage.
+"""Bits up to these may be flags of a later version. RocketMQ assigned the bits in order from the lowest, so higher bits
+are damage.
 """
 MAX_COMPRESSION_TYPE: Final = 3
 END_OF_TIME_MS: Final = 4_102_444_800_000
@@ -51,7 +51,7 @@ _NOT_IN_TOPICS: Final = re.compile(r"[\x00-\x1f\x7f\ufffd]")
 
 
 def suspect_parts(message: Message, physical_offset: int) -> tuple[str, ...]:
-    """The parts of a record, which lies at this physical offset, that cannot be what was written."""
+    """Return the parts with impossible values of a record at this physical offset."""
     properties = message.properties
     if (
         message.topic.isprintable()
@@ -80,19 +80,19 @@ def suspect_parts(message: Message, physical_offset: int) -> tuple[str, ...]:
 
 
 def is_of_later_version(sys_flag: int) -> bool:
-    """Whether a sys flag that 5.5.0 does not know is likely that of a later version."""
+    """Return whether a sys flag that 5.5.0 does not know is probably a flag of a later version."""
     return KNOWN_FLAGS < sys_flag <= LATER_FLAGS or (
         0 <= sys_flag <= LATER_FLAGS and not is_known_compression(sys_flag)
     )
 
 
 def is_known_compression(sys_flag: int) -> bool:
-    """Whether 5.5.0 knows the compression type in a sys flag."""
+    """Return whether 5.5.0 knows the compression type in a sys flag."""
     return (sys_flag & COMPRESSION_TYPE_MASK) >> COMPRESSION_TYPE_SHIFT <= MAX_COMPRESSION_TYPE
 
 
 def _judged(message: Message, physical_offset: int) -> list[tuple[str, bool]]:
-    """Each part, and whether it is bad."""
+    """Return each part, and whether it is bad."""
     topic, properties, flag = message.topic, message.properties, message.sys_flag
     prepared, in_transaction = message.prepared_transaction_offset, flag & TRANSACTION_MASK
     is_known = 0 <= flag <= KNOWN_FLAGS and flag >> 8 <= MAX_COMPRESSION_TYPE
@@ -116,7 +116,7 @@ def _judged(message: Message, physical_offset: int) -> list[tuple[str, bool]]:
 
 
 def _can_be_properties(data: bytes) -> bool:
-    """Whether each piece has a name and a 01; a value may be empty."""
+    """Return whether each piece has a name and a 01; a value may be empty."""
     if not (data.isascii() or _is_text(data)):
         return False
     if b"\0" in data and lone_nul(decode_properties(data)) is not None:

@@ -1,8 +1,8 @@
-"""The commit log, walked: whole good records one behind another, without making values of them.
+"""A walk over the commit log: consecutive whole good records, without decoding them into values.
 
-Owns the one loop that recovery and rebuild run over every byte of a log; must not know files. It takes what
-`decode_message` takes, and a record whose topic is no UTF-8 too: the real store keeps that, and what lies behind it.
-The layout is drawn whole in `message`; what is looked at:
+Owns the one loop that recovery and rebuild run over every byte of a log; must not know files. It accepts the records
+that `decode_message` accepts. It also accepts a record whose topic is not UTF-8: the real store keeps that record and
+the records after it. `message` has the whole layout; the walk reads these fields:
 
     position  bytes  field              note
     0         4      total size         0: the log ends here
@@ -46,9 +46,9 @@ SHORT: Final = "short"
 BLANK: Final = "blank"
 """A total size of 0: nothing was written from here on."""
 PADDING: Final = "padding"
-"""The rest of the file was left out."""
+"""The rest of the file is unused."""
 BAD: Final = "bad"
-"""No record: `decode_message` says why."""
+"""Not a record: `decode_message` gives the reason."""
 
 _WALK: Final = Struct(
     ">"
@@ -67,11 +67,16 @@ SIZE_BYTES: Final = 4
 def walk(
     data: bytes, position: i64, end: i64, physical_offset: i64, *, check_crc: bool = True
 ) -> tuple[list[tuple[int, int]], int, str]:
-    """([(physical offset, size)] of the whole good records from `position` on, the position behind them, why it ended).
+    """Return ([(physical offset, size)] of the whole good records from `position` on, position after them, reason of
+    the end).
 
-    `physical_offset` is that of the byte at `position`; `data` is looked at up to `end`. It ended at what is SHORT (the
-    data ends, or the record there is not whole), BLANK, PADDING or BAD; the position is where that begins. The field
-    physical offset is not compared, as in the real store's recovery.
+    `physical_offset` is the physical offset of the byte at `position`; `data` is read up to `end`. The reason is one
+    of:
+
+    - SHORT: the data ends, or the next record is incomplete;
+    - BLANK, PADDING or BAD: see there.
+
+    The field physical offset is not compared, as in the real store's recovery.
     """
     found: list[tuple[int, int]] = []
     shift: i64 = physical_offset - position
@@ -95,7 +100,7 @@ def _walk_plain(
     shift: i64,
     check_crc: bool,
 ) -> i64:
-    """Walk over records of version 1 with IPv4 hosts; gives the position of what is none, or is not good."""
+    """Walk over records of version 1 with IPv4 hosts; return the position of the first bad or different record."""
     unpack = _WALK.unpack_from
     last: i64 = end - FIXED_SIZE_V4
     size: i64
@@ -113,7 +118,7 @@ def _walk_plain(
             body_end: i64 = start + body_size
             topic_size: i64 = data[body_end]
             topic_end: i64 = body_end + 1 + topic_size
-            # Lengths that lead behind the record make this length negative, which no two bytes are.
+            # Lengths that lead past the end of the record make this negative, which two bytes never equal.
             properties_size: i64 = stop - 2 - topic_end
             if (
                 (data[topic_end] << 8 | data[topic_end + 1]) != properties_size
@@ -131,7 +136,7 @@ def _walk_plain(
 
 
 def _stopped(data: bytes, position: i64, end: i64, *, check_crc: bool) -> str:
-    """Why the walk ends at `position`; empty where a good record stands there."""
+    """Return why the walk ends at `position`; empty if there is a good record."""
     left: i64 = end - position
     if left < PADDING_SIZE:
         return (

@@ -1,18 +1,17 @@
-"""Looking at RocketMQ's files offline: a store, a part of it or one file; and mending queues and index.
+"""Inspect RocketMQ's files offline (a store, part of a store, or one file), and repair queues and index.
 
-The door is `open_inspector`; the parts behind it:
+Owns the entry point `open_inspector`; must not write, except in `rebuild` with `write` and in the new store of a
+`salvage`. The modules:
 
     place                            what a PATH is
-    store_inspector, file_inspector  SupportsInspect for a store or some of its queues, and for files alone
-    view        a store as recovery would leave it, in memory;  raw: its files as they lie there
-    log_walk    the log from one end to the other, over damage
-    dump, rows  what is in it, as rows;  search: some records of it;  summary: all on one screen
-    verify      what is wrong with it (verify_files, record_check, check_queues, check_index)
-    rebuild     queues or index anew, from the log (rebuild_store; in parts rebuild_parts)
-    picture, stretches   a store handed to whoever does parts: verify_stretch, verify_rest, rebuild_stretch
-    salvage     a new store of what is good (salvage_survey, salvage_log, blanks)
-
-Must not write, but for `rebuild` when it is told to, and the new store of a `salvage`.
+    store_inspector, file_inspector  SupportsInspect for a store or some of its queues, and for single files
+    view        a store as recovery would leave it, in memory;  raw: its files as they are stored
+    log_walk    the walk over the whole log, across damage
+    dump, rows  the contents, as rows;  search: some records;  summary: an overview on one screen
+    verify      finds errors (verify_files, record_check, check_queues, check_index)
+    rebuild     recreates queues or index from the log (rebuild_store; in parts rebuild_parts)
+    picture, stretches   a store snapshot for work in parts: verify_stretch, verify_rest, rebuild_stretch
+    salvage     builds a new store from the good records (salvage_survey, salvage_log, blanks)
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ from storage.rocketmq.tools.view import View
 def open_inspector(
     path: Path, options: StoreOptions, *, fs: FileSystem, clock: Clock
 ) -> SupportsInspect | None:
-    """Look at PATH, or None when it is nothing of RocketMQ's. Raises InvalidConfig, IoFailure.
+    """Open PATH for inspection; return None if it is not a RocketMQ path. Raises InvalidConfig, IoFailure.
 
-    A topic's or a queue's folder below consumequeue is looked at with the store around it; the log's
-    folder, and a file, are looked at alone where there is no store around them.
+    A topic's or queue's folder below consumequeue is opened together with its store. The log's folder, or a
+    single file, is opened alone if there is no store around it.
     """
     if path.name in {"", ".."}:
         path = path.resolve()

@@ -1,9 +1,11 @@
-"""Whether the entries of the index tell the truth about the log.
+"""Checks of index entries against the log.
 
-Owns the judgement of entries, fed with the records of a stretch of the log in order; must not read
-the log. Entries stand in the order of the log, so that both are walked side by side. A record that is
-indexed twice is right (the real store does so at the border after a crash), and so are entries of
-what was deleted; an index without tags is one of RocketMQ 4.x.
+Owns the rules for index entries; the records of a log range are passed in, in order. Must not read the log. Entries
+are in log order, so that both are walked in parallel. These cases are right:
+
+- a record that is indexed twice: the real store does this at the border after a crash;
+- entries of deleted records;
+- an index without tags: RocketMQ 4.x writes it.
 """
 
 from __future__ import annotations
@@ -36,8 +38,8 @@ from storage.rocketmq.tools.check_queues import Surroundings
 
 
 class IndexPlace(NamedTuple):
-    """The next entry to be met: the number of its file (behind the last one: END), its own there, and
-    the physical offset of the entry before it.
+    """The next index entry: the number of its file (END after the last file), its number in that file, and the physical
+    offset of the previous entry.
     """
 
     file: int
@@ -50,19 +52,21 @@ END: Final = IndexPlace(-1, 0, 0)
 
 
 class Numbered(NamedTuple):
-    """An entry: the number of its file and its own there, and that file with what it inherited."""
+    """An index entry with the number of its file, its number in that file, the file, and the end time the file
+    inherited.
+    """
 
     at: int
     number: int
     file: KeyIndexFile
     entry: IndexEntry
-    inherited_ms: int | None  # end time of the file before; None for the first
+    inherited_ms: int | None  # end time of the previous file; None for the first file
 
 
 def guessed_place(
     index_files: Sequence[KeyIndexFile], files: HandleCache, position: int
 ) -> IndexPlace:
-    """The first entry of what lies at or behind a physical offset, if nothing is wrong before it."""
+    """Return the place of the first entry for a physical offset or later, if everything before it is right."""
     last = -1
     for at, file in enumerate(index_files):
         low, high = FIRST_ENTRY, entries_end(file)
@@ -84,7 +88,7 @@ def guessed_place(
 
 
 class IndexCheck:
-    """The index files of a store from one place on, met by the records of a stretch of its log."""
+    """The index files of a store from one place on, checked with the records of a log range."""
 
     def __init__(
         self,
@@ -96,26 +100,26 @@ class IndexCheck:
         directory: Path,
     ) -> None:
         self.tallies = Tallies()
-        self.early = Tallies()  # tags that are missing before any was met
+        self.early = Tallies()  # missing tags before the first tag was found
         self.keys_met = False
         self.tags_met = False
         self._index_files = index_files
         self._files = files
         self._directory = directory
         self._log_start, self._rebuilt_from, self._damaged_between, *_ = surroundings
-        self._before = place.last  # physical offset of the entry in front of the current one
+        self._before = place.last  # physical offset of the entry before the current entry
         self._entries = self._in_order(place)
         self._current = next(self._entries, None)
 
     @property
     def place(self) -> IndexPlace:
-        """The next entry to be met."""
+        """The place of the next entry."""
         current = self._current
         return END if current is None else IndexPlace(current.at, current.number, self._before)
 
     def meet(self, dispatch: Dispatch, *, deleted: bool = False) -> None:
-        """A good record. `deleted`: of a deleted topic, so that its entries are right, but need not
-        be there: a rebuild leaves them out.
+        """Check a good record. `deleted`: its topic is deleted. Its entries are right, but may be missing, because a
+        rebuild leaves them out.
         """
         at = dispatch.physical_offset
         tag_string = f"{dispatch.topic}#{TAG_TYPE}#"
@@ -137,7 +141,7 @@ class IndexCheck:
         self.tags_met |= True in met
 
     def finish(self, log_end: int) -> None:
-        """The end of the log."""
+        """Check the remaining entries, after the last record of the log."""
         while self._current is not None:
             if self._current.entry.physical_offset >= log_end:
                 self._report(
@@ -151,7 +155,7 @@ class IndexCheck:
             self._current = next(self._entries, None)
 
     def _compare(self, found: Numbered, wanted: dict[int, bool], store_timestamp_ms: int) -> None:
-        """An entry of a record that is there."""
+        """Check an entry whose record exists."""
         _, number, file, entry, inherited_ms = found
         if entry.key_hash not in wanted:
             what = "the record has no key with this hash"
@@ -177,7 +181,7 @@ class IndexCheck:
             )
 
     def _refuse(self, found: Numbered) -> None:
-        """An entry that leads to no record."""
+        """Report an entry that leads to no record, unless its record was deleted or damaged."""
         at = found.entry.physical_offset
         if at >= self._log_start and not self._damaged_between(at, at + 1):
             what = f"no record begins at physical offset {at}, where the entry points"
@@ -200,12 +204,12 @@ class IndexCheck:
     # ---- the entries, in order -----------------------------------------------------------------
 
     def _in_order(self, place: IndexPlace) -> Iterator[Numbered]:
-        """The entries from a place on that do not step out of the order of the log. Those that do are
-        told by whoever comes past them: who stops at an entry has told those in front of it.
+        """Yield the entries from a place on that are in log order. Entries out of order are reported as the walk passes
+        them: a walk that stops at an entry has reported all entries before it.
         """
         last = place.last
         waiting: Numbered | None = None
-        odd: list[Numbered] = []  # behind the one that waits
+        odd: list[Numbered] = []  # out-of-order entries after the waiting entry
         for found in self._from(place):
             at = found.entry.physical_offset
             if at < last:
@@ -233,7 +237,7 @@ class IndexCheck:
             self._report(found, "wrong-index-entry", "warning", what, found=f"physical offset {at}")
 
     def _from(self, place: IndexPlace) -> Iterator[Numbered]:
-        """Every entry of every file from a place on."""
+        """Yield every entry of every file from a place on."""
         run = self._index_files
         for at in range(place.file if place != END else len(run), len(run)):
             file = run[at]
@@ -249,7 +253,7 @@ class IndexCheck:
 
 
 def without_tags(early: Tallies) -> Finding | None:
-    """What it means that no tag at all is in an index that has keys."""
+    """Return the finding for an index that has keys but no tags at all."""
     first = next(iter(early.all()), None)
     if first is None:
         return None

@@ -1,6 +1,6 @@
-"""Whether an index file is in order in itself: the chains of its slots, the slots, the header.
+"""Consistency checks of one index file: the chains of its slots, the slots, and the header.
 
-Owns these checks, and the reading of entries one after another; must not know the log.
+Owns these checks and the sequential reading of entries; must not know the log.
 """
 
 from __future__ import annotations
@@ -32,31 +32,31 @@ ENTRIES_AT_ONCE: Final = 1 << 14
 
 
 def entries_end(file: KeyIndexFile) -> int:
-    """The number behind the last entry that the header tells of."""
+    """Return the number after the last entry that the header counts."""
     return min(file.header.index_count, file.entries)
 
 
 def entries_of(
     file: KeyIndexFile, files: HandleCache, first: int
 ) -> Iterator[tuple[int, IndexEntry]]:
-    """(number, entry) of the entries of a file from number `first` on."""
+    """Yield (number, entry) of the entries of a file from number `first` on."""
     for start, data in _blocks(file, files, first):
         yield from enumerate(decode_entries(data), start=start)
 
 
 def _blocks(file: KeyIndexFile, files: HandleCache, first: int) -> Iterator[tuple[int, bytes]]:
-    """(number of the first, bytes) of the entries from number `first` on, many at a time."""
+    """Yield (number of the first entry, bytes) of the entries from number `first` on, many entries at a time."""
     stop = entries_end(file)
     for start in range(first, stop, ENTRIES_AT_ONCE):
         count = min(stop - start, ENTRIES_AT_ONCE)
-        # The file is given back before each yield, because a caller may stop early.
+        # The file is released before each yield, because a caller may stop early.
         with files.borrow(file.path) as opened:
             data = opened.pread(count * ENTRY_SIZE, entry_position(file.slots, start))
         yield start, data[: len(data) - len(data) % ENTRY_SIZE]
 
 
 def entry_at(file: KeyIndexFile, files: HandleCache, number: int) -> IndexEntry:
-    """One entry that the header tells of."""
+    """Return the entry with this number, which must be below `entries_end`."""
     with files.borrow(file.path) as opened:
         return decode_entries(opened.pread(ENTRY_SIZE, entry_position(file.slots, number)))[0]
 
@@ -69,7 +69,7 @@ def entry_finding(
     what: str,
     **facts: Unpack[Comparison],
 ) -> Finding:
-    """A finding at an entry."""
+    """Return a finding located at an entry."""
     return finding(
         code,
         file.path,
@@ -81,7 +81,7 @@ def entry_finding(
 
 
 def check_index_file(file: KeyIndexFile, files: HandleCache) -> tuple[Tallies, int]:
-    """(what is wrong in one file, its number of entries). Memory: its slots, twice."""
+    """Return (findings in one file, its number of entries). Memory: twice its slots."""
     tallies = Tallies()
     slots = array("i", bytes(file.slots * SLOT_SIZE))
     slot_count, number = file.slots, FIRST_ENTRY
@@ -137,6 +137,6 @@ def _check_header(file: KeyIndexFile, last: int, slots: array[int]) -> Iterator[
     if header.end_physical_offset < last:
         yield wrong_header(file, "endPhyOffset", last, header.end_physical_offset)
     used = len(slots) - slots.count(0)
-    # 4.3 counted every entry.
+    # RocketMQ 4.3 counts every entry here.
     if header.hash_slot_count not in (used, header.index_count - 1):
         yield wrong_header(file, "hashSlotCount", used, header.hash_slot_count)

@@ -1,9 +1,10 @@
-"""Whether the units of the queues tell the truth about the log.
+"""Checks of queue entries against the log.
 
-Owns the judgement of units, fed with the records of a stretch of the log in order; must not read the
-log. A unit is right if it leads to the record that bears its offset, with that one's size and tag. In
-front of the first record that is there, units may lead to what was deleted, or be fillers. Units that
-no record was met for are judged at last, when the whole log is known.
+Owns the rules for queue entries; the records of a log range are passed in, in order. Must not walk the log. The rules:
+
+- An entry is right if it leads to the record with its queue offset, and has that record's size and tags code.
+- Before the first record that still exists, entries may lead to deleted records, or be fillers.
+- Entries for which no record was met are judged last, when the whole log is known.
 """
 
 from __future__ import annotations
@@ -25,20 +26,24 @@ from storage.rocketmq.tools.log_walk import overlap
 
 UNITS_AT_ONCE: Final = 1024
 EXTENSION: Final = -(1 << 31)
-"""A tags code below this is a place in consumequeue_ext."""
+"""A tags code below this value is a position in consumequeue_ext."""
 
 
 def no_record(_: int) -> Message | None:
-    """`Surroundings.record_at` of one who does not read the log."""
+    """Return None: `Surroundings.record_at` for a caller that does not read the log."""
     return None
 
 
 class Surroundings(NamedTuple):
-    """What is known of the log. `rebuilt_from`: after a crash, the physical offset from which on a
-    start makes what is missing; None after a clean stop. `damaged_between`: whether a bad place was
-    met in [start, end). `extended`: tags codes may be places in consumequeue_ext. `levels_given`: what
-    delayed records wait is known, and not only likely. `fillers_hide`: the real store skips records behind a filler.
-    `record_at`: the good record that begins at a physical offset, None where none does.
+    """Facts about the log:
+
+    - `rebuilt_from`: after a crash, a start rebuilds missing entries from this physical offset on. None after a clean
+    stop.
+    - `damaged_between`: whether a bad place was met in [start, end).
+    - `extended`: tags codes may be positions in consumequeue_ext.
+    - `levels_given`: the delay levels are known; otherwise they are assumed.
+    - `fillers_hide`: the real store skips records after a filler.
+    - `record_at`: returns the good record that begins at a physical offset, or None.
     """
 
     log_start: int
@@ -51,8 +56,8 @@ class Surroundings(NamedTuple):
 
 
 class QueueState(NamedTuple):
-    """How far a queue has come: the first offset whose unit is not judged yet, the offset after that
-    of the last record (None: none was met), and where that one lies.
+    """The checked state of a queue. `next_offset`: the first offset whose entry is not judged yet. `following`: the
+    offset after the last record; None: no record was met. `last_at`: the physical offset of the last record.
     """
 
     next_offset: int
@@ -65,7 +70,7 @@ Range = tuple[int, int]
 
 
 class QueueChecks:
-    """The queues of a store, met by the records of a stretch of its log."""
+    """The queues of a store, checked with the records of a log range."""
 
     def __init__(
         self,
@@ -74,17 +79,19 @@ class QueueChecks:
         surroundings: Surroundings,
         state_of: Callable[[Queue], QueueState],
     ) -> None:
-        """`state_of`: how far a queue has come where the stretch begins; asked when it is met."""
+        """Create the checks. `state_of` returns the state of a queue at the start of the range; it is called when the
+        queue is first met.
+        """
         self._queues = queues
         self._tallies = tallies
         self._surroundings = surroundings
         self._state_of = state_of
         self._checks: dict[Key, QueueCheck] = {}
         self.began: dict[Key, QueueState] = {}
-        self.first_missing: int | None = None  # physical offset of a record that lacks its unit
+        self.first_missing: int | None = None  # first record without an entry
 
     def meet(self, dispatch: Dispatch) -> None:
-        """A good record that belongs into a queue."""
+        """Check a good record that belongs to a queue."""
         key = dispatch.topic, dispatch.queue_id
         check = self._checks.get(key)
         if check is None:
@@ -96,31 +103,31 @@ class QueueChecks:
             self.first_missing = dispatch.physical_offset
 
     def ended(self) -> dict[Key, QueueState]:
-        """How far the queues that were met have come."""
+        """Return the state after the range of each queue that was met."""
         return {key: check.state for key, check in self._checks.items()}
 
     def unmatched(self) -> dict[Key, list[Range]]:
-        """Their offsets [first, stop) that were passed over."""
+        """Return the ranges [first, stop) of offsets, by queue, that no record matched."""
         return {key: check.unmatched for key, check in self._checks.items() if check.unmatched}
 
 
 def damaged_in(gaps: Sequence[Range]) -> Callable[[int, int], bool]:
-    """`Surroundings.damaged_between`, where these are the bad places of the log, in its order."""
+    """Return `Surroundings.damaged_between` for these bad places of the log, which are sorted."""
     return partial(overlap, gaps)
 
 
 def at_first(queue: Queue) -> QueueState:
-    """How far a queue has come where the log begins."""
+    """Return the state of a queue at the beginning of the log."""
     return QueueState(queue.units.first_offset)
 
 
 def guessed(queue: Queue, position: int, *, log_start: int) -> QueueState:
-    """How far a queue has come where a record of the log begins, if nothing is wrong before it."""
+    """Return the state of a queue at a record of the log, on the assumption that everything before it is right."""
     units = queue.units
     try:
         following = units.first_at(position)
         before = units.unit(following - 1) if following > units.first_offset else None
-    except Corrupt:  # no file there
+    except Corrupt:  # the queue has no file at that offset
         return at_first(queue)
     if before is None or before.is_filler or before.physical_offset < log_start:
         return at_first(queue)
@@ -135,18 +142,18 @@ def judge_units(
     *,
     log_end: int,
 ) -> None:
-    """Judge the units of [first, stop) that no record was met for, when the whole log is known."""
+    """Judge the entries in [first, stop) for which no record was met. The whole log must be known."""
     QueueCheck(queue, tallies, surroundings, at_first(queue)).judge(unmatched, log_end)
 
 
 def wrong_units(queue: Queue, surroundings: Surroundings) -> set[int]:
-    """The offsets of units that cannot be, in a queue of which the whole log has no record."""
+    """Return the offsets of impossible entries in a queue for which the whole log has no record."""
     check = QueueCheck(queue, Tallies(), surroundings, at_first(queue))
     return {offset for offset, _ in check.wrong((queue.units.first_offset, queue.units.end))}
 
 
 class QueueCheck:
-    """One queue, from one state to another."""
+    """The check of one queue, from one state to the next."""
 
     def __init__(
         self, queue: Queue, tallies: Tallies, surroundings: Surroundings, state: QueueState
@@ -159,17 +166,17 @@ class QueueCheck:
         self._fillers_hide = surroundings.fillers_hide
         self._record_at = surroundings.record_at
         self._next, self._following, self._last_at = state
-        self.unmatched: list[Range] = []  # [first, stop) of units no record was met for
+        self.unmatched: list[Range] = []  # [first, stop) of entries without a record
         self._block: Sequence[Unit] = ()
         self._block_start = 0
 
     @property
     def state(self) -> QueueState:
-        """How far the queue has come."""
+        """The checked state of the queue."""
         return QueueState(self._next, self._following, self._last_at)
 
     def meet(self, dispatch: Dispatch) -> bool:
-        """A record of the queue; whether it has a unit, right or wrong."""
+        """Check a record of the queue. Return whether it has an entry, right or wrong."""
         offset, at = dispatch.queue_offset, dispatch.physical_offset
         self._check_offset(dispatch)
         unit = self._unit(offset)
@@ -209,7 +216,7 @@ class QueueCheck:
         return True
 
     def _check_offset(self, dispatch: Dispatch) -> None:
-        """Offsets of a queue's records follow each other."""
+        """Check that the offsets of the queue's records are consecutive."""
         offset, following = dispatch.queue_offset, self._following
         last_at, self._last_at = self._last_at, dispatch.physical_offset
         self._following = offset + 1 if following is None else max(following, offset + 1)
@@ -261,7 +268,7 @@ class QueueCheck:
             self.unmatched.append((self._next, offset))
 
     def judge(self, unmatched: Range, log_end: int) -> None:
-        """Judge units that no record was met for, in the whole log."""
+        """Judge entries for which the whole log has no record."""
         for offset, unit in self.wrong(unmatched):
             at = unit.physical_offset
             if not unit.is_valid:
@@ -284,7 +291,7 @@ class QueueCheck:
             self._judge_fillers(unmatched)
 
     def _is_renamed(self, offset: int, unit: Unit) -> bool:
-        """Report an entry whose record is there, of its size, and says that it belongs to another queue."""
+        """Report an entry that leads to a record of its size, but of another queue. Return whether it was reported."""
         message = self._record_at(unit.physical_offset)
         if message is None or message.size != unit.size:
             return False
@@ -303,7 +310,7 @@ class QueueCheck:
         return True
 
     def _judge_fillers(self, unmatched: Range) -> None:
-        """Report the fillers behind the first entry that leads to a record."""
+        """Report the fillers after the first entry that leads to a record."""
         first = self._units.first_offset
         while (unit := self._unit(first)) is not None and unit.is_filler:
             first += 1
@@ -318,7 +325,7 @@ class QueueCheck:
                 )
 
     def wrong(self, unmatched: Range) -> Iterator[tuple[int, Unit]]:
-        """Units that no record was met for, in the whole log, and that no lost record explains."""
+        """Yield entries without a record in the whole log that no lost record explains."""
         for offset in range(*unmatched):
             unit = self._unit(offset)
             if unit is None or unit.is_filler:
@@ -329,7 +336,7 @@ class QueueCheck:
                 yield offset, unit
 
     def _unit(self, offset: int) -> Unit | None:
-        """The unit at an offset; None where none can be."""
+        """Return the entry at an offset; None if there is none."""
         if not self._units.first_offset <= offset < self._units.end:
             return None
         if not 0 <= offset - self._block_start < len(self._block):

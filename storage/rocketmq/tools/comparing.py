@@ -1,6 +1,6 @@
-"""Whether two files hold the same bytes; what is a hole in both is not read.
+"""Comparison of two files by content. A range that is a hole in both files is not read.
 
-Owns that comparison; must not know what is in them.
+Owns that comparison; must not know the file formats.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ CHUNK_BYTES: Final = 1 << 20
 
 
 def is_same(made_fs: FileSystem, made: Path, old_fs: FileSystem, old: Path) -> bool:
-    """Whether two files hold the same bytes; a missing one holds none."""
+    """Return whether two files hold the same bytes. A missing `old` is never the same."""
     if not old_fs.exists(old):
         return False
     first, second = made_fs.open(made), old_fs.open(old)

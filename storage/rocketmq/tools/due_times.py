@@ -1,8 +1,8 @@
-"""When delayed records are due, as their units tell it: the levels are the broker's setting, and in no file.
+"""Delivery times of delayed records, taken from their queue entries. The delay levels are a broker setting, in no file.
 
-Owns what is believed where `messageDelayLevel` was not given: a unit in SCHEDULE_TOPIC_XXXX that leads to its
-record and tells a time not before that was stored. A rebuild takes that over, for a time that is made of
-other levels may be too early, and a record that is delivered cannot be called back.
+Owns the rule for a store whose `messageDelayLevel` was not given: an entry in SCHEDULE_TOPIC_XXXX is believed if it
+leads to its record and its time is not before the record's store time. A rebuild keeps that time. A time computed
+from other levels may be too early, and a delivered record cannot be called back. Must not read the log.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ WHAT: Final = (
 
 
 def is_believed(unit: Unit, dispatch: Dispatch) -> bool:
-    """Whether the unit of a record may tell when that is due."""
+    """Return whether the delivery time in a record's entry can be trusted."""
     topic, _, _, physical_offset, size, _, time_ms, _, _ = dispatch
     leads_there = unit.physical_offset == physical_offset and unit.size == size
     return topic == SCHEDULE_TOPIC and leads_there and unit.tags_code >= time_ms
 
 
 def as_told(dispatches: Sequence[Dispatch], queues: QueueTable, notes: Notes) -> Sequence[Dispatch]:
-    """The dispatches of records, with the times that their units in `queues` tell; noted once where such a
-    time is another one.
+    """Return the dispatches with the delivery times of their entries in `queues`. One finding is noted if any such time
+    differs from the computed time.
     """
     if all(dispatch.topic != SCHEDULE_TOPIC for dispatch in dispatches):
         return dispatches
@@ -62,5 +62,5 @@ def _unit_of(dispatch: Dispatch, queues: QueueTable) -> Unit | None:
         return None
     try:
         return units.unit(dispatch.queue_offset)
-    except Corrupt:  # no file there
+    except Corrupt:  # the queue has no file at that offset
         return None

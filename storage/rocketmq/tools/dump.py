@@ -1,6 +1,6 @@
-"""What a RocketMQ store holds, as runs of rows: its records, its log, its queues, its index, small files.
+"""The contents of a RocketMQ store as runs of rows: records, log, queues, index, small files.
 
-Owns the order of the rows and what is left out; must not know the shape of a row.
+Owns the order and selection of the rows; must not know the shape of a row.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ OFFSETS: Final = "offsets"
 KINDS: Final = (RECORDS, COMMIT_LOG, CONSUME_QUEUE, INDEX_FILE, CHECKPOINTS, OFFSETS)
 
 RUN_BYTES: Final = 1 << 18
-"""About so much of a log goes into one run of rows."""
+"""Approximate number of log bytes in one run of rows."""
 RUN_ROWS: Final = 1000
 
 Runs: TypeAlias = Iterator[list[Row]]
 Place: TypeAlias = tuple[str | None, int | None]
-"""A topic and a queue id, None where they are not known."""
+"""A topic and a queue id; None if unknown."""
 
 
 def check_kind(what: str, kinds: Sequence[str]) -> None:
@@ -66,7 +66,7 @@ def check_kind(what: str, kinds: Sequence[str]) -> None:
 
 
 def rows_of(view: View, what: str, addresses: Sequence[TopicPartition]) -> Runs:
-    """The rows of one kind of the store, of these queues where it is kept by queue."""
+    """Return the rows of one kind; kinds stored by queue are limited to these queues."""
     if what == RECORDS:
         return record_runs(view, addresses)
     if what == COMMIT_LOG:
@@ -82,7 +82,7 @@ def rows_of(view: View, what: str, addresses: Sequence[TopicPartition]) -> Runs:
 
 
 def _offset_rows(view: View, addresses: Container[TopicPartition]) -> Iterator[Row]:
-    """Where each group stands in these queues."""
+    """Yield the committed offset of each group in these queues."""
     for group in view.store.groups():
         for queue, committed in view.store.committed(group).items():
             if queue in addresses:
@@ -95,7 +95,7 @@ def _offset_rows(view: View, addresses: Container[TopicPartition]) -> Iterator[R
 
 
 def in_runs(rows: Iterable[tuple[Row, int]]) -> Runs:
-    """Rows put together to runs; with each comes how many bytes it stands for."""
+    """Group rows into runs. Each row comes with the number of bytes it represents."""
     run: list[Row] = []
     size_bytes = 0
     for row, row_bytes in rows:
@@ -109,7 +109,7 @@ def in_runs(rows: Iterable[tuple[Row, int]]) -> Runs:
 
 
 def record_runs(view: View, addresses: Sequence[TopicPartition]) -> Runs:
-    """What readers of these queues see, queue by queue."""
+    """Return the records that readers of these queues see, queue by queue."""
     queues = map(view.store.queue, addresses)
     return in_runs(
         (queued_row(message, unit, offset, delays_ms=view.delays_ms), message.size)
@@ -119,7 +119,7 @@ def record_runs(view: View, addresses: Sequence[TopicPartition]) -> Runs:
 
 
 def log_runs(walk: LogWalk, addresses: Sequence[TopicPartition] | None = None) -> Runs:
-    """The log in order; of some queues alone without the paddings."""
+    """Return the log in order. With `addresses`, only the records of these queues, without paddings."""
     wanted = None if addresses is None else set(addresses)
     return in_runs(_log_rows(walk, wanted))
 
@@ -139,7 +139,7 @@ def _queue_runs(view: View, address: TopicPartition) -> Runs:
 
 
 def unit_runs(units: ConsumeQueue, first: int, stop: int, place: Place) -> Runs:
-    """The units of offsets [first, stop), those of records that are gone too."""
+    """Yield the queue entries of offsets [first, stop), including entries of deleted records."""
     offset = first
     while offset < stop:
         found = units.read(offset, min(UNITS_AT_ONCE, stop - offset))
@@ -148,7 +148,7 @@ def unit_runs(units: ConsumeQueue, first: int, stop: int, place: Place) -> Runs:
 
 
 def index_runs(view: View) -> Runs:
-    """One row for each index file, the oldest first."""
+    """Yield one row for each index file, the oldest first."""
     index = view.store.index
     files = HandleCache(view.store.fs, 1)
     try:
@@ -159,7 +159,7 @@ def index_runs(view: View) -> Runs:
 
 
 def index_file_row(files: HandleCache, path: Path, slots: int, entries: int) -> Row:
-    """All of an index file of so many slots and room for so many entries."""
+    """Return the row of an index file with this number of slots and room for this number of entries."""
     with files.borrow(path) as file:
         header = decode_header(file.pread(HEADER_SIZE, 0))
         values = file_order(array("i", file.pread(slots * SLOT_SIZE, HEADER_SIZE)))
@@ -174,13 +174,13 @@ def index_file_row(files: HandleCache, path: Path, slots: int, entries: int) -> 
 
 
 def small_file_runs(fs: FileSystem, root: Path, notes: Notes) -> Runs:
-    """The checkpoint and the broker's config files."""
+    """Yield the checkpoint and the broker's config files."""
     for path in small_files(fs, root):
         yield [small_file_row(fs, path, notes, root=root)]
 
 
 def small_files(fs: FileSystem, root: Path) -> Iterator[Path]:
-    """The checkpoint, then config/*.json and what was there before (`.bak`)."""
+    """Yield the paths of the checkpoint, then of config/*.json and their backups (`.bak`)."""
     checkpoint, config = root / names.CHECKPOINT, root / names.CONFIG
     if fs.exists(checkpoint) and not fs.is_dir(checkpoint):
         yield checkpoint
@@ -190,12 +190,12 @@ def small_files(fs: FileSystem, root: Path) -> Iterator[Path]:
 
 
 def is_config_name(name: str) -> bool:
-    """Whether this is one of the broker's JSON files, or the backup of one."""
+    """Return whether this is the name of one of the broker's JSON files, or of its backup."""
     return name.removesuffix(names.BACKUP).endswith(".json")
 
 
 def small_file_row(fs: FileSystem, path: Path, notes: Notes, *, root: Path | None = None) -> Row:
-    """A small file with what is in it; nothing, and a note, where it is damaged."""
+    """Return the row of a small file. If the file is damaged, the row has no entries and a finding is noted."""
     name = path.name if root is None else str(path.relative_to(root))
     try:
         data = fs.read_bytes(path)
@@ -206,6 +206,6 @@ def small_file_row(fs: FileSystem, path: Path, notes: Notes, *, root: Path | Non
 
 
 def bad_small_file(path: Path, error: DataError) -> Finding:
-    """A small file that cannot be understood."""
+    """Return the finding for a small file that cannot be parsed."""
     code = "bad-root-file" if path.name == names.CHECKPOINT else "bad-config-file"
     return finding(code, path, message=error.message)

@@ -1,8 +1,8 @@
-"""Files on their own as SupportsInspect: a commit log (one file or a folder), units of a queue, an
-index file, a checkpoint or config file; decoded as they lie there, with nothing around them.
+"""Single files as SupportsInspect: a commit log (one file or a folder), files of a queue, an index file, a
+checkpoint or a config file. They are decoded as stored, without a store around them.
 
-Owns what can be asked of each; must not look at other files. What is damaged becomes a finding, what
-is good is shown.
+Owns the operations for each kind of file; must not read other files. Damaged parts become findings, good
+parts are shown.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _EVERYWHERE: Final = 1 << 62
 
 
 class _FileWalk(LogWalk):
-    """A walk that tells at its end what follows the last good record: no start will do it."""
+    """A walk that finally reports the bytes after the last good record, because no start will report them."""
 
     def stretches(self) -> Iterator[Stretch | Padding]:
         yield from super().stretches()
@@ -75,7 +75,7 @@ class _FileWalk(LogWalk):
 
 
 class FileInspector:
-    """Looks at files of one kind; see SupportsInspect."""
+    """Inspection of files of one kind; see SupportsInspect."""
 
     backend = summary.BACKEND
 
@@ -97,7 +97,7 @@ class FileInspector:
 
     @cached_property
     def _run(self) -> FileRun:
-        """The run that the files belong to; `_span` tells which part of it is meant."""
+        """All files of the folder, as one run; `_span` is the part of it that PATH names."""
         path, bases = self._place.path, self._place.bases
         folder = path if self._fs.is_dir(path, follow=True) else path.parent
         settings = parse_store_settings(self._options.settings)
@@ -109,7 +109,7 @@ class FileInspector:
 
     @property
     def _span(self) -> tuple[int, int]:
-        """Positions in the run [start, end) of the files that are meant."""
+        """The positions [start, end) in the run of the files that PATH names."""
         bases = self._place.bases
         return bases[0], bases[-1] + self._run.file_bytes
 
@@ -121,7 +121,7 @@ class FileInspector:
 
     @cached_property
     def _units(self) -> tuple[ConsumeQueue, int, int]:
-        """The queue, and the offsets [first, stop) of the units of these files."""
+        """The queue, and the offsets [first, stop) of the entries in these files."""
         run = self._run
         units = ConsumeQueue(self._files, run.directory, run.file_bytes)
         units.run.load()
@@ -132,7 +132,7 @@ class FileInspector:
 
     @cached_property
     def _index(self) -> KeyIndexFile:
-        """The index file. Raises InvalidConfig where its sizes are not known."""
+        """The index file. Raises InvalidConfig if its sizes are unknown."""
         path = self._place.path
         settings = parse_store_settings(self._options.settings)
         size_bytes = self._fs.size(path)
@@ -152,7 +152,7 @@ class FileInspector:
             )
         return KeyIndexFile(self._files, path, slots=sizes[0], entries=sizes[1])
 
-    # ---- what is in it -------------------------------------------------------------------------
+    # ---- contents -------------------------------------------------------------------------------
 
     def summary(self) -> Mapping[str, object]:
         """See SupportsInspect."""
@@ -214,7 +214,7 @@ class FileInspector:
         partition: int | None = None,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> Iterator[Sequence[Mapping[str, object]]]:
-        """See SupportsInspect. Of a log `topic` and `partition` choose; else they are ignored."""
+        """See SupportsInspect. `topic` and `partition` select records of a log; for other files they are ignored."""
         dump.check_kind(what, self.dump_kinds())
         if what == RECORDS:
             return dump.in_runs(
@@ -248,7 +248,7 @@ class FileInspector:
         return (RECORDS, COMMIT_LOG) if self._is_log else (self._place.kind,)
 
     def find(self, query: FindQuery) -> Iterator[Mapping[str, object]]:
-        """See SupportsInspect. Raises InvalidArgument for what needs an index, or a store."""
+        """See SupportsInspect. Raises InvalidArgument for a query that needs an index or a store."""
         self._require_log("find")
         if query.raw:
             raise InvalidArgument("raw needs a store: a log alone has no index", field="raw")
@@ -263,7 +263,7 @@ class FileInspector:
 
     @cached_property
     def _bounds(self) -> Mapping[TopicPartition, OffsetBounds]:
-        """First and next offset of every queue that the log has records of."""
+        """First and next offset of every queue that has records in the log."""
         found: dict[TopicPartition, OffsetBounds] = {}
         for placed in self._walk().records():
             message = placed.message
@@ -276,14 +276,16 @@ class FileInspector:
         return dict(sorted(found.items()))
 
     def partitions(self) -> Sequence[TopicPartition]:
-        """See SupportsInspect: those that a log has records of; of a queue what its folders say."""
+        """See SupportsInspect: for a log, the queues that have records; for queue files, the queue named by the
+        folders.
+        """
         if self._is_log:
             return tuple(self._bounds)
         topic, queue_id = self._place.topic, self._place.queue_id
         return (_NOWHERE if topic is None else TopicPartition(topic, queue_id or 0),)
 
     def bounds(self, partition: TopicPartition) -> OffsetBounds:
-        """See SupportsInspect: from the first good record to the last one."""
+        """See SupportsInspect: from the first good record to the last good record."""
         if self._place.kind == CONSUME_QUEUE:
             _, first, stop = self._units
             return OffsetBounds(first, stop, stop)
@@ -291,7 +293,7 @@ class FileInspector:
         return self._bounds[partition]
 
     def offset_for_time(self, partition: TopicPartition, timestamp_ms: int) -> TimedOffset | None:
-        """See SupportsInspect: the first record of that store time in the log."""
+        """See SupportsInspect: the first record in the log with at least that store time."""
         self._require_log("offsets")
         for placed in self._walk().records():
             message = placed.message
@@ -334,7 +336,7 @@ class FileInspector:
         yield from tallies.all()
 
     def _counts(self, entries: Mapping[int, int]) -> Iterator[FileCount]:
-        """Every file that was read. `entries`: their number by the position at which the file begins."""
+        """Yield every file that was read. `entries`: the number of entries by base offset of the file."""
         place = self._place
         address = (place.topic, None if place.topic is None else place.queue_id)
         files = {0: place.path}
@@ -346,7 +348,7 @@ class FileInspector:
             yield FileCount(str(path), *address, number, size_bytes, is_log=self._is_log)
 
     def _check_units(self, tallies: Tallies) -> Counter[int]:
-        """Check that each entry of a queue is valid by itself. Returns their numbers by file."""
+        """Check that each queue entry is valid by itself. Return the number of entries by file."""
         units, offset, stop = self._units
         entries = Counter[int]()
         while offset < stop:
@@ -375,7 +377,7 @@ class FileInspector:
     def rebuild(
         self, what: str, *, write: bool = False, progress: Progress = no_progress
     ) -> RebuildReport:
-        """See SupportsInspect. Raises InvalidArgument: files alone are not rebuilt."""
+        """See SupportsInspect. Raises InvalidArgument: single files cannot be rebuilt."""
         raise InvalidArgument("rebuild needs a store", field="path")
 
     def rebuild_kinds(self) -> Sequence[str]:
@@ -383,8 +385,8 @@ class FileInspector:
         return rebuild.KINDS
 
     def salvage(self, target: Path, *, progress: Progress = no_progress) -> LossReport:
-        """See SupportsInspect. Raises InvalidArgument for files under names that can be no places of
-        one log. The sizes of queue and index files are those that are set, or RocketMQ's defaults.
+        """See SupportsInspect. Raises InvalidArgument if the files' names are no positions in one log. The sizes of
+        queue and index files are those that are set, or RocketMQ's defaults.
         """
         self._require_log("salvage")
         start, end = self._span

@@ -1,7 +1,7 @@
-"""Log files behind the end of the log that hold data: nothing of them is read.
+"""Log files after the end of the log that hold data. None of their data is read.
 
-Owns finding them; must not write. The real store keeps one file ahead, which is zeros; a file with data there is a copy
-under a wrong name, or what a lost file in front of it made unreachable.
+Owns finding them; must not write. The real store keeps one file ahead, filled with zeros. A file with data there is a
+copy under a wrong name, or unreachable because a log file before it is lost.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from storage.rocketmq.file_run import FileRun
 
 
 class FileBehind(NamedTuple):
-    """A log file behind the end, and how many of its bytes are data."""
+    """A log file after the end of the log, and its number of data bytes."""
 
     base: int
     size_bytes: int
 
 
 def files_behind(run: FileRun, end: int) -> Iterator[FileBehind]:
-    """Return the files that begin at or behind the end of the log, apart from the one it lies in, and hold data."""
+    """Yield log files that begin at or after the end of the log and hold data, but not the file that holds the end."""
     for base in run.bases:
         if base < end or base == run.base_of(end):
             continue
@@ -32,7 +32,7 @@ def files_behind(run: FileRun, end: int) -> Iterator[FileBehind]:
 
 
 def files_behind_findings(run: FileRun, end: int, *, clean: bool) -> Iterator[Finding]:
-    """Report these files. After an unclean stop they may be a write that was never finished."""
+    """Report these files. After an unclean stop they may come from a write that did not finish."""
     for behind in files_behind(run, end):
         yield finding(
             "log-file-behind-end",

@@ -1,7 +1,7 @@
-"""The commit log from one end to the other, over everything that is wrong with it.
+"""A walk over the commit log from start to end, across all damage.
 
 Owns the walk that all tools share: records, paddings, and a finding for every bad place that good
-records follow; must not write, and must not know what a record is looked at for.
+records follow; must not write, and must not know the purpose of the walk.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from storage.rocketmq.queues import QueueTable
 from storage.rocketmq.walking import Stop, Stretch, walk_log
 
 MAX_SHOWN_BYTES: Final = 16 << 20
-"""Read of a bad place at most, to say what is wrong with it."""
+"""Limit on the bytes read at a bad place to describe its error."""
 
 
 def overlap(ranges: Sequence[tuple[int, int]], start: int, end: int) -> bool:
-    """Return whether one of the ranges lies in [start, end), at least in part. They are in order, and apart."""
+    """Return whether a range overlaps [start, end). The ranges are sorted and do not overlap each other."""
     after = bisect_left(ranges, (end,))
     return after > 0 and start < ranges[after - 1][1]
 
 
 def why_bad(run: FileRun, physical_offset: int) -> DataError | None:
-    """What is wrong with the record at a place; None where it can be decoded."""
+    """Return the error of the record at a physical offset; None if it can be decoded."""
     head = run.read(physical_offset, PADDING_SIZE)
     try:
         size, magic = peek(head, 0)
-        if magic in (MAGIC_V1, MAGIC_V2) and size > PADDING_SIZE:  # else its size tells nothing
+        if magic in (MAGIC_V1, MAGIC_V2) and size > PADDING_SIZE:  # else size is meaningless
             head = run.read(physical_offset, min(size, MAX_SHOWN_BYTES))
         decode_message(head)
     except DataError as error:
@@ -53,14 +53,14 @@ def why_bad(run: FileRun, physical_offset: int) -> DataError | None:
 
 
 class Padding(NamedTuple):
-    """The rest of a file that was left out."""
+    """The unused rest of a file."""
 
     physical_offset: int
     size: int
 
 
 class Placed(NamedTuple):
-    """A good record, where it lies, and its bytes: `data[position : position + message.size]`."""
+    """A good record, its physical offset, and its bytes: `data[position : position + message.size]`."""
 
     physical_offset: int
     message: Message
@@ -69,8 +69,8 @@ class Placed(NamedTuple):
 
 
 class LogWalk:
-    """One walk over the log from `start` (None: its beginning) to `end`, or only up to the first record
-    at or behind `until`. `queues` (perhaps empty) help to tell records from old bytes.
+    """A walk over the log from `start` (None: log start) to `end`, or only up to the first record at or after `until`.
+    `queues` (perhaps empty) help to distinguish records from old bytes.
     """
 
     def __init__(
@@ -86,18 +86,18 @@ class LogWalk:
         origin: int | None = None,
         clean: bool = False,
     ) -> None:
-        """`clean`: the last stop was a clean one, so that zeros end the log unless a unit leads on.
-        `origin`: where what `meter` counts began (None: at `start`).
+        """Create the walk. `clean`: the last stop was clean, so zeros end the log unless a queue entry leads to a
+        record after them. `origin`: the position where `meter` starts to count (None: at `start`).
         """
         self.run = run
         self.notes = notes
         self._start = run.start if start is None else start
-        self.position = self._start  # behind the last thing that was good
+        self.position = self._start  # position after the last good record or padding
         self.last_store_timestamp_ms = 0
         self.gaps: list[
             tuple[int, int]
-        ] = []  # physical offsets [start, end) of bad places, in order
-        self.torn: Stop | None = None  # the end of the log, where bytes that are no record follow
+        ] = []  # bad places as physical offsets [start, end), in order
+        self.torn: Stop | None = None  # set if the log ends before bytes that are not a record
         self._behind = Behind(run, queues)
         self._owners = Owners(run, queues)
         self._origin = self._start if origin is None else origin
@@ -106,15 +106,15 @@ class LogWalk:
         self._clean = clean
         self._meter = meter or Meter()
         self.next_offsets: dict[tuple[str, int], int] = {}
-        self.goes_on_at: int | None = self._start  # behind the walk; None: the log has ended
-        self.looked_back = False  # something depended on what is in front of `start`
+        self.goes_on_at: int | None = self._start  # after the walk; None: the log ended
+        self.looked_back = False  # a result depended on the log before `start`
 
     def records(self) -> Iterator[Placed]:
-        """The good records, in order."""
+        """Return the good records, in order."""
         return (item for item in self.items() if isinstance(item, Placed))
 
     def items(self) -> Iterator[Placed | Padding]:
-        """The good records and the paddings, in order."""
+        """Yield the good records and the paddings, in order."""
         for item in self.stretches():
             if isinstance(item, Padding):
                 yield item
@@ -128,13 +128,13 @@ class LogWalk:
         next_offsets: Mapping[tuple[str, int], int],
         gaps: Sequence[tuple[int, int]],
     ) -> None:
-        """What walks over all that is in front of `start` have met, before this one begins."""
+        """Set the state that walks over the log before `start` have reached. Call it before this walk begins."""
         self.last_store_timestamp_ms = last_store_timestamp_ms
         self.next_offsets = dict(next_offsets)
         self.gaps = list(gaps)
 
     def stretches(self) -> Iterator[Stretch | Padding]:
-        """The same, records that lie side by side together."""
+        """Yield the same items, but adjacent records together as one `Stretch`."""
         position: int | None = self._start
         while position is not None and position < self._until:
             self.position = position
@@ -160,16 +160,17 @@ class LogWalk:
         self.goes_on_at = position
 
     def _wanted(self, stretch: Stretch) -> Stretch:
-        """The records that begin in front of `until`."""
+        """Return the records that begin before `until`."""
         if stretch.records[-1][0] < self._until:
             return stretch
         stop = bisect_left(stretch.records, (self._until, 0))
         return stretch._replace(records=stretch.records[:stop])
 
     def _paddings(self, position: int) -> Generator[Padding, None, int | None]:
-        """What the walk stepped over to come to `position`; returns where a good record lies behind one of them.
+        """Yield the paddings between the walk and `position`; return the position of a good record inside a padding, if
+        any.
 
-        A padding goes to the end of its file: with a record behind it that counts, its bytes are damage.
+        A padding extends to the end of its file. If a valid record is inside it, the padding's bytes are damage.
         """
         while self.position < position:
             start, file_end = self.position, self.run.file_end(self.position)
@@ -186,13 +187,13 @@ class LogWalk:
         return LogSoFar(self.last_store_timestamp_ms, lambda *key: self.next_offsets.get(key, 0))
 
     def _note_gap(self, stop: Stop, following: int) -> None:
-        """Take in a bad place that a good record follows."""
+        """Record and report a bad place that a good record follows."""
         self.looked_back = True
         self.gaps.append((stop.position, following))
         self.notes.add(self._damage(stop, following))
 
     def placed(self, stretch: Stretch) -> Iterator[Placed]:
-        """The records of a stretch, or of a part of one, as values."""
+        """Yield the records of a `Stretch`, or of a part of it, decoded."""
         for at, _ in stretch.records:
             position = at - stretch.start
             message = decode_message(stretch.data, position, check_crc=False)
@@ -203,7 +204,7 @@ class LogWalk:
             yield Placed(at, message, stretch.data, position)
 
     def _beyond(self, stop: Stop) -> int | None:
-        """Where good records go on behind the place where the walk stopped; None for the end."""
+        """Return the position where good records continue after a stop; None at the end of the log."""
         if stop.position >= self._end:
             return None
         if stop.position >= self._until:
@@ -217,7 +218,7 @@ class LogWalk:
         return following
 
     def damaged_between(self, start: int, end: int) -> bool:
-        """Whether one of the bad places that were met lies in [start, end), at least in part."""
+        """Return whether a bad place that was met overlaps [start, end)."""
         self.looked_back |= start < self._start
         return overlap(self.gaps, start, end)
 
@@ -245,7 +246,7 @@ class LogWalk:
         )
 
     def why(self, physical_offset: int) -> str:
-        """What is wrong with the record at a place."""
+        """Return a description of the error in the record at a physical offset."""
         error = why_bad(self.run, physical_offset)
         return BAD if error is None else error.message
 
@@ -257,7 +258,7 @@ class LogWalk:
         message: str,
         **facts: Unpack[RecordFacts],
     ) -> Finding:
-        """A finding at a place of the log, told by file and position in it."""
+        """Return a finding located at a physical offset, given as a file and the position in it."""
         base = self.run.base_of(physical_offset)
         path = self.run.directory if base is None else self.run.path(base)
         return finding(

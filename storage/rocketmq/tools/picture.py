@@ -1,8 +1,8 @@
-"""A store's files as they were seen at one moment, to be handed to whoever reads a part of them.
+"""A store's files as they were at one moment, handed to parts that each read a section of them.
 
-Owns which files there are and how far they go, and the opening of them elsewhere; must not judge, and
-must not look around again: all parts see the same store, also one that grows meanwhile. Picklable, and
-small: some numbers for each queue.
+Owns the list of files with their ends, and opening them in another process; must not judge, and must not list
+folders again: all parts see the same store, also one that grows meanwhile. Picklable and small: some numbers
+for each queue.
 """
 
 from __future__ import annotations
@@ -30,9 +30,7 @@ OPEN_FILES: Final = 64
 
 
 class QueueFiles(NamedTuple):
-    """The files of a queue by the positions of their first bytes, its next offset, and where its last
-    record ends in the log.
-    """
+    """The files of a queue by base offset, its next offset, and the position in the log where its last record ends."""
 
     topic: str
     queue_id: int
@@ -52,8 +50,8 @@ class Opened(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
-    """What was seen. `deleted`: records that are gone with their topic;
-    `rebuilt_from` as Surroundings; `index_paths` None: there is no index.
+    """The list of a store's files. `deleted`: records deleted with their topic. `rebuilt_from`: see Surroundings.
+    `index_paths` None: the index is disabled.
     """
 
     fs: FileSystem
@@ -76,7 +74,7 @@ class Picture:
     def surroundings(
         self, run: FileRun, damaged_between: Callable[[int, int], bool]
     ) -> Surroundings:
-        """What is known of the log, for those who judge queues and index."""
+        """Return the facts about the log that the checks of queues and index need."""
         return Surroundings(
             run.start,
             self.rebuilt_from,
@@ -88,12 +86,12 @@ class Picture:
         )
 
     def live(self, dispatches: Sequence[Dispatch]) -> Sequence[Dispatch]:
-        """Those of records that were not deleted with their topic."""
+        """Return the dispatches of records that were not deleted with their topic."""
         return [d for d in dispatches if not self.deleted.holds(d.topic, d.physical_offset)]
 
     @contextmanager
     def opened(self) -> Iterator[Opened]:
-        """The store's parts, as they were seen."""
+        """Open the store's parts, with the files of the picture."""
         files = HandleCache(self.fs, OPEN_FILES)
         run = FileRun(
             files,
@@ -119,7 +117,7 @@ class Picture:
 
     @contextmanager
     def opened_index_file(self, at: int) -> Iterator[tuple[HandleCache, KeyIndexFile]]:
-        """One file of the index, by its number, without the rest of the store."""
+        """Open one index file by its number, without the rest of the store."""
         files = HandleCache(self.fs, OPEN_FILES)
         try:
             yield files, self._index_file(files, (self.index_paths or ())[at])
@@ -132,7 +130,7 @@ class Picture:
 
 
 def _record_at(run: FileRun, physical_offset: int) -> Message | None:
-    """The good record that begins at a physical offset, None where none does."""
+    """Return the good record that begins at a physical offset, or None."""
     try:
         size, _ = peek(run.read(physical_offset, PADDING_SIZE), 0)
         return decode_message(run.read(physical_offset, max(size, 0)))
@@ -141,7 +139,7 @@ def _record_at(run: FileRun, physical_offset: int) -> Message | None:
 
 
 def picture_of(raw: RawStore) -> Picture:
-    """What is there now."""
+    """Return the picture of the store's current files."""
     index = raw.index
     queues = [
         QueueFiles(*queue.partition, tuple(units.run.bases), units.end, units.last_end)

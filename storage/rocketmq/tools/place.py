@@ -1,4 +1,4 @@
-"""What a PATH is: a store, a part of one, or a file, told by its name, its place and its content.
+"""The kind of a PATH (a store, a part of a store, or a file), found by its name, location and content.
 
 Owns that decision; must not read more than the beginning of a file.
 """
@@ -35,7 +35,7 @@ PARTS: Final = {
     names.INDEX: INDEX_FILE,
     names.CONFIG: CHECKPOINTS,
 }
-"""The folders of a store, and the kind of dump that shows what is in them."""
+"""The folders of a store, and the kind of dump that shows the contents of each folder."""
 
 _CONFIG_FILES: Final = frozenset(
     {
@@ -47,7 +47,7 @@ _CONFIG_FILES: Final = frozenset(
 
 
 class InStore(NamedTuple):
-    """A store, or some of its queues. `part`: one of its folders was named, whose kind it is."""
+    """A store, or some of its queues. `part` is the dump kind of the store folder that PATH named, if any."""
 
     root: Path
     topic: str | None = None
@@ -56,17 +56,17 @@ class InStore(NamedTuple):
 
 
 class Alone(NamedTuple):
-    """Files of one kind, looked at without a store around them: `path` is one, or their folder."""
+    """Files of one kind, inspected without a store around them. `path` is one file, or the folder of the files."""
 
     path: Path
     kind: str
-    bases: Sequence[int]  # of a log or queue, where the files begin
+    bases: Sequence[int]  # base offsets of the files of a log or queue
     topic: str | None = None
     queue_id: int | None = None
 
 
 def place_of(fs: FileSystem, path: Path) -> InStore | Alone | None:
-    """What PATH is; None for nothing of RocketMQ's."""
+    """Return the kind of PATH; None if it is not a RocketMQ path."""
     return _folder(fs, path) if fs.is_dir(path, follow=True) else _file(fs, path)
 
 
@@ -111,7 +111,7 @@ def _file(fs: FileSystem, path: Path) -> Alone | None:
 
 
 def _run(fs: FileSystem, path: Path, file: Path, bases: Sequence[int]) -> Alone | None:
-    """Files of a log or of a queue."""
+    """Return the place for files of a log or of a queue; None if they are neither."""
     parents = file.absolute().parents
     if parents[0].name == names.COMMIT_LOG or _begins_log(fs, file):
         return Alone(path, COMMIT_LOG, bases)
@@ -122,7 +122,7 @@ def _run(fs: FileSystem, path: Path, file: Path, bases: Sequence[int]) -> Alone 
 
 
 def _begins_log(fs: FileSystem, path: Path) -> bool:
-    """Whether a file begins with a record, or with a padding."""
+    """Return whether a file begins with a record or a padding."""
     file = fs.open(path)
     try:
         _, magic = peek(file.pread(PADDING_SIZE, 0), 0)

@@ -1,13 +1,14 @@
-"""Records of a queue whose own offsets do not follow each other, or are not those of their entries.
+"""Records of a queue with offsets that are not consecutive, or that differ from their entries.
 
-Owns what counts as missing: neither what retention deleted before the first record, nor what a salvage or a start
-reported, nor a damaged record that has a finding with its offset. Owns which of two offsets is in doubt, too:
+Owns the rule for missing records. Not missing are: records that retention deleted before the first record, losses that
+a salvage or a start reported, and a damaged record that has a finding with its offset. Also owns the decision which of
+two offsets is in doubt; must not read the log:
 
     offset in the record minus number of the entry      finding
     0 0 0 2 2 2                                         offset-gap: two records are missing
     0 0 0 2 0 0, 0 0 0 -1 0 0, 5 0 0 0                  unit-offset-differs: the one record has a wrong offset
     0 0 0 -1 -1 -1                                      unit-offset-differs, one for all of them
-    0 0 0 2 (the end)                                   both: nothing tells which it is
+    0 0 0 2 (the end)                                   both: it cannot be decided
 """
 
 from __future__ import annotations
@@ -25,26 +26,26 @@ from storage.rocketmq.queues import Queue
 
 
 class GapWatch:
-    """Is shown the records of a queue in order; `findings` has what is wrong with their offsets."""
+    """A check of offsets that receives the records of a queue in order. `findings` returns the wrong offsets."""
 
     def __init__(self, queue: Queue, known_losses: Mapping[TopicPartition, Sequence[Loss]]) -> None:
         self._found: list[Finding] = []
         self._queue = queue
         self._reported = reported_ranges(known_losses.get(queue.partition, ()))
-        self._in_entries = is_lmq(queue.partition.topic)  # a record has the offset of its own queue
+        self._in_entries = is_lmq(queue.partition.topic)  # its records store another offset
         self._next_offset: int | None = None
-        self._shift: int | None = None  # offset minus entry of the records before
-        self._explained = 0  # the shift that missing records made
+        self._shift: int | None = None  # offset minus entry of the previous records
+        self._explained = 0  # the shift caused by missing records
         self._doubted: tuple[int, int] | None = (
             None  # entry and offset of a record with another shift
         )
-        self._damaged = 0  # records after that one
+        self._damaged = 0  # damaged records after the doubted record
         self._run: tuple[int, int, int] | None = (
-            None  # records that differ: first entry, shift, count
+            None  # differing records: first entry, shift, count
         )
 
     def meet(self, entry: int, message: Message) -> None:
-        """A record, and the number of the entry that leads to it.
+        """Check a record, given the number of the entry that leads to it.
 
         The record's own offset counts: a real store that rebuilds a queue leaves no entry free for a lost record.
         """
@@ -61,14 +62,14 @@ class GapWatch:
             self._doubted = entry, offset
 
     def meet_damaged(self, *, is_named: bool) -> None:
-        """An entry of a record that cannot be read; `is_named`: its finding has the offset."""
+        """Note an entry whose record cannot be read. `is_named`: the record's finding has the offset."""
         if is_named and self._doubted is not None:
             self._damaged += 1
         elif is_named and self._next_offset is not None:
             self._next_offset += 1
 
     def findings(self) -> Sequence[Finding]:
-        """Return the findings, after the last record."""
+        """Return the findings. Call it after the last record."""
         if self._doubted is not None:
             entry, offset = self._doubted
             self._note_differing(entry, offset - entry)
@@ -77,7 +78,7 @@ class GapWatch:
         return self._found
 
     def _settle(self, *, is_single: bool) -> None:
-        """Judge the record with another shift. `is_single`: the record after it does not go on from it."""
+        """Judge the record with another shift. `is_single`: the next record does not continue its shift."""
         assert self._doubted is not None
         assert self._shift is not None
         entry, offset = self._doubted
@@ -93,7 +94,7 @@ class GapWatch:
         self._damaged = 0
 
     def _take(self, entry: int, offset: int, *, is_single: bool = False) -> None:
-        """Take in the offset of a record; a gap before it explains its shift, and that of those after it."""
+        """Record an offset. A gap before it explains its shift, and the shift of the following records."""
         expected = self._next_offset
         if expected is not None and offset > expected:
             self._explained = offset - entry
@@ -102,11 +103,13 @@ class GapWatch:
         if not is_single and offset - entry not in (0, self._explained):
             self._note_differing(entry, offset - entry)
         if offset - entry < self._explained:
-            offset = entry + self._explained  # as the records before it: it is not missing
+            offset = entry + self._explained  # same shift: no record is missing
         self._next_offset = offset + 1 if expected is None else max(expected, offset + 1)
 
     def _note_differing(self, entry: int, shift: int) -> None:
-        """Count a record whose offset is that of no entry near it; one finding for those with the same shift."""
+        """Count a record whose offset matches no entry near it. Consecutive records with the same shift get one
+        finding.
+        """
         if self._run is not None and self._run[1] == shift:
             first, _, count = self._run
             self._run = first, shift, count + 1

@@ -1,7 +1,7 @@
-"""A store's files as they lie there, for verify and rebuild: opened, but not recovered.
+"""A store's files as they are stored, for verify and rebuild: opened, but not recovered.
 
-Owns finding out sizes, runs, queues and index files without changing or deciding anything; must not
-judge what is in them.
+Owns finding the sizes, log files, queues and index files without any change or decision; must not
+judge their contents.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class RawStore:
     """The parts of a store. Nothing is written through `files`."""
 
     def __init__(self, root: Path, options: StoreOptions, *, fs: FileSystem, clock: Clock) -> None:
-        """Raises InvalidConfig where the sizes of index files are not known."""
+        """Open the files. Raises InvalidConfig if the sizes of the index files are unknown."""
         self.root = root
         self.fs = fs
         self.findings: list[Finding] = []
@@ -55,11 +55,12 @@ class RawStore:
         self.index = self._load_index(clock)
 
     def _load_queues(self, unfinished: Sequence[str]) -> QueueTable:
-        """Every queue with a folder, but for topics with batch queues, up to the last byte that is not zero; none
-        where a database has the units, beside which files are what a broker left long ago.
+        """Load every queue that has a folder, up to its last byte that is not zero. Topics with batch queues and topics
+        with an unfinished deletion are left out. Return no queues if a database holds the entries: queue files next to
+        it are leftovers of an earlier broker setup.
         """
         queue_bytes = self.sizes.consume_queue_bytes
-        apart = StoreDirectory(self.fs, self.root)  # its findings are told by who checks the file
+        apart = StoreDirectory(self.fs, self.root)  # separate, so findings are not reported twice
         batch_topics = apart.batch_topics(apart.topics(read_only=True))
         queues = QueueTable(
             self.files, self.directory.consume_queue, queue_bytes, batch_topics=batch_topics
@@ -78,7 +79,7 @@ class RawStore:
         try:
             end = -(-units.run.data_end(units.run.start) // UNIT_SIZE)
             units.use(units.first_offset, max(end, units.first_offset))
-        except Corrupt:  # a file that is shorter than it should be
+        except Corrupt:  # a file is shorter than it should be
             units.use(units.first_offset, units.first_offset)
 
     def _load_index(self, clock: Clock) -> KeyIndex | None:
@@ -89,8 +90,8 @@ class RawStore:
         return index
 
     def forget_foreign(self) -> None:
-        """Count the entries of a queue as none if they are those of another queue, or a file of it has the name of
-        another one: their numbers are wrong, and a start makes them again.
+        """Drop the entries of a queue if they belong to another queue, or if one of its files has the name of another
+        file. Their queue offsets are wrong; a start rebuilds them.
         """
         foreign = [self.queues.get(*key) for key in foreign_queues(self.queues, self.run).queues]
         misnamed = [found.queue for found in misnamed_files(self.queues, self.run)]
@@ -99,10 +100,10 @@ class RawStore:
                 queue.units.forget()
 
     def evidence(self) -> Evidence:
-        """Return what the small files and the index name as used."""
+        """Return the positions and offsets that the small files and the index record as used."""
         apart = StoreDirectory(self.fs, self.root, enable_lmq=self.settings.enable_lmq)
         return read_evidence(apart, self.checkpoint, self.index)
 
     def close(self) -> None:
-        """Let go of open files."""
+        """Close all open files."""
         self.files.close(sync=False)

@@ -1,7 +1,7 @@
-"""Making queues or index anew from the commit log alone, which the real store does not promise.
+"""Recreation of queues or index from the commit log alone. The real store does not guarantee that this works.
 
-Owns what is refused, and the store's lock, which is held all the time with `write`; what is done is in
-rebuild_store, or where many share the work in rebuild_parts.
+Owns the refusals, and the store's lock, which is held for the whole rebuild with `write`; must not build. The
+work is done in rebuild_store, or in rebuild_parts if it is run in parts.
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ KINDS: Final = (QUEUES, INDEX)
 def rebuild(
     view: View, what: str, *, write: bool, progress: Progress, run: RunParts | None = None
 ) -> RebuildReport:
-    """See SupportsInspect.rebuild; with `run` SupportsParts. Raises StoreLocked; InvalidArgument for a
-    part of a store; NotOffered for queues with an extension, or in a database.
+    """See SupportsInspect.rebuild, and SupportsParts if `run` is given. Raises:
+
+    - StoreLocked: a server owns the store (only with `write`);
+    - InvalidArgument: an unknown `what`, or PATH is only a part of a store;
+    - NotOffered: the queues have an extension file or are in a database, or DLedger keeps the log.
     """
     if what not in KINDS:
         raise InvalidArgument(

@@ -1,9 +1,9 @@
-"""Rebuilding in parts: queues and index files, made of what the stretches of the log left.
+"""Rebuilding in parts: build queues and index files from the staged data of the log ranges.
 
-Owns these parts; the bytes are those of the engine's own builders. An index file takes so many strings,
-so that counting them tells which file each belongs to:
+Owns these parts; must not define bytes: the engine's own builders write them. Every index file takes the same number
+of strings, so a string's number determines its file:
 
-    strings   | stretch 1      | stretch 2   | stretch 3           |
+    strings   | range 1        | range 2     | range 3             |
     files     | file 1     | file 2     | file 3     | file 4      |
 """
 
@@ -34,8 +34,8 @@ OPEN_FILES = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """Where it is built: the folder of what is new, that of the store's own files, and their sizes; `with_fillers` as
-    for the Builder.
+    """The place of the build: the folder of the new files, the folder of the store's own files, and the file sizes.
+    `with_fillers`: see Builder.
     """
 
     fs: FileSystem
@@ -46,14 +46,18 @@ class Site:
 
 
 class QueuePart(NamedTuple):
-    """Queues, each with its units in the order of the log."""
+    """Queues, each with its entries in log order."""
 
     queues: Sequence[tuple[Key, Sequence[UnitRun]]]
 
 
 class QueuesBuilt(NamedTuple):
-    """The store's files and whether each stays as it is, the queues that have units and how many, records
-    whose number cannot be, and by queue the first record that got another number.
+    """The result of building queues:
+
+    - `compared`: for each file of the store, whether it stays as it is;
+    - `filled`: the queues that have entries, and their number of entries;
+    - `refused`: records with an impossible queue offset;
+    - `moved`: by queue, the first record that got another queue offset.
     """
 
     compared: dict[Path, bool]
@@ -63,7 +67,7 @@ class QueuesBuilt(NamedTuple):
 
 
 def build_queues(site: Site, part: QueuePart) -> QueuesBuilt:
-    """Build queues; durable on return. Memory: some units at a time."""
+    """Build queues; durable on return. Memory: some entries at a time."""
     files = HandleCache(site.fs, OPEN_FILES)
     queues = QueueTable(files, site.made, site.sizes.consume_queue_bytes)
     builder = Builder(queues, None, {}, with_fillers=site.with_fillers)
@@ -91,7 +95,7 @@ def build_queues(site: Site, part: QueuePart) -> QueuesBuilt:
 
 
 class StagedStrings(NamedTuple):
-    """The staged strings of a stretch, and how many there are before it."""
+    """The staged strings of a log range, and the number of strings before it."""
 
     path: Path
     before: int
@@ -99,7 +103,7 @@ class StagedStrings(NamedTuple):
 
 
 class IndexPart(NamedTuple):
-    """The index file of this number, made under this name and compared with `old`."""
+    """The index file with this number, to be built under `name` and compared with `old`."""
 
     number: int
     name: str
@@ -108,13 +112,13 @@ class IndexPart(NamedTuple):
 
 
 def strings_a_file(sizes: Sizes) -> int:
-    """How many strings an index file takes."""
+    """Return the number of strings that an index file takes."""
     return sizes.index_entries - FIRST_ENTRY
 
 
 def build_index_file(site: Site, part: IndexPart) -> tuple[Path, bool, int]:
-    """Build one index file, durable on return: (the store's file, whether it stays as it is, the store
-    time of the last record). Memory: the slots, some entries and a block of strings.
+    """Build one index file; durable on return. Return (the store's file, whether it stays as it is, the store time
+    of the last record). Memory: the slots, some entries and a block of strings.
     """
     slots, entries = site.sizes.index_slots, site.sizes.index_entries
     files = HandleCache(site.fs, OPEN_FILES)
@@ -136,7 +140,7 @@ def build_index_file(site: Site, part: IndexPart) -> tuple[Path, bool, int]:
 
 
 class Batch(NamedTuple):
-    """Records; of the first one the strings from number `strings` on."""
+    """Records whose strings are to be put in the index. The first `strings` strings of the first record are skipped."""
 
     dispatches: list[Dispatch]
     strings: int
@@ -152,7 +156,7 @@ def _fill(file: KeyIndexFile, table: KeyIndexTable, batches: Iterator[Batch]) ->
 
 
 def _strings_from(fs: FileSystem, staged: Sequence[StagedStrings], first: int) -> Iterator[Batch]:
-    """The records from the one on that has the string of this number in the whole index."""
+    """Yield records, beginning with the record that has string number `first` of the whole index."""
     for path, before, strings in staged:
         if before + strings <= first:
             continue
@@ -167,7 +171,9 @@ def _strings_from(fs: FileSystem, staged: Sequence[StagedStrings], first: int) -
 
 
 def _ended_at(batch: Batch | None) -> IndexHeader:
-    """What a file inherits of the one before it, whose last string is the first of these."""
+    """Return the header fields that a file inherits from the previous file. That file's last record is the first of
+    `batch`.
+    """
     if batch is None:
         return IndexHeader()
     last = batch.dispatches[0]

@@ -1,9 +1,9 @@
-"""Rebuilding queues or index in parts: first the stretches of the log, then queues and index files.
+"""Rebuilding queues or index in parts: first the ranges of the log, then the queues or index files.
 
-Owns which parts there are and what their results mean for the store; comparing, keeping aside and
-putting in place are those of every rebuild. All that is made, and what the stretches tell, lies in
-`DIR.rebuild-TIME` beside the store until the end, also without `write`: about 28 bytes a record for
-queues, and the strings of the records for the index.
+Owns the parts and the merge of their results; must not know how a part is run. Comparing, keeping old files
+and putting new files in place are inherited from `Rebuild`. New files and staged data are stored in
+`DIR.rebuild-TIME` next to the store until the end, also without `write`. The staged data is about 28 bytes a
+record for queues, and the strings of the records for the index.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ UNITS_A_PART: Final = 1 << 20
 
 
 class SharedRebuild(Rebuild):
-    """A rebuild whose parts are done by `run`."""
+    """A rebuild whose parts are executed by `run`."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class SharedRebuild(Rebuild):
         self._staged_dir = self._made_dir / "stretches"
         self._runs: dict[Key, list[UnitRun]] = {}
         self._strings: list[StagedStrings] = []
-        self._count = 0  # of all strings
+        self._count = 0  # strings of all log ranges
         self._strings_of_last = 0
         self._filled: dict[Key, int] = {}
 
@@ -76,7 +76,7 @@ class SharedRebuild(Rebuild):
             self._build_index(site)
 
     def _stage(self) -> None:
-        """Let every stretch tell what it has."""
+        """Stage the queue entries or index strings of every log range."""
         log = self._raw.run
         meter = Meter(self._progress, f"rebuilding {self._what}", log.limit - log.start)
         picture, index = picture_of(self._raw), self._what == INDEX
@@ -119,7 +119,7 @@ class SharedRebuild(Rebuild):
         self._note_records(refused, moved)
 
     def _queue_parts(self) -> Iterator[QueuePart]:
-        """Some queues at a time, a large one alone."""
+        """Yield parts of several queues, up to UNITS_A_PART entries together. A larger queue is a part of its own."""
         together: list[tuple[Key, list[UnitRun]]] = []
         units = 0
         for key, unit_runs in sorted(self._runs.items()):
@@ -152,7 +152,7 @@ class SharedRebuild(Rebuild):
             self._index_end_ms = end_ms
 
     def _index_parts(self, site: Site) -> Iterator[IndexPart]:
-        """A part for every index file; the last record needs one also where it has no strings."""
+        """Yield a part for every index file. The last record needs an index file even if it has no strings."""
         if self._last is None:
             return
         self._fs.make_dir(site.made)

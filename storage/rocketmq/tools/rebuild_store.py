@@ -1,13 +1,13 @@
-"""Rebuilding queues or index of a store: one walk over its log, and what is made put in place.
+"""Rebuilding queues or index of a store: one walk over its log, then the new files are put in place.
 
-Owns what is built, compared, kept aside and put in place; the rules are the engine's. With `write` its
-caller holds the store's lock. What is new is built in `DIR.rebuild-TIME` beside the store and
-synced; then the old folder goes to `DIR.cut-TIME`, and the new one into its place, a rename each:
+Owns building, comparing, keeping old files and putting new files in place; must not write the log. The rules are the
+engine's. With `write` the caller holds the store's lock. The new folder is built in `DIR.rebuild-TIME` next to the
+store and synced. Then the old folder is moved to `DIR.cut-TIME`, and the new folder to its place, with one rename each:
 
     DIR/consumequeue -> DIR.cut-TIME/consumequeue      DIR.rebuild-TIME/consumequeue -> DIR/consumequeue
 
-A crash between the two leaves a store without that folder, and both of them beside it: done again, it
-ends well. The log is never written. Without `write` all is built in memory, a piece at a time.
+A crash between the renames leaves a store without that folder, and both folders next to it. Another rebuild then
+repairs the store. Without `write` all files are built in memory, a piece at a time.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ INDEX: Final = "indexfile"
 
 
 class Rebuild:
-    """One pass over the log of a store."""
+    """One rebuild from the log of a store."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Rebuild:
         progress: Progress,
         fs: FileSystem | None = None,
     ) -> None:
-        """`fs`: where it is built; None: in the store's with `write`, in memory without."""
+        """Prepare the build. `fs` is the file system to build in; None: the store's with `write`, memory without."""
         moment_ms = view.clock()
         self._view = view
         self._raw = raw
@@ -89,18 +89,20 @@ class Rebuild:
         self._old_index = _index_paths(view.base, raw.directory.index)
         self._compared: dict[Path, bool] = {}  # a file of the store -> whether it stays as it is
         self._indexed = 0  # index files that were compared
-        self._strings_put = 0  # into the index
-        self._files_made = 0  # of queues that other processes built
+        self._strings_put = 0  # strings put into the index
+        self._files_made = 0  # queue files that parts built, perhaps in other processes
         self._last: Dispatch | None = None
         self._left_out = 0  # records of deleted topics
-        self._begun: set[str] = set()  # topics that turned out to be made again, see Lives
+        self._begun: set[str] = set()  # topics found to be deleted and created again, see Lives
         self._gaps: list[Range] = []  # bad places of the log
-        self._mended: set[TopicPartition] = set()  # queues in which not every unit can be
+        self._mended: set[TopicPartition] = set()  # queues that had impossible entries
         self._index_end_ms = 0  # store time of the last record that is indexed
 
     def run(self) -> RebuildReport | None:
-        """Build, compare and, with `write`, put in place. None: topics turned out to be made again, of
-        which `raw.deleted` knows now, so that all is to be built anew; nothing was put in place.
+        """Build, compare and, with `write`, put the new files in place.
+
+        Return None if the walk found topics that were deleted and created again. `raw.deleted` now knows them, nothing
+        was put in place, and the caller must rebuild again.
         """
         try:
             self._fs.make_dir(self._made_dir)
@@ -134,7 +136,7 @@ class Rebuild:
     # ---- building ------------------------------------------------------------------------------
 
     def _build(self) -> None:
-        """Build all, and compare it."""
+        """Build all files, and compare them with the store's files."""
         for batch, in_lmqs in self._dispatches():
             if self._what == QUEUES:
                 self._builder.build_queues([*batch, *in_lmqs])
@@ -155,7 +157,7 @@ class Rebuild:
         self._compare(finished=True)
 
     def _dispatches(self) -> Iterator[tuple[Sequence[Dispatch], Sequence[Dispatch]]]:
-        """The dispatches of all records that count, and those to LMQ queues, some at a time."""
+        """Yield the dispatches of all records that are not deleted, and those to LMQ queues, some at a time."""
         raw = self._raw
         meter = Meter(self._progress, f"rebuilding {self._what}", raw.run.limit - raw.run.start)
         walk = DispatchWalk(
@@ -177,17 +179,18 @@ class Rebuild:
         self._gaps = walk.gaps
 
     def _note_records(self, refused: Sequence[Dispatch], moved: Sequence[Dispatch]) -> None:
-        """Report records that no queue can take, and those that got another offset than their own."""
+        """Report records that no queue can take, and records that got another queue offset than their own."""
         run = self._raw.run
         self._notes.add(*(refused_record(run, dispatch) for dispatch in refused))
         self._notes.add(*(moved_record(run, dispatch) for dispatch in moved))
 
     def _mend_kept(self) -> None:
-        """Make queues anew of which the log has no record, though their units lead into it, or nowhere:
-        up to the last that may be, so that they go on at the offset after it, and the others a filler.
+        """Rebuild queues without a record in the log whose entries lead into the log, or to impossible places. Entries
+        are kept up to the last possible one, so that the queue continues at the offset after it. Impossible entries
+        before it become fillers.
         """
         log = self._raw.run
-        if self._what == INDEX or not log.bases:  # perhaps the log's disk is not there
+        if self._what == INDEX or not log.bases:  # perhaps the log's disk is not mounted
             return
         surroundings = Surroundings(log.start, None, damaged_in(self._gaps))
         for queue in filter(self._is_kept, self._raw.queues):
@@ -214,7 +217,7 @@ class Rebuild:
     # ---- comparing -----------------------------------------------------------------------------
 
     def _compare(self, *, finished: bool) -> None:
-        """Look at the new files that are complete; without `write` they are then let go."""
+        """Compare the new files that are complete. Without `write`, remove them from memory after that."""
         if self._what == QUEUES:
             for queue in self._queues:
                 self._compare_queue(queue, finished=finished)
@@ -247,7 +250,7 @@ class Rebuild:
         self._compared[old] = is_same(self._fs, made, self._raw.fs, old)
 
     def _note_old(self) -> None:
-        """The old files that there will be no more."""
+        """Note the old files that the rebuild removes, and the files of kept queues."""
         if self._what == INDEX:
             for path in self._old_index[self._indexed :]:
                 self._compared[path] = False
@@ -262,7 +265,7 @@ class Rebuild:
             self._compared[self._raw.directory.consume_queue / topic] = False
 
     def _note_left_out(self) -> None:
-        """Why an index changes in which nothing is wrong."""
+        """Explain why index files without an error change."""
         if self._what == INDEX and self._left_out:
             self._notes.add(
                 finding(
@@ -274,8 +277,8 @@ class Rebuild:
             )
 
     def _is_kept(self, queue: Queue) -> bool:
-        """Whether the log has no record of a queue (any more): then its files alone tell where it
-        goes on, and stay as they are.
+        """Return whether the log has no record left of a queue. Only the queue's files know its next offset, so they
+        stay as they are.
         """
         return queue.partition not in self._mended and not self._is_in_log(queue)
 
@@ -286,7 +289,7 @@ class Rebuild:
     # ---- putting in place ----------------------------------------------------------------------
 
     def _keep_queues(self) -> None:
-        """Copy the files of queues that stay as they are to the new ones."""
+        """Copy the files of kept queues to the new folder."""
         if self._what == INDEX:
             return
         for queue in self._raw.queues:
@@ -302,7 +305,7 @@ class Rebuild:
                 self._fs.sync_dir(synced)
 
     def _reported(self) -> Built:
-        """What was built, by the count of the builders."""
+        """Return the contents of the new folder by the count of the builders."""
         if self._what == INDEX:
             return Built({self._made_dir / self._name: self._strings_put}, self._indexed)
         kept = {
@@ -315,7 +318,7 @@ class Rebuild:
         return Built({**entries, **self._queues_made()}, files + self._files_made)
 
     def _queues_made(self) -> dict[Path, int]:
-        """The entries of the queues that were built, by folder."""
+        """Return the number of entries of the queues that were built, by folder."""
         return {
             q.units.directory: q.units.end - q.units.first_offset
             for q in self._queues
@@ -323,7 +326,7 @@ class Rebuild:
         }
 
     def _recount(self, reported: Built) -> None:
-        """Open what was built, before it is put in place."""
+        """Open the new files and check their counts, before they are put in place."""
         view, sizes, folder = self._view, self._raw.sizes, self._made_dir / self._name
         counted = (
             count_index(self._fs, folder, sizes, view.clock)
@@ -335,7 +338,7 @@ class Rebuild:
         check_files({folder: reported.files}, {folder: counted.files}, what="files", advice=advice)
 
     def _swap(self) -> None:
-        """The old folder aside, the new one into its place; durable on return."""
+        """Move the old folder aside and the new folder to its place; durable on return."""
         fs, root = self._fs, self._raw.root
         old, made = root / self._name, self._made_dir / self._name
         fs.sync_dir(self._made_dir)
@@ -350,7 +353,7 @@ class Rebuild:
             fs.sync_dir(folder)
 
     def _write_checkpoint(self) -> None:
-        """Say that what was made is on disk."""
+        """Record in the checkpoint that the new files are on disk."""
         last = self._last
         if last is None:
             return
@@ -370,7 +373,7 @@ class Rebuild:
 
 
 def _index_paths(fs: FileSystem, folder: Path) -> Sequence[Path]:
-    """The index files, the oldest first."""
+    """Return the index files, the oldest first."""
     found = fs.list_dir(folder) if fs.is_dir(folder) else ()
     named = (folder / name for name in found if names.parse_index_name(name) is not None)
     return [path for path in named if not fs.is_dir(path)]

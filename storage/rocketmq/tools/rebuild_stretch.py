@@ -1,10 +1,10 @@
-"""Rebuilding in parts: what a stretch of the log tells queues and index, written down for those who build them.
+"""Rebuilding in parts: stage the queue entries or index strings of a log range for the parts that build files.
 
-Owns the staged files of the stretches; must not build. A stretch leaves one file, beside the store and
-gone at the end, with what its records say in their order:
+Owns the staged files of the log ranges; must not build. Each range writes one file in the folder of the rebuild, which
+is removed at the end. It holds the data of the range's records, in order:
 
-    queues   the units of one queue after the other: queue offset, physical offset, size, tags code, 28
-             bytes each; the result tells where each queue's are
+    queues   the entries of one queue after the other: queue offset, physical offset, size, tags code, 28
+             bytes each; the result has the position of each queue's entries
     index    blocks of records that have strings: number of strings, size in bytes (8 bytes each), and
              [(physical offset, store time, strings), ...] as marshal writes it
 """
@@ -43,7 +43,7 @@ Strings = tuple[int, int, Sequence[str]]
 
 
 class UnitRun(NamedTuple):
-    """Units of one queue in a staged file."""
+    """The entries of one queue in a staged file."""
 
     path: Path
     position: int
@@ -51,7 +51,7 @@ class UnitRun(NamedTuple):
 
 
 class LastRecord(NamedTuple):
-    """The last record of a stretch that counts, and how many strings it has."""
+    """The last record of a range that was not deleted, and its number of strings."""
 
     physical_offset: int
     store_timestamp_ms: int
@@ -60,7 +60,7 @@ class LastRecord(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class StagedStretch:
-    """What a stretch left; see stretches.Result."""
+    """The result of staging a range; see stretches.Result."""
 
     goes_on_at: int | None
     looked_back: bool
@@ -71,16 +71,16 @@ class StagedStretch:
     strings: int
     last: LastRecord | None
     left_out: int  # records of deleted topics
-    begun: Mapping[str, int]  # topics that turned out to be made again, see Lives
+    begun: Mapping[str, int]  # topics found to be deleted and created again, see Lives
 
 
 class DispatchWalk(LogWalk):
-    """The walk over the log, with its records as dispatches."""
+    """A walk over the log that converts records to dispatches."""
 
     def dispatches(
         self, stretch: Stretch, *, with_tags: bool, delays_ms: Sequence[int] | None
     ) -> Sequence[Dispatch]:
-        """Those of the records of a stretch."""
+        """Return the dispatches of the records of a `Stretch`."""
         found = dispatches_of(
             stretch.data,
             stretch.records,
@@ -92,7 +92,7 @@ class DispatchWalk(LogWalk):
         for topic, queue_id, queue_offset, at, size, *_, sys_flag, _ in found:
             if takes_queue_offset(sys_flag):
                 self.next_offsets[topic, queue_id] = queue_offset + 1
-            elif is_blank(topic, sys_flag):  # a bad place that is known, and made good
+            elif is_blank(topic, sys_flag):  # a bad place that a salvage filled
                 self.gaps.append((at, at + size))
         return found
 
@@ -100,8 +100,8 @@ class DispatchWalk(LogWalk):
 def stage_stretch(
     picture: Picture, folder: Path, part: StretchPart, *, index: bool
 ) -> StagedStretch:
-    """Write down what a stretch tells the queues, or the index. Memory: its units (28 bytes a record)
-    or a block of strings. Not synced.
+    """Stage the queue entries or the index strings of a range; not synced on return. Memory: the range's queue
+    entries (28 bytes a record) or a block of strings.
     """
     with picture.opened() as opened:
         path = folder / f"{part.start:020}"
@@ -161,7 +161,7 @@ def _stage(
 
 
 class _Units:
-    """The units of a stretch by queue."""
+    """The queue entries of a range, by queue."""
 
     def __init__(self, fs: FileSystem, path: Path) -> None:
         self.path = path
@@ -169,7 +169,7 @@ class _Units:
         self._units: dict[Key, bytearray] = {}
 
     def add(self, dispatches: Sequence[Dispatch]) -> None:
-        """Take in records in the order of the log."""
+        """Append the entries of records, which come in log order."""
         pack = STAGED_UNIT.pack
         for key, group in by_queue(dispatches).items():
             units = self._units.setdefault(key, bytearray())
@@ -177,7 +177,7 @@ class _Units:
                 units += pack(offset, physical_offset, size, tags_code)
 
     def finish(self) -> tuple[dict[Key, UnitRun], int]:
-        """Write them."""
+        """Write the entries. Return their places by queue, and 0 strings."""
         runs: dict[Key, UnitRun] = {}
         position = 0
         for key, units in self._units.items():
@@ -191,7 +191,7 @@ class _Units:
 
 
 class _Strings:
-    """The strings of a stretch."""
+    """The index strings of a range."""
 
     def __init__(self, fs: FileSystem, path: Path) -> None:
         self.path = path
@@ -202,7 +202,7 @@ class _Strings:
         self._in_block = self._total = 0
 
     def add(self, dispatches: Sequence[Dispatch]) -> None:
-        """Take in records in the order of the log."""
+        """Append the strings of records, which come in log order."""
         for dispatch in dispatches:
             if dispatch.keys:
                 self._block.append(
@@ -220,7 +220,7 @@ class _Strings:
         self._block, self._in_block = [], 0
 
     def finish(self) -> tuple[dict[Key, UnitRun], int]:
-        """Write what is left; gives the number of strings."""
+        """Write the remaining strings. Return no queue entries, and the number of strings."""
         if self._block:
             self._write()
         return {}, self._total
@@ -230,7 +230,7 @@ class _Strings:
 
 
 def staged_units(fs: FileSystem, key: Key, unit_run: UnitRun) -> Iterator[list[Dispatch]]:
-    """The units of a queue in a staged file as dispatches, some at a time."""
+    """Yield the entries of a queue in a staged file as dispatches, some at a time."""
     path, position, units = unit_run
     topic, queue_id = key
     file = fs.open(path)
@@ -247,8 +247,8 @@ def staged_units(fs: FileSystem, key: Key, unit_run: UnitRun) -> Iterator[list[D
 
 
 def staged_strings(fs: FileSystem, path: Path, skip: int) -> Iterator[tuple[int, list[Dispatch]]]:
-    """(strings that are before it, dispatches) of the blocks of a staged file that end behind its
-    first `skip` strings.
+    """Yield (number of strings before the block, dispatches) for the blocks of a staged file that end after its first
+    `skip` strings.
     """
     file = fs.open(path)
     try:

@@ -1,6 +1,6 @@
-"""What can be wrong with a record that a walk over the log takes for good.
+"""Checks of single records that a walk over the log accepts as good.
 
-Owns these checks; must not know what is derived from the log.
+Owns these checks; must not know the files that are derived from the log.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from storage.rocketmq.reading import MAX_BODY_BYTES
 from storage.rocketmq.tools.log_walk import LogWalk, Placed
 
 CONTENT: Final = frozenset({"topic", "properties"})
-"""Parts that readers are given."""
+"""Parts of a record that readers receive."""
 FAR_MS: Final = 365 * 86_400_000
 
 
 class RecordCheck:
-    """Checks the records of one walk; what is wrong goes to `tallies`."""
+    """Checks of the records of one walk. Errors are added to `tallies`."""
 
     def __init__(self, walk: LogWalk, tallies: Tallies) -> None:
         self.latest_ms = 0  # the largest store time
-        self._stored_ms: int | None = None  # of the record before
+        self._stored_ms: int | None = None  # store time of the previous record
         self._walk = walk
         self._tallies = tallies
 
     def meet(self, placed: Placed) -> None:
-        """A good record."""
+        """Check a good record."""
         at, message = placed.physical_offset, placed.message
         if message.physical_offset != at:
             self._note(
@@ -63,7 +63,7 @@ class RecordCheck:
         self._stored_ms = message.store_timestamp_ms
 
     def _check_header(self, placed: Placed) -> None:
-        """Report the parts that cannot be what was written; a wrong physical offset has a code of its own."""
+        """Report header parts with impossible values. A wrong physical offset has its own finding code."""
         message = placed.message
         parts = [
             p for p in suspect_parts(message, placed.physical_offset) if p != "physical_offset"
@@ -79,7 +79,7 @@ class RecordCheck:
             self._note("suspect-header", severity, placed, what)
 
     def _note_later_flags(self, placed: Placed) -> None:
-        """Report flags that 5.5.0 does not know, of a record that is kept as it is."""
+        """Report flags that RocketMQ 5.5.0 does not know. The record is kept as it is."""
         flags = placed.message.sys_flag
         is_readable = not flags & COMPRESSED or is_known_compression(flags)
         what = "it is served" if is_readable else "its body cannot be decompressed: readers skip it"
@@ -92,7 +92,9 @@ class RecordCheck:
         )
 
     def _is_out_of_time(self, message: Message) -> bool:
-        """Whether the store time is a year from that of the record before, and the client's time is not."""
+        """Return whether the store time is more than a year away from the previous record's store time and from the
+        client's time. The client's time must be within a year of the previous record's store time.
+        """
         stored_ms, born_ms, before_ms = (
             message.store_timestamp_ms,
             message.born_timestamp_ms,
@@ -124,7 +126,7 @@ class RecordCheck:
 
 
 def note_tail(walk: LogWalk, notes: Notes) -> None:
-    """After a walk: bytes behind the last good record that are none."""
+    """Report bytes after the last good record that are not a record. Call it after the walk."""
     torn = walk.torn
     if torn is not None:
         notes.add(

@@ -1,7 +1,7 @@
-"""Counting what a new store holds: the entries of its queues that lead to records, and those of its index files.
+"""Counts of the contents of a new store: queue entries that lead to records, and index entries.
 
-Owns the count; must not judge. Every entry was written from a record of the log by the same start, so that no record is
-read again.
+Owns the count; must not judge. The same start wrote every entry from a record of the log, so records are not read
+again.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _count(store: RocketMQStore, address: TopicPartition) -> Contents:
 
 
 def count_entries(units: ConsumeQueue) -> int:
-    """Return the number of valid entries of a queue, fillers too."""
+    """Return the number of valid entries of a queue, including fillers."""
     found, offset = 0, units.first_offset
     while offset < units.end:
         read = units.read(offset, min(ENTRIES_AT_ONCE, units.end - offset))

@@ -1,7 +1,7 @@
-"""The rows that `dump` and `find` give of a RocketMQ store, as plain values.
+"""Rows of `dump` and `find` for a RocketMQ store, as plain values.
 
-Owns names and order of the fields, which are those that a program over the real store prints (camel
-case; what is missing is None); must not touch a file. Bytes stay bytes.
+Owns names and order of the fields: the fields that a program on the real store prints (camel case,
+None for a missing value); must not touch a file. Bytes stay bytes.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ def message_row(
     delays_ms: Sequence[int] | None = None,
     physical_offset: int | None = None,
 ) -> Row:
-    """One record; `unit` is that of its queue, None for one that is in none; `delays_ms` as for `code_of`.
+    """Return the row of a record. `unit` is its queue entry, None if it is in no queue; `delays_ms` as for `code_of`.
 
-    `physical_offset`: where it lies; None: where the unit leads, or the record says.
+    `physical_offset` is the record's position; None: taken from the entry, or else from the record.
     """
     if physical_offset is None and unit is not None:
         physical_offset = unit.physical_offset
@@ -75,7 +75,7 @@ def message_row(
 
 
 def _suspect(message: Message, physical_offset: int | None) -> Row:
-    """The parts that cannot be what was written, where there are such."""
+    """Return the header parts with impossible values, if any."""
     at = message.physical_offset if physical_offset is None else physical_offset
     parts = suspect_parts(message, at)
     return {"suspect": list(parts)} if parts else {}
@@ -84,8 +84,8 @@ def _suspect(message: Message, physical_offset: int | None) -> Row:
 def _tags_code(
     unit: Unit, message: Message, properties: dict[str, str], delays_ms: Sequence[int] | None
 ) -> int:
-    """The unit's; with consumequeue_ext that is an address below 32 bits, and what lies there follows from
-    the record.
+    """Return the entry's tags code. With consumequeue_ext it is an address below the 32-bit range; then the code is
+    computed from the record, as the file at that address would have it.
     """
     if unit.tags_code >= INT32_MIN:
         return unit.tags_code
@@ -93,7 +93,7 @@ def _tags_code(
 
 
 def _plain(message: Message) -> Row:
-    """What a compressed body holds, or why that cannot be told."""
+    """Return length and hash of the decompressed body, or the error of decompression."""
     if not message.sys_flag & COMPRESSED:
         return {}
     try:
@@ -106,7 +106,7 @@ def _plain(message: Message) -> Row:
 def queued_row(
     message: Message, unit: Unit, offset: int, *, delays_ms: Sequence[int] | None
 ) -> Row:
-    """The record that a unit leads to. Where it tells another place, the unit's stands beside it."""
+    """Return the row of the record of an entry. If their offsets differ, the entry's offsets are added."""
     row = message_row(message, unit, delays_ms=delays_ms)
     if (message.queue_offset, message.physical_offset) != (offset, unit.physical_offset):
         row |= {"cqOffset": offset, "cqPhysicalOffset": unit.physical_offset}
@@ -114,12 +114,12 @@ def queued_row(
 
 
 def gone_row(physical_offset: int) -> Row:
-    """A place that the index tells and where no record is (any more)."""
+    """Return the row of an index position that has no record (any more)."""
     return {"kind": "gone", "physicalOffset": physical_offset}
 
 
 def log_row(message: Message, physical_offset: int) -> Row:
-    """One record as a part of the log."""
+    """Return the row of a record in the log."""
     return {
         "kind": "log",
         "physicalOffset": physical_offset,
@@ -137,12 +137,12 @@ def log_row(message: Message, physical_offset: int) -> Row:
 
 
 def blank_row(physical_offset: int, size: int) -> Row:
-    """A padding."""
+    """Return the row of a padding."""
     return {"kind": "blank", "physicalOffset": physical_offset, "size": size}
 
 
 def unit_row(topic: str | None, queue_id: int | None, offset: int, unit: Unit) -> Row:
-    """One unit of a queue; a filler stands for a record that is gone."""
+    """Return the row of a queue entry. A filler stands for a lost record."""
     return {
         "kind": "filler" if unit.is_filler else "unit",
         "topic": topic,
@@ -161,7 +161,7 @@ def index_row(
     slots: Iterable[tuple[int, int]],
     entries: Iterable[IndexEntry],
 ) -> Row:
-    """One index file: its header, (slot, value) of the slots in use, its entries with number 0."""
+    """Return the row of an index file: its header, (slot, value) of the used slots, its entries including number 0."""
     used = [list(slot) for slot in slots]
     return {
         "file": name,
@@ -179,7 +179,7 @@ def index_row(
 
 
 def checkpoint_row(checkpoint: Checkpoint) -> Row:
-    """The numbers of a checkpoint."""
+    """Return the fields of a checkpoint."""
     return {
         "physicMsgTimestamp": checkpoint.physic_msg_timestamp_ms,
         "logicsMsgTimestamp": checkpoint.logics_msg_timestamp_ms,
@@ -191,17 +191,17 @@ def checkpoint_row(checkpoint: Checkpoint) -> Row:
 
 
 def small_file_entry(data: bytes, name: str) -> Any:
-    """What is in the checkpoint, or in the config file of this name. Raises DataError."""
+    """Return the contents of the checkpoint, or of the config file with this name. Raises DataError."""
     return checkpoint_entry(data) if name == names.CHECKPOINT else config_entry(data, name)
 
 
 def checkpoint_entry(data: bytes) -> Row:
-    """The checkpoint file. Raises Truncated."""
+    """Return the contents of the checkpoint file. Raises Truncated."""
     return {"size": len(data), **checkpoint_row(decode_checkpoint(data))}
 
 
 def config_entry(data: bytes, name: str) -> Any:
-    """The value of the config file of this name, number keys as text. Raises Corrupt."""
+    """Return the value of the config file with this name, with number keys as text. Raises Corrupt."""
     return _text_keys(decode_config(data, shape_of(name)))
 
 
@@ -214,5 +214,5 @@ def _text_keys(value: Any) -> Any:
 
 
 def file_row(name: str, entries: list[Any]) -> Row:
-    """One small file with what is in it."""
+    """Return the row of a small file with its contents."""
     return {"topic": None, "partition": None, "file": name, "entries": entries}

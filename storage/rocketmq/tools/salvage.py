@@ -1,14 +1,14 @@
-"""A new store of all that is good in a damaged one.
+"""Salvage: a new store with all good records of a damaged store.
 
-Owns the order of the steps, what lies beside the log, and the report; salvage_survey looks at the log,
-salvage_log writes the new one. Must not change the source.
+Owns the order of the steps, the files other than the log, and the report; must not change the source.
+salvage_survey checks the log, salvage_log writes the new log.
 
     survey -> log with blanks -> config, queues without records -> the engine's own recovery: queues,
     index, checkpoint
 
-Physical offsets stay, and with them message ids, unless the log begins with its first file and a queue
-has a hole: a filler stands for each missing offset, and when the real store meets one it passes over
-all records of the log's first possible file. Then all records move on by one file, which stays away.
+Physical offsets stay the same, and with them message ids, with one exception: the log begins with its first possible
+file, and a queue has a hole. Each missing offset becomes a filler. When the real store meets a filler, it skips all
+records in the first possible log file. So all records are moved by one file length, and the first file is left out.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ REFUSED_RECORD: Final = "impossible-queue-offset"
 
 
 class Salvage:
-    """One salvage of the log of `source`, with what lies beside it in `directory`, if anything does."""
+    """One salvage of the log of `source`, with the other files of the store in `directory`, if there is a store."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Salvage:
         now_ms = self._clock()
         with new_store(self._fs, target, sources=inside, now_ms=now_ms) as made:
             survey = self._survey()
-            while survey.lives.begun:  # topics were made again, of which the source knows now
+            while survey.lives.begun:  # recreated topics, now known to `source`
                 survey = self._survey()
             self._losses += survey.losses()
             moved_bytes = self._moved_bytes(survey)
@@ -134,7 +134,7 @@ class Salvage:
         target.write_store_file(facts)
 
     def _copy_quiet(self, made: Path, survey: Survey) -> None:
-        """The files of queues without records: consumers' offsets count on their ends."""
+        """Copy the files of queues without records: consumer offsets depend on the next offsets of these queues."""
         for queue in survey.quiet_queues():
             topic, queue_id = queue.partition
             folder = made / names.CONSUME_QUEUE / topic / str(queue_id)
@@ -144,11 +144,11 @@ class Salvage:
                 copy_range(self._fs, run.path(base), folder / names.file_name(base), start=0)
             for synced in (folder, folder.parent, folder.parent.parent):
                 self._fs.sync_dir(synced)
-        for topic in {topic for topic, _ in survey.queues}:  # else it might count as a deleted one
+        for topic in {topic for topic, _ in survey.queues}:  # else it might count as deleted
             self._fs.make_dir(made / names.CONSUME_QUEUE / topic)
 
     def _make_lmqs(self, made: Path) -> None:
-        """The folders of LMQ queues: the engine fills those that are there."""
+        """Create the folders of LMQ queues: the engine fills only existing LMQ queues."""
         for queue in self._source.queues:
             if is_lmq(queue.partition.topic):
                 topic, queue_id = queue.partition
@@ -158,7 +158,7 @@ class Salvage:
                     self._fs.sync_dir(synced)
 
     def _copy_config(self, source: StoreDirectory, target: StoreDirectory) -> None:
-        """The broker's files, byte for byte; in place of one that is damaged its `.bak`."""
+        """Copy the broker's config files byte for byte; a damaged file is replaced by its `.bak`."""
         fs = self._fs
         if not fs.is_dir(source.config):
             return
@@ -173,7 +173,7 @@ class Salvage:
         fs.sync_dir(target.config)
 
     def _is_good(self, path: Path) -> bool:
-        """Whether a config file can be parsed; noted when it cannot."""
+        """Return whether a config file can be parsed; note a finding if not."""
         if not is_config_name(path.name):
             return True
         data = self._fs.read_bytes(path)
@@ -182,7 +182,7 @@ class Salvage:
         except DataError as error:
             backup = path.with_name(path.name + names.BACKUP)
             if not data and not self._fs.exists(backup):
-                return False  # an empty file is no damage, and a start would refuse it
+                return False  # an empty file is not damage, but a start would refuse it
             found = bad_small_file(path, error)
             if found not in self.findings:
                 self.findings.append(found)
@@ -208,7 +208,7 @@ class Salvage:
         return 0 if stored is None else stored.next_producer_id
 
     def _note_left_out(self, source: StoreDirectory, *, with_timers: bool) -> None:
-        """What is not the log's, or leads into it by its own rules."""
+        """Report files that are not derived from the log, or refer to it in a way that is not supported here."""
         self.findings += source.findings
         self.findings += rocksdb.findings(source)
         self.findings += batch_topics.findings(source, self._source.queues.batch_topics)
@@ -220,7 +220,9 @@ class Salvage:
     # ---- the engine's part, and the report -----------------------------------------------------
 
     def _finish(self, made: Path, survey: Survey, target: Path) -> list[KeptRange]:
-        """Open the new store, so that queues and index are made, and stop it. It is `made` now, and `target` later."""
+        """Open the new store, so that queues and index are built, and stop it. It is in `made` now, and will be in
+        `target`.
+        """
         sizes = self._sizes
         settings = {
             **{name: v for name, v in self._options.settings.items() if name not in LOG_FOLDERS},
@@ -229,7 +231,7 @@ class Salvage:
             "maxHashSlotNum": str(sizes.index_slots),
             "maxIndexNum": str(sizes.index_entries),
         }
-        # Groups keep their offsets: where records below one are lost, its queue goes on above it.
+        # Groups keep their offsets. If records below a group's offset are lost, its queue continues above that offset.
         options = replace(self._options, settings=settings, accept_loss=True)
         store = open_rocketmq(made, options, fs=self._fs, clock=self._clock, read_only=False)
         with store:
@@ -290,7 +292,7 @@ class Salvage:
 
 
 def _moved(found: Finding, made: Path, target: Path) -> Finding:
-    """A finding of the new store, with the path that it will have."""
+    """Return a finding of the new store with its final path."""
     path = Path(found.path)
     if not path.is_relative_to(made):
         return found
@@ -298,7 +300,7 @@ def _moved(found: Finding, made: Path, target: Path) -> Finding:
 
 
 def _unread(survey: Survey, kept: Iterable[KeptRange]) -> int:
-    """The records that the new log has and no reader of its queue gets."""
+    """Return the number of records in the new log that no reader of their queue gets."""
     records = {(found.topic, found.partition): found.records for found in kept}
     return sum(max(queue.records - records.get(key, 0), 0) for key, queue in survey.queues.items())
 
@@ -306,8 +308,10 @@ def _unread(survey: Survey, kept: Iterable[KeptRange]) -> int:
 def _reported(
     survey: Survey, findings: Iterable[Finding], counted: Mapping[TopicPartition, Contents]
 ) -> Mapping[TopicPartition, Contents]:
-    """The records that readers of each queue should get. Of records that bear one offset, each of which was reported,
-    one has an entry: which ones do, the start that made the queues has decided.
+    """Return the number of records that readers of each queue should get.
+
+    If several records have the same offset, only one of them has an entry; each of them was reported. The start that
+    built the queues decided which.
     """
     refused = Counter(
         (found.topic, found.partition) for found in findings if found.code == REFUSED_RECORD

@@ -1,7 +1,7 @@
-"""What a salvage says of files in the place of a store's folders, and of folders in the place of its files.
+"""Findings of a salvage for files in the place of a store's folders, and folders in the place of its files.
 
-Owns these findings; must not copy. What such a thing holds does not come along. A queue is made again from its records;
-one without a record left in the log goes on where its folder said, which a file in that place does not.
+Owns these findings; must not copy. The contents of such a file or folder are not salvaged. A queue is rebuilt from its
+records. A queue with no record left in the log continues at the offset known from its folder, which is lost here.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ Key = tuple[str, int]
 def blocked_findings(
     source: StoreDirectory, met: Collection[Key], *, head_deleted: bool
 ) -> Iterator[Finding]:
-    """Yield the findings. `met`: the queues of which the log has records; `head_deleted`: the log had more before its
-    first file, so a queue without records may have had some.
+    """Yield the findings. `met`: the queues with records in the log. `head_deleted`: earlier log files were deleted, so
+    a queue without records may have had records.
     """
     yield from blocked_files.findings(source)
     yield from map(blocked_folders.blocked, blocked_folders.lost(source))
@@ -37,7 +37,7 @@ def blocked_findings(
 
 
 def _lost_queues(source: StoreDirectory, path: Path, met: Collection[Key]) -> Iterator[Key]:
-    """Queues that belong there, by topics.json, and of which no record is left."""
+    """Yield queues without records whose folder belongs at `path`, according to topics.json."""
     topic, queue_id = _address(source, path)
     if path == source.index or (topic is not None and is_lmq(topic)):
         return
@@ -56,7 +56,7 @@ def _lost_lmqs(source: StoreDirectory, path: Path) -> Iterator[str]:
 
 
 def _address(source: StoreDirectory, path: Path) -> tuple[str | None, int | None]:
-    """The topic and the queue whose folder belongs there; None for those of all."""
+    """Return the topic and the queue id whose folder belongs at `path`; None stands for all."""
     if path in (source.consume_queue, source.index):
         return None, None
     if path.parent == source.consume_queue:

@@ -1,8 +1,9 @@
-"""Whether readers of a salvaged store get every record that the source names: its queue entries, and repeated offsets.
+"""Check that readers of a salvaged store get every record named by the source: by its queue entries and repeated
+offsets.
 
-Owns that comparison, after the new store was made; must not write. An entry of the source names an offset. If the new
-store has no record at that offset, and no loss names it yet, it is a loss: of a wrong queue, queue offset or topic in a
-record no checksum tells.
+Owns that comparison, after the new store was built; must not write. An entry of the source names an offset. If the new
+store has no record at that offset, and no known loss includes it, it is a loss. No checksum detects a wrong queue,
+queue offset or topic in a record.
 
     source entries   | 0 | 1 | 2 | 3 |      new store   | . | 1 | . | 3 |      losses   0, 2
 """
@@ -28,7 +29,7 @@ ENTRIES_AT_ONCE: Final = 50_000
 
 
 class _Missing(NamedTuple):
-    """An offset without a record in the new store, and the place of its record in the source."""
+    """An offset without a record in the new store, and the position and size of its record in the source."""
 
     offset: int
     physical_offset: int
@@ -36,7 +37,7 @@ class _Missing(NamedTuple):
 
 
 class SalvageCheck:
-    """The comparison of one new store with its source; `run` before anything else."""
+    """The comparison of one new store with its source. Call `run` before any other method."""
 
     def __init__(self, survey: Survey, store: RocketMQStore) -> None:
         self._survey = survey
@@ -48,11 +49,11 @@ class SalvageCheck:
 
     @property
     def findings(self) -> Sequence[Finding]:
-        """Records that say another topic, queue or offset than the entry that leads to them."""
+        """Findings for records with another topic, queue or offset than the entry that leads to them."""
         return self._tallies.all()
 
     def run(self, losses: Sequence[Loss]) -> SalvageCheck:
-        """Compare; `losses`: those that are known."""
+        """Compare both stores. `losses` are the known losses."""
         by_queue = by_partition(losses)
         known = {queue.partition: queue for queue in self._source.queues}
         repeated = self._survey.repeated
@@ -74,7 +75,7 @@ class SalvageCheck:
     def _missing(
         self, address: TopicPartition, queue: Queue | None, repeated: Mapping[int, tuple[int, int]]
     ) -> Sequence[_Missing]:
-        """The offsets of one queue that are named, and that the new store has no record for; in order."""
+        """Return the named offsets of one queue without a record in the new store, in order."""
         served = self._served(address)
         found = {
             offset: _Missing(offset, *place)
@@ -87,7 +88,7 @@ class SalvageCheck:
         return [found[offset] for offset in sorted(found)]
 
     def _named(self, queue: Queue) -> Iterator[_Missing]:
-        """What the entries of a source queue name."""
+        """Yield the offsets and positions in the entries of a source queue."""
         units, deleted = queue.units, self._source.deleted
         offset = units.first_offset
         try:
@@ -104,10 +105,10 @@ class SalvageCheck:
                         yield _Missing(offset, at, unit.size)
                     offset += 1
         except (Corrupt, IoFailure):
-            return  # a file of the queue is missing, or cannot be read: that has a finding of its own
+            return  # a file of the queue is missing or unreadable, which has its own finding
 
     def _served(self, address: TopicPartition) -> set[int]:
-        """The offsets of the new store that have a record."""
+        """Return the offsets that have a record in the new store."""
         try:
             queue = self._store.queue(address)
         except (UnknownTopic, UnknownPartition):
@@ -128,7 +129,7 @@ class SalvageCheck:
         return served
 
     def _take(self, address: TopicPartition, missing: Sequence[_Missing]) -> None:
-        """Note the losses of one queue: offsets that follow each other are one."""
+        """Add the losses of one queue. Consecutive offsets are one loss."""
         first = 0
         for at, item in enumerate(missing):
             if at + 1 == len(missing) or missing[at + 1].offset != item.offset + 1:
@@ -152,7 +153,7 @@ class SalvageCheck:
         )
 
     def _compare(self, address: TopicPartition, item: _Missing) -> None:
-        """Note a record of the same size at the place of an entry, if it says something else."""
+        """Report a record of the same size at an entry's position, if it has another address than the entry."""
         run = self._source.run
         message = record_at(run, item.physical_offset)
         if message is None or message.size != item.size:
@@ -180,8 +181,8 @@ class SalvageCheck:
 
 
 def _first_named(source: LogSource) -> int:
-    """The physical offset from which on entries name records: retention deleted what lies before the log, unless
-    log files are proved to be missing there.
+    """Return the first physical offset at which entries name records. Retention deleted the records before the log
+    start, unless log files are proved to be missing there.
     """
     head = lost_head_findings(source.run, source.queues, clean=source.clean)
     return 0 if any(head) else source.start

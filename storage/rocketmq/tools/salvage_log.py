@@ -1,8 +1,8 @@
-"""The commit log of a salvage: good records at their places, blanks between them.
+"""The commit log of a salvage: good records at their positions, blanks between them.
 
-Owns what is written where; must not judge records (salvage_survey has). All of them may be moved by
-whole files; then each tells its new place, a committed one the new place of its half, and a CRC over
-the record is made anew.
+Owns the layout of the new log; must not judge records (salvage_survey does). All records may be moved by a number
+of whole files. Then each record gets its new physical offset, a committed record the new physical offset of its half
+record, and a CRC over the record is recomputed.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ _PREPARED_BEFORE_BODY: Final = 12
 
 
 def write_log(survey: Survey, target: FileRun, *, moved_bytes: int) -> Sequence[Finding]:
-    """Write what the survey found good to `target`, `moved_bytes` further on; durable on return.
+    """Write the good records of the survey to `target`, moved forward by `moved_bytes`; durable on return.
 
-    Gives findings for records that told another place than they had: they now tell their own. Blanks end in a CRC
-    over them if the newest record does.
+    Return findings for records whose stored physical offset was wrong; it is corrected. Blanks end with a CRC property
+    if the newest record has one.
     """
     run = survey.source.run
     with_crc = False
@@ -72,8 +72,8 @@ def _write(target: FileRun, position: int, data: bytes) -> None:
 def _records(
     stretch: Stretch, moved_bytes: int, mended: Mapping[int, int]
 ) -> tuple[bytes, Sequence[tuple[int, int]]]:
-    """(the bytes of a stretch's records, which are to lie so much further on; the physical offsets of
-    those that told another one, with that). `mended`: by physical offset, queue offsets that records are to get.
+    """Return (the bytes of the records, moved forward by `moved_bytes`; (physical offset, stored physical offset) of
+    each record where they differ). `mended`: physical offset -> queue offset to set.
     """
     last, size = stretch.records[-1]
     data = stretch.data[: last + size - stretch.start]
@@ -97,7 +97,9 @@ def _records(
 def _moved(
     data: bytes, physical_offset: int, moved_bytes: int, queue_offset: int | None = None
 ) -> bytes:
-    """A record of this physical offset, as it is so much further on; `queue_offset`: the one it gets, None: its own."""
+    """Return a record of this physical offset moved forward by `moved_bytes`; `queue_offset` None keeps its queue
+    offset.
+    """
     record = bytearray(data)
     if queue_offset is not None:
         _OFFSET.pack_into(record, _QUEUE_OFFSET_POSITION, queue_offset)
@@ -117,7 +119,7 @@ def _moved(
 def _filling(
     bad: Bad, file_bytes: int, moved_bytes: int, *, with_crc: bool
 ) -> Iterator[tuple[int, bytes]]:
-    """(physical offset, bytes) of what stands for a bad place so much further on, file by file."""
+    """Yield (physical offset, bytes) that fill a bad place, moved forward by `moved_bytes`, file by file."""
     begin, end = bad.start + moved_bytes, bad.end + moved_bytes
     while begin < end:
         file_end = begin - begin % file_bytes + file_bytes

@@ -1,7 +1,7 @@
-"""What of a commit log is good, and what readers of its queues lose by the rest: found out by one walk.
+"""Survey of a commit log in one walk: the good records, and the losses for readers of its queues.
 
-Owns that walk and the losses; must not write. Offsets of a queue are missing where its records jump over
-a bad place, and behind its last record where its units go on.
+Owns that walk and the losses; must not write. Offsets of a queue are missing in two places: where its records skip
+offsets after a bad place, and after its last record, if its entries continue.
 
     log    | record | record | bad place | record |      queue  offset 4 | (5 is lost) | offset 6
 """
@@ -47,8 +47,10 @@ QueueKey = tuple[str, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogSource:
-    """A log to be salvaged, in physical offsets [start, end); `deleted`: records that are gone with
-    their topic; `queues` are the units as they lie there, perhaps none; `evidence`: what other files name.
+    """A log to be salvaged, in physical offsets [start, end).
+
+    `deleted`: records deleted with their topic. `queues`: the queue entries as they are stored, perhaps none.
+    `evidence`: positions and offsets recorded in other files.
     """
 
     run: FileRun
@@ -61,7 +63,7 @@ class LogSource:
 
 
 class Bad(NamedTuple):
-    """A bad place [start, end) of the log, and the store time of the record before it."""
+    """A bad place [start, end) of the log, and the store time of the previous record."""
 
     start: int
     end: int
@@ -70,8 +72,8 @@ class Bad(NamedTuple):
 
 @dataclass(slots=True)
 class QueueSurvey:
-    """What was met of a queue. `met`: how many bad places lay before its last record; `repeated`: records with
-    an offset that another has, which get no entry.
+    """The survey of one queue. `met`: the number of bad places before its last record. `repeated`: records with the
+    offset of another record, which get no entry.
     """
 
     first_offset: int
@@ -84,7 +86,7 @@ class QueueSurvey:
 
 
 class _Hole(NamedTuple):
-    """Offsets of a queue that are gone, and the bad place that they were in; None: in no known one."""
+    """Lost offsets of a queue, and the index of the bad place that held them; None if no such place is known."""
 
     queue: QueueKey
     first_offset: int
@@ -94,10 +96,10 @@ class _Hole(NamedTuple):
 
 
 class _Heads(LogWalk):
-    """The walk over the log, with the heads of its records."""
+    """A walk over the log that decodes the heads of records."""
 
     def heads(self, stretch: Stretch) -> Sequence[Head]:
-        """Those of the records of a stretch."""
+        """Return the heads of the records of a `Stretch`."""
         found = heads_of(stretch.data, stretch.records, stretch.start)
         self.last_store_timestamp_ms = found[-1][4]
         for topic, queue_id, queue_offset, sys_flag, _, _ in found:
@@ -107,22 +109,22 @@ class _Heads(LogWalk):
 
 
 class Survey:
-    """One walk over a log; `run` before anything else."""
+    """One walk over a log. Call `run` before any other method."""
 
     def __init__(self, source: LogSource, meter: Meter) -> None:
         self.source = source
         self.queues: dict[QueueKey, QueueSurvey] = {}
-        self.mended: dict[int, int] = {}  # physical offset: queue offset
-        self.repeated: dict[QueueKey, dict[int, tuple[int, int]]] = {}  # offset: place, size
-        self.kept: list[tuple[int, int]] = []  # [start, end) of records, one behind another
+        self.mended: dict[int, int] = {}  # physical offset -> corrected queue offset
+        self.repeated: dict[QueueKey, dict[int, tuple[int, int]]] = {}  # offset: position, size
+        self.kept: list[tuple[int, int]] = []  # [start, end) of adjacent records
         self.paddings: list[tuple[int, int]] = []  # (physical offset, size)
         self.bad: list[Bad] = []
         self.records = self.kept_bytes = self.blank_bytes = 0
-        self.end = source.start  # of what is good
+        self.end = source.start  # end of the good records
         self._holes: list[_Hole] = []
         self._tallies = Tallies()
         self.lives = Lives(source.run, source.queues, source.deleted)
-        self._seen = 0  # bad places of the walk that were taken in
+        self._seen = 0  # number of bad places of the walk that are in `bad`
         self._walk = _Heads(
             source.run,
             source.queues,
@@ -134,7 +136,7 @@ class Survey:
         )
 
     def run(self) -> Survey:
-        """Walk."""
+        """Walk over the log."""
         time_ms = 0
         for item in self._walk.stretches():
             if isinstance(item, Padding):
@@ -175,8 +177,8 @@ class Survey:
             self._count(at, size, head)
 
     def _is_too_near(self, at: int) -> bool:
-        """Whether the bad place before a record is too short for a blank: a record that was found
-        there is none that was ever written.
+        """Return whether the bad place before a record is too short for a blank record. Every lost record is at least
+        as long as the smallest blank, so the record found there was never written as a record.
         """
         if not self.bad or self.bad[-1].end != at:
             return False
@@ -214,8 +216,10 @@ class Survey:
         queue.met = len(self.bad)
 
     def _offset_by_entries(self, key: QueueKey, told: int, at: int, size: int) -> int:
-        """The offset of a record that is out of turn: the entry's that leads to it, if the record of the entry behind
-        that one says the next offset. Else what the record says: a rebuilt queue may have moved entries.
+        """Return the queue offset of a record that is out of sequence.
+
+        It is the offset of the entry that leads to the record, if the next entry's record has the next offset.
+        Otherwise it is the record's own offset: in a rebuilt queue, entries may have moved.
         """
         queue = self.source.queues.get(*key)
         if queue is None:
@@ -271,11 +275,11 @@ class Survey:
 
     @property
     def findings(self) -> Sequence[Finding]:
-        """What is odd with records that are good by their CRC."""
+        """Findings about records that are good by their CRC."""
         return self._tallies.all()
 
     def _first_of(self, key: QueueKey, queue_offset: int) -> int:
-        """Where a queue began whose first good record has this offset."""
+        """Return the first offset of a queue whose first good record has this offset."""
         if not self.bad:
             return queue_offset
         queue = self.source.queues.get(*key)
@@ -288,10 +292,10 @@ class Survey:
         self._holes.append(_Hole(key, queue.next_offset, stop, place, position))
         queue.has_holes = True
 
-    # ---- behind the last records ---------------------------------------------------------------
+    # ---- after the last records ----------------------------------------------------------------
 
     def _units_from(self, queue: Queue) -> tuple[int, int] | None:
-        """[first, stop) of the units that lead into the log or behind it; None without any."""
+        """Return the range [first, stop) of entries that lead into the log or after its end; None if there are none."""
         units = queue.units
         try:
             first, stop = units.first_at(self.source.start), units.end
@@ -302,8 +306,8 @@ class Survey:
         return first, stop
 
     def _take_tails(self) -> None:
-        """Units may lead to records that are gone with the end of the log, or with all of it; what an LMQ
-        queue lost, others lost too.
+        """Add holes for entries of records lost with the end of the log, or with the whole log. LMQ queues are left
+        out, because their records are lost in other queues too.
         """
         for queue in self.source.queues:
             if is_lmq(queue.partition.topic):
@@ -328,7 +332,7 @@ class Survey:
         return any(queue.has_holes for queue in self.queues.values())
 
     def losses(self) -> Sequence[Loss]:
-        """In the order of the log; a bad place that hit no queue, or none that is known, is told too."""
+        """Return the losses in log order. A bad place that affects no known queue is reported too."""
         by_place: dict[int | None, list[_Hole]] = {}
         for hole in self._holes:
             by_place.setdefault(hole.place, []).append(hole)
@@ -349,18 +353,20 @@ class Survey:
         return [*told, *self._named_losses(told)]
 
     def _files_behind(self) -> Iterator[Loss]:
-        """The files behind the end of the log; those behind a torn record are a part of its loss."""
+        """Yield a loss for each file after the end of the log. After a torn record such files are part of that record's
+        loss.
+        """
         if self._walk.torn is None:
             for base, size_bytes in self._behind():
                 yield self._loss(base, size_bytes, None, "misplaced")
 
     def _behind(self) -> Sequence[FileBehind]:
-        """The files behind the end, but for those that are not to be salvaged."""
+        """Return the files after the end of the log, but only those below the end of the source."""
         found = files_behind(self.source.run, self.end)
         return [file for file in found if file.base < self.source.end]
 
     def _log_end(self) -> LogEnd | None:
-        """The end of the log for whoever compares it with what other files name; None without such files."""
+        """Return the end of the log, for comparison with the evidence in other files; None without evidence."""
         source, evidence = self.source, self.source.evidence
         if evidence is None:
             return None
@@ -380,7 +386,9 @@ class Survey:
         return 0 if met is None else met.next_offset
 
     def _named_losses(self, losses: Sequence[Loss]) -> Iterator[Loss]:
-        """What only other files name: records behind the end of the log, and offsets above the end of a queue."""
+        """Yield losses known only from other files: records after the end of the log, and offsets after the end of a
+        queue.
+        """
         log, evidence = self._log_end(), self.source.evidence
         if log is None or evidence is None:
             return
@@ -394,7 +402,7 @@ class Survey:
                 yield self._loss(self.end, 0, hole, MISSING)
 
     def evidence_findings(self) -> Iterator[Finding]:
-        """What is missing by the evidence of other files."""
+        """Yield findings for losses that other files prove."""
         log, evidence, source = self._log_end(), self.source.evidence, self.source
         if log is None or evidence is None:
             return
@@ -407,7 +415,9 @@ class Survey:
         yield from files_behind_findings(source.run, self.end, clean=source.clean)
 
     def _tail(self) -> tuple[int, int] | None:
-        """(physical offset, size) of what follows the end of the log and is no record."""
+        """Return (physical offset, size) of the bytes after the end of the log that are not a record; None without
+        them.
+        """
         torn = self._walk.torn
         if torn is None:
             return None
@@ -415,7 +425,7 @@ class Survey:
 
     @property
     def lost_tail_bytes(self) -> int:
-        """How much follows the end of the log that is no record."""
+        """The number of bytes after the end of the log that are not a record."""
         tail = self._tail()
         if tail is None:
             return sum(found.size_bytes for found in self._behind())
@@ -437,7 +447,7 @@ class Survey:
         )
 
     def _reason(self, position: int) -> str:
-        """What is wrong with the record at a bad place, in a word."""
+        """Return the error of the record at a bad place, as one word."""
         run = self.source.run
         if run.base_of(position) is None:
             return MISSING
@@ -452,9 +462,7 @@ class Survey:
         return "crc" if error.facts().get("field") == "crc" else "header"
 
     def quiet_queues(self) -> Iterator[Queue]:
-        """Queues of whose records the log has none any more: their files alone tell where they go
-        on.
-        """
+        """Yield queues with no record left in the log; only their files know the next offset."""
         for queue in self.source.queues:
             key = queue.partition.topic, queue.partition.partition
             if key not in self.queues and 0 <= queue.units.last_end <= self.source.start:
@@ -462,7 +470,7 @@ class Survey:
 
 
 def odd_files(findings: Sequence[Finding], run: FileRun) -> Sequence[Loss]:
-    """The files of the log under names that can be no place in it: nothing of them is taken along."""
+    """Return losses for log files with names that are no valid position in the log. No record of them is salvaged."""
     odd = [Path(f.path) for f in findings if f.code == "wrong-file-name"]
     return [
         Loss(

@@ -1,16 +1,16 @@
-"""The broker's timers in a salvaged store: copied with their places in the new log, or left behind.
+"""The broker's timers in a salvaged store: copied with their positions in the new log, or left out.
 
-Owns which timer files a salvage takes along, and the physical offsets in them. Must not judge records of the
+Owns which timer files a salvage copies, and the physical offsets in them. Must not judge records of the
 commit log (salvage_survey does).
 
     timerlog/POSITION            units: each names a record of topic rmq_sys_wheel_timer by physical offset
     timerwheel                   positions in the timer log, by second
-    config/timercheck            how far the broker got
+    config/timercheck            the broker's progress
     config/timermetrics          counts
 
-They belong together. With them the broker goes on where it stood; without all of them it reads the timer topic from its
-start and delivers again what it delivered before. So they come along, except where a file is missing, cannot be
-read, or is damaged. A unit of the timer log, big-endian (TimerLog.append of RocketMQ 5.5.0):
+These files belong together. With all of them the broker continues at its last position. Without all of them it reads
+the timer topic from the start and delivers messages again. So they are copied, except if a file is missing,
+unreadable or damaged. A unit of the timer log, big-endian (TimerLog.append of RocketMQ 5.5.0):
 
     position  bytes  field
     0         4      size: 52
@@ -43,9 +43,9 @@ UNIT: Final = Struct(">iqiqiqiq4x")
 UNITS_AT_ONCE: Final = 16_384
 MAX_MAGIC: Final = 15
 BLANK_MAGIC: Final = -875286124
-"""Marks the rest of a full file."""
+"""Magic of the unused rest of a full file."""
 NO_RECORD: Final = -1
-"""A physical offset that the broker passes over: its record is lost (StoreUtil.getMessage gives null)."""
+"""A physical offset that the broker skips as a lost record (StoreUtil.getMessage returns null)."""
 CHECK_BYTES: Final = 40
 _OFFSET: Final = Struct(">q")
 _OFFSET_POSITION: Final = 28
@@ -54,9 +54,9 @@ _OFFSET_POSITION: Final = 28
 def copy_timers(
     source: StoreDirectory, target: StoreDirectory, survey: Survey, *, moved_bytes: int
 ) -> bool:
-    """Copy the timer files, their physical offsets `moved_bytes` further on; False: they are left behind.
+    """Copy the timer files, with physical offsets raised by `moved_bytes`; return False if they are left out.
 
-    A unit whose record is lost names no record any more. The copies are durable on return.
+    A unit whose record is lost gets NO_RECORD. The copies are durable on return.
     """
     fs = source.fs
     if not _is_complete(source):
@@ -99,9 +99,9 @@ def _files(source: StoreDirectory) -> Iterator[Path]:
 
 
 def _move(fs: FileSystem, path: Path, survey: Survey, moved_bytes: int) -> bool:
-    """Give the units of one file of the new timer log the places of their records in the new log.
+    """Set the physical offsets in one file of the new timer log to the records' positions in the new log.
 
-    False: a unit is damaged, as more follows.
+    Return False if a unit is damaged: it is not valid, and more data follows.
     """
     file = fs.open(path, write=True)
     try:
@@ -126,7 +126,7 @@ def _move(fs: FileSystem, path: Path, survey: Survey, moved_bytes: int) -> bool:
 
 
 def _is_empty(file: File, position: int) -> bool:
-    """Whether zeros alone follow."""
+    """Return whether only zeros follow."""
     while (position := file.next_data(position)) < file.size():
         data = file.pread(UNITS_AT_ONCE * UNIT.size, position)
         if any(data):
@@ -136,7 +136,7 @@ def _is_empty(file: File, position: int) -> bool:
 
 
 def _new_offset(survey: Survey, offset: int, size: int, moved_bytes: int) -> int:
-    """The physical offset of a record in the new log; NO_RECORD where the new log does not have it."""
+    """Return the physical offset of a record in the new log; NO_RECORD if the new log does not contain it."""
     return offset + moved_bytes if _is_kept(survey.kept, offset, size) else NO_RECORD
 
 

@@ -1,8 +1,8 @@
-"""Finding records of a RocketMQ store offline: by key, tag, id, text or time; and the index's own answers.
+"""Offline search for records of a RocketMQ store by key, tag, id, text or time; and raw index queries.
 
-Owns what has to be looked at so that nothing is missed: the index where it covers the log, the log
-itself elsewhere. What matches is said by the engine's Search. Also records that are in no queue are
-found (prepared ones); rolled back ones are not, as in the real store.
+Owns the choice of the source, so that no match is missed: the index where it covers the log, otherwise the log;
+must not define a match, which is done by the engine's Search. Records in no queue (prepared ones) are found too.
+Rolled back records are not found, as in the real store.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _REPLACEMENT = "\ufffd"
 
 
 class Wanted(NamedTuple):
-    """A query, ready to be matched. `needle` stands in the bytes of every match."""
+    """A parsed query. The bytes of every match contain `needle`."""
 
     search: Search
     topic: str | None
@@ -44,7 +44,7 @@ class Wanted(NamedTuple):
     needle: bytes
 
     def matches(self, message: Message) -> bool:
-        """Whether this record is wanted."""
+        """Return whether this record matches."""
         if self.topic not in (None, message.topic):
             return False
         if message.sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
@@ -55,7 +55,7 @@ class Wanted(NamedTuple):
 
 
 def _contains(message: Message, text: bytes) -> bool:
-    """Whether a text stands in the (decompressed) body, the key or the lookup keys."""
+    """Return whether the (decompressed) body, the key or the lookup keys contain a text."""
     try:
         body = decompress(message.body, message.sys_flag, MAX_BODY_BYTES)
     except DataError:
@@ -67,7 +67,7 @@ def _contains(message: Message, text: bytes) -> bool:
 
 
 def parse(query: FindQuery) -> Wanted:
-    """What a query means. Raises InvalidArgument."""
+    """Parse a query. Raises InvalidArgument."""
     query.check()
     search = Search(
         key=None if query.key is None else query.key.encode(),
@@ -82,15 +82,15 @@ def parse(query: FindQuery) -> Wanted:
         max_bytes=query.limit,
     )
     text = query.key or query.unique_id or query.tag or ""
-    # What is no UTF-8 is read with replacement characters, which do not stand in the bytes.
+    # Invalid UTF-8 is decoded with replacement characters, which are not in the stored bytes.
     needle = b"" if _REPLACEMENT in text else text.encode()
     grep = None if query.grep is None else query.grep.encode()
     return Wanted(search, query.topic, grep, needle)
 
 
 def in_view(view: View, query: FindQuery) -> Iterator[Row]:
-    """The matching records, in the order of the log. Where there are more than the limit, those by
-    key, unique id or tag are the newest, as the real store answers; of others it is the oldest.
+    """Return the matching records, in log order. If there are more than the limit, a search by key, unique id or tag
+    returns the newest, as the real store does; any other search the oldest.
     """
     wanted = parse(query)
     if query.raw:
@@ -108,19 +108,19 @@ def in_view(view: View, query: FindQuery) -> Iterator[Row]:
 
 
 def _topics(view: View, topic: str | None) -> Sequence[str]:
-    """The topics to look at. Raises UnknownTopic."""
+    """Return the topics to search. Raises UnknownTopic."""
     return list(dict.fromkeys(address.topic for address in view.select(topic, None)))
 
 
 def _is_seen(view: View, message: Message, at: int) -> bool:
-    """Whether a record belongs to what is looked at, and was not deleted with its topic."""
+    """Return whether a record belongs to the selected queues, and was not deleted with its topic."""
     if view.topic not in (None, message.topic) or view.queue_id not in (None, message.queue_id):
         return False
     return at >= view.store.deleted_below(message.topic)
 
 
 def _row(view: View, at: int, message: Message) -> Row:
-    """The record's row, with its unit where it has one."""
+    """Return the row of a record, with its queue entry if there is one."""
     queue = view.store.queues.get(message.topic, message.queue_id)
     offset = None if queue is None else offset_of(queue, message, at)
     if queue is None or offset is None:
@@ -132,9 +132,9 @@ def _row(view: View, at: int, message: Message) -> Row:
 
 
 def _in_pieces(view: View, wanted: Wanted, topics: Sequence[str]) -> Iterator[tuple[int, Message]]:
-    """Matches piece by piece: by the index where it is known to cover the log, by walking the log elsewhere.
+    """Yield matches piece by piece: by the index where it is known to cover the log, otherwise by walking the log.
 
-    A file of the index that turns out to be damaged counts no more: then its piece is searched again.
+    If an index file is found to be damaged, it is no longer used, and its piece is searched again.
     """
     store = view.store
     begin, last = store.log.start, -1
@@ -155,14 +155,14 @@ def _in_pieces(view: View, wanted: Wanted, topics: Sequence[str]) -> Iterator[tu
 def _by_walk(
     view: View, wanted: Wanted, _: Sequence[str], low: int, high: int
 ) -> Iterator[tuple[int, Message]]:
-    """Matches in [low, high) of the log, by reading all of it."""
+    """Return matches in [low, high) of the log, by reading all of that range."""
     return in_log(view.walk("searching", start=low), wanted, end=high)
 
 
 def _by_index(
     view: View, wanted: Wanted, topics: Sequence[str], low: int, high: int
 ) -> Iterator[tuple[int, Message]]:
-    """Matches in [low, high) of the log, by the index."""
+    """Return matches in [low, high) of the log, by the index."""
     index, text = view.store.index, wanted.search.indexed_text
     assert index is not None
     assert text is not None
@@ -189,7 +189,7 @@ def _looked_at(view: View, wanted: Wanted, places: Iterator[int]) -> Iterator[tu
 
 
 def _message(view: View, at: int) -> Message | None:
-    """The record at a place; None where none is."""
+    """Return the record at a physical offset; None if there is none."""
     log = view.store.log
     if not log.start <= at < log.end:
         return None
@@ -200,9 +200,9 @@ def _message(view: View, at: int) -> Message | None:
 
 
 def _raw(view: View, query: FindQuery) -> Iterator[Row]:
-    """What the index itself answers, as the real store's does: keys are not compared.
+    """Return the results of the index itself, as the real store does: keys are not compared.
 
-    Raises InvalidArgument where there is nothing to ask it for.
+    Raises InvalidArgument if the query has no topic or no key, or if the index is disabled.
     """
     key = query.key or query.unique_id or query.tag
     if query.topic is None or not key:
@@ -230,8 +230,8 @@ def _raw_row(view: View, at: int) -> Row:
 
 
 def _by_id(view: View, wanted: Wanted, record_id: str) -> Iterator[Row]:
-    """The record with this offset id: its host must be the one that stored it. Raises
-    InvalidArgument for what is no such id.
+    """Yield the record with this offset id; its store host must be the host in the id. Raises InvalidArgument if the id
+    is malformed.
     """
     host, at = decode_offset_id(record_id)
     message = _message(view, at)
@@ -246,7 +246,7 @@ def _by_id(view: View, wanted: Wanted, record_id: str) -> Iterator[Row]:
 
 
 def with_id(messages: Iterator[Message], record_id: str) -> Iterator[Message]:
-    """Of these records the one with this offset id. Raises InvalidArgument for what is no such id."""
+    """Return the records with this offset id. Raises InvalidArgument if the id is malformed."""
     wanted = decode_offset_id(record_id)
     return (m for m in messages if (m.store_host, m.physical_offset) == wanted)
 
@@ -257,7 +257,7 @@ def with_id(messages: Iterator[Message], record_id: str) -> Iterator[Message]:
 def in_log(
     walk: LogWalk, wanted: Wanted, *, end: int | None = None
 ) -> Iterator[tuple[int, Message]]:
-    """Matches by walking the log, up to `end`."""
+    """Yield matches by walking the log, up to `end`."""
     for stretch in walk.stretches():
         if isinstance(stretch, Padding):
             continue

@@ -1,7 +1,7 @@
 """A store, or some of its queues, as SupportsInspect.
 
-Owns the dispatch from the contract to the tools beside it, and the checks of what is asked for; must
-not know bytes.
+Owns the dispatch from the contract to the tools of this package, and the checks of arguments; must
+not know byte formats.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from storage.rocketmq.tools.view import View
 
 
 class StoreInspector:
-    """Looks at a store; see SupportsInspect."""
+    """Inspection of a store; see SupportsInspect."""
 
     backend = summary.BACKEND
 
     def __init__(self, view: View, *, adopted: bool | None, part: str | None = None) -> None:
-        """`view` is not opened before it is needed: verify and rebuild look at files that nobody
-        repaired. `part`: the kind of dump that PATH stands for.
+        """Create the inspector. `view` is opened on first use: verify and rebuild need files that recovery has not
+        changed. `part` is the default kind of dump, if PATH named a folder of the store.
         """
         self._part = part
         self._view = view
@@ -58,8 +58,8 @@ class StoreInspector:
         partition: int | None = None,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> Iterator[Sequence[Mapping[str, object]]]:
-        """See SupportsInspect. Raises also UnknownTopic, UnknownPartition. `isolation` changes
-        nothing: what is not committed is in no queue that consumers read.
+        """See SupportsInspect. Also raises UnknownTopic, UnknownPartition. `isolation` has no effect: uncommitted
+        records are in no queue that consumers read.
         """
         dump.check_kind(what, dump.KINDS)
         return dump.rows_of(self._view, what, self._view.select(topic, partition))
@@ -79,7 +79,7 @@ class StoreInspector:
         return self._view.store.bounds(partition)
 
     def offset_for_time(self, partition: TopicPartition, timestamp_ms: int) -> TimedOffset | None:
-        """See SupportsInspect: by store time, with the real store's answers."""
+        """See SupportsInspect. Searches by store time, with the real store's results."""
         return self._view.store.offset_for_time(partition, timestamp_ms, bound=Bound.LOWER)
 
     def find(self, query: FindQuery) -> Iterator[Mapping[str, object]]:
@@ -89,13 +89,13 @@ class StoreInspector:
     def verify(
         self, progress: Progress = no_progress, counted: Counted = not_counted
     ) -> Iterator[Finding]:
-        """See SupportsInspect: the whole store is read, whichever of its queues PATH is."""
+        """See SupportsInspect. The whole store is read, also if PATH is one of its queues."""
         return self.audit(one_by_one, progress=progress, counted=counted)
 
     def audit(
         self, run: RunParts, *, progress: Progress = no_progress, counted: Counted = not_counted
     ) -> Iterator[Finding]:
-        """See SupportsParts: a part for every stretch of the log, then for what is left."""
+        """See SupportsParts. There is a part for every log range, then parts for the remaining entries."""
         view = self._view
         raw = RawStore(view.root, view.options, fs=view.base, clock=view.clock)
         try:
@@ -116,11 +116,11 @@ class StoreInspector:
     def rebuild_in_parts(
         self, what: str, run: RunParts, *, write: bool = False, progress: Progress = no_progress
     ) -> RebuildReport:
-        """See SupportsParts: stretches of the log, then queues by some, or index files."""
+        """See SupportsParts. The parts are log ranges, then groups of queues, or index files."""
         return rebuild.rebuild(self._view, what, write=write, progress=progress, run=run)
 
     def salvage(self, target: Path, *, progress: Progress = no_progress) -> LossReport:
-        """See SupportsInspect. Raises InvalidArgument for a topic or queue: the log is one for all."""
+        """See SupportsInspect. Raises InvalidArgument for a topic or queue, because all queues share one log."""
         view = self._view
         if not view.is_whole:
             raise InvalidArgument(

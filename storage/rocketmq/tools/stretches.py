@@ -1,8 +1,7 @@
-"""Stretches of the log, done by whoever does parts, and taken in the order of the log.
+"""Ranges of the log, processed as parts (perhaps in parallel), with results in log order.
 
-Owns where the log is cut, and what is done with a stretch that did not begin where the one before it
-ended, or guessed wrong what had come before it: it is done again. Must not know what is done with a
-stretch.
+Owns the cuts of the log into ranges. Owns the repetition of a range that did not begin where the previous range
+ended, or whose guess of the state before it was wrong. Must not know how a range is processed.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ STRETCH_BYTES: Final = 64 << 20
 
 @dataclass(slots=True, kw_only=True)
 class Reached:
-    """What is known where a stretch begins: of the walk, of queues that were met, and of the index."""
+    """The state at the beginning of a range: of the walk, of the queues met so far, and of the index."""
 
     last_store_timestamp_ms: int = 0
     next_offsets: dict[Key, int] = field(default_factory=dict)
@@ -33,7 +32,7 @@ class Reached:
     index: IndexPlace = BEGIN
 
     def take(self, latest: Reached) -> None:
-        """Go on with what a stretch has reached; its gaps are the new ones."""
+        """Update this state with the state after the next range. `latest.gaps` holds only the gaps of that range."""
         self.last_store_timestamp_ms = latest.last_store_timestamp_ms
         self.next_offsets.update(latest.next_offsets)
         self.gaps += latest.gaps
@@ -43,7 +42,7 @@ class Reached:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StretchPart:
-    """The records that begin in [start, until) of the log. `reached` None: it is guessed."""
+    """The records that begin in [start, until) of the log. `reached` None: the state at `start` is guessed."""
 
     start: int
     until: int
@@ -51,8 +50,8 @@ class StretchPart:
 
 
 class Result(Protocol):
-    """`goes_on_at`: where the next stretch begins, None at the end of the log. `looked_back`: something
-    depended on the log in front of the stretch. `reached`: see Reached.take.
+    """The result of one range. `goes_on_at` is the start of the next range, None at the end of the log. `looked_back`:
+    the result depended on the log before the range. `reached`: see Reached.take.
     """
 
     @property
@@ -67,7 +66,7 @@ R = TypeVar("R", bound=Result)
 
 
 def resume(walk: LogWalk, part: StretchPart) -> int:
-    """Tell a walk what is known where its stretch begins; the number of gaps that are known."""
+    """Give a walk the state at the beginning of its range. Return the number of gaps known so far."""
     if part.reached is None:
         return 0
     known = part.reached
@@ -80,7 +79,7 @@ def resume(walk: LogWalk, part: StretchPart) -> int:
 
 
 def reached_by(walk: LogWalk, known_gaps: int) -> Reached:
-    """What a walk has reached."""
+    """Return the state that a walk has reached. Its gaps are those after the first `known_gaps`."""
     return Reached(
         last_store_timestamp_ms=walk.last_store_timestamp_ms,
         next_offsets=walk.next_offsets,
@@ -95,16 +94,16 @@ def in_order(
     reached: Reached,
     fits: Callable[[R], bool] = lambda result: True,
 ) -> Iterator[R]:
-    """The results of all stretches. `reached` goes on with each of them before it is handed out;
-    `fits`: whether what one guessed is what is reached.
+    """Yield the results of all ranges in log order. `reached` is updated with each result before it is yielded.
+    `fits` returns whether the guess of a range equals the reached state; if not, the range is processed again.
     """
-    given: deque[StretchPart] = deque()  # parts without results
+    given: deque[StretchPart] = deque()  # parts whose results are still missing
     position: int | None = log.start
 
     def parts() -> Iterator[StretchPart]:
         for start, until in cuts(log):
             part = StretchPart(start=start, until=until)
-            if not given:  # all before it were taken in
+            if not given:  # all earlier results are merged, so the state is known
                 if position is None:
                     return
                 if position >= until > start:
@@ -116,7 +115,7 @@ def in_order(
     for result in run(work, parts()):
         part = given.popleft()
         if position is None or position >= part.until > part.start:
-            continue  # the stretch before it went beyond it
+            continue  # the previous range already went past this one
         guessed = part.reached is None
         if guessed and (part.start != position or result.looked_back or not fits(result)):
             (result,) = run(work, [replace(part, start=position, reached=reached)])
@@ -126,8 +125,8 @@ def in_order(
 
 
 def cuts(run: FileRun) -> Iterator[tuple[int, int]]:
-    """The log in stretches [start, end) of about STRETCH_BYTES that begin where a record begins: the
-    first in each that is good and tells its own place. The last one goes to the end of the files.
+    """Yield ranges [start, end) of the log, of about STRETCH_BYTES. Each begins at a good record that stores its own
+    physical offset, the first such record of its window. The last range ends at the end of the files.
     """
     start, stop = run.start, run.data_end(run.start)
     wanted = start + STRETCH_BYTES

@@ -1,7 +1,7 @@
-"""What `inspect` shows of a RocketMQ store: what it is, what is in it, and how it is.
+"""The summary that `inspect` shows of a RocketMQ store: kind, contents and condition.
 
-Owns the shape of the summary (camel case, times in ms, sizes in bytes) and reads no more than it
-needs: ends, times and sizes, not the records. Must not change anything.
+Owns the shape of the summary (camel case, times in ms, sizes in bytes). Reads only ends, times and
+sizes, not all records. Must not change anything.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LOG_FORMAT: Final = "commit log of messages, versions 1 and 2 (written by Rocket
 
 
 def of_view(view: View, *, adopted: bool | None) -> Row:
-    """The summary of a store, or of the queues that are looked at."""
+    """Return the summary of a store, or of the selected queues."""
     store = view.store
     directory = StoreDirectory(store.fs, view.root)
     checkpoint = directory.checkpoint()
@@ -63,12 +63,12 @@ def _of_own_files(view: View) -> Iterable[Finding]:
 
 
 def findings(found: Iterable[Finding]) -> list[Row]:
-    """Findings as rows."""
+    """Return findings as rows."""
     return [msgspec.to_builtins(finding) for finding in found]
 
 
 def _version(view: View, checkpoint: Checkpoint) -> str | None:
-    """What the files tell of the RocketMQ that wrote them last; None for nothing."""
+    """Return the RocketMQ version that last wrote the store, as far as its files show it; None if they do not."""
     if checkpoint.logics_physical_offset:
         return "5.5 or later"
     if checkpoint.confirm_physical_offset:
@@ -78,7 +78,7 @@ def _version(view: View, checkpoint: Checkpoint) -> str | None:
 
 
 def _file_sizes(view: View) -> Row:
-    """The four numbers that all files share, under RocketMQ's names."""
+    """Return the four sizes shared by all files, under RocketMQ's names."""
     store = view.store
     found = {
         "mappedFileSizeCommitLog": store.log.run.file_bytes,
@@ -90,7 +90,7 @@ def _file_sizes(view: View) -> Row:
 
 
 def _index(view: View) -> Row | None:
-    """The index files, taken together; None where the index is switched off."""
+    """Return the totals of all index files; None if the index is disabled."""
     index = view.store.index
     if index is None:
         return None
@@ -119,7 +119,7 @@ def _topic(view: View, name: str, addresses: Sequence[TopicPartition]) -> Row:
 
 
 def _queue(view: View, queue: Queue) -> Row:
-    """One queue; times are store times, of the first record and of the last."""
+    """Return the row of one queue. Times are the store times of its first and last record."""
     bounds = queue.bounds()
     units = queue.units
     last_ms = _time(view, queue, bounds.end - 1)
@@ -145,7 +145,7 @@ def _time(view: View, queue: Queue, offset: int) -> int | None:
 
 
 def _recovery(view: View) -> Row:
-    """What the next start would do."""
+    """Return the actions of the next start."""
     report = view.store.recovery
     return {
         "segmentsScanned": report.segments_scanned,

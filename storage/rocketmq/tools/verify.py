@@ -1,10 +1,9 @@
-"""Verifying a store: everything that lies in it is read, and what is wrong is told.
+"""Verification of a store: read all files and report errors.
 
-Owns the order of the checks, how stretches of the log are put together, and the check of the
-checkpoint; names and small files are checked by verify_files, a stretch with its units and entries by
-verify_stretch, what is left by verify_rest. Must not repair: the files are looked at as they lie
-there. What is kept does not grow with the log: some numbers for each queue, and findings, of which
-each file has one for each code.
+Owns the order of the checks, the merge of the log ranges, and the check of the checkpoint. verify_files checks
+names and small files, verify_stretch a log range with its queue and index entries, verify_rest the remaining
+entries. Must not repair: the files are checked as they are stored. Memory does not grow with the log: some
+numbers for each queue, and one finding for each file and code.
 """
 
 from __future__ import annotations
@@ -55,8 +54,8 @@ def check_store(
     run: RunParts = one_by_one,
     counted: Counted = not_counted,
 ) -> Iterator[Finding]:
-    """Every finding: of names and small files, of the log, then of queues and index by file. The log
-    is read by `run`, in stretches.
+    """Yield every finding: of names and small files, of the log, then of queues and index by file. `run` executes the
+    log ranges.
     """
     notes = Notes()
     notes.add(*raw.findings)
@@ -72,7 +71,7 @@ def check_store(
         notes.add(_unclean(raw))
     yield from notes.take()
     if live_data.dledger_folders(raw.directory):
-        return  # queues and index lead into a log that is not read
+        return  # queues and index refer to DLedger's log, which is not read
     picture = picture_of(raw)
     log = _Log(raw, notes)
     for _ in log.read(picture, run, progress):
@@ -105,7 +104,7 @@ def _unclean(raw: RawStore) -> Finding:
 
 
 class _Log:
-    """The log, its stretches put together in order."""
+    """The results of the log ranges, merged in log order."""
 
     def __init__(self, raw: RawStore, notes: Notes) -> None:
         self.reached = Reached()
@@ -115,16 +114,16 @@ class _Log:
         self._raw = raw
         self._notes = notes
         self._tallies = Tallies()
-        self._early = Tallies()  # tags missing in the index before any was met
+        self._early = Tallies()  # tags missing in the index before the first tag was found
         self._keys_met = self._tags_met = False
         self._unmatched: dict[Key, list[Range]] = {}
         self._counts: dict[int, tuple[int, int]] = {}
 
     def read(self, picture: Picture, run: RunParts, progress: Progress) -> Iterator[None]:
-        """Read it all; comes back after each stretch, so that what was met can be told."""
+        """Read the whole log. Yields after each range, so that the caller can report findings early."""
         log = self._raw.run
         meter = Meter(progress, WHAT, log.limit - log.start)
-        here = run is one_by_one  # then a part tells of its progress itself
+        here = run is one_by_one  # then a part reports its own progress
         work = partial(check_stretch, picture, meter=meter if here else None)
         for result in in_order(log, run, work, self.reached, self._fits):
             self._take(result)
@@ -133,13 +132,13 @@ class _Log:
             yield
 
     def _fits(self, result: StretchResult) -> bool:
-        """Whether what a part guessed is what is known."""
+        """Return whether the state that a part guessed equals the state reached."""
         return result.index_began == self.reached.index and all(
             state == self.state(key) for key, state in result.began.items()
         )
 
     def state(self, key: Key) -> QueueState:
-        """How far a queue has come."""
+        """Return the checked state of a queue."""
         known = self.reached.queues.get(key)
         queue = self._raw.queues.get(*key)
         return known or (QueueState(0) if queue is None else at_first(queue))
@@ -162,14 +161,14 @@ class _Log:
 
     @property
     def tallies(self) -> Tallies:
-        """What was found in the log, and between it and what is derived from it."""
+        """Findings in the log, and between the log and the files derived from it."""
         tagless = without_tags(self._early)
         if tagless is not None and self._keys_met and not self._tags_met:
             self._tallies.add(tagless)
         return self._tallies
 
     def unmatched(self) -> Iterator[tuple[Key, Range]]:
-        """The units of every queue that no record was met for."""
+        """Yield the ranges of entries of every queue for which no record was met."""
         queues = {
             (queue.partition.topic, queue.partition.partition): queue for queue in self._raw.queues
         }
@@ -179,7 +178,7 @@ class _Log:
             yield key, (self.state(key).next_offset, queue.units.end)
 
     def counts(self) -> Iterator[FileCount]:
-        """Records and bytes of the files of the log, then entries and bytes of those of the queues."""
+        """Yield records and bytes of each log file, then entries and bytes of each queue file."""
         run = self._raw.run
         for base in run.bases:
             yield FileCount(str(run.path(base)), None, None, *self._counts.get(base, (0, 0)))
@@ -215,7 +214,7 @@ def _check_checkpoint(raw: RawStore, log: _Log) -> Iterator[Finding]:
 
 
 def _check_evidence(raw: RawStore, log: _Log) -> Iterator[Finding]:
-    """What other files name, and neither the log nor the queues have."""
+    """Yield findings for records and offsets that other files refer to, but neither the log nor the queues have."""
     last = newest_record(raw.run, raw.checkpoint, log.end)
     end = LogEnd(
         run=raw.run,

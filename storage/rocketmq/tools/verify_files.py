@@ -1,6 +1,6 @@
-"""Checks of names and small files of a RocketMQ store: what lies where, and whether it can be read.
+"""Checks of names and small files of a RocketMQ store: which files exist, and whether they can be read.
 
-Owns what belongs into a store's folders; must not look into the log, the queues or the index.
+Owns the list of names that are allowed in a store's folders; must not read the log, the queues or the index.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from storage.rocketmq.tools.rows import small_file_entry
 
 OURS: Final = ".logserver."
 _IGNORED: Final = frozenset({"lost+found"})
-# MappedFileQueue.load: but folders, which it passes over, and an empty last file, which it removes
+# MappedFileQueue.load refuses such a name, but skips folders and removes an empty last file
 _REFUSED: Final = (
     "no file that this folder has: the real store does not load with it, so move it away"
 )
 
 
 def check_names(raw: RawStore) -> Iterator[Finding]:
-    """Names that mean nothing where they stand, and files that are missing between others."""
+    """Yield findings for names that are not allowed in their folder, and for files missing between other files."""
     fs, root = raw.fs, raw.root
     for name in fs.list_dir(root):
         if (
@@ -94,7 +94,7 @@ def _check_run_names(fs: FileSystem, run: FileRun, folder: Path) -> Iterator[Fin
 
 
 def _check_unread_log(raw: RawStore) -> Iterator[Finding]:
-    """Log files in the store's own folder, where storePathCommitLog names others."""
+    """Yield log files in the store's own folder while storePathCommitLog names other folders."""
     folder = raw.root / names.COMMIT_LOG
     if real_path(folder) in map(real_path, raw.run.folders):
         return
@@ -109,7 +109,7 @@ def _unknown(path: Path, what: str, *, severity: str | None = None) -> Finding:
 
 
 def check_small_files(raw: RawStore) -> Iterator[Finding]:
-    """The checkpoint, the broker's config files and our own."""
+    """Check the checkpoint, the broker's config files and logserver's own small files."""
     for path in small_files(raw.fs, raw.root):
         data = raw.fs.read_bytes(path)
         try:
@@ -130,7 +130,7 @@ def check_small_files(raw: RawStore) -> Iterator[Finding]:
 
 
 def _empty(fs: FileSystem, path: Path) -> Iterator[Finding]:
-    """A config file without a byte: ConfigManager.load reads its `.bak`. An empty `.bak` means nothing."""
+    """Report an empty config file: ConfigManager.load reads its `.bak` instead. An empty `.bak` has no effect."""
     if path.name.endswith(names.BACKUP):
         return
     has_backup = fs.exists(path.with_name(path.name + names.BACKUP))

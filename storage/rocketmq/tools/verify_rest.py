@@ -1,5 +1,5 @@
-"""Verifying what is left when the whole log is known: units and entries that no record was met for, and
-each index file in itself.
+"""Verification after the whole log was read: queue and index entries without a matching record, and each index
+file in itself.
 
 Owns these parts; must not walk the log.
 """
@@ -22,7 +22,7 @@ UNITS_A_PART: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RestPart:
-    """Units [first, stop) of queues, at most UNITS_A_PART, and the index from `index` on."""
+    """Ranges of unmatched queue entries, at most UNITS_A_PART together, or the index from the place `index` on."""
 
     log_end: int
     gaps: Sequence[Range]
@@ -37,7 +37,7 @@ def rest_parts(
     log_end: int,
     gaps: Sequence[Range],
 ) -> Iterator[RestPart]:
-    """The parts for all that no record was met for."""
+    """Yield the parts for all entries for which no record was met."""
     if index != END:
         yield RestPart(log_end=log_end, gaps=gaps, index=index)
     together: list[tuple[Key, Range]] = []
@@ -55,7 +55,7 @@ def rest_parts(
 
 
 def check_rest(picture: Picture, part: RestPart) -> Tallies:
-    """Judge what no record was met for."""
+    """Check the queue and index entries of a part, for which no record was met."""
     with picture.opened() as opened:
         surroundings = picture.surroundings(opened.run, damaged_in(part.gaps))
         index = IndexCheck(
@@ -74,7 +74,7 @@ def check_rest(picture: Picture, part: RestPart) -> Tallies:
 
 
 def check_file_of_index(picture: Picture, at: int) -> tuple[Tallies, FileCount]:
-    """Check the index file of this number in itself. Memory: its slots, twice."""
+    """Check the index file with this number in itself. Memory: twice its slots."""
     with picture.opened_index_file(at) as (files, file):
         tallies, entries = check_index_file(file, files)
         size_bytes = picture.fs.size(file.path)

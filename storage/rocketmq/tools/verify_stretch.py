@@ -1,14 +1,14 @@
-"""Verifying a stretch of the log: every record, and beside it what queues and index say of it.
+"""Verification of one log range: every record, and the queue and index entries that refer to it.
 
-Owns the one walk in which records, units and index entries are compared; must not know other
-stretches. Where a stretch begins, queues and index have come a certain way. Who does not know how
-far guesses it from units and entries, and tells what it guessed:
+Owns the one walk that compares records, queue entries and index entries; must not know other ranges. At the
+start of a range, queues and index are in a certain state. A part without that state guesses it from the queue
+and index entries, and returns the guess:
 
-    log      |  stretch 1  |  stretch 2  |  stretch 3  |
-    queue    |u u u u|u u u u u|u u u|             the first unit that leads into the stretch
-    index    |e e e e e e e|e e e e e|e e e|       the first entry that does
+    log      |  range 1    |  range 2    |  range 3    |
+    queue    |u u u u|u u u u u|u u u|             the first queue entry that leads into the range
+    index    |e e e e e e e|e e e e e|e e e|       the first index entry that leads into the range
 
-In a store that is whole every guess is right.
+In an undamaged store every guess is right.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from storage.rocketmq.tools.stretches import Reached, StretchPart, reached_by, r
 
 @dataclass(slots=True, kw_only=True)
 class StretchResult:
-    """What a stretch tells; see stretches.Result. `end`: behind its last record. `began` and `reached`:
-    of those queues that were met, and the index.
+    """The result of a range; see stretches.Result. `end` is the position after its last record. `began` and `reached`
+    hold the states of the queues that were met, and of the index.
     """
 
     goes_on_at: int | None
@@ -58,17 +58,17 @@ class StretchResult:
     unmatched: Mapping[Key, Sequence[Range]]
     first_missing: int | None
     latest_ms: int
-    counts: Mapping[int, list[int]]  # the log's files by base: [records, bytes]
+    counts: Mapping[int, list[int]]  # log files by base: [records, bytes]
 
 
 def check_stretch(picture: Picture, part: StretchPart, meter: Meter | None = None) -> StretchResult:
-    """Read one stretch. Memory: some windows of the log, units and entries, however long it is."""
+    """Check one range. Memory: some windows of the log, queue entries and index entries, whatever its length."""
     with picture.opened() as opened:
         return _Stretch(picture, part, opened, meter or Meter()).run()
 
 
 class _Stretch:
-    """One walk, with everything that is derived from the log beside it."""
+    """One walk over a range, together with the queues and index derived from the log."""
 
     def __init__(self, picture: Picture, part: StretchPart, opened: Opened, meter: Meter) -> None:
         self._picture = picture
@@ -120,7 +120,7 @@ class _Stretch:
         return guessed_place(self._opened.index_files, self._opened.files, self._part.start)
 
     def run(self) -> StretchResult:
-        """Check."""
+        """Check the range."""
         walk = self._walk
         for placed in walk.records():
             self._records.meet(placed)
@@ -150,9 +150,9 @@ class _Stretch:
         )
 
     def _derived(self, placed: Placed) -> None:
-        """Compare what follows from a record with what lies in queues and index."""
+        """Compare the entries expected for a record with the entries in queues and index."""
         picture, at, message = self._picture, placed.physical_offset, placed.message
-        if is_blank(message.topic, message.sys_flag):  # a bad place that is known, and made good
+        if is_blank(message.topic, message.sys_flag):  # a bad place that a salvage filled
             self._walk.gaps.append((at, at + message.size))
         deleted = picture.deleted.holds(message.topic, at)
         dispatch = dispatch_of(
@@ -169,7 +169,7 @@ class _Stretch:
             self._index.meet(dispatch, deleted=deleted)
 
     def _is_earlier(self, dispatch: Dispatch) -> bool:
-        """Whether a record is of an earlier topic of its name; told, if it is."""
+        """Return whether a record belongs to an earlier topic of the same name; report it if so."""
         topic, queue_id, offset, at, *_ = dispatch
         if not self._lives.is_earlier((topic, queue_id), offset, at):
             return False

@@ -1,8 +1,8 @@
-"""A store opened for looking: the engine's own recovery, carried out on changes in memory.
+"""A store opened for inspection: the engine's own recovery, with its changes kept in memory.
 
-Owns the opened store, which of its queues are looked at, and what was met; must not write to the
-disk and takes no lock. The store is opened at its first use: checking and rebuilding look at files
-that nobody repaired. Not thread-safe.
+Owns the opened store, the selection of its queues, and the findings; must not write to the disk and
+takes no lock. The store is opened on first use: verify and rebuild need files that recovery has not
+changed. Not thread-safe.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ WINDOW_BYTES: Final = 256 << 10
 
 
 class View:
-    """One store, or some of its queues: those of `topic`, or of `queue_id` of it alone."""
+    """One store, or some of its queues: all queues of `topic`, or only its queue `queue_id`."""
 
     def __init__(
         self,
@@ -53,36 +53,36 @@ class View:
         self.topic = topic
         self.queue_id = queue_id
         self.notes = Notes()
-        self.with_dledger = False  # a summary shows also a store whose log is not read
+        self.with_dledger = False  # a summary covers also a store whose log DLedger keeps
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of the store is looked at."""
+        """Whether the view covers the whole store."""
         return self.topic is None
 
     @property
     def kind(self) -> str:
-        """What is looked at: a store, a topic or a queue."""
+        """The kind of the inspected object: store, topic or queue."""
         if self.topic is None:
             return "store"
         return "topic" if self.queue_id is None else "queue"
 
     @property
     def path(self) -> Path:
-        """The folder of what is looked at."""
+        """The folder of the inspected object."""
         parts = [part for part in (self.topic, self.queue_id) if part is not None]
         return self.root.joinpath(*(names.CONSUME_QUEUE, *map(str, parts)) if parts else ())
 
     @cached_property
     def delays_ms(self) -> Sequence[int] | None:
-        """How long delayed records wait, if that was given. Raises InvalidConfig."""
+        """The waiting times of the delay levels, if they were given. Raises InvalidConfig."""
         return parse_store_settings(self.options.settings).delays_ms
 
     @cached_property
     def store(self) -> RocketMQStore:
-        """The store as recovery would leave it, its index files written out (in memory).
+        """The store as recovery would leave it, with its index files written (in memory).
 
-        Its clock stands still: what recovery makes has the same names whenever it is looked at.
+        Its clock stands still, so that files made by recovery have the same names in every inspection.
         """
         moment_ms = self.base.mtime_ms(self.root)
         store = open_rocketmq(
@@ -100,7 +100,7 @@ class View:
 
     @cached_property
     def addresses(self) -> Sequence[TopicPartition]:
-        """The queues that are looked at, by topic and number."""
+        """The selected queues, by topic and number."""
         return [
             TopicPartition(name, queue_id)
             for name, info in self.store.topics().items()
@@ -109,9 +109,9 @@ class View:
         ]
 
     def select(self, topic: str | None, partition: int | None) -> Sequence[TopicPartition]:
-        """The queues meant by a topic and a number, either of which may be left out.
+        """Return the queues of a topic and with a number; None selects all topics or all numbers.
 
-        Raises UnknownTopic, UnknownPartition, and InvalidArgument for a number that nothing has.
+        Raises UnknownTopic, UnknownPartition, and InvalidArgument if no topic has a partition with that number.
         """
         of_topic = [a for a in self.addresses if topic in (None, a.topic)]
         if topic is not None and not of_topic:
@@ -124,7 +124,7 @@ class View:
         return chosen
 
     def walk(self, what: str, *, start: int | None = None) -> LogWalk:
-        """The log from `start` on (where a record begins; None: all of it), to be walked over damage."""
+        """Return a walk over the log, across damage, from `start` (where a record begins; None: the log start)."""
         log = self.store.log
         meter = Meter(self.options.progress, what, log.end - log.start)
         return LogWalk(
@@ -133,11 +133,11 @@ class View:
 
     @cached_property
     def known_losses(self) -> Mapping[TopicPartition, Sequence[Loss]]:
-        """What a salvage or a start reported as lost."""
+        """The losses that a salvage or a start reported."""
         return known_losses(self.base, self.root)
 
     def messages(self, queue: Queue) -> Iterator[tuple[int, Unit, Message]]:
-        """(offset, unit, record) of what readers of a queue see; what is damaged or missing between is noted."""
+        """Yield (offset, entry, record) as readers of a queue see them. Damaged and missing records are noted."""
         bounds = queue.bounds()
         watch = GapWatch(queue, self.known_losses)
         window = _Window(self.store)
@@ -156,7 +156,7 @@ class View:
         self.notes.add(*watch.findings())
 
     def _message(self, queue: Queue, window: _Window, unit: Unit, offset: int) -> Message | Finding:
-        """The record of an entry; one that is damaged is noted, unless its place is known already."""
+        """Return the record of an entry. A damaged record is noted, unless its place has a finding already."""
         try:
             message = window.message(unit)
             check_address(self.store.log, queue.partition, message, unit.physical_offset)
@@ -167,18 +167,18 @@ class View:
         return message
 
     def findings(self) -> Sequence[Finding]:
-        """What opening and reading met so far."""
+        """Return the findings of opening and reading so far."""
         self.notes.add(*unread_findings(self.base))
         return self.notes.all()
 
     def close(self) -> None:
-        """Let go of open files."""
+        """Close all open files."""
         if "store" in self.__dict__:
             self.store.close()
 
 
 class _Window:
-    """A piece of the log in memory, moved on by the units of a queue."""
+    """A section of the log in memory, moved to the position of each requested entry."""
 
     def __init__(self, store: RocketMQStore) -> None:
         self._log = store.log
@@ -186,7 +186,7 @@ class _Window:
         self._start = 0
 
     def message(self, unit: Unit) -> Message:
-        """The checked record of a unit. Raises Corrupt."""
+        """Return the checked record of an entry. Raises Corrupt."""
         at, size = unit.physical_offset, unit.size
         if not unit.is_valid or size > self._log.largest_record:
             raise self._log.damage(max(at, 0), f"a unit that leads nowhere: {size} bytes at {at}")
