@@ -1,7 +1,7 @@
-"""The storage engine: the only door for upper layers.
+"""The storage engine: the only package that upper layers import from.
 
-Owns the names that the server, the commands and the pipeline may use; holds no logic. Backends are imported when they
-are opened, by name, through the registry.
+Owns the names that the server, the commands and the pipeline may use; must not contain logic. A backend is imported by
+name, through the registry, when it is opened.
 """
 
 from storage.coding.murmur2 import partition_for_key, partitions_for_keys

@@ -1,20 +1,20 @@
-"""A store as columns for many readers: how it is cut into splits, and what a reader gets of one.
+"""A store as columns for many readers: how a store is cut into splits, and the columns that a reader gets from a split.
 
-Owns the shapes and the promise; must not know a backend, Arrow or Spark. A split is planned where the
-whole store is seen and read elsewhere, in another process or on another machine that sees the same
-path: it is picklable, names files and positions, and needs no recovery where it is read.
+Owns the shapes and their contract; must not know a backend, Arrow or Spark. A split is planned where the whole store is
+visible. It is read elsewhere, in another process or on another machine that sees the same path. So a split is
+picklable, names files and positions, and needs no recovery where it is read.
 
     open_splitter(path) -> Splitter          one, on the driver
     splitter.plan(ranges)  -> [Split, ...]   from the indexes, without reading records
     read_split(split)      -> Chunk ...      many, side by side
 
-A chunk holds the bytes of many records once, and says for each column where its values lie in them:
+A chunk holds the bytes of many records once. For each column it says where the values are in those bytes:
 
     data     ..k1.v1v1v1...k2.v2v2...v3v3..
     key      starts [2, 15, 0]   lengths [2, 2, -1]      -1: null
     value    starts [5, 18, 25]  lengths [6, 4, 4]
 
-Whoever wants Arrow gathers a column with one `take`; no value is touched in Python.
+An Arrow column is gathered with one `take`; no value is touched in Python.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ TIMESTAMP: Final = "timestamp_ms"  # Numbers; RocketMQ: the born timestamp
 TIMESTAMP_TYPE: Final = "timestamp_type"  # Numbers; 0 CreateTime, 1 LogAppendTime
 HEADERS: Final = "headers"  # Named
 
-# RocketMQ's own; a Kafka store has none of them but the tag and the lookup keys of its headers.
+# Columns of RocketMQ only. A Kafka store has only the tag and the lookup keys, taken from its headers.
 TAG: Final = "tag"  # Slices
-KEYS: Final = "keys"  # Slices; the lookup keys as they are stored, a space between
+KEYS: Final = "keys"  # Slices; the lookup keys as they are stored, separated by a space
 UNIQUE_ID: Final = "unique_id"  # Slices
-PROPERTIES: Final = "properties"  # Named, all of them
+PROPERTIES: Final = "properties"  # Named, all properties
 MESSAGE_ID: Final = "message_id"  # Slices
 STORE_TIMESTAMP: Final = "store_timestamp_ms"  # Numbers
 PHYSICAL_OFFSET: Final = "physical_offset"  # Numbers
@@ -56,8 +56,8 @@ FLAG: Final = "flag"  # Numbers
 RECONSUME_TIMES: Final = "reconsume_times"  # Numbers
 BORN_HOST: Final = "born_host"  # Slices, host:port as text
 STORE_HOST: Final = "store_host"  # Slices, host:port as text
-SUSPECT: Final = "suspect"  # Slices; parts of a record that cannot be right, a space between
-RECORD: Final = "record"  # Slices; the whole stored record, for who makes another of it
+SUSPECT: Final = "suspect"  # Slices; names of invalid parts of a record, separated by a space
+RECORD: Final = "record"  # Slices; the whole stored record, for converting it to another format
 
 COMMON_COLUMNS: Final = (KEY, VALUE, OFFSET, TIMESTAMP, TIMESTAMP_TYPE, HEADERS, TAG, KEYS)
 MESSAGE_COLUMNS: Final = (
@@ -76,8 +76,9 @@ MESSAGE_COLUMNS: Final = (
 
 
 class Slices(NamedTuple):
-    """A column of byte strings: row i is data[starts[i] : starts[i] + lengths[i]], null where its
-    length is -1 (its start then lies within the data too).
+    """A column of byte strings: row i is data[starts[i] : starts[i] + lengths[i]].
+
+    A length of -1 means null; the start of a null row is a valid position in the data too.
     """
 
     data: bytes
@@ -86,7 +87,7 @@ class Slices(NamedTuple):
 
 
 class Named(NamedTuple):
-    """A column of lists of name and value: row i has the next counts[i] of `names` and `values`."""
+    """A column of lists of (name, value) pairs: row i has the next counts[i] entries of `names` and `values`."""
 
     counts: Numbers
     names: Slices
@@ -95,10 +96,10 @@ class Named(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """Some rows of a split. Rows of one partition stand in the order of their offsets.
+    """A group of rows of a split. Rows of one partition are in the order of their offsets.
 
-    `codes[i]` is the place of row i's partition in `partitions`; None: all rows are of the first one.
-    `columns` has those that were asked for and that the backend has, each `rows` long.
+    `codes[i]` is the index of row i's partition in `partitions`; None: all rows belong to the first partition.
+    `columns` has the requested columns that the backend has, each `rows` long.
     """
 
     rows: int
@@ -117,7 +118,7 @@ class OffsetRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """What one task reads: `plan` is its backend's own. Picklable; about `size_bytes` of files."""
+    """The input of one task, picklable: about `size_bytes` of files. `plan` has a type of the backend."""
 
     backend: str
     size_bytes: int
@@ -125,30 +126,32 @@ class Split:
 
 
 class Splitter(Protocol):
-    """A store as it is cut into splits, opened by `storage.open_splitter`: by directory, offline.
+    """A store that is cut into splits, opened by directory and offline with `storage.open_splitter`.
 
-    Changes no byte and takes no lock: it works beside a running server or a real broker and shows
-    what was there when it was opened, or at the last `refresh`, as recovery would leave it. To be
-    used by one thread at a time.
+    Changes no byte and takes no lock. It works alongside a running server or a real broker. It shows the store at the
+    time of opening, or of the last `refresh`, in the state that recovery would produce. Not thread-safe: one thread at
+    a time.
     """
 
     backend: str
 
     def partitions(self) -> Sequence[TopicPartition]:
-        """All partitions, in order."""
+        """Return all partitions, in order."""
 
     def is_internal(self, topic: str) -> bool:
-        """As TopicInfo.internal: a topic that the servers keep for themselves."""
+        """Return whether the servers keep this topic for themselves, as TopicInfo.internal."""
 
     def bounds(self, partition: TopicPartition) -> OffsetBounds:
-        """As LogStore.bounds."""
+        """Return the bounds as LogStore.bounds does."""
 
     def offset_for_time(self, partition: TopicPartition, timestamp_ms: int) -> TimedOffset | None:
-        """As LogStore.offset_for_time, with the backend's own time axis."""
+        """Return the offset as LogStore.offset_for_time does, on the backend's own time axis."""
 
     def offset_before_time(self, partition: TopicPartition, timestamp_ms: int) -> int:
-        """An offset before which no record's column TIMESTAMP is at or after a time: safe, not exact. The
-        first one where the store cannot tell, the end where none is.
+        """Return an offset before which no record has a TIMESTAMP at or after `timestamp_ms`.
+
+        The offset is safe, not exact: the first offset if the store does not know, the end if no record has such a
+        time.
         """
 
     def plan(
@@ -159,35 +162,37 @@ class Splitter(Protocol):
         min_splits: int = 1,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> Sequence[Split]:
-        """Splits that together have every visible record of the ranges once: none bigger than about
-        `split_bytes` (an eighth more, where files end there), at least `min_splits` where the store can be
-        cut so often. One hot partition is cut like any other. A plan holds no records, and what of the
-        indexes is not on the disk.
+        """Return splits that together contain every visible record of the ranges exactly once.
 
-        Raises UnknownTopic, UnknownPartition; OffsetOutOfRange for a range outside the bounds;
-        InvalidArgument for a number below 1.
+        A split has about `split_bytes` at most, or an eighth more where a file ends there. There are at least
+        `min_splits` splits if the store can be cut that often. One hot partition is cut like any other. A plan contains
+        no records; it contains the index entries that are not on disk.
+
+        Raises UnknownTopic, UnknownPartition; OffsetOutOfRange for a range outside the bounds; InvalidArgument for a
+        number below 1.
         """
 
     def refresh(self) -> None:
-        """Look at the directory again: new records, partitions and topics; costs what is new. A store
-        that was replaced or cut is opened anew.
+        """Read the directory again: new records, partitions and topics. The cost grows with the new data only. A store
+        that was replaced or cut is opened again.
         """
 
     def missing(self) -> Sequence[Finding]:
-        """Report partitions that are missing, wholly or at their end, though other files name their records.
+        """Return findings for missing partitions: other files name their records, but they are missing wholly or at the
+        end.
 
-        Of the ends those count whose partition was asked about before: to tell an end is to look at the log.
+        A missing end is reported only for partitions that were queried before: finding it requires reading the log.
         """
 
     def findings(self) -> Sequence[Finding]:
-        """What opening met: damage that is passed over, what a start would cut."""
+        """Return the findings so far: damage that was skipped, and data that a start would cut."""
 
     def close(self) -> None:
-        """Let go of open files."""
+        """Close open files."""
 
 
 def check_plan(*, split_bytes: int, min_splits: int) -> None:
-    """Raise InvalidArgument for numbers that `Splitter.plan` does not take."""
+    """Raise InvalidArgument for numbers that `Splitter.plan` does not accept."""
     for name, number in (("split_bytes", split_bytes), ("min_splits", min_splits)):
         if number < 1:
             raise InvalidArgument(f"{name} must be at least 1, not {number}", field=name)
@@ -202,4 +207,4 @@ class ReadSplit(Protocol):
     def __call__(
         self, plan: object, columns: Collection[str], *, check_crcs: bool, on_damage: Damage | None
     ) -> Iterator[Chunk]:
-        """Chunks of about CHUNK_BYTES."""
+        """Yield chunks of about CHUNK_BYTES."""

@@ -1,6 +1,6 @@
-"""Settings as text: what every backend asks of a value before it becomes a number or a choice.
+"""Settings as text: the checks that every backend makes before a value becomes a number or a choice.
 
-Owns the checks and their words; must not know a setting.
+Owns the checks and their messages; must not know a setting.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from typing import Final
 
 from storage.errors import InvalidConfig
 
-_MAX_DIGITS: Final = 19  # of a 64-bit number
+_MAX_DIGITS: Final = 19  # digits of a 64-bit number
 
 
 def whole_number(name: str, value: str, *, low: int, high: int) -> int:
-    """The number that `value` writes. Raises InvalidConfig outside [low, high]."""
+    """Return `value` as a number. Raises InvalidConfig if it is not a whole number in [low, high]."""
     digits = value.removeprefix("-")
     is_number = digits.isascii() and digits.isdigit() and len(digits) <= _MAX_DIGITS
     if not is_number or not low <= int(value) <= high:
@@ -23,17 +23,17 @@ def whole_number(name: str, value: str, *, low: int, high: int) -> int:
 
 
 def one_of(name: str, value: str, choices: Sequence[str]) -> str:
-    """`value`, if it is one of the choices. Raises InvalidConfig."""
+    """Return `value` if it is one of the choices. Raises InvalidConfig."""
     if value not in choices:
         raise unlike(name, value, f"one of {', '.join(choices)}")
     return value
 
 
 def unlike(name: str, value: str, wanted: str) -> InvalidConfig:
-    """The error for a value that is not `wanted`."""
+    """Return the error for a value that is not `wanted`."""
     return InvalidConfig(f"config {name} must be {wanted}, not {value!r}", name=name, value=value)
 
 
 def unknown(name: str, value: str | None) -> InvalidConfig:
-    """The error for a name that is no setting; `value` None: it was to be reset."""
+    """Return the error for a name that is not a setting. `value` None: the request was to reset it."""
     return InvalidConfig(f"config {name!r} is unknown", name=name, value=value)

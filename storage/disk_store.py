@@ -1,7 +1,7 @@
-"""What the stores on disk have in common: a directory with one owner, the fence, the open files, and how both ends go.
+"""The common part of the stores on disk: a directory with one owner, the fence, the open files, opening and closing.
 
-Owns whether a call may go on, and the order in which a store is taken and let go; must not know a format: what lies in
-the directory, how it is locked and what a clean stop writes are its backend's.
+Owns whether a call is allowed, and the order of steps in which a store is locked and released; must not know a format.
+The files in the directory, the kind of lock and the writes of a clean stop belong to the backend.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ def open_directory(
     take_lock: Callable[[FileSystem, Path], FileLock],
     opened: Callable[[FileSystem, FileLock | None], _T],
 ) -> _T:
-    """What `opened` makes of the store at `path`, which is made and locked before. `read_only`: it must exist, is not
-    locked, and what is written to it stays in memory. Raises IoFailure, StoreLocked, and what `opened` raises: then the
-    lock is free again.
+    """Create and lock the store at `path`, and return the result of `opened`.
+
+    `read_only`: the store must exist and is not locked, and writes stay in memory. Raises IoFailure, StoreLocked, and
+    any error of `opened`; the lock is released on an error.
     """
     if read_only:
         if not fs.exists(path):
@@ -45,7 +46,7 @@ def open_directory(
 
 
 class DiskStore(LogStore):
-    """An opened directory. `lock` None: it is only looked at. `_closed` is set under the lock of the backend."""
+    """An opened directory. `lock` None: it is read-only. `_closed` is set under the lock of the backend."""
 
     def __init__(
         self, fs: FileSystem, path: Path, options: StoreOptions, *, lock: FileLock | None
@@ -59,19 +60,21 @@ class DiskStore(LogStore):
         self._files = HandleCache(fs, options.open_files)
 
     def _check_open(self) -> None:
-        """Raise StoreClosed."""
+        """Raise StoreClosed if the store is closed."""
         if self._closed:
             raise StoreClosed(f"{self.path} is closed", path=str(self.path))
 
     def _check_writable(self) -> None:
-        """Raise StoreClosed, StoreReadOnly, StoreFenced."""
+        """Raise StoreClosed, StoreReadOnly or StoreFenced if the store cannot be written."""
         self._check_open()
         if self.read_only:
             raise StoreReadOnly(f"{self.path} is open read-only", path=str(self.path))
         self._fence.check()
 
     def _end(self) -> None:
-        """Stop cleanly where that can be promised, then let go in any case. Once: whoever sets `_closed`."""
+        """Stop cleanly unless the store is fenced or read-only, then release files and lock in any case. Called once,
+        by the thread that sets `_closed`.
+        """
         try:
             if not self.read_only and self._fence.cause is None:
                 self._stop_cleanly()
@@ -82,4 +85,4 @@ class DiskStore(LogStore):
 
     @abstractmethod
     def _stop_cleanly(self) -> None:
-        """Make everything durable, and say so on disk last."""
+        """Make everything durable, and write the marker of a clean stop last."""

@@ -1,4 +1,4 @@
-"""The storage error tree: everything that storage raises, and nothing else leaves it.
+"""The storage error tree: every error that storage raises; no other error leaves it.
 
 Owns the classes, their stable codes and the facts they carry; must not know HTTP or any file.
 
@@ -10,9 +10,8 @@ Owns the classes, their stable codes and the facts they carry; must not know HTT
       DataError          Truncated Corrupt UnsupportedFormat DamagedStore MiscountedResult
       IoFailure          DiskFull
 
-Each class has a stable `code` (kebab-case, never reused) and keeps its facts as attributes;
-`facts()` gives them as plain values for JSON. The message names the field or the file, the value's
-problem and the limit.
+Each class has a stable `code` (kebab-case, never reused) and keeps its facts as attributes; `facts()` returns them as
+plain values for JSON. The message names the field or the file, the problem of the value, and the limit.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from typing import ClassVar
 
 
 class StorageError(Exception):
-    """Root of the tree. `code` is stable; `facts()` is the machine's view of the same message."""
+    """The root of the tree. `code` is stable; `facts()` is the machine-readable form of the message."""
 
     code: ClassVar[str] = "storage-error"
 
@@ -34,11 +33,11 @@ class StorageError(Exception):
             setattr(self, name, value)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """So that what is raised in another process is raised here as it was."""
+        """Return the pickled form: an error from another process is raised here with its type, message and facts."""
         return _restored, (type(self), self.message, self._facts)
 
     def facts(self) -> dict[str, object]:
-        """The error's facts by name, as given when it was raised."""
+        """Return the error's facts by name, as given when it was raised."""
         return dict(self._facts)
 
 
@@ -49,19 +48,19 @@ def _restored(kind: type[StorageError], message: str, facts: dict[str, object]) 
 
 
 class CallerError(StorageError):
-    """The request cannot be done as asked; the store is unharmed and unchanged."""
+    """Base class of errors in the request. The store is unharmed and unchanged."""
 
     code = "caller-error"
 
 
 class InvalidArgument(CallerError):
-    """A value is outside its limits. Facts: field."""
+    """Error for a value outside its limits. Facts: field."""
 
     code = "invalid-argument"
 
 
 class UnknownTopic(CallerError):
-    """No such topic. Facts: topic."""
+    """Error for a topic that does not exist. Facts: topic."""
 
     code = "unknown-topic"
 
@@ -70,7 +69,9 @@ class UnknownTopic(CallerError):
 
 
 class UnknownPartition(CallerError):
-    """The topic has no such partition. Facts: topic, partition, partitions (how many it has)."""
+    """Error for a partition that the topic does not have. Facts: topic, partition, partitions (the number of
+    partitions).
+    """
 
     code = "unknown-partition"
 
@@ -84,27 +85,25 @@ class UnknownPartition(CallerError):
 
 
 class TopicExists(CallerError):
-    """The topic is there already, in another shape. Facts: topic."""
+    """Error for a topic that already exists in another shape. Facts: topic."""
 
     code = "topic-exists"
 
 
 class InvalidTopic(CallerError):
-    """A new topic's name breaks the backend's rules. Facts: topic."""
+    """Error for a new topic whose name breaks the backend's rules. Facts: topic."""
 
     code = "invalid-topic"
 
 
 class InvalidConfig(CallerError):
-    """A setting or topic config is unknown or has a bad value. Facts: name, value."""
+    """Error for a setting or topic config that is unknown or has a bad value. Facts: name, value."""
 
     code = "invalid-config"
 
 
 class OffsetOutOfRange(CallerError):
-    """The offset lies outside [earliest, latest]. Facts: topic, partition, offset, earliest,
-    latest.
-    """
+    """Error for an offset outside [earliest, latest]. Facts: topic, partition, offset, earliest, latest."""
 
     code = "offset-out-of-range"
 
@@ -125,75 +124,73 @@ class OffsetOutOfRange(CallerError):
 
 
 class RecordTooLarge(CallerError):
-    """A record or batch is over the limit. Facts: size_bytes, limit_bytes, index (of the record)."""
+    """Error for a record or batch over the limit. Facts: size_bytes, limit_bytes, index (of the record)."""
 
     code = "record-too-large"
 
 
 class RecordNotFound(CallerError):
-    """No record has this id. Facts: id."""
+    """Error for an id that no record has. Facts: id."""
 
     code = "record-not-found"
 
 
 class UnrepresentableRecord(CallerError):
-    """The backend cannot keep this record as it is. Facts: field, index."""
+    """Error for a record that the backend cannot store unchanged. Facts: field, index."""
 
     code = "unrepresentable-record"
 
 
 class InvalidBatch(CallerError):
-    """A record batch handed in is wrong: CRC, magic, codec, counts. Facts: field, position."""
+    """Error for a given record batch with a wrong CRC, magic, codec or count. Facts: field, position."""
 
     code = "invalid-batch"
 
 
 class OutOfOrderSequence(CallerError):
-    """A producer's sequence leaves a gap. Facts: producer_id, sequence, expected."""
+    """Error for a producer's sequence number that leaves a gap. Facts: producer_id, sequence, expected."""
 
     code = "out-of-order-sequence"
 
 
 class FencedProducer(CallerError):
-    """A producer with an older epoch than the newest seen. Facts: producer_id, epoch,
-    current_epoch.
-    """
+    """Error for a producer with an older epoch than the newest one seen. Facts: producer_id, epoch, current_epoch."""
 
     code = "fenced-producer"
 
 
 class NotOffered(CallerError):
-    """Known, but not offered by this version or backend. Facts: feature."""
+    """Error for a known feature that this version or backend does not offer. Facts: feature."""
 
     code = "not-offered"
 
 
 class StateError(StorageError):
-    """The store cannot serve this now."""
+    """Base class of errors from the state of the store: it cannot serve the request now."""
 
     code = "state-error"
 
 
 class StoreClosed(StateError):
-    """The store has been closed."""
+    """Error for a call on a closed store."""
 
     code = "store-closed"
 
 
 class StoreReadOnly(StateError):
-    """A write to a store that was opened read-only. Facts: path."""
+    """Error for a write to a store that was opened read-only. Facts: path."""
 
     code = "store-read-only"
 
 
 class StoreLocked(StateError):
-    """Another process (or this one) owns the store. Facts: path, pid (None when unknown)."""
+    """Error for a store that another process (or this process) owns. Facts: path, pid (None if unknown)."""
 
     code = "store-locked"
 
 
 class StoreFenced(StateError):
-    """A write or fsync failed: the store takes no more writes until it is opened anew. Facts: path,
+    """Error after a failed write or fsync: the store accepts no more writes until it is opened again. Facts: path,
     cause.
     """
 
@@ -201,10 +198,11 @@ class StoreFenced(StateError):
 
 
 class MissingPartitions(StateError):
-    """Partitions of an existing topic are missing on disk, or would give used offsets again; the rest is served.
+    """Error for partitions of an existing topic that are missing on disk, or that would assign used offsets again. All
+    other partitions are served.
 
-    `reasons`: why, by partition; `partition`: the one that was asked for; `creating`: a topic of this name was to be
-    created. Facts: topic, missing_partitions.
+    `reasons`: the reason for each partition. `partition`: the requested partition. `creating`: the request was to
+    create a topic of this name. Facts: topic, missing_partitions.
     """
 
     code = "missing-partitions"
@@ -235,13 +233,13 @@ class MissingPartitions(StateError):
 
 
 class DataError(StorageError):
-    """What is on disk is not what it should be."""
+    """Base class of errors in the data on disk."""
 
     code = "data-error"
 
 
 class Truncated(DataError):
-    """The buffer or file ends before the structure does; it may be whole later. Facts: kind,
+    """Error for a buffer or file that ends before the structure ends; more bytes may complete it later. Facts: kind,
     position, needed.
     """
 
@@ -249,46 +247,44 @@ class Truncated(DataError):
 
 
 class Corrupt(DataError):
-    """Bytes that break their format. Facts: kind, path, position, expected, found,
-    next_good_offset; of a read of records also topic, partition and offset.
+    """Error for bytes that break their format. Facts: kind, path, position, expected, found, next_good_offset; from a
+    read of records also topic, partition and offset.
     """
 
     code = "corrupt"
 
 
 class UnsupportedFormat(DataError):
-    """Not a store of ours, another backend's, or a version that we do not know. Facts: path."""
+    """Error for a directory that is not a known store, belongs to another backend, or has an unknown version. Facts:
+    path.
+    """
 
     code = "unsupported-format"
 
 
 class MiscountedResult(DataError):
-    """A tool's new store, or a rebuilt file, does not hold what the tool reports. Facts: path, reported, counted; of a
-    store also topic and partition.
+    """Error for a tool's new store, or a rebuilt file, whose content differs from the tool's report. Facts: path,
+    reported, counted; for a store also topic and partition.
     """
 
     code = "miscounted-result"
 
 
 class DamagedStore(DataError):
-    """A writable start refused: good data lies behind a damaged place. Facts: path, position,
-    findings.
-    """
+    """Error that refuses a writable start: good data follows a damaged position. Facts: path, position, findings."""
 
     code = "damaged-store"
 
 
 class IoFailure(StorageError):
-    """The operating system refused a read, write, sync or rename. Facts: path, operation, errno; of a
-    read also position.
+    """Error of the operating system at a read, write, sync or rename. Facts: path, operation, errno; for a read also
+    position.
     """
 
     code = "io-failure"
 
 
 class DiskFull(IoFailure):
-    """No space left (or a quota): nothing of the request is stored; writes go on once there is
-    space.
-    """
+    """Error for a full disk or quota: no part of the request is stored. Writes continue as soon as there is space."""
 
     code = "disk-full"

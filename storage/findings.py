@@ -1,7 +1,7 @@
-"""The catalogue of findings: what each code means, how severe it is, and what helps.
+"""The catalogue of findings: the meaning, the severities and the remedy of each code.
 
 Owns the constructor of every Finding and the texts of storage/findings.toml; must not know files or formats. A tool
-that meets something names the code and the facts; severity and advice come from the catalogue.
+names the code and the facts of a finding; severity and advice come from the catalogue.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _CATALOGUE: Final = "findings.toml"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingKind:
-    """One code of the catalogue. `severities[0]` is the default; `command` is "" where no command helps."""
+    """A code of the catalogue. `severities[0]` is the default; `command` is "" if no command helps."""
 
     code: str
     group: str
@@ -42,14 +42,14 @@ class FindingGroup:
 
 
 class Comparison(TypedDict, total=False):
-    """Keywords of `finding` that a builder of findings passes on: what should be there, and what is."""
+    """Keywords of `finding` that a builder of findings passes on: the expected and the found value."""
 
     expected: str | None
     found: str | None
 
 
 class FindingFacts(Comparison, total=False):
-    """The same, of a builder that knows file, topic and partition alone."""
+    """Keywords of `finding` for a builder that knows only file, topic and partition."""
 
     position: int | None
     offset: int | None
@@ -57,7 +57,7 @@ class FindingFacts(Comparison, total=False):
 
 
 class RecordFacts(Comparison, total=False):
-    """The same, of a builder that knows the file, the position and the message."""
+    """Keywords of `finding` for a builder that knows the file, the position and the message."""
 
     topic: str | None
     partition: int | None
@@ -79,8 +79,8 @@ def finding(
 ) -> Finding:
     """Return a finding of a code in the catalogue, with the code's default severity unless one is given.
 
-    `message` says what is special about this place; without one the finding has the code's meaning. Raises KeyError
-    for an unknown code and ValueError for a severity that the catalogue does not list for it: both are faults of the
+    `message` describes this case; without a message the finding has the code's meaning. Raises KeyError for an unknown
+    code and ValueError for a severity that the catalogue does not list for it. Both are programming errors of the
     caller.
     """
     kind = catalogue()[code]
@@ -133,7 +133,7 @@ def _document() -> dict[str, dict[str, dict[str, str]]]:
 
 
 def damaged_store(found: Sequence[Finding]) -> DamagedStore:
-    """Return the refusal of a start that writes, before it changed anything; it names the first of these findings."""
+    """Return the error that refuses a writable start before any change; it names the first of these findings."""
     path = found[0].path
     return DamagedStore(
         f"{path}: {found[0].message}; or serve the store with --read-only. Nothing has been changed",

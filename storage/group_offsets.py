@@ -1,8 +1,8 @@
-"""The consumer offsets of groups: the calls of a store, what every backend refuses, the table in memory.
+"""The consumer offsets of groups: the calls of a store, the checks of every backend, the table in memory.
 
-Owns the door of a store to the part that keeps its offsets, the checks that do not depend on a
-backend's bytes, and the newest offset per group and partition; must not know where a backend
-writes them down. The table is not thread-safe: who has it guards it.
+Owns the interface to the part of a store that keeps its offsets, the checks that are independent of a backend's bytes,
+and the table of newest offsets; must not know where a backend writes the offsets. The table is not thread-safe: its
+owner guards it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ INT32_MAX: Final = 2**31 - 1
 INT64_MAX: Final = 2**63 - 1
 MAX_GROUP_BYTES: Final = 255
 MAX_METADATA_BYTES: Final = 4096
-"""Of one offset; Kafka's offset.metadata.max.bytes."""
+"""The limit for one offset; Kafka's offset.metadata.max.bytes."""
 
 
 def check_commits(
@@ -26,9 +26,10 @@ def check_commits(
     *,
     check_partition: Callable[[TopicPartition], object],
 ) -> None:
-    """Raise InvalidArgument (field: group, offset, leader_epoch, metadata) for what cannot be kept.
+    """Raise InvalidArgument (field: group, offset, leader_epoch, metadata, commit_timestamp_ms) for values that cannot
+    be stored.
 
-    `check_partition` raises for a partition that is not there.
+    `check_partition` raises for a partition that does not exist.
     """
     for group, offsets in commits:
         _check_group(group)
@@ -67,12 +68,12 @@ def _check_offset(group: str, partition: TopicPartition, committed: CommittedOff
 
 
 def is_text(text: str) -> bool:
-    """Whether this can be written down: no half of a surrogate pair is in it."""
+    """Return whether the text can be written as UTF-8: it contains no half of a surrogate pair."""
     return not any("\ud800" <= unit <= "\udfff" for unit in text)
 
 
 def at_time(committed: CommittedOffset, now_ms: int) -> CommittedOffset:
-    """The same with `now_ms` for its time if it does not tell one."""
+    """Return the offset with `now_ms` as its commit time if it has none."""
     if committed.commit_timestamp_ms is not None:
         return committed
     return committed._replace(commit_timestamp_ms=now_ms)
@@ -82,27 +83,27 @@ _T = TypeVar("_T")
 
 
 class OffsetTable(Generic[_T]):
-    """The newest offset of every group and partition, as a backend keeps it. Given are copies."""
+    """The newest offset of every group and partition, as a backend keeps it. Methods return copies."""
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[TopicPartition, _T]] = {}
 
     def copy(self) -> OffsetTable[_T]:
-        """A table of its own with the same offsets."""
+        """Return an independent table with the same offsets."""
         table = OffsetTable[_T]()
         table._groups = {group: dict(offsets) for group, offsets in self._groups.items()}
         return table
 
     def groups(self) -> Sequence[str]:
-        """The groups that have offsets, in order."""
+        """Return the groups that have offsets, in order."""
         return sorted(self._groups)
 
     def of_group(self, group: str) -> Mapping[TopicPartition, _T]:
-        """A group's offsets by partition, in order; none for a group that is not known."""
+        """Return a group's offsets by partition, in order; empty for an unknown group."""
         return dict(sorted(self._groups.get(group, {}).items()))
 
     def of_topic(self, topic: str) -> Sequence[tuple[str, TopicPartition, _T]]:
-        """The offsets of every group for the partitions of one topic."""
+        """Return the offsets of every group for the partitions of one topic."""
         return [
             (group, partition, offset)
             for group, offsets in self._groups.items()
@@ -111,11 +112,11 @@ class OffsetTable(Generic[_T]):
         ]
 
     def put(self, group: str, partition: TopicPartition, offset: _T) -> None:
-        """Take over a newer offset."""
+        """Store a newer offset."""
         self._groups.setdefault(group, {})[partition] = offset
 
     def drop(self, group: str, *partitions: TopicPartition) -> None:
-        """Forget these offsets of a group, and the group with its last one."""
+        """Remove these offsets of a group, and the group with its last offset."""
         offsets = self._groups.get(group, {})
         for partition in partitions:
             offsets.pop(partition, None)
@@ -123,7 +124,7 @@ class OffsetTable(Generic[_T]):
             self._groups.pop(group, None)
 
     def drop_topics(self, topics: Iterable[str]) -> None:
-        """Forget every group's offsets for these topics."""
+        """Remove every group's offsets for these topics."""
         for topic in topics:
             for group, partition, _ in self.of_topic(topic):
                 self.drop(group, partition)
@@ -131,7 +132,7 @@ class OffsetTable(Generic[_T]):
     def held(
         self, group: str, partitions: Iterable[TopicPartition] | None = None
     ) -> Sequence[TopicPartition]:
-        """Those of these partitions (None: any) that the group has an offset for."""
+        """Return those of the given partitions (None: all) for which the group has an offset."""
         offsets = self._groups.get(group, {})
         return list(offsets) if partitions is None else [p for p in partitions if p in offsets]
 
@@ -140,16 +141,16 @@ class OffsetKeeper(Protocol):
     """The part of a store that keeps committed offsets. Thread-safe; see SupportsGroupOffsets."""
 
     def groups(self) -> Sequence[str]:
-        """The groups that have offsets, in order."""
+        """Return the groups that have offsets, in order."""
 
     def committed(self, group: str) -> Mapping[TopicPartition, CommittedOffset]:
-        """A group's offsets by partition, in order."""
+        """Return a group's offsets by partition, in order."""
 
     def commit(self, commits: Sequence[GroupCommit], *, durable: bool) -> None:
-        """Check the commits and keep them."""
+        """Check the commits and store them."""
 
     def delete(self, group: str, partitions: Iterable[TopicPartition] | None) -> None:
-        """Forget a group's offsets for these partitions, or all."""
+        """Remove a group's offsets for these partitions (None: all)."""
 
 
 class KeepsGroupOffsets(ABC):
@@ -160,11 +161,11 @@ class KeepsGroupOffsets(ABC):
 
     @abstractmethod
     def _check_open(self) -> None:
-        """Raise StoreClosed."""
+        """Raise StoreClosed if the store is closed."""
 
     @abstractmethod
     def _check_writable(self) -> None:
-        """Raise StoreClosed, StoreReadOnly, StoreFenced."""
+        """Raise StoreClosed, StoreReadOnly or StoreFenced if the store cannot be written."""
 
     def groups(self) -> Sequence[str]:
         """See SupportsGroupOffsets."""

@@ -1,9 +1,8 @@
-"""The contract between the server and a backend: LogStore, and what some backends can do beside it.
+"""The contract between the server and a backend: LogStore, and the optional abilities of some backends.
 
-Owns abstract shapes and their promises; must not hold a backend's logic. Everything here is
-blocking and may be called from any thread at any time unless a method says otherwise. Every method
-may raise `StoreClosed`, and every method that touches the disk `IoFailure`; only what else it
-raises is named.
+Owns abstract shapes and their contracts; must not contain a backend's logic. All calls block and may come from any
+thread at any time unless a method says otherwise. Every method may raise `StoreClosed`, and every method that accesses
+the disk `IoFailure`; docstrings name only the other errors.
 """
 
 from __future__ import annotations
@@ -44,11 +43,11 @@ from storage.model import (
 )
 
 Clock: TypeAlias = Callable[[], int]
-"""Gives the time in milliseconds since the epoch."""
+"""A function that returns the time in milliseconds since the epoch."""
 
 Progress: TypeAlias = Callable[[str, int, int], None]
-"""Called now and then during long work with the name of the work, how much is done, and how much there is. Both
-are bytes, unless the name ends with another unit ("examining partitions"). Must return quickly.
+"""A function called from time to time during long work with: the name of the work, the amount done, the total amount.
+Both amounts are bytes, unless the name ends with another unit ("examining partitions"). It must return quickly.
 """
 
 DEFAULT_MAX_RECORDS = 500
@@ -57,24 +56,25 @@ DEFAULT_FOUND_BYTES = 16 << 20
 
 
 OnForeseen: TypeAlias = Callable[[Sequence[ConversionNote]], None]
-"""Gets what a conversion will leave out, as far as that is known before it begins."""
+"""A function that receives the notes on records that a conversion will leave out, as far as they are known in advance.
+"""
 
 Counted: TypeAlias = Callable[[FileCount], None]
-"""Gets each file that `verify` has read."""
+"""A function that receives each file that `verify` has read."""
 
 
 def not_counted(count: FileCount) -> None:
-    """The default `Counted`: does nothing."""
+    """Do nothing: the default `Counted`."""
 
 
 def no_progress(what: str, done: int, total: int) -> None:
-    """The default `Progress`: says nothing."""
+    """Do nothing: the default `Progress`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
-    """How to open a store. `settings` holds the reference's own names (`segment.bytes`,
-    `num.partitions`, ...).
+    """The options of opening a store. `settings` uses the names of the real servers (`segment.bytes`, `num.partitions`,
+    ...).
     """
 
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -84,7 +84,7 @@ class StoreOptions:
 
 
 class LogStore(ABC):
-    """One opened store. Appends to one partition are ordered; reads never wait for appends."""
+    """An opened store. Appends to one partition are ordered; reads never wait for appends."""
 
     capabilities: Capabilities
     recovery: RecoveryReport
@@ -92,18 +92,18 @@ class LogStore(ABC):
 
     @abstractmethod
     def topics(self) -> Mapping[str, TopicInfo]:
-        """All topics by name, in name order: a snapshot."""
+        """Return all topics by name, in name order: a snapshot."""
 
     @abstractmethod
     def create_topic(
         self, topic: str, partitions: int | None = None, configs: Mapping[str, str] | None = None
     ) -> TopicInfo:
-        """Create a topic; `partitions` None: the store's default. Durable on return (files and
-        directory synced).
+        """Create a topic; `partitions` None: the store's default number. Durable on return (files and directory
+        synced).
 
-        One that exists in this shape is returned as it is. Raises TopicExists for one in another shape,
-        InvalidTopic, InvalidArgument, InvalidConfig, StoreReadOnly, StoreFenced, DiskFull. On an error
-        nothing is left.
+        An existing topic of the same shape is returned unchanged. Raises TopicExists for a topic of another shape,
+        InvalidTopic, InvalidArgument, InvalidConfig, StoreReadOnly, StoreFenced, DiskFull. On an error nothing is left
+        on disk.
         """
 
     @abstractmethod
@@ -115,23 +115,23 @@ class LogStore(ABC):
         compression: str | None = None,
         producer: ProducerSequence | None = None,
     ) -> TopicInfo:
-        """The topic that `create_topic` would make with the store's defaults, or the existing one: to
-        check records before a topic is made for them, or before an answer that does not wait for them.
+        """Return the topic that `create_topic` would create with the store's defaults, or the existing topic.
 
-        Raises InvalidTopic, and for `records` (or whole client batches) what appending them there would
-        raise, but OutOfOrderSequence and FencedProducer.
+        Used to check records before a topic is created for them, or before a reply that does not wait for the append.
+        Raises InvalidTopic. For `records` (or whole client batches) it raises the errors of an append, except
+        OutOfOrderSequence and FencedProducer.
         """
 
     @abstractmethod
     def alter_topic(self, topic: str, configs: Mapping[str, str | None]) -> TopicInfo:
-        """Set (or with None reset) topic configs; durable on return. Raises UnknownTopic, InvalidConfig,
+        """Set topic configs, or reset them with None; durable on return. Raises UnknownTopic, InvalidConfig,
         StoreReadOnly, StoreFenced, DiskFull.
         """
 
     @abstractmethod
     def delete_topic(self, topic: str) -> None:
-        """Delete a topic with its records; durable on return. Raises UnknownTopic, StoreReadOnly,
-        StoreFenced, DiskFull.
+        """Delete a topic with its records; durable on return. Raises UnknownTopic, StoreReadOnly, StoreFenced,
+        DiskFull.
         """
 
     @abstractmethod
@@ -145,16 +145,16 @@ class LogStore(ABC):
         born_hosts: Sequence[bytes] = (),
         publish: bool = True,
     ) -> AppendResult:
-        """Append records in order as one unit; on return they are handed to the operating system,
-        NOT durable.
+        """Append records in order as one unit. On return they are written to the operating system, NOT durable.
 
-        `publish` True: visible at once, unless an unpublished append stands before them (then with
-        that one's flush). `publish` False: visible when `flush` has made them durable.
-        `compression` None: the topic's setting. `born_hosts`: who sent each record, one per record
-        or none at all, as in RawMessage; only `capabilities.messages` keep them, and only there a
-        record without a unique id is given one. Raises UnknownTopic, UnknownPartition,
-        RecordTooLarge, UnrepresentableRecord, OutOfOrderSequence, FencedProducer, StoreReadOnly,
-        StoreFenced, DiskFull. On an error nothing of the request is stored.
+        - `publish` True: visible at once. If an unpublished append precedes them, they become visible with its flush.
+        - `publish` False: visible when `flush` has made them durable.
+        - `compression` None: the topic's setting.
+        - `born_hosts`: the sending host of each record, one per record or none at all, as in RawMessage. Only backends
+          with `capabilities.messages` store them, and only there a record without a unique id is given one.
+
+        Raises UnknownTopic, UnknownPartition, RecordTooLarge, UnrepresentableRecord, OutOfOrderSequence,
+        FencedProducer, StoreReadOnly, StoreFenced, DiskFull. On an error no record of the request is stored.
         """
 
     @abstractmethod
@@ -167,25 +167,23 @@ class LogStore(ABC):
         max_bytes: int = DEFAULT_MAX_BYTES,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> Page:
-        """Records from `offset` on, up to the published (or stable) end.
+        """Return records from `offset` on, up to the published (or stable) end.
 
-        At least one record if there is one, even beyond `max_bytes`; an empty page at the end.
-        Raises UnknownTopic, UnknownPartition, OffsetOutOfRange outside [start, end], Corrupt at a
-        damaged batch (with `next_good_offset`).
+        Returns at least one record if any exists, even beyond `max_bytes`; an empty page at the end. Raises
+        UnknownTopic, UnknownPartition, OffsetOutOfRange outside [start, end], Corrupt at a damaged batch (with
+        `next_good_offset`).
         """
 
     @abstractmethod
     def bounds(self, partition: TopicPartition) -> OffsetBounds:
-        """First, stable and next offset as readers see them now. Raises UnknownTopic,
-        UnknownPartition.
-        """
+        """Return the first, stable and next offset as readers see them now. Raises UnknownTopic, UnknownPartition."""
 
     @abstractmethod
     def offset_for_time(
         self, partition: TopicPartition, timestamp_ms: int, *, bound: Bound = Bound.LOWER
     ) -> TimedOffset | None:
-        """The first record at or after `timestamp_ms` by the backend's own rule; None when there is
-        none. Raises UnknownTopic, UnknownPartition, Corrupt.
+        """Return the first record at or after `timestamp_ms` by the backend's own rule; None if no such record exists.
+        Raises UnknownTopic, UnknownPartition, Corrupt.
         """
 
     @abstractmethod
@@ -205,64 +203,65 @@ class LogStore(ABC):
         max_scanned: int = 1_000_000,
         max_bytes: int = DEFAULT_FOUND_BYTES,
     ) -> FoundPage:
-        """Records of a topic by key (record key or lookup key), unique id or tag, with time in
-        [from_ms, to_ms] on the backend's `time_axis`; all that are given must hold.
+        """Return records of a topic by key (record key or lookup key), unique id or tag, with time in [from_ms, to_ms]
+        on the backend's `time_axis`. A record must match all given criteria.
 
-        The order is that in which the store keeps the topic: partition after partition where each
-        is a log of its own, by place in the log where one log holds them all; so within a partition
-        always by offset. `backward` gives the same records in exactly the reverse order, the newest
-        of a partition first. A call looks at no more than `max_scanned` records and gives at most
-        `limit` of them, and no more than `max_bytes` by their weight but for the first; then it
-        hands out a cursor, for a call with the same arguments: pages put together are the whole
-        answer, each record once, and nothing is missed silently. `scan`: look at the records
-        themselves even where an index could answer. Raises UnknownTopic, InvalidArgument (cursor,
-        limit, max_scanned), NotOffered (unique_id, where records have none); and Corrupt at a damaged
-        record, if the page is empty, with the fact `cursor` behind it (None: nothing is left).
+        The order is the order of storage. Where each partition is a log of its own, the order is partition by
+        partition; where one log holds all partitions, it is the position in that log. So within a partition the order
+        is always by offset. `backward` returns the same records in exactly the reverse order, the newest record of a
+        partition first.
+
+        A call inspects at most `max_scanned` records. It returns at most `limit` records, and at most `max_bytes` by
+        their weight; the first record is exempt. At a limit it returns a cursor for a call with the same arguments. All
+        pages together are the complete result: each record once, none missing. `scan`: inspect the records themselves
+        even where an index could answer.
+
+        Raises UnknownTopic, InvalidArgument (cursor, limit, max_scanned), NotOffered (unique_id, where records have
+        none). Raises Corrupt at a damaged record if the page is empty. Its fact `cursor` continues after the damage
+        (None: no record is left).
         """
 
     @abstractmethod
     def record_id(self, partition: TopicPartition, locator: int) -> str:
-        """The public id of a record whose locator came from AppendResult or StoredRecord."""
+        """Return the public id of a record whose locator came from AppendResult or StoredRecord."""
 
     @abstractmethod
     def find_by_id(self, record_id: str) -> tuple[TopicPartition, StoredRecord]:
-        """The record with this id. Raises RecordNotFound (also for text that is no id), Corrupt."""
+        """Return the record with this id. Raises RecordNotFound (also for text that is not an id), Corrupt."""
 
     @abstractmethod
     def flush(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """On return every append to these partitions (None: all) made before the call is durable
-        and published.
+        """Make every earlier append to these partitions (None: all) durable and published on return.
 
-        A failed sync fences the store and raises StoreFenced: it is never tried again and nothing
-        is published. Raises UnknownTopic, UnknownPartition for one that went away meanwhile.
+        A failed sync fences the store and raises StoreFenced: it is never retried, and no record is published. Raises
+        UnknownTopic, UnknownPartition for a partition that was deleted meanwhile.
         """
 
     @abstractmethod
     def new_producer_id(self) -> int:
-        """A producer id above every id seen or handed out, also over restarts and crashes. Raises
+        """Return a producer id above every id seen or assigned before, also across restarts and crashes. Raises
         StoreReadOnly, StoreFenced, DiskFull.
         """
 
     @abstractmethod
     def checkpoint(self) -> None:
-        """Write down how far the logs are flushed, so that a start after a crash reads less; appends
-        go on meanwhile. Raises StoreReadOnly, StoreFenced, DiskFull.
+        """Write how far the logs are flushed, so that a start after a crash reads less; appends continue meanwhile.
+        Raises StoreReadOnly, StoreFenced, DiskFull.
         """
 
     @abstractmethod
     def enforce_retention(self, now_ms: int) -> RetentionReport:
-        """Delete what the topics' own retention settings say; does nothing where none is set. Who
-        reads there meanwhile gets OffsetOutOfRange, a search goes on behind. Raises as `checkpoint`.
+        """Delete data by the topics' own retention settings; do nothing where none is set. A concurrent read of deleted
+        offsets raises OffsetOutOfRange; a search continues after them. Raises as `checkpoint`.
         """
 
     @abstractmethod
     def stats(self) -> StoreStats:
-        """Sizes and counters, cheap enough for every scrape."""
+        """Return sizes and counters; cheap enough for every scrape."""
 
     @abstractmethod
     def close(self) -> None:
-        """Flush, trim, checkpoint, write the marker of a clean stop, unlock. A second call does
-        nothing.
+        """Flush, trim, checkpoint, write the marker of a clean stop, unlock. A second call does nothing.
 
         A fenced store is unlocked without a marker, so that the next start recovers.
         """
@@ -275,9 +274,7 @@ class LogStore(ABC):
         *,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> Iterator[StoredRecord]:
-        """Every record with start <= offset < stop, page by page; `stop` None: the end when the
-        scan began.
-        """
+        """Yield every record with start <= offset < stop, page by page; `stop` None: the end when the scan begins."""
         bounds = self.bounds(partition)
         offset = bounds.start if start is None else start
         end = bounds.stable if isolation is Isolation.READ_COMMITTED else bounds.end
@@ -305,15 +302,13 @@ class SupportsClusterId(Protocol):
 
     @property
     def cluster_id(self) -> str | None:
-        """The name; None where the directory does not tell it."""
+        """The name of the cluster; None if the directory does not contain it."""
         ...
 
 
 @runtime_checkable
 class SupportsBatchBytes(Protocol):
-    """Record batches in and out untouched: for raw produce and fetch, conversion, and a wire front
-    end.
-    """
+    """Record batches written and read unchanged: for raw produce and fetch, conversion, and a wire front end."""
 
     def append_batches(
         self,
@@ -325,28 +320,31 @@ class SupportsBatchBytes(Protocol):
         client: bool = False,
         checked: bool = False,
     ) -> AppendResult:
-        """Append whole batches: checked (header, CRC), given offsets and leader epoch, else as they
-        are.
+        """Append whole batches. Header and CRC are checked, offsets and leader epoch are assigned; all other bytes stay
+        unchanged.
 
-        `client`: they come from outside, so every record is checked too and a wrong largest
-        timestamp put right, as the real server does; control and transactional batches are refused
-        with NotOffered. Without it the caller answers for the records. `checked`: the data comes from
-        `check_client_batches`, and its records are not looked at again. `keep_offsets`: offsets,
-        epochs and times stay as they are (they must continue the log); for conversion and tests.
-        Raises InvalidBatch and what `append` raises.
+        - `client`: the batches come from outside. Every record is checked too, and a wrong largest timestamp is
+          corrected, as the real server does. Control and transactional batches are rejected with NotOffered. Without
+          `client` the caller is responsible for the records.
+        - `checked`: the data is the result of `check_client_batches`; its records are not checked again.
+        - `keep_offsets`: offsets, epochs and times stay unchanged (they must continue the log); for conversion and
+          tests.
+
+        Raises InvalidBatch and the errors of `append`.
         """
 
     def check_client_batches(self, topic: str, data: bytes) -> bytes:
-        """Return a client's whole batches as the log takes them, for `append_batches` with `client` and `checked`:
-        every record is checked, and a wrong largest timestamp put right. Nothing is appended, and no lock is held.
+        """Return a client's whole batches in the form that the log accepts, for `append_batches` with `client` and
+        `checked`. Every record is checked, and a wrong largest timestamp is corrected. No record is appended, and no
+        lock is held.
 
-        Each compressed batch is unpacked, to 256 MiB at most: call it in another thread than the one that appends for
-        all, and one at a time where `are_compressed`. Raises InvalidBatch, NotOffered, RecordTooLarge, and
-        UnrepresentableRecord for a timestamp that is too far from the clock.
+        Each compressed batch is decompressed, to 256 MiB at most. Call it in another thread than the shared append
+        thread, and run one call at a time for data that `are_compressed`. Raises InvalidBatch, NotOffered,
+        RecordTooLarge, and UnrepresentableRecord for a timestamp that is too far from the clock.
         """
 
     def are_compressed(self, data: bytes) -> bool:
-        """Return whether any of these batches is compressed. Bytes that are no batches are not."""
+        """Return whether any of these batches is compressed; False for bytes that are not batches."""
 
     def read_batches(
         self,
@@ -356,16 +354,14 @@ class SupportsBatchBytes(Protocol):
         max_bytes: int = DEFAULT_MAX_BYTES,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> BatchPage:
-        """Whole batches from the one that holds `offset`, CRC checked; at least one. Raises what
-        `read` raises.
+        """Return whole batches, from the batch that contains `offset` on: at least one, CRC checked. Raises the errors
+        of `read`.
         """
 
 
 @runtime_checkable
 class SupportsRawMessages(Protocol):
-    """RocketMQ's messages in as they are: for conversion, and for tests that write a real store's
-    files again.
-    """
+    """RocketMQ messages written unchanged: for conversion, and for tests that write a real store's files again."""
 
     def append_messages(
         self,
@@ -377,52 +373,55 @@ class SupportsRawMessages(Protocol):
         start_physical_offset: int | None = None,
         publish: bool = True,
     ) -> AppendResult:
-        """Append messages of one queue in one run, placed in the log as the real store places a
-        batch: nothing of a message is changed, and nothing added.
+        """Append messages of one queue in one run, placed in the log as the real store places a batch. No byte of a
+        message is changed or added.
 
-        `store_timestamp_ms` and `store_host` None: the store's clock and option. Prepared and rolled
-        back messages (by `sys_flag`) take no queue offset. `start_physical_offset`: where the log of
-        a store that is still empty begins; refused with InvalidArgument anywhere else. Raises what
-        `append` raises; InvalidArgument also for hosts that are no 8 or 20 bytes.
+        - `store_timestamp_ms` and `store_host` None: the store's clock and option.
+        - Prepared and rolled back messages (by `sys_flag`) take no queue offset.
+        - `start_physical_offset`: the start of the log in a store that is still empty; otherwise rejected with
+          InvalidArgument.
+
+        Raises the errors of `append`; InvalidArgument also for hosts that are not 8 or 20 bytes long.
         """
 
 
 @runtime_checkable
 class SupportsGroupOffsets(Protocol):
-    """Committed offsets of consumer groups, kept where the reference keeps them.
+    """Committed offsets of consumer groups, stored where the real server stores them.
 
-    May be called from any thread; commits are ordered. An offset is kept as given, whether the log
-    reaches it or not: who commits must ask for no more than what was published.
+    Thread-safe; commits are ordered. An offset is stored as given, even beyond the log end. So the caller must not
+    commit an offset above the published end.
     """
 
     offsets_topic: str | None
-    """The topic that they are records of, which the first commit makes; None: they lie in a file."""
+    """The topic whose records are the offsets; the first commit creates it. None: the offsets are stored in a file."""
 
     def groups(self) -> Sequence[str]:
-        """The groups that have committed offsets, in order."""
+        """Return the groups that have committed offsets, in order."""
 
     def committed(self, group: str) -> Mapping[TopicPartition, CommittedOffset]:
-        """The newest offsets of a group, by partition in order; none for an unknown group.
+        """Return the newest offsets of a group, by partition in order; empty for an unknown group.
 
-        What a backend does not keep (see its own docstring) has its default.
+        A field that a backend does not store (see its own docstring) has its default value.
         """
 
     def commit_offsets(self, commits: Sequence[GroupCommit], *, durable: bool = True) -> None:
-        """Commit offsets of any number of groups; of one partition given twice the later one counts.
+        """Commit offsets of any number of groups; if a partition is given twice, the later offset counts.
 
-        On return they are what `committed` gives. The records below them are synced before them, so
-        that after no crash an offset lies behind its log's end. `durable`: they are synced on return
-        too; else they are handed to the operating system at least. All or nothing: raises, before
-        anything is stored, UnknownTopic, UnknownPartition, InvalidArgument (group, offset,
-        leader_epoch, metadata, commit_timestamp_ms), StoreReadOnly, StoreFenced. With DiskFull some
-        of the groups may have theirs.
+        On return `committed` returns these offsets. The records below them are synced first. So after a crash no offset
+        is beyond the end of its log. `durable`: the offsets are synced on return too; otherwise they are at least
+        written to the operating system.
+
+        Raises, before any offset is stored: UnknownTopic, UnknownPartition, InvalidArgument (group, offset,
+        leader_epoch, metadata, commit_timestamp_ms), StoreReadOnly, StoreFenced. After DiskFull the offsets of some
+        groups may be stored.
         """
 
     def delete_offsets(
         self, group: str, partitions: Iterable[TopicPartition] | None = None
     ) -> None:
-        """Forget a group's offsets for these partitions (None: all); durable on return. Those that
-        are not there are no error. Deleting a topic does the same for every group.
+        """Delete a group's offsets for these partitions (None: all); durable on return. A missing offset is not an
+        error. Deleting a topic deletes its offsets for every group.
 
         Raises StoreReadOnly, StoreFenced, DiskFull.
         """
@@ -430,20 +429,17 @@ class SupportsGroupOffsets(Protocol):
 
 @runtime_checkable
 class SupportsInspect(Protocol):
-    """Looking at a PATH (a store, a partition directory or one file) offline: the door for commands
-    and pipeline.
+    """An offline inspector of a PATH (a store, a partition directory or one file), for commands and the pipeline.
 
-    Opened by `storage.open_inspector`. Changes no byte and no mtime (but `rebuild` with `write`)
-    and takes no lock: it works beside a running server or a real broker, on what was there when it
-    was opened, as recovery would leave it.
+    Opened by `storage.open_inspector`. Changes no byte and no mtime (except `rebuild` with `write`) and takes no lock.
+    It works alongside a running server or a real broker, on the data at the time of opening, in the state that recovery
+    would produce.
     """
 
     backend: str
 
     def summary(self) -> Mapping[str, object]:
-        """What it is: backend, version, clean or not, topics with partitions, ranges, times, sizes,
-        findings.
-        """
+        """Return an overview: backend, version, clean or not, topics, partitions, ranges, times, sizes, findings."""
 
     def dump(
         self,
@@ -453,54 +449,56 @@ class SupportsInspect(Protocol):
         partition: int | None = None,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> Iterator[Sequence[Mapping[str, object]]]:
-        """Rows, in runs of rows, of one kind (`dump_kinds`). Bytes stay bytes. Raises
-        InvalidArgument for a kind.
+        """Yield groups of rows of one kind (`dump_kinds`). Bytes stay bytes. Raises InvalidArgument for an unknown
+        kind.
         """
 
     def findings(self) -> Sequence[Finding]:
-        """What opening and the calls so far met: damage that was passed over, what a start would cut."""
+        """Return the findings of opening and of all calls so far: damage that was skipped, and data that a start would
+        cut.
+        """
 
     def dump_kinds(self) -> Sequence[str]:
-        """The names `dump` takes here, the default first."""
+        """Return the kinds that `dump` accepts here, the default first."""
 
     def partitions(self) -> Sequence[TopicPartition]:
-        """The partitions that PATH covers."""
+        """Return the partitions that PATH covers."""
 
     def bounds(self, partition: TopicPartition) -> OffsetBounds:
-        """As LogStore.bounds."""
+        """Return the bounds as LogStore.bounds does."""
 
     def offset_for_time(self, partition: TopicPartition, timestamp_ms: int) -> TimedOffset | None:
-        """As LogStore.offset_for_time."""
+        """Return the offset as LogStore.offset_for_time does."""
 
     def find(self, query: FindQuery) -> Iterator[Mapping[str, object]]:
-        """Matching records as rows of `dump("records")`, at most `query.limit`."""
+        """Yield matching records as rows of `dump("records")`, at most `query.limit`."""
 
     def verify(
         self, progress: Progress = no_progress, counted: Counted = not_counted
     ) -> Iterator[Finding]:
-        """Read everything and report what is wrong, in file order; nothing wrong: no findings.
+        """Read all files and yield findings, in file order; no findings: no damage.
 
-        `counted` gets every file that was read, so that a caller can say what was checked.
+        `counted` receives every file that was read, so that a caller can report which files were checked.
         """
 
     def rebuild(
         self, what: str, *, write: bool = False, progress: Progress = no_progress
     ) -> RebuildReport:
-        """Make derived files of one kind (`rebuild_kinds`) anew from the log; `write` False only tells which would
-        change. Raises InvalidArgument for a kind, and for a PATH that is no store; with `write` StoreLocked.
+        """Rebuild derived files of one kind (`rebuild_kinds`) from the log; `write` False only reports the files that
+        would change. Raises InvalidArgument for an unknown kind, and for a PATH that is not a store; with `write`
+        StoreLocked.
         """
 
     def rebuild_kinds(self) -> Sequence[str]:
-        """The names `rebuild` takes here: all that is derived, in an order in which it can be made."""
+        """Return the kinds that `rebuild` accepts here: all derived files, in an order in which they can be rebuilt."""
 
     def salvage(self, target: Path, *, progress: Progress = no_progress) -> LossReport:
-        """Copy what is good into a new store of the same kind at `target`, and tell what was left
-        behind; the report is kept in the new store too.
+        """Copy all good data into a new store of the same kind at `target`, and return a report of the losses. The new
+        store contains the report too.
 
-        The new store is durable and cleanly stopped on return; on an error there is none. Raises
-        InvalidArgument for a target that holds something or lies in PATH, and for a PATH that holds
-        no records; DiskFull.
+        The new store is durable and cleanly stopped on return; on an error no new store exists. Raises InvalidArgument
+        for a target that is not empty or is inside PATH, and for a PATH without records; DiskFull.
         """
 
     def close(self) -> None:
-        """Let go of open files."""
+        """Close open files."""

@@ -1,20 +1,20 @@
-"""A journal beside a store: small entries that the formats of the reference have no place for.
+"""A journal next to a store: small entries that have no place in the formats of the real servers.
 
-Owns its two files and what of them counts after a crash; must not know what an entry means. Entries
-are put behind each other; when a generation is full the one before it is dropped, so that the
-files stay small. Losing them loses no record.
+Owns the journal's two files and which of their entries count after a crash; must not know the meaning of an entry.
+Entries are appended. When a generation is full, the previous generation is dropped, so that the files stay small.
+Losing the journal loses no record.
 
-    .logserver.NAME        the generation that is being written
-    .logserver.NAME.old    the one before it
+    .logserver.NAME        the current generation
+    .logserver.NAME.old    the previous generation
 
     u32 size of the payload, 1 at least (big-endian)
     u32 CRC-32C of the payload
     payload
     ... the next entry; what is not whole, or does not match, ends the generation
 
-A crash tears the end at most: what was synced is before it. An unfinished rotation leaves the
-entries under one name or the other, and an unfinished `replace` the entries of before, or the new
-ones behind the old: so whoever reads must be able to take an entry twice.
+A crash can only tear the end; synced entries are before it. An unfinished rotation leaves the entries under one of the
+two names. An unfinished `replace` leaves the old entries, or the old entries followed by the new ones. So a reader must
+be able to apply an entry twice.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ _HEAD: Final = struct.Struct(">II")
 
 
 def encode_entries(entries: Sequence[bytes]) -> bytes:
-    """The entries, as they stand in a file."""
+    """Return the entries as they are stored in a file."""
     return b"".join(
         part for entry in entries for part in (_HEAD.pack(len(entry), crc32c(entry)), entry)
     )
 
 
 def decode_entries(data: bytes) -> tuple[list[bytes], int]:
-    """The whole entries at the beginning of `data`, and where they end."""
+    """Return the complete entries at the beginning of `data`, and the position after the last of them."""
     entries: list[bytes] = []
     at = 0
     while at + _HEAD.size < len(data):
@@ -67,7 +67,9 @@ def decode_entries(data: bytes) -> tuple[list[bytes], int]:
 
 
 def read_entry(file: File, position: int) -> tuple[bytes | None, int]:
-    """The entry at a position of a file, None where it is not whole or does not match, and where it ends."""
+    """Return the entry at a position of a file, and the position after it; None and `position` if it is cut off or
+    damaged.
+    """
     head = file.pread(_HEAD.size, position)
     if len(head) < _HEAD.size:
         return None, position
@@ -87,10 +89,10 @@ class OnDisk(Protocol):
 
 
 def open_journal(store: LogStore, name: str, *, generation_entries: int) -> Journal:
-    """The journal of this name beside an open store, made with its first entry; to be opened once. It
-    keeps the newest `generation_entries` entries, and at most twice as many.
+    """Open the journal of this name next to an open store; its first entry creates the file. Open a journal only once.
 
-    A store without files has its journal in memory. Raises StoreReadOnly.
+    It keeps the newest `generation_entries` entries, and at most twice as many. A store without files has its journal
+    in memory. Raises StoreReadOnly.
     """
     if not isinstance(store, OnDisk):
         memory = OverlayFileSystem()
@@ -101,10 +103,10 @@ def open_journal(store: LogStore, name: str, *, generation_entries: int) -> Jour
 
 
 class Journal:
-    """Small entries in order, made by `open_journal`. Safe from several threads.
+    """Small entries in order, opened by `open_journal`. Thread-safe.
 
-    They may tell of records that a crash has taken. After a write or sync that failed the journal
-    takes no more; the store is not touched by that.
+    The entries may name records that a crash has lost. After a failed write or sync the journal accepts no more
+    entries; the store is not affected.
     """
 
     def __init__(self, fs: FileSystem, path: Path, name: str, *, generation_entries: int) -> None:
@@ -115,7 +117,7 @@ class Journal:
         self._limit = generation_entries
         self._lock = threading.Lock()
         self._file: File | None = None
-        self._dirty = fs.exists(self._path)  # a process that was killed may not have synced it
+        self._dirty = fs.exists(self._path)  # a killed process may not have synced it
         entries, self._end = self._load(self._path)
         self._count = len(entries)
         self._read = [*self._load(self._old)[0], *entries]
@@ -124,23 +126,23 @@ class Journal:
         return decode_entries(self._fs.read_bytes(path)) if self._fs.exists(path) else ([], 0)
 
     def take(self) -> Sequence[bytes]:
-        """What was there when it was opened, oldest first; given once. After a crash in `replace` an
-        entry may be there again.
+        """Return the entries that existed at opening, oldest first; a second call returns none. After a crash in
+        `replace` an entry may be contained twice.
         """
         entries, self._read = self._read, []
         return entries
 
     @property
     def is_empty(self) -> bool:
-        """Whether the files have no entry."""
+        """True if the files contain no entry."""
         return not self._count and not self._fs.exists(self._old)
 
     def append(self, entries: Sequence[bytes], *, sync: bool) -> None:
-        """Put entries behind the others: handed to the operating system on return, with `sync`
-        durable. An entry holds a byte at least.
+        """Append entries: written to the operating system on return, and durable with `sync`. An entry has at least one
+        byte.
 
-        The oldest may be dropped to keep it small. Raises DiskFull (then none of them is there),
-        StoreFenced.
+        The oldest entries may be dropped to keep the journal small. Raises DiskFull (then none of the entries is
+        stored), StoreFenced.
         """
         data = encode_entries(entries)
         with self._lock, self._fence.guarding():
@@ -160,15 +162,15 @@ class Journal:
                 self._sync()
 
     def flush(self) -> None:
-        """On return everything that was appended is durable, by earlier processes too. Raises StoreFenced."""
+        """Make all entries durable, also entries of earlier processes. Raises StoreFenced."""
         with self._lock:
             if self._dirty:
                 with self._fence.guarding():
                     self._sync()
 
     def replace(self, entries: Sequence[bytes]) -> None:
-        """Hold these instead, durable on return; after a crash the old ones or these, or the old
-        ones and then these.
+        """Replace all entries; durable on return. After a crash the journal contains the old entries, the new entries,
+        or the old entries followed by the new ones.
         """
         data = encode_entries(entries)
         with self._lock, self._fence.guarding():
@@ -179,12 +181,12 @@ class Journal:
                 self._fs.sync_dir(self._path.parent)
 
     def close(self) -> None:
-        """Let go of the file; before the store is closed. Does not sync."""
+        """Close the file, without a sync. Call it before the store is closed."""
         with self._lock:
             self._let_go()
 
     def _open(self) -> File:
-        """The file; its name is durable on return, also where a killed process made it."""
+        """Open and return the file; its name is durable on return, also if a killed process created it."""
         file = self._file = self._fs.open(self._path, write=True, create=True)
         self._fs.sync_dir(self._path.parent)
         if file.size() > self._end:

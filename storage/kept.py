@@ -1,9 +1,9 @@
-"""What of a store's log is left behind is told in one report: by a start that cuts it off, and by a salvage.
+"""The report of lost data: written by a start that cuts a log, and by a salvage.
 
-Owns the report's file and its place, the folder in which a start keeps what it cuts, and that both are
-on disk before anything is cut; must not know what is lost.
+Owns the report's file and its path, the folder for the data that a start cuts, and the order of steps: both are on disk
+before any byte is cut; must not know which data is lost.
 
-    DIR.cut-TIME/report.json       beside the store, with what the start cut
+    DIR.cut-TIME/report.json       next to the store, with the data that the start cut
     DIR/.logserver.salvage.json    in the new store that a salvage made
 """
 
@@ -30,10 +30,9 @@ SALVAGE_REPORT: Final = ".logserver.salvage.json"
 def keep_losses(
     fs: FileSystem, root: Path, now_ms: int, keep_aside: Callable[[Path], Sequence[Loss]]
 ) -> None:
-    """Make `root`.cut-`now_ms` beside the store at `root`; durable on return.
+    """Create `root`.cut-`now_ms` next to the store at `root`; durable on return.
 
-    `keep_aside` copies into this folder what will be cut, durably, and gives the losses for the
-    report.
+    `keep_aside` copies the data to be cut durably into this folder, and returns the losses for the report.
     """
     kept_dir = root.parent / f"{root.name}.cut-{now_ms}"
     fs.make_dir(kept_dir)
@@ -44,23 +43,25 @@ def keep_losses(
 
 
 def lost_bytes(losses: Sequence[Loss]) -> int:
-    """The bytes of all places that losses name, each place once."""
+    """Return the number of bytes of all positions that the losses name, each position counted once."""
     return sum({(loss.path, loss.position): loss.size_bytes for loss in losses}.values())
 
 
 def write_report(fs: FileSystem, path: Path, report: LossReport) -> None:
-    """The report as JSON; durable on return."""
+    """Write the report as JSON; durable on return."""
     write_durably(fs, path, msgspec.json.format(encode_json(report)))
     fs.sync_dir(path.parent)
 
 
 def salvage_report(fs: FileSystem, root: Path) -> LossReport | None:
-    """Return the report of the salvage that made the store at `root`; None where there is none to be read."""
+    """Return the report of the salvage that made the store at `root`; None if it is missing or cannot be read."""
     return _read_report(fs, root / SALVAGE_REPORT)
 
 
 def known_losses(fs: FileSystem, *roots: Path) -> Mapping[TopicPartition, Sequence[Loss]]:
-    """Return the losses of each partition that the salvage which made the store reported, or one of its starts."""
+    """Return the losses of each partition, from the reports of the salvage that made the store and of the store's
+    starts.
+    """
     paths = [root / SALVAGE_REPORT for root in roots]
     for root in roots:
         if fs.exists(root.parent):
@@ -72,7 +73,7 @@ def known_losses(fs: FileSystem, *roots: Path) -> Mapping[TopicPartition, Sequen
 
 
 def by_partition(losses: Iterable[Loss]) -> Mapping[TopicPartition, Sequence[Loss]]:
-    """Return the losses of each partition, in their order."""
+    """Return the losses by partition, in their order."""
     found: defaultdict[TopicPartition, list[Loss]] = defaultdict(list)
     for loss in losses:
         found[TopicPartition(loss.topic, loss.partition)].append(loss)
@@ -80,7 +81,7 @@ def by_partition(losses: Iterable[Loss]) -> Mapping[TopicPartition, Sequence[Los
 
 
 def reported_ranges(losses: Sequence[Loss]) -> Sequence[range]:
-    """Return the offsets that the losses of one partition name, in order; ranges that touch are one."""
+    """Return the offset ranges that the losses of one partition name, in order; adjacent ranges are merged."""
     ranges: list[range] = []
     for loss in sorted(losses, key=lambda loss: loss.first_offset):
         if loss.next_offset is None:
@@ -93,7 +94,7 @@ def reported_ranges(losses: Sequence[Loss]) -> Sequence[range]:
 
 
 def is_reported(ranges: Sequence[range], first_offset: int, next_offset: int) -> bool:
-    """Return whether a report names all of these offsets as lost; `ranges` as reported_ranges gives them."""
+    """Return whether a report names all of these offsets as lost; `ranges` come from reported_ranges."""
     at = bisect_right(ranges, first_offset, key=lambda r: r.start) - 1
     return at >= 0 and next_offset <= ranges[at].stop
 

@@ -1,10 +1,9 @@
-"""The model: the storage contract in lists, short and obvious. Everything is lost at close.
+"""The model: the storage contract in lists, short and obvious. All data is lost at close.
 
-Owns the meaning of each LogStore method in its simplest form: the contract and state machine
-suites hold the backends against it, and a server that needs no disk runs on it. Must not know
-bytes, files or another backend. Where the contract leaves room it does as Kafka does (names,
-sequences, lookup by time); a record's size is that of its key, value and headers; retention
-deletes nothing. One lock makes it thread-safe.
+Owns the meaning of each LogStore method in its simplest form; must not know bytes, files or another backend. The
+contract and state machine suites compare the backends with it, and a server that needs no disk runs on it. Where the
+contract leaves a choice, the model follows Kafka (names, sequences, lookup by time). A record's size is the size of its
+key, value and headers. Retention deletes nothing. One lock makes it thread-safe.
 """
 
 from __future__ import annotations
@@ -67,7 +66,7 @@ _CURSOR = re.compile(r"(-?)(\d{1,10}):(\d{1,19})")
 
 @dataclass(slots=True)
 class _Log:
-    """One partition: all records, how many of them are published, and its producers."""
+    """One partition: all records, the number of published records, and its producers."""
 
     records: list[StoredRecord] = field(default_factory=list)
     published: int = 0
@@ -83,7 +82,7 @@ class _Log:
 
 
 class MemoryStore(LogStore):
-    """The contract in lists. See LogStore for what each method promises."""
+    """The contract in lists. See LogStore for the contract of each method."""
 
     capabilities = Capabilities(
         backend="memory",
@@ -209,7 +208,7 @@ class MemoryStore(LogStore):
         max_bytes: int = DEFAULT_MAX_BYTES,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> Page:
-        """`isolation` changes nothing: there are no transactions here."""
+        """Read as LogStore.read; `isolation` has no effect, because there are no transactions."""
         with self._opened():
             log = self._log(partition)
             if not 0 <= offset <= log.published:
@@ -232,9 +231,10 @@ class MemoryStore(LogStore):
     def offset_for_time(
         self, partition: TopicPartition, timestamp_ms: int, *, bound: Bound = Bound.LOWER
     ) -> TimedOffset | None:
-        """LOWER: the first record in offset order with a time >= `timestamp_ms` (Kafka's rule).
+        """Return the first or last matching record by time.
 
-        UPPER: the last record in offset order with a time <= `timestamp_ms`.
+        - LOWER: the first record in offset order with a time >= `timestamp_ms` (Kafka's rule).
+        - UPPER: the last record in offset order with a time <= `timestamp_ms`.
         """
         with self._opened():
             visible = list(self._log(partition).visible)
@@ -260,8 +260,8 @@ class MemoryStore(LogStore):
         max_scanned: int = 1_000_000,
         max_bytes: int = DEFAULT_FOUND_BYTES,
     ) -> FoundPage:
-        """In partition, then offset order; the cursor is the next "partition:offset" to look at, with
-        a "-" before it on the way back. `scan` changes nothing: there is no index here.
+        """Find records in the order of partition, then offset. The cursor is the next "partition:offset" to inspect,
+        preceded by "-" for a backward search. `scan` has no effect, because there is no index.
         """
         with self._opened():
             info = self._topic(topic)
@@ -291,7 +291,7 @@ class MemoryStore(LogStore):
     def _from_cursor(
         self, info: TopicInfo, cursor: str | None, *, backward: bool
     ) -> Iterator[tuple[int, StoredRecord]]:
-        """What a topic's readers see, with its partition, from the cursor on."""
+        """Yield the visible records of a topic with their partition, from the cursor on."""
         numbers = reversed(info.partitions) if backward else info.partitions
         start = None if cursor is None else _decode_cursor(cursor, info, backward=backward)
         for number in numbers:
@@ -315,7 +315,7 @@ class MemoryStore(LogStore):
             raise errors.RecordNotFound(f"no record has the id {record_id[:300]!r}", id=record_id)
 
     def flush(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Publishes; nothing becomes durable here. Raises UnknownTopic, UnknownPartition."""
+        """Publish the records; nothing becomes durable. Raises UnknownTopic, UnknownPartition."""
         with self._opened():
             for partition in self._logs if partitions is None else partitions:
                 log = self._log(partition)
@@ -377,7 +377,7 @@ class MemoryStore(LogStore):
 
     @contextmanager
     def _opened(self, *, write: bool = False) -> Iterator[None]:
-        """The lock, of a store that is open and, with `write`, may be written."""
+        """Hold the lock. Raises StoreClosed if the store is closed, StoreReadOnly with `write` if it is read-only."""
         with self._lock:
             if self._closed:
                 raise errors.StoreClosed("the store is closed")
@@ -393,7 +393,7 @@ class MemoryStore(LogStore):
     def _same_topic(
         self, topic: str, partitions: int | None, configs: Mapping[str, str] | None
     ) -> TopicInfo:
-        """The topic, if it has the shape asked for; what was not given is not asked for."""
+        """Return the topic if it has the requested shape; an argument that was not given is not compared."""
         info = self._topics[topic]
         same_count = partitions is None or partitions == len(info.partitions)
         if not same_count or (configs is not None and configs != info.configs):
@@ -421,7 +421,7 @@ class MemoryStore(LogStore):
 def open_memory(
     path: Path, options: StoreOptions, *, fs: FileSystem, clock: Clock, read_only: bool = False
 ) -> MemoryStore:
-    """A new, empty store. `path` and `fs` are not used: nothing outlives it."""
+    """Return a new, empty store. `path` and `fs` are not used, because no data outlives the store."""
     return MemoryStore(options, clock=clock, read_only=read_only)
 
 

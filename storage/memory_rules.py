@@ -1,6 +1,6 @@
-"""What the model takes: names, configs and records, each by the simplest form of its rule.
+"""The model's rules for names, configs and records, each in its simplest form.
 
-Owns the checks before anything is stored; must not know a store.
+Owns the checks before any record is stored; must not know a store.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CONFIGS = {
 
 
 def check_new_name(topic: str, others: Iterable[str]) -> None:
-    """Raise InvalidTopic by Kafka's rules: few characters, and no two names that differ in . and _ only."""
+    """Raise InvalidTopic by Kafka's rules: few characters, and no two names that differ only in `.` and `_`."""
     alike = topic.replace(".", "_")
     collides = any(name.replace(".", "_") == alike for name in others)
     if not _TOPIC_NAME.fullmatch(topic) or topic in {".", ".."} or collides:
@@ -37,7 +37,7 @@ def check_new_name(topic: str, others: Iterable[str]) -> None:
 def check_records(
     records: Sequence[Record], *, compression: str | None, limit_bytes: int, as_one: bool
 ) -> None:
-    """Refuse before anything is stored. `as_one`: the append must fit as a whole.
+    """Reject records before any of them is stored. `as_one`: the append must fit as a whole.
 
     Raises InvalidArgument, UnrepresentableRecord, RecordTooLarge.
     """
@@ -67,7 +67,7 @@ def _check_representable(record: Record, index: int) -> None:
 
 
 def check_times(records: Sequence[Record], configs: Mapping[str, str], *, now_ms: int) -> None:
-    """Refuse timestamps that are too far from the clock, where the topic limits them. Raises UnrepresentableRecord."""
+    """Reject timestamps that are too far from the clock, if the topic limits them. Raises UnrepresentableRecord."""
     if configs.get("message.timestamp.type") == "LogAppendTime":
         return
     for side, sign in (("before", 1), ("after", -1)):
@@ -83,13 +83,13 @@ def check_times(records: Sequence[Record], configs: Mapping[str, str], *, now_ms
 
 
 def record_bytes(record: Record | StoredRecord) -> int:
-    """Key, value and headers."""
+    """Return the size of key, value and headers."""
     headers = sum(len(name.encode()) + len(value or b"") for name, value in record.headers)
     return len(record.key or b"") + len(record.value or b"") + headers
 
 
 def checked_configs(configs: Mapping[str, str | None]) -> dict[str, str]:
-    """The values that are given, each checked; of a None (a reset) only the name is. Raises
+    """Return the given values after a check of each name and value. For None (a reset) only the name is checked. Raises
     InvalidConfig.
     """
     for name, value in configs.items():

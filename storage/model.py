@@ -1,9 +1,9 @@
 """Values that cross the storage border: records, pages, bounds, topics, reports.
 
-Owns shapes only; must not do IO, know a backend's bytes or know HTTP. Times are integer
-milliseconds since the epoch, offsets are logical, positions and sizes are bytes. What is made once
-per record is a msgspec Struct (made in C, 5x cheaper than a NamedTuple) or a NamedTuple whose head
-has the codec's order; reports are frozen dataclasses.
+Owns shapes only; must not do IO, know a backend's bytes or know HTTP. Times are integer milliseconds since the epoch,
+offsets are logical, positions and sizes are bytes. A type with one object per record is a msgspec Struct (created in C,
+5x cheaper than a NamedTuple), or a NamedTuple. The first fields of such a NamedTuple have the codec's order. Reports
+are frozen dataclasses.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from storage.errors import InvalidArgument
 
 Header: TypeAlias = tuple[str, bytes | None]
 
-NAMED_BYTES = 32  # what a header or property takes beside its own bytes, which may be none
+NAMED_BYTES = 32  # overhead of a header or property, in addition to its own bytes (possibly none)
 
 
 class TopicPartition(NamedTuple):
@@ -33,25 +33,24 @@ class TopicPartition(NamedTuple):
 
 
 class Isolation(enum.Enum):
-    """What a reader may see of transactions."""
+    """The isolation level of a reader: which records of transactions it may see."""
 
     READ_UNCOMMITTED = "read_uncommitted"
     READ_COMMITTED = "read_committed"
 
 
 class Bound(enum.Enum):
-    """Which of several records with the same time a lookup by time means."""
+    """The choice of a lookup by time among several records with the same time."""
 
     LOWER = "lower"
     UPPER = "upper"
 
 
 class Record(NamedTuple):
-    """A record to be appended. `timestamp_ms` None: the store's clock. The first four stand in the
-    codec's order.
+    """A record to be appended. `timestamp_ms` None: the store's clock. The first four fields have the codec's order.
 
-    `properties`: what a message may carry beside its headers, UNIQ_KEY and WAIT; a backend without
-    `capabilities.messages` refuses any.
+    `properties`: a message's properties apart from its headers, UNIQ_KEY and WAIT; a backend without
+    `capabilities.messages` rejects them.
     """
 
     key: bytes | None
@@ -64,10 +63,10 @@ class Record(NamedTuple):
 
 
 class RawMessage(NamedTuple):
-    """A RocketMQ message to be stored as it is: what the store itself does not give (queue, offsets,
-    store time and host) stands here as it is on disk.
+    """A RocketMQ message to be stored unchanged. The store itself assigns only queue, offsets, store time and store
+    host.
 
-    `properties` are the stored bytes, hosts 4 (IPv4) or 16 (IPv6) bytes of address and 4 of port.
+    `properties` are the stored bytes. Hosts have 4 (IPv4) or 16 (IPv6) bytes of address and 4 bytes of port.
     """
 
     body: bytes
@@ -83,9 +82,10 @@ class RawMessage(NamedTuple):
 class StoredRecord(msgspec.Struct, frozen=True, gc=False):
     """A record as it is stored. `locator` is opaque (see `LogStore.record_id`).
 
-    `timestamp_type` is "CreateTime" or "LogAppendTime"; `store_timestamp_ms` is None where a
-    backend keeps one time, `properties` (all of a message's, in stored order) where it has none.
-    `suspect`: parts that no checksum covers and that cannot be what was written.
+    - `timestamp_type` is "CreateTime" or "LogAppendTime".
+    - `store_timestamp_ms` is None if the backend stores only one time.
+    - `properties` are all properties of a message, in stored order; None if the backend has no properties.
+    - `suspect`: invalid parts of the record that no checksum covers; they cannot be the bytes that were written.
     """
 
     offset: int
@@ -103,7 +103,9 @@ class StoredRecord(msgspec.Struct, frozen=True, gc=False):
 
 
 def weight_bytes(record: StoredRecord) -> int:
-    """About what a record takes in memory: key, value, headers and properties, many small ones too."""
+    """Return the approximate memory of a record: key, value, headers and properties, with an overhead for each of
+    these.
+    """
     named = [*record.headers, *(record.properties or {}).items()]
     return (
         len(record.key or b"")
@@ -113,8 +115,8 @@ def weight_bytes(record: StoredRecord) -> int:
 
 
 class OffsetBounds(NamedTuple):
-    """`start` <= `stable` <= `end`: first offset, end of what read_committed sees, next offset
-    (published end).
+    """The bounds `start` <= `stable` <= `end`: first offset, end of what read_committed sees, next offset (published
+    end).
     """
 
     start: int
@@ -123,7 +125,7 @@ class OffsetBounds(NamedTuple):
 
 
 class TimedOffset(NamedTuple):
-    """The answer of a lookup by time; `leader_epoch` is None where a backend has none."""
+    """The result of a lookup by time; `leader_epoch` is None if the backend has no leader epochs."""
 
     offset: int
     timestamp_ms: int
@@ -131,7 +133,7 @@ class TimedOffset(NamedTuple):
 
 
 class ProducerSequence(NamedTuple):
-    """An idempotent producer's mark on one append: id, epoch and the first record's sequence."""
+    """An idempotent producer's mark on one append: id, epoch and the first record's sequence number."""
 
     producer_id: int
     epoch: int
@@ -139,10 +141,10 @@ class ProducerSequence(NamedTuple):
 
 
 class CommittedOffset(NamedTuple):
-    """How far a consumer group has come in one partition: `offset` is the next record that it wants.
+    """The progress of a consumer group in one partition: `offset` is the next record to consume.
 
-    `leader_epoch` of the last record it had, -1 when it is not known; `metadata` is the consumer's
-    own text. `commit_timestamp_ms` None: not known; in a commit, the store's clock.
+    `leader_epoch` belongs to the last consumed record, -1 if unknown. `metadata` is the consumer's own text.
+    `commit_timestamp_ms` None: unknown; in a commit, the store's clock.
     """
 
     offset: int
@@ -152,17 +154,16 @@ class CommittedOffset(NamedTuple):
 
 
 class GroupCommit(NamedTuple):
-    """The offsets that one group commits at once; those of its other partitions stay."""
+    """The offsets that one group commits at once; its offsets of other partitions stay unchanged."""
 
     group: str
     offsets: Mapping[TopicPartition, CommittedOffset]
 
 
 class AppendResult(NamedTuple):
-    """Where an append went. `timestamp_ms` is the append time under LogAppendTime, else -1.
+    """The result of an append. `timestamp_ms` is the append time under LogAppendTime, else -1.
 
-    `duplicate`: the same sequence was stored before; the offsets are those of then and nothing was
-    written.
+    `duplicate`: the same sequence was stored before; the offsets are the earlier ones and nothing was written.
     """
 
     base_offset: int
@@ -173,10 +174,9 @@ class AppendResult(NamedTuple):
 
 
 class Page(NamedTuple):
-    """One read: records in offset order, where to read on, and the bounds at that moment.
+    """The result of a read: records in offset order, the offset of the next read, and the bounds at that moment.
 
-    `next_offset` moves past records that were skipped (control, aborted, compacted away) even if
-    `records` is empty.
+    `next_offset` moves past skipped records (control, aborted, removed by compaction), even if `records` is empty.
     """
 
     records: Sequence[StoredRecord]
@@ -185,9 +185,7 @@ class Page(NamedTuple):
 
 
 class BatchPage(NamedTuple):
-    """Whole record batches as stored (they may begin before the asked offset), and where to read
-    on.
-    """
+    """Whole record batches as stored (they may begin before the requested offset), and the offset of the next read."""
 
     data: bytes
     next_offset: int
@@ -195,7 +193,7 @@ class BatchPage(NamedTuple):
 
 
 class FoundPage(NamedTuple):
-    """One page of `find`: `scanned` records were looked at; `complete` False: go on with `cursor`."""
+    """One page of `find`: `scanned` is the number of inspected records; `complete` False: continue with `cursor`."""
 
     records: Sequence[tuple[int, StoredRecord]]  # (partition, record)
     scanned: int
@@ -207,12 +205,11 @@ class FoundPage(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What a backend can do, for callers that must choose; `time_axis` is "timestamp" or
-    "store_timestamp".
+    """The abilities of a backend, for callers that must choose; `time_axis` is "timestamp" or "store_timestamp".
 
-    `messages`: records are RocketMQ's messages, with properties, a unique id, the host they were
-    born at, and an id of their own that an append gives (SupportsRawMessages). `inert_configs`: topic configs that
-    are kept for the real server and change nothing here, with its defaults.
+    - `messages`: records are RocketMQ messages, with properties, a unique id, a born host, and an id of their own that
+      an append returns (SupportsRawMessages).
+    - `inert_configs`: topic configs that are stored for the real server and have no effect here, with their defaults.
     """
 
     backend: str
@@ -227,9 +224,10 @@ class Capabilities:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicInfo:
-    """A topic: its partitions (their numbers, ascending) and the configs that differ from the
-    store's defaults. `closed`: the real server lets no client write to it. `missing`: partitions that
-    should exist and are not served, with the reason.
+    """A topic: its partition numbers in ascending order, and the configs that differ from the store's defaults.
+
+    `closed`: the real server lets no client write to it. `missing`: partitions that should exist and are not served,
+    with the reason.
     """
 
     name: str
@@ -243,11 +241,9 @@ class TopicInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing found wrong (or worth knowing) on disk. `code` is stable and documented in
-    docs/findings.md.
+    """A problem (or a fact worth knowing) found on disk. `code` is stable and documented in docs/findings.md.
 
-    `severity`: "info" (nothing lost), "warning" (repaired or repairable without loss), "error"
-    (data unreadable/lost).
+    `severity`: "info" (no loss), "warning" (repaired or repairable without loss), "error" (data unreadable or lost).
     """
 
     code: str
@@ -263,8 +259,8 @@ class Finding:
 
 
 class FileCount(NamedTuple):
-    """What `verify` read of one file: its records (of a derived file: entries, where they are counted) and bytes.
-    `is_log`: the file holds records; else it is derived from a log, or a small file.
+    """The amount that `verify` read of one file: its records (of a derived file: entries, if they are counted) and
+    bytes. `is_log`: the file contains records; otherwise it is derived from a log, or it is a small file.
     """
 
     path: str
@@ -277,8 +273,8 @@ class FileCount(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """Bytes taken out of a log, or out of a queue whose units led behind the log. Offsets
-    [first_offset, next_offset) are gone; None where they cannot be known.
+    """Bytes removed from a log, or from a queue whose entries point after the log end. Offsets [first_offset,
+    next_offset) are lost; `next_offset` is None if unknown.
     """
 
     topic: str
@@ -294,7 +290,7 @@ class Loss:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryReport:
-    """What opening a store found, cut and rebuilt."""
+    """The report of opening a store: what was found, cut and rebuilt."""
 
     clean_shutdown: bool
     elapsed_ms: int = 0
@@ -308,7 +304,7 @@ class RecoveryReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetentionReport:
-    """What one pass of retention removed."""
+    """The amount of data that one pass of retention removed."""
 
     segments_deleted: int = 0
     bytes_deleted: int = 0
@@ -316,9 +312,9 @@ class RetentionReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreStats:
-    """Sizes and counters at one moment; `details` holds a backend's own figures under stable names.
+    """Sizes and counters at one moment; `details` contains a backend's own figures under stable names.
 
-    `suspect_records`: how often a record with a suspect part was read, see StoredRecord.
+    `suspect_records`: the number of reads of a record with a suspect part, see StoredRecord.
     """
 
     topics: int
@@ -333,12 +329,12 @@ class StoreStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredFile:
-    """One file of a store. `path`: below the store's directory. `kind`: what its name says that it is,
-    in the backend's own words.
+    """A file of a store. `path`: relative to the store's directory. `kind`: the kind of file by its name, in the
+    backend's own terms.
 
-    `topic` and `partition`: set if the file belongs to one partition only. `base_offset`: the offset that a
-    segment, or a file of a queue, begins at; `physical_offset`: where a file of the one log does. `size_bytes`
-    is its length, not how much of it is used.
+    `topic` and `partition`: set if the file belongs to one partition only. `base_offset`: the first offset of a
+    segment, or of a file of a queue. `physical_offset`: the first physical offset of a file of the commit log.
+    `size_bytes` is the length of the file, not the used part of it.
     """
 
     path: str
@@ -353,9 +349,7 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RebuildReport:
-    """What `rebuild` did, or would do (`written` False). `changed` names the files whose bytes
-    differ.
-    """
+    """The result of `rebuild`, or its preview (`written` False). `changed` names the files whose bytes differ."""
 
     what: str
     written: bool
@@ -366,8 +360,8 @@ class RebuildReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptRange:
-    """What a salvage took of a partition: its log from `first_offset` to `next_offset`, with holes
-    where losses are told.
+    """The range that a salvage kept of a partition: its log from `first_offset` to `next_offset`, with gaps where
+    losses are reported.
     """
 
     topic: str
@@ -380,12 +374,12 @@ class KeptRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossReport:
-    """What of a store's log was left behind: by a start that cut it off, or by a salvage, which tells
-    also what it kept and in which store (`target`).
+    """The data of a log that was left out: cut by a start, or not copied by a salvage. The report of a salvage also
+    says what it kept, and in which store (`target`).
 
-    Of a salvage `log_bytes` = `kept_bytes` + `blank_bytes` (free space, paddings) + `lost_bytes`. Losses
-    of several queues may name one place; `lost_bytes` counts each place once. `moved_bytes`: so much
-    larger are the physical offsets of the new store, which RocketMQ's message ids tell.
+    For a salvage `log_bytes` = `kept_bytes` + `blank_bytes` (free space, paddings) + `lost_bytes`. Losses of several
+    queues may name one position; `lost_bytes` counts each position once. `moved_bytes`: the increase of all physical
+    offsets in the new store; RocketMQ's message ids contain physical offsets.
     """
 
     store: str
@@ -403,8 +397,8 @@ class LossReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversionNote:
-    """What happened to `records` records of one partition for one reason; `offsets` are the first of
-    them, in the source. `field` is that of the record, empty where it is about the whole of it.
+    """The outcome for `records` records of one partition, with one reason; `offsets` are the first of these records, in
+    the source. `field` is the field of the record, empty if the note is about the whole record.
     """
 
     topic: str
@@ -417,7 +411,7 @@ class ConversionNote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvertedTopic:
-    """A topic as it is in the new store: how many records of it are there."""
+    """A topic in the new store, with the number of its records there."""
 
     topic: str
     name: str
@@ -427,11 +421,12 @@ class ConvertedTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversionReport:
-    """What a conversion made of a store.
+    """The result of a conversion.
 
-    `left_out`: records that readers of the source see and readers of `target` do not. `hidden`: those
-    that no reader of committed records sees (aborted, not ended), and markers. `encoded`: those that came
-    along in a form that has to be decoded. `moved`: those at other offsets than before.
+    - `left_out`: records that readers of the source see and readers of `target` do not.
+    - `hidden`: records that no reader of committed records sees (aborted, not ended), and markers.
+    - `encoded`: records that were converted to a form that has to be decoded.
+    - `moved`: records whose offset has changed.
     """
 
     source: str
@@ -458,7 +453,7 @@ _SOUGHT: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindQuery:
-    """What `find` looks for: exactly one of key, record_id, unique_id, tag or grep, and bounds."""
+    """The arguments of `find`: exactly one of key, record_id, unique_id, tag or grep, and bounds."""
 
     topic: str | None = None
     key: str | None = None
@@ -472,7 +467,7 @@ class FindQuery:
     raw: bool = False
 
     def check(self) -> None:
-        """Raise InvalidArgument for two criteria, none at all, times in reverse, or a limit below 1."""
+        """Raise InvalidArgument for two criteria, no criterion at all, a time range in reverse, or a limit below 1."""
         given = [word for name, word in _SOUGHT.items() if getattr(self, name) is not None]
         if len(given) > 1:
             raise InvalidArgument(f"{' and '.join(given)} exclude each other", field=given[1])

@@ -1,7 +1,7 @@
-"""A store made beside its place: it is put there in one step when it is whole, and else never.
+"""A store that is made in a temporary folder: a rename puts it in place when it is complete, or it never appears.
 
-Owns the place's checks, the folder `DIR.unfinished-TIME` in which the store is made, and the rename;
-must not know what a store is.
+Owns the checks of the target, the folder `DIR.unfinished-TIME` in which the store is made, and the rename; must not
+know the content of a store.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from storage.files import FileSystem, make_root
 def new_store(
     fs: FileSystem, target: Path, *, sources: Sequence[Path], now_ms: int, made: Path | None = None
 ) -> Iterator[Path]:
-    """A folder to make a store in, whose files are durable when the block ends; then it is `target`.
-    After an error there is neither. `made`: where it is meanwhile, on the same file system.
+    """Yield a folder for a new store, durable on exit of the block; then rename it to `target`.
 
-    Raises InvalidArgument unless `target` is missing or empty, and outside of `sources`.
+    After an error neither exists. `made`: the temporary folder, on the same file system. Raises InvalidArgument unless
+    `target` is missing or empty, and outside of `sources`.
     """
     target = target.resolve()
     _check(fs, target, sources)
     made = made or target.with_name(f"{target.name}.unfinished-{now_ms}")
     if fs.exists(target):
-        fs.remove_tree(target)  # now: a place that cannot be taken is told before the work
+        fs.remove_tree(target)  # now: a target that cannot be replaced fails before the work
     make_root(fs, made)
     try:
         yield made

@@ -1,6 +1,6 @@
-"""What a backend's tools meet on their way, and how far they have come: findings, each place once, and a meter.
+"""The notes of a backend's tools while they work: findings, each position once, and a progress meter.
 
-Owns those for all backends; must not know files or formats.
+Owns both for all backends; must not know files or formats.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ _BAD_PLACES: Final = frozenset(
 
 
 class Notes:
-    """Findings in the order in which they were met, each place once."""
+    """Findings in the order in which they were added, each position once."""
 
     def __init__(self) -> None:
         self._found: dict[tuple[object, ...], Finding] = {}
         self._taken = 0
 
     def add(self, *findings: Finding) -> None:
-        """Take them in, unless something is known of the same place."""
+        """Add findings, except for a position that has a finding already."""
         for finding in findings:
             self._found.setdefault(_place(finding), finding)
 
     def has(self, finding: Finding) -> bool:
-        """Whether the place has a finding that names the same record."""
+        """Return whether the position has a finding that names the same record."""
         known = self._found.get(_place(finding))
         return known is not None and _record(known) == _record(finding)
 
     def all(self) -> Sequence[Finding]:
-        """What was found so far."""
+        """Return all findings so far."""
         return list(self._found.values())
 
     def take(self) -> Sequence[Finding]:
-        """What was found since the last call."""
+        """Return the findings added since the last call."""
         fresh = self.all()[self._taken :]
         self._taken += len(fresh)
         return fresh
@@ -60,14 +60,16 @@ def _record(finding: Finding) -> tuple[object, ...]:
 
 
 def _place(finding: Finding) -> tuple[object, ...]:
-    """Recovery and a later reading may both meet a bad place, under other names."""
+    """Return the key of a position. Recovery and a later read may report the same bad position under different
+    codes.
+    """
     if finding.code in _BAD_PLACES:
         return (finding.path, finding.position)
     return (finding.path, finding.position, finding.code, finding.offset, finding.message)
 
 
 class Meter:
-    """How much of what is to be read has been read; told every few megabytes."""
+    """The amount of data read so far, reported every 16 MiB."""
 
     def __init__(self, progress: Progress = no_progress, what: str = "", total: int = 0) -> None:
         self._progress = progress
@@ -76,20 +78,21 @@ class Meter:
         self._done = self._told = 0
 
     def add(self, size_bytes: int) -> None:
-        """So many bytes more have been read."""
+        """Count `size_bytes` more bytes as read."""
         self._done += size_bytes
         self.reach(self._done)
 
     def reach(self, done: int) -> None:
-        """So many bytes have been read by now."""
+        """Set the number of bytes read so far, and report it if at least 16 MiB were read since the last report."""
         if done - self._told >= _STEP_BYTES:
             self._told = done
             self._progress(self._what, done, self._total)
 
 
 class Tallies:
-    """Findings of which a damaged file may have thousands: one for each file and code, counted. That
-    is the one that comes first in some order, so that it does not matter who counted which part.
+    """Findings of which a damaged file may have thousands: one finding for each file and code, with a count.
+
+    It is the first finding in a given order. So the result does not depend on which reader counted which part.
     """
 
     def __init__(self) -> None:
@@ -97,11 +100,11 @@ class Tallies:
         self._counts: Counter[tuple[str, str]] = Counter()
 
     def add(self, finding: Finding, order: int | None = None) -> None:
-        """One more; `order` None: by its position."""
+        """Count one more finding; `order` None: its position."""
         self._add(finding, (finding.position or 0) if order is None else order, 1)
 
     def merge(self, other: Tallies) -> None:
-        """All that another has counted."""
+        """Add all counts of another object."""
         for key, (order, finding) in other._first.items():
             self._add(finding, order, other._counts[key])
 
@@ -112,7 +115,7 @@ class Tallies:
         self._counts[key] += count
 
     def all(self) -> Sequence[Finding]:
-        """One finding for each file and code, by file and position."""
+        """Return one finding for each file and code, sorted by file and position."""
         found = [
             replace(first, message=f"{first.message}; {more} more like it in this file")
             if (more := self._counts[key] - 1)

@@ -1,6 +1,6 @@
-"""Our own notes and reports at a store's root: whether each can be read.
+"""Our own notes and reports at a store's root: checks that each file can be read.
 
-Owns what a damaged one means; must not know the files of a backend, which reports them itself.
+Owns the meaning of a damaged file; must not know the files of a backend, which reports them itself.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FILES: Final[Mapping[str, tuple[type[Any], str]]] = {
 
 
 def own_file_findings(fs: FileSystem, *roots: Path) -> Iterator[Finding]:
-    """Return a finding for each note or report that cannot be read."""
+    """Yield a finding for each note or report that cannot be read."""
     for path in (root / name for root in roots for name in _FILES):
         kind, code = _FILES[path.name]
         if not fs.exists(path):

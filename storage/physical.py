@@ -1,7 +1,7 @@
-"""The files of a store as they lie on the disk: a walk over its folders, in order, from any file on.
+"""The files of a store as they are on disk: a walk over its folders, in order, from any file on.
 
-Owns the order and what is left out; must not know what a name means: a backend tells it by `describe`.
-Nothing is opened. A store may change meanwhile: a file that goes away is left out.
+Owns the order and which files are left out; must not know the meaning of a name: a backend's `describe` returns it. No
+file is opened. A store may change meanwhile: a file that disappears is left out.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from storage.errors import IoFailure
 from storage.files import FileSystem
 from storage.model import StoredFile, TopicPartition
 
-# Gone meanwhile; a link, a pipe or a socket; not ours to look into (lost+found).
+# Errors for entries that are left out: removed meanwhile; a link, pipe or socket; not readable by us (lost+found).
 _LEFT_OUT: Final = frozenset(
     {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EINVAL, errno.EACCES, errno.EPERM}
 )
 
 
 class Described(NamedTuple):
-    """What the name of a file tells: see StoredFile."""
+    """The facts that the name of a file contains: see StoredFile."""
 
     kind: str
     partition: TopicPartition | None = None
@@ -31,14 +31,16 @@ class Described(NamedTuple):
 
 
 Describe: TypeAlias = Callable[[Sequence[str]], Described]
-"""Told the names from the store's root down to a file."""
+"""A function that receives the names from the store's root down to a file."""
 
 
 def list_below(
     fs: FileSystem, root: Path, describe: Describe, *, folder: Sequence[str] = (), after: str = ""
 ) -> Iterator[StoredFile]:
-    """The regular files of the store at `root`, or of one of its folders, in order of their names from
-    the root down; only those behind the path `after`. Names that are not printable are left out.
+    """Yield the regular files of the store at `root`, or of one of its folders, in order of their names from the root
+    down.
+
+    Only files after the path `after` are returned. Names that are not printable are left out.
     """
     start = tuple(after.split("/"))
     depth = len(folder)
@@ -68,7 +70,7 @@ def list_below(
 def _walk(
     fs: FileSystem, root: Path, folder: tuple[str, ...], behind: Sequence[str]
 ) -> Iterator[tuple[str, ...]]:
-    """The names of what is no folder, in order; `behind`: names below `folder`."""
+    """Yield the names of entries that are not folders, in order, after the names `behind` below `folder`."""
     first = behind[0] if behind else ""
     for name in _names_in(fs, root.joinpath(*folder)):
         if name < first or not name.isprintable():

@@ -1,7 +1,8 @@
-"""A tool that makes a store, or files of one, opens and counts them, and compares that with its own report.
+"""A recount: a tool that makes a store, or files of a store, opens and counts them, and compares the result with its
+report.
 
-Owns the comparison; must not know how a backend counts. A difference is an error: then the report, or the store, is
-wrong, and neither is to be relied on.
+Owns the comparison; must not know how a backend counts. A difference is an error: the report or the store is wrong, and
+neither can be trusted.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from storage.model import TopicPartition
 
 
 class Contents(NamedTuple):
-    """The records of one partition, and the offset after the last of them; `next_offset` None: not compared."""
+    """The number of records of one partition, and the offset after the last record; `next_offset` None: not
+    compared.
+    """
 
     records: int
     next_offset: int | None
@@ -26,7 +29,7 @@ def check_recount(
     reported: Mapping[TopicPartition, Contents],
     counted: Mapping[TopicPartition, Contents],
 ) -> None:
-    """Raise MiscountedResult for the first partition of the store at `path` that does not hold what was reported."""
+    """Raise MiscountedResult for the first partition of the store at `path` that differs from the report."""
     for address, wanted in reported.items():
         found = counted.get(address, Contents(0, 0))
         if wanted.records != found.records:
@@ -42,8 +45,9 @@ def check_files(
     what: str,
     advice: str,
 ) -> None:
-    """Raise MiscountedResult for the first file or folder that does not hold what was reported; None: it is not there.
-    `what` names the things that are counted, and `advice` says what state the store is in.
+    """Raise MiscountedResult for the first file or folder that differs from the report; None: it does not exist.
+
+    `what` names the counted things, and `advice` describes the state of the store.
     """
     for path, wanted in reported.items():
         found = counted.get(path)

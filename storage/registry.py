@@ -1,7 +1,7 @@
-"""Backend names and the factories behind them, imported only when asked for.
+"""Backend names and their factories, imported only on demand.
 
-Owns the one table of backends and the detection of what a directory holds; must not import a
-backend by itself. The strings are invisible to the import checker: a test imports each of them.
+Owns the only table of backends and the detection of a directory's content; must not import a backend at module level.
+The import checker does not see the strings, so a test imports each of them.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from storage.own_files import own_file_findings
 from storage.parts import RunParts
 from storage.staged_append import StagedForm, finish_staged
 
-# A first start that was cut off leaves its lock.
+# An interrupted first start leaves its lock file.
 _NO_CONTENT: Final = frozenset({"lost+found", ".lock", "lock"})
 
 
 class Backend(NamedTuple):
-    """Where a backend's doors are, as module:function; None where it has no such door.
+    """The entry points of a backend, as module:function; None if the backend has no such entry point.
 
-    `settings`: the names of the store's settings, as a sequence.
+    `settings`: a sequence of the names of the store's settings.
     """
 
     open_store: str
@@ -52,8 +52,8 @@ class Backend(NamedTuple):
 
 
 class Detected(NamedTuple):
-    """What a directory holds. `adopted`: made by us, or taken over before (`.logserver.store.json`
-    is there).
+    """The content of a directory. `adopted`: logserver created the store or opened it for writing before
+    (`.logserver.store.json` exists).
     """
 
     backend: str
@@ -93,30 +93,30 @@ BACKENDS: Final[dict[str, Backend]] = {
 
 
 def wall_clock_ms() -> int:
-    """Milliseconds since the epoch by the machine's clock: the default `Clock`."""
+    """Return milliseconds since the epoch by the machine's clock: the default `Clock`."""
     return time.time_ns() // 1_000_000
 
 
 def backends() -> Sequence[str]:
-    """The names that `open_store` takes."""
+    """Return the names that `open_store` accepts."""
     return tuple(BACKENDS)
 
 
 def setting_names(backend: str) -> Sequence[str]:
-    """The names that `StoreOptions.settings` may have for a backend."""
+    """Return the names that `StoreOptions.settings` may contain for a backend."""
     door = BACKENDS[backend].settings
     names: Sequence[str] = () if door is None else resolve(door)
     return names
 
 
 def is_compiled() -> bool:
-    """Whether the hot codec modules run compiled (one source, built by mypyc) or interpreted."""
+    """Return whether the hot codec modules run compiled (same source, built by mypyc) or interpreted."""
     spec = importlib.util.find_spec("storage.coding.varint")
     return spec is not None and not (spec.origin or "").endswith(".py")
 
 
 def resolve(target: str) -> Any:
-    """The object that "module:name" means, importing the module now."""
+    """Import the module of "module:name" and return the object `name`."""
     module, _, name = target.partition(":")
     return getattr(importlib.import_module(module), name)
 
@@ -130,14 +130,14 @@ def open_store(
     clock: Clock = wall_clock_ms,
     read_only: bool = False,
 ) -> LogStore:
-    """Open (or make, unless `read_only`) the store at `path`; it has recovered when this returns, and
-    finished a staged append that was interrupted.
+    """Open the store at `path`, or create it unless `read_only`. On return recovery has run, and an interrupted staged
+    append is finished.
 
-    `read_only`: what cannot be read is skipped and reported, as damage of the records in it, and symbolic links are
-    followed. A start for writing refuses them.
+    `read_only`: unreadable bytes are skipped and reported as damage of their records, and symbolic links are followed.
+    A writable start rejects both.
 
-    Raises InvalidArgument for an unknown backend, UnsupportedFormat for another format's directory,
-    StoreLocked, DamagedStore (see `RecoveryReport`), InvalidConfig for a bad setting, IoFailure.
+    Raises InvalidArgument for an unknown backend, UnsupportedFormat for another format's directory, StoreLocked,
+    DamagedStore (see `RecoveryReport`), InvalidConfig for a bad setting, IoFailure.
     """
     if backend not in BACKENDS:
         raise InvalidArgument(
@@ -166,7 +166,7 @@ def open_store(
 
 
 def staged_form(backend: str, clock: Clock = wall_clock_ms) -> StagedForm:
-    """How a backend stages records. Raises NotOffered where it has no files."""
+    """Return a backend's form of staged records. Raises NotOffered if the backend has no files."""
     door = BACKENDS[backend].staging
     if door is None:
         raise NotOffered(f"the {backend} backend takes no staged records", feature="staging")
@@ -175,9 +175,9 @@ def staged_form(backend: str, clock: Clock = wall_clock_ms) -> StagedForm:
 
 
 def detect(path: Path | str, *, fs: FileSystem | None = None) -> Detected | None:
-    """Which backend's store the directory holds; None when it is missing or empty.
+    """Return the backend whose store the directory contains; None if it is missing or empty.
 
-    Raises UnsupportedFormat when it holds something else, IoFailure when it cannot be read.
+    Raises UnsupportedFormat if it contains other files, IoFailure if it cannot be read.
     """
     fs = fs or FollowingFileSystem()
     path = Path(path)
@@ -204,10 +204,10 @@ def open_inspector(
     fs: FileSystem | None = None,
     clock: Clock = wall_clock_ms,
 ) -> SupportsInspect:
-    """Open PATH (a store, a partition directory or one file) for looking only; see SupportsInspect.
+    """Open PATH (a store, a partition directory or one file) for reading only; see SupportsInspect.
 
-    What cannot be read below PATH is skipped and reported, links are followed. Raises UnsupportedFormat when no backend
-    knows PATH, IoFailure when PATH itself cannot be read.
+    Unreadable bytes below PATH are skipped and reported, and links are followed. Raises UnsupportedFormat if no backend
+    recognizes PATH, IoFailure if PATH itself cannot be read.
     """
     fs = fs or FollowingFileSystem()
     path = Path(path)
@@ -235,8 +235,10 @@ def open_inspector(
 
 
 def _recognized(fs: FileSystem, path: Path) -> Mapping[str, Recognized]:
-    """Ask each backend once what it sees in a directory. The likeliest come first: those whose files are there, then
-    the one that the store file names. The file may be damaged, or another store's.
+    """Ask each backend once whether it recognizes a directory, and return the answers, the most likely backend first.
+
+    First come backends whose files exist, then the backend that the store file names. The store file may be damaged, or
+    belong to another store.
     """
     named = stored_backend(fs, path)
     seen: dict[str, Recognized] = {
@@ -268,21 +270,25 @@ def convert_store(
     fs: FileSystem | None = None,
     clock: Clock = wall_clock_ms,
 ) -> ConversionReport:
-    """Make a new store of the backend `to`, at `target`, of the records of the store at `source`, and
-    tell what of them it could not keep; the report is kept in the new store too.
+    """Convert the records of the store at `source` into a new store of the backend `to` at `target`.
 
-    `encode`: what a record has and the other format has no place for is encoded reversibly, instead of
-    leaving the record out. `replace`: a target that an earlier conversion of this source made is moved
-    to `TARGET.replaced-TIME` first. `on_foreseen` gets what will be left out, as far as it is known before
-    the work begins: topics, and fields of the first records of each partition. `topics`: only these.
-    `options` are the source's, whose `progress` is called; `target_options` those of the new store.
-    `run`: who does it in parts of about `split_bytes`, each of which is done where the same two paths are
-    seen; None: it is done here. The source is not changed, and a server may be running on it; the new
-    store is durable and cleanly stopped on return; on an error there is none.
+    Return a report of the data that the new store could not keep; the new store contains the report too.
 
-    Raises InvalidArgument (to) for a target that holds something or lies in the source, and for a
-    source of the backend `to`; UnsupportedFormat for a source that is no store; UnknownTopic,
-    InvalidConfig, DiskFull.
+    - `encode`: data of a record that has no place in the other format is encoded reversibly. Without it the record is
+      left out.
+    - `replace`: a target that an earlier conversion of this source made is first moved to `TARGET.replaced-TIME`.
+    - `on_foreseen` receives notes on data that will be left out, as far as known before the work begins: topics, and
+      fields of the first records of each partition.
+    - `topics`: convert only these topics.
+    - `options` are the options of the source, whose `progress` is called; `target_options` are those of the new store.
+    - `run`: does the work in parts of about `split_bytes`, where the same two paths are visible; None: the work is done
+      here.
+
+    The source is not changed, and a server may be running on it. The new store is durable and cleanly stopped on
+    return; on an error no new store exists.
+
+    Raises InvalidArgument (to) for a target that is not empty or is inside the source, and for a source of the backend
+    `to`; UnsupportedFormat for a source that is not a store; UnknownTopic, InvalidConfig, DiskFull.
     """
     fs = fs or FollowingFileSystem()
     source, target = Path(source), Path(target)
@@ -318,11 +324,11 @@ def list_files(
     after: str = "",
     fs: FileSystem | None = None,
 ) -> Iterator[StoredFile]:
-    """The files of the store at `path`, or those of one partition alone, as they lie on the disk now:
-    one at a time, ordered by the names from the store down, only those behind the file `after`.
+    """Yield the files of the store at `path`, or of one partition only, as they are on disk now.
 
-    Nothing is opened, and no link is followed. Works beside a running server, which may be the caller.
-    The iterator raises IoFailure. Raises NotOffered for a backend without files.
+    Files are ordered by their names from the store down; only files after the file `after` are returned. No file is
+    opened, and no link is followed. Works alongside a running server, which may be the caller. The iterator raises
+    IoFailure. Raises NotOffered for a backend without files.
     """
     door = BACKENDS[backend].list_files
     if door is None:
@@ -341,11 +347,11 @@ def open_splitter(
     fs: FileSystem | None = None,
     clock: Clock = wall_clock_ms,
 ) -> Splitter:
-    """Open the store at `path` to be cut into splits; see Splitter. `permissive`: files and folders that
-    cannot be read are skipped; without it they raise IoFailure.
+    """Open the store at `path` to cut it into splits; see Splitter. `permissive`: unreadable files and folders are
+    skipped; without it they raise IoFailure.
 
-    Raises UnsupportedFormat when `path` is no store, IoFailure when it is missing or cannot be read,
-    NotOffered for a backend that keeps no files.
+    Raises UnsupportedFormat if `path` is not a store, IoFailure if it is missing or cannot be read, NotOffered for a
+    backend without files.
     """
     fs = fs or FollowingFileSystem()
     path = Path(path)
@@ -370,11 +376,11 @@ def read_split(
     check_crcs: bool = True,
     on_damage: Damage | None = None,
 ) -> Iterator[Chunk]:
-    """The rows of a split, in chunks; only `columns` of them (names of `storage.columns`). Memory is
-    bounded by some chunks, whatever the split's size, and one record.
+    """Yield the rows of a split in chunks, with only these `columns` (names of `storage.columns`). Memory is bounded by
+    a few chunks, whatever the split's size, and one record.
 
-    `on_damage` None: the iterator raises Corrupt, with file and position, at the first damage, and
-    IoFailure for a file that has vanished; else it is told what is wrong and the rows behind follow.
+    `on_damage` None: the iterator raises Corrupt, with file and position, at the first damage, and IoFailure for a file
+    that has disappeared. Otherwise `on_damage` receives each finding, and the rows after the damage follow.
     """
     door = BACKENDS[split.backend].read_split
     if door is None:

@@ -1,8 +1,8 @@
 """The journal of requests with an Idempotency-Key, `.logserver.idempotency`: its entries, and the offsets they name.
 
-Owns the encoding of the entries, and reading from them how far each partition was written; must not know what a
-repeated request gets (`logserver.keybook`), nor a backend. The steps of a group commit, which decide what an entry
-proves, are in `logserver.keybook`.
+Owns the encoding of the entries, and the next offset of each partition that they name; must not know the answer to a
+repeated request (`logserver.keybook`), nor a backend. The steps of a group commit, which decide what an entry proves,
+are in `logserver.keybook`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Marked(NamedTuple):
 
 
 class Begun(msgspec.Struct, tag=1, array_like=True):
-    """Journal: these parts are about to be appended. `time_ms`: when the key was first seen."""
+    """A journal entry: these parts are about to be appended. `time_ms`: when the key was first seen."""
 
     key: str
     digest: bytes
@@ -43,14 +43,14 @@ class Begun(msgspec.Struct, tag=1, array_like=True):
 
 
 class Ended(msgspec.Struct, tag=2, array_like=True):
-    """Journal: parts of the key have been appended: (partition, base offset)."""
+    """A journal entry: parts of the key have been appended: (partition, base offset)."""
 
     key: str
     offsets: list[tuple[int, int]]
 
 
 class Forgotten(msgspec.Struct, tag=3, array_like=True):
-    """Journal: the topic was deleted, and all keys of it with it."""
+    """A journal entry: the topic was deleted, and all its keys with it."""
 
     topic: str
 
@@ -62,7 +62,7 @@ _DECODE: Final = msgspec.msgpack.Decoder(Begun | Ended | Forgotten).decode
 
 
 def decoded_entries(lines: Iterable[bytes]) -> Iterator[JournalEntry]:
-    """The entries of a journal. An entry that cannot be decoded is skipped."""
+    """Yield the entries of a journal. An entry that cannot be decoded is skipped."""
     for line in lines:
         try:
             yield _DECODE(line)
@@ -71,7 +71,7 @@ def decoded_entries(lines: Iterable[bytes]) -> Iterator[JournalEntry]:
 
 
 class JournalOffsets(NamedTuple):
-    """What a journal names: the offset after the last record of each partition, and what is wrong with its files."""
+    """The offsets that a journal names (after the last record of each partition), and the findings on its files."""
 
     ends: Mapping[TopicPartition, int]
     findings: list[Finding]
@@ -80,9 +80,9 @@ class JournalOffsets(NamedTuple):
 def journal_offsets(fs: FileSystem, root: Path, *, clean: bool) -> JournalOffsets:
     """Read the offsets that the journal of the store at `root` names as used.
 
-    Without a clean stop the entries after the last Begun do not count. Their group may have been lost before its
-    flush: then no answer that waits for the disk named these offsets. Bytes that cannot be read are reported, and name
-    nothing.
+    Without a clean stop the entries after the last Begun do not count. A crash may have lost their group before its
+    flush. In that case no response that waits for the disk named these offsets. Unreadable bytes are reported, and name
+    no offset.
     """
     lines: list[bytes] = []
     findings: list[Finding] = []

@@ -1,8 +1,8 @@
-"""The small files at the root of a store that every backend has: `.logserver.store.json` and those
-that are read and written in the same way.
+"""The small files at the root of a store that every backend has: `.logserver.store.json`, and the files that are read
+and written in the same way.
 
-Owns reading them (what cannot be understood counts as missing and is reported) and writing each
-atomically, where it would change something; must not know what else a backend keeps there.
+Owns reading them (an invalid file counts as missing and is reported) and writing each file atomically, if its bytes
+would change; must not know a backend's other files at the root.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _OURS: Final = ".logserver."
 
 
 class StoreFacts(msgspec.Struct, kw_only=True):
-    """The content of `.logserver.store.json`. `created`: we made the directory, its identity too.
+    """The content of `.logserver.store.json`. `created`: logserver created the directory, including its identity.
 
-    A backend's own struct gives its name, and adds what only it has to know.
+    A backend's own struct sets the backend's name, and adds its own fields.
     """
 
     backend: str
@@ -42,8 +42,10 @@ _Facts = TypeVar("_Facts", bound=StoreFacts)
 
 
 class RootFiles(Generic[_Facts]):
-    """The root of one store of `backend`. Reading is for one thread, at the start. A file is encoded and written under
-    one lock: a checkpoint and a block of producer ids may be written at the same time, and both tell all facts.
+    """The root of one store of `backend`. Reading is for one thread, at the start.
+
+    A file is encoded and written under one lock. A checkpoint and a block of producer ids may be written at the same
+    time, and both write all facts.
     """
 
     def __init__(self, fs: FileSystem, path: Path, backend: str, facts: type[_Facts]) -> None:
@@ -53,12 +55,12 @@ class RootFiles(Generic[_Facts]):
         self._backend = backend
         self._facts = facts
         self._stored: dict[str, bytes] = {}
-        self._damaged: set[str] = set()  # names of files that could not be understood
+        self._damaged: set[str] = set()  # names of files that could not be decoded
         self._writing = threading.RLock()
 
     def store_file(self) -> _Facts | None:
-        """Our own facts about the store; None when it is not ours (yet), or the file names another backend, which is
-        reported. Raises UnsupportedFormat for another version.
+        """Return our own facts about the store; None if the store is not adopted (yet), or if the file names another
+        backend, which is reported. Raises UnsupportedFormat for another version.
         """
         path = self.path / STORE_FILE
         stored = self._read_json(STORE_FILE, self._facts)
@@ -78,17 +80,17 @@ class RootFiles(Generic[_Facts]):
         return stored
 
     def write_store_file(self, content: _Facts) -> None:
-        """Our own facts about the store; durable on return."""
+        """Write our own facts about the store; durable on return."""
         self._write_json(STORE_FILE, content)
 
     def write_next_producer_id(self, content: _Facts, next_id: int) -> None:
-        """Our own facts with another next producer id, and change `content` to it."""
+        """Set the next producer id in `content` and write it; durable on return."""
         with self._writing:
             content.next_producer_id = next_id
             self.write_store_file(content)
 
     def _read(self, name: str, decode: Callable[[bytes], _T]) -> _T | None:
-        """What a file of the root says; None without it, or when it cannot be understood."""
+        """Return the decoded content of a file at the root; None if the file is missing or cannot be decoded."""
         path = self.path / name
         if not self.fs.exists(path):
             return None
@@ -115,8 +117,8 @@ class RootFiles(Generic[_Facts]):
             self.findings.append(found)
 
     def _write(self, name: str, data: bytes) -> None:
-        """The file with these bytes, durable on return; left out where it is known to have them. A file that could not
-        be understood is kept under another name first.
+        """Write the file, durable on return; skip it if the file is known to have these bytes. A file that could not be
+        decoded is first kept under another name.
         """
         with self._writing:
             if self._stored.get(name) != data:
@@ -134,10 +136,10 @@ class RootFiles(Generic[_Facts]):
 
 
 def kept_name(name: str) -> str:
-    """Where a file that cannot be understood is kept when its place is needed: `.logserver.NAME.damaged`."""
+    """Return the name under which an invalid file is kept when its place is needed: `.logserver.NAME.damaged`."""
     return f"{_OURS}{name.removeprefix(_OURS)}.damaged"
 
 
 def json_text(content: object) -> bytes:
-    """A value as the bytes of one of our own files."""
+    """Return a value as the bytes of one of our own files."""
     return msgspec.json.format(encode_json(content), indent=1) + b"\n"

@@ -1,8 +1,8 @@
-"""Idempotent appends: which sequence may come next, what was stored already, which ids are taken.
+"""Idempotent appends: the next allowed sequence number, the detection of duplicates, and the used producer ids.
 
-Owns the rules of a sequenced append (those of Kafka's ProducerStateManager, which every backend
-keeps), what one partition remembers of its producers, and the handing out of producer ids; must not
-know a backend's files. A sequence counts records from 0 to 2^31 - 1 and begins again at 0.
+Owns the rules of a sequenced append (from Kafka's ProducerStateManager, for every backend), the producer state of one
+partition, and the assignment of producer ids; must not know a backend's files. A sequence number counts records from 0
+to 2^31 - 1 and then starts again at 0.
 """
 
 from __future__ import annotations
@@ -17,18 +17,20 @@ from storage.model import ProducerSequence
 
 NO_PRODUCER: Final = -1
 NO_SEQUENCE: Final = -1
-KEPT_BATCHES: Final = 5  # how many of a producer's last batches are recognised (ProducerStateEntry)
+KEPT_BATCHES: Final = 5  # the number of remembered batches per producer (ProducerStateEntry)
 SEQUENCES: Final = 2**31
 MADE_UP_IDS: Final = 1 << 62
 PRODUCER_ID_BLOCK: Final = 1000
 FIRST_BESIDE_BROKER: Final = 1 << 50
-"""Where ids begin in a directory that a Kafka may get: its controller gives out ids from 0, without a look at ours, and
-takes one that both gave out for one producer. A whole number of JSON (below 2^53), which no controller reaches."""
+"""The first id assigned in a directory that a Kafka broker may open later. Its controller assigns ids from 0 without
+reading ours. If both assigned the same id, the broker would treat two producers as one. The value is an exact JSON
+integer (below 2^53), and no controller reaches it.
+"""
 PRODUCER_EXPIRATION_MS: Final = 86_400_000  # producer.id.expiration.ms
 
 
 class SequencedBatch(NamedTuple):
-    """One remembered batch (or append) of a producer."""
+    """A remembered batch (or append) of a producer."""
 
     base_sequence: int
     last_sequence: int
@@ -37,19 +39,19 @@ class SequencedBatch(NamedTuple):
 
 
 def next_sequence(sequence: int, count: int) -> int:
-    """The sequence behind `count` records, the first of which has `sequence`: they begin anew at 2^31."""
+    """Return the sequence number after `count` records, the first of which has `sequence`; it wraps to 0 at 2^31."""
     return (sequence + count) % SEQUENCES
 
 
 def last_sequence_of(base_sequence: int, count: int) -> int:
-    """The sequence of the last of `count` records, the first of which has `base_sequence`."""
+    """Return the sequence number of the last of `count` records, the first of which has `base_sequence`."""
     return next_sequence(base_sequence, count - 1)
 
 
 def find_batch(
     batches: Iterable[SequencedBatch], *, base_sequence: int, last_sequence: int
 ) -> SequencedBatch | None:
-    """The batch with these sequences, None when it is not among them."""
+    """Return the batch with these sequence numbers; None if no batch has them."""
     for batch in batches:
         if (batch.base_sequence, batch.last_sequence) == (base_sequence, last_sequence):
             return batch
@@ -59,8 +61,8 @@ def find_batch(
 def check_next(producer: ProducerSequence, *, current_epoch: int, last_sequence: int) -> None:
     """Raise FencedProducer or OutOfOrderSequence unless a batch with this mark may come next.
 
-    As ProducerAppendInfo: a new epoch begins at 0. `last_sequence` is NO_SEQUENCE for a producer of
-    which none is known: it may begin anywhere, since its records may have been deleted.
+    As in ProducerAppendInfo, a new epoch begins at 0. `last_sequence` is NO_SEQUENCE for a producer with no known
+    batch. Such a producer may begin at any number, because its records may have been deleted.
     """
     producer_id, epoch, sequence = producer
     if epoch < current_epoch:
@@ -86,18 +88,18 @@ def check_next(producer: ProducerSequence, *, current_epoch: int, last_sequence:
 
 
 def highest_id(producer_ids: Iterable[int]) -> int:
-    """The highest of these ids, NO_PRODUCER when there is none.
+    """Return the highest of these ids; NO_PRODUCER if there is none.
 
-    Ids from 2^62 on, which no broker has ever given out, do not count: one client that makes up
-    such an id must not use up all the others.
+    Ids from 2^62 on do not count, because no broker ever assigns them: a client that invents such an id must not use up
+    all other ids.
     """
     known = (producer_id for producer_id in producer_ids if producer_id < MADE_UP_IDS)
     return max(known, default=NO_PRODUCER)
 
 
 class ProducerState(msgspec.Struct, kw_only=True):
-    """What is known of one producer: its newest epoch, the last batches of it (newest last), and
-    the time of the newest. Written down as it stands here.
+    """The state of one producer: its newest epoch, its last batches (newest last), and the time of the newest batch. It
+    is stored in this form.
     """
 
     producer_id: int
@@ -107,7 +109,7 @@ class ProducerState(msgspec.Struct, kw_only=True):
 
 
 class Producers:
-    """All producers of one partition. Not thread-safe: whoever orders the appends guards it."""
+    """All producers of one partition. Not thread-safe: the lock that orders the appends guards it."""
 
     def __init__(self, states: Iterable[ProducerState] = ()) -> None:
         self._states = {state.producer_id: state for state in states}
@@ -121,15 +123,15 @@ class Producers:
         return highest_id(self._states)
 
     def states(self) -> Sequence[ProducerState]:
-        """What is to be written down: a copy that later appends leave alone."""
+        """Return a copy of the states, to be stored; later appends do not change the copy."""
         return [
             msgspec.structs.replace(state, batches=list(state.batches))
             for state in self._states.values()
         ]
 
     def find_duplicate(self, producer: ProducerSequence, count: int) -> SequencedBatch | None:
-        """The stored batch that an append of `count` records with this mark repeats, if it is one
-        of the last few.
+        """Return the stored batch that an append of `count` records with this mark repeats, if it is one of the last
+        few batches.
         """
         state = self._states.get(producer.producer_id)
         if state is None or state.epoch != producer.epoch:
@@ -153,7 +155,7 @@ class Producers:
     def add(
         self, producer: ProducerSequence, count: int, *, base_offset: int, timestamp_ms: int
     ) -> None:
-        """Take in an append of `count` records that has been stored from `base_offset` on."""
+        """Add an append of `count` records that has been stored from `base_offset` on."""
         state = self._states.get(producer.producer_id)
         if state is None or state.epoch != producer.epoch:
             state = self._states[producer.producer_id] = ProducerState(
@@ -170,7 +172,7 @@ class Producers:
         del state.batches[:-KEPT_BATCHES]
 
     def expire(self, before_ms: int) -> None:
-        """Forget producers whose newest batch is older than `before_ms`."""
+        """Remove producers whose newest batch is older than `before_ms`."""
         self._states = {
             producer_id: state
             for producer_id, state in self._states.items()
@@ -179,25 +181,25 @@ class Producers:
 
 
 class ProducerIds:
-    """Hands out producer ids, a block at a time written down first, so that none is given twice.
+    """An allocator of producer ids. A block of ids is made durable first, so that no id is assigned twice.
 
-    `write_next_id` makes a number durable that is above all ids handed out; `next_id` is what it
-    was last called with. Not thread-safe: the store's lock guards it.
+    `write_next_id` makes a number durable that is above all assigned ids; `next_id` is its last argument. Not
+    thread-safe: the store's lock guards it.
     """
 
     def __init__(self, next_id: int, write_next_id: Callable[[int], None]) -> None:
         self._next_id = next_id
         self._write_next_id = write_next_id
         self._block = iter(range(0))
-        self._remembered = NO_PRODUCER  # may lie inside the block that is being handed out
+        self._remembered = NO_PRODUCER  # may be inside the block that is being assigned
 
     def remember(self, seen: int) -> None:
-        """Note that ids up to `seen` are taken, durably, before the records that tell it are gone."""
+        """Make durable that ids up to `seen` are used, before the records that contain them are deleted."""
         self._remembered = max(self._remembered, seen)
         self._write(max(self._next_id, seen + 1))
 
     def next_above(self, seen: int) -> int:
-        """A new id above `seen`, the highest id met in the logs, and above all handed out before."""
+        """Return a new id above `seen`, the highest id found in the logs, and above all ids assigned before."""
         seen = max(seen, self._remembered)
         new = next(self._block, None)
         if new is None or new <= seen:

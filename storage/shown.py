@@ -1,8 +1,8 @@
-"""Text and JSON for people and programs, of names that may be any bytes.
+"""Text and JSON for people and programs, with names that may be any bytes.
 
-Python keeps a byte of a file name that is no UTF-8 as a lone surrogate, which neither UTF-8 nor JSON can hold. Owns the
-form in which a name is shown: `\\xe9` for such a byte, `\\ud800` for half of a surrogate pair. Values in memory keep
-the name that opens the file.
+Python stores a byte of a file name that is not UTF-8 as a lone surrogate, which neither UTF-8 nor JSON can contain.
+Owns the form in which a name is shown: `\\xe9` for such a byte, `\\ud800` for half of a surrogate pair. Values in
+memory keep the name that opens the file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ENCODER: Final = msgspec.json.Encoder()
 
 
 def readable(text: str) -> str:
-    """Return the text with an escape in place of each byte that is no UTF-8."""
+    """Return the text with an escape in place of each byte that is not UTF-8."""
     return text if text.isascii() else _LONE.sub(_escape, text)
 
 
@@ -28,7 +28,7 @@ def encode_text(text: str) -> bytes:
 
 
 def encode_json(value: object, *, enc_hook: Callable[[Any], object] | None = None) -> bytes:
-    """Return the value as JSON, its text as `readable` shows it. `enc_hook` as msgspec has it."""
+    """Return the value as JSON, with its text as `readable` shows it. `enc_hook` is the one of msgspec."""
     try:
         return msgspec.json.encode(value, enc_hook=enc_hook)
     except UnicodeEncodeError:
@@ -46,7 +46,7 @@ def encode_json_lines(values: Iterable[object]) -> bytes:
 
 
 def readable_values(value: Any) -> Any:
-    """Return plain values, as of JSON, with all text readable."""
+    """Return plain values, as in JSON, with all text readable."""
     if isinstance(value, str):
         return readable(value)
     if isinstance(value, Mapping):

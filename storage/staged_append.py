@@ -1,19 +1,18 @@
-"""A staged append: the staged files of one write are put into a store all or nothing, over any crash.
+"""A staged append: the staged files of one write are appended to a store all or nothing, across any crash.
 
-Owns the note that makes it so, `.logserver.staged.json`, and what a start does with it; must not know
-what a run's bytes mean (`StagedForm` of each backend does). Steps of a write, which holds the store's
-lock meanwhile:
+Owns the note that makes the append atomic, `.logserver.staged.json`, and the steps of a start that finds one; must not
+know the meaning of a run's bytes (`StagedForm` of each backend does). Steps of a write, which holds the store's lock:
 
-    1  the tasks' files are there, synced; nothing of the store has changed
-    2  the note says `pending`: these files, and where each partition ends     from here on it is decided
+    1  the tasks' files exist and are synced; the store is unchanged
+    2  the note has `pending`: these files, and the end of each partition      from here on it is decided
     3  runs are appended, partitions flushed
-    4  the note says so no more, and that this unit of its writer is done      one change of one file
+    4  the note has no `pending`, and this unit of its writer is done          one change of one file
 
-A crash before 2 leaves a folder that means nothing. One behind it is made good by whoever opens the
-store next to write: what of the runs stands in a partition from its noted end on is passed over, the rest
-is appended. Only records that are there count, so a log whose end a power loss took, or to which a real
-broker has appended meanwhile, comes out right too. As units of a writer are numbered, and the note of step
-4 is that of step 2 too, a unit that is repeated writes nothing.
+After a crash before step 2 the folder has no meaning. After a later crash the next writable start finishes the write:
+records of the runs that a partition already contains from its noted end on are skipped, and all other records are
+appended. Only records that exist count. So the result is also right if a power loss cut the end of a log, or if a real
+broker has appended meanwhile. The units of a writer are numbered, and steps 2 and 4 change the same note. So a repeated
+unit writes nothing.
 """
 
 from __future__ import annotations
@@ -52,8 +51,8 @@ _ZEROS: Final = bytes(1 << 20)
 
 
 class TopicShape(NamedTuple):
-    """What who encodes records must know of a topic: its partitions' numbers, how many bytes a run may
-    have, and the compression that it asks for (None: none).
+    """The facts about a topic that an encoder of records needs: its partition numbers, the size limit of a run in
+    bytes, and its compression (None: none).
     """
 
     partitions: Sequence[int]
@@ -62,22 +61,22 @@ class TopicShape(NamedTuple):
 
 
 class RunEncoder(Protocol):
-    """Makes runs of records, without a store. For one thread."""
+    """An encoder of records into runs, without a store. For one thread."""
 
     def encode(
         self, records: Sequence[Record], shape: TopicShape, *, compression: str | None
     ) -> Sequence[tuple[int, bytes]]:
-        """(records, bytes) of each run. Raises UnrepresentableRecord, RecordTooLarge (with `index`)."""
+        """Return (records, bytes) of each run. Raises UnrepresentableRecord, RecordTooLarge (with `index`)."""
 
 
 class StagedForm(Protocol):
-    """How one backend stages records."""
+    """The form in which one backend stages records."""
 
     def shape(self, store: LogStore | None, topic: str) -> TopicShape:
-        """Of a topic; of one that is to be made where it, or the store, is not there yet."""
+        """Return the shape of a topic; if the topic or the store does not exist yet, the shape that it will have."""
 
     def encoder(self) -> RunEncoder:
-        """A new one."""
+        """Return a new encoder."""
 
     def put(self, store: LogStore, partition: TopicPartition, data: bytes) -> None:
         """Append a run."""
@@ -85,11 +84,13 @@ class StagedForm(Protocol):
     def missing(
         self, store: LogStore, partition: TopicPartition, offset: int, data: bytes
     ) -> tuple[int, bytes]:
-        """How many records of a run stand at `offset` already, and the run of the others (may be empty)."""
+        """Return the number of records of a run that are already stored at `offset`, and a run of all other records
+        (may be empty).
+        """
 
 
 class Unit(NamedTuple):
-    """One of the numbered writes of a writer (a micro-batch of a query)."""
+    """A numbered write of a writer (a micro-batch of a query)."""
 
     writer: str
     number: int
@@ -97,8 +98,8 @@ class Unit(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedWrite:
-    """All of a write. `topics`: how many partitions each was taken to have when records were placed; one
-    that is not there is made so.
+    """A complete write. `topics`: the number of partitions that each topic was assumed to have when records were
+    assigned to partitions; a missing topic is created with this number.
     """
 
     folder: Path
@@ -107,12 +108,12 @@ class StagedWrite:
     unit: Unit | None = None
 
     def size_bytes(self) -> int:
-        """Of all files."""
+        """Return the size of all files."""
         return sum(file.size_bytes for file in self.files)
 
 
 class Pending(msgspec.Struct, kw_only=True):
-    """A write that is decided. `ends`: of each partition, before it."""
+    """A write that is decided. `ends`: the end of each partition before the write."""
 
     folder: str
     files: list[tuple[str, int]]
@@ -122,7 +123,7 @@ class Pending(msgspec.Struct, kw_only=True):
 
 
 class Note(msgspec.Struct, kw_only=True):
-    """The content of `.logserver.staged.json`. `units`: the newest of each writer, latest writer last."""
+    """The content of `.logserver.staged.json`. `units`: the newest unit of each writer, the latest writer last."""
 
     version: int = 1
     pending: Pending | None = None
@@ -130,7 +131,7 @@ class Note(msgspec.Struct, kw_only=True):
 
 
 def last_unit(store: LogStore, writer: str) -> int | None:
-    """The number of the writer's newest unit in the store; None: it has none there."""
+    """Return the number of the writer's newest unit in the store; None if it has none."""
     return _read_note(store).units.get(writer) if isinstance(store, OnDisk) else None
 
 
@@ -140,7 +141,7 @@ def _is_done(store: LogStore, unit: Unit) -> bool:
 
 
 def is_pending(fs: FileSystem, path: Path, folder: Path) -> bool:
-    """Whether the files of this folder are still wanted by the store at `path`."""
+    """Return whether the store at `path` still needs the files of this folder."""
     if not fs.exists(path / NOTE):
         return False
     pending = _load_note(fs, path).pending
@@ -148,7 +149,7 @@ def is_pending(fs: FileSystem, path: Path, folder: Path) -> bool:
 
 
 def pending_ends(fs: FileSystem, path: Path) -> Mapping[TopicPartition, int]:
-    """Where the partitions of an unfinished write to the store at `path` ended before it."""
+    """Return the ends of the partitions before an unfinished write to the store at `path`."""
     try:
         pending = _load_note(fs, path).pending
     except (Corrupt, IoFailure):  # own_file_findings reports them
@@ -158,12 +159,12 @@ def pending_ends(fs: FileSystem, path: Path) -> Mapping[TopicPartition, int]:
 
 
 def append_staged(store: LogStore, form: StagedForm, write: StagedWrite) -> bool:
-    """Put a write into an open store that nobody else uses meanwhile; durable on return. False: its unit
-    is there already, and nothing was written.
+    """Append a write to an open store that no other thread uses meanwhile; durable on return. Return False if its unit
+    is already stored, and nothing was written.
 
-    Raises what `append` raises, with the store as it was; where the disk fails, or fills up although as
-    much space was held for it, the next writable start goes on with it, or the next write to this store, which
-    raises DamagedStore where its files are gone.
+    Raises the errors of `append`, with the store unchanged. The disk may still fail, or fill up in spite of the
+    reserved space. Then the next writable start, or the next write to this store, continues the write. It raises
+    DamagedStore if the write's files are missing.
     """
     finish_staged(store, form, accept_loss=False)
     if write.unit is not None and _is_done(store, write.unit):
@@ -174,7 +175,7 @@ def append_staged(store: LogStore, form: StagedForm, write: StagedWrite) -> bool
         note = _read_note(store)
         note.pending = _pending(store, write)
         for named in (write.folder, write.folder.parent):
-            _disk(store).fs.sync_dir(named)  # the note tells of what is surely there
+            _disk(store).fs.sync_dir(named)  # the note must name only durable files
         _write_note(store, note)
         _finish(store, form, note, reserve, resumed=False)
     finally:
@@ -183,7 +184,7 @@ def append_staged(store: LogStore, form: StagedForm, write: StagedWrite) -> bool
 
 
 def fill_new(store: LogStore, form: StagedForm, write: StagedWrite) -> None:
-    """Put a write into a new store that nobody sees yet; durable on return but for the store's close."""
+    """Append a write to a new store that no reader sees yet; durable after the store's close."""
     _check(store, form, write)
     _make_topics(store, dict(write.topics))
     files = [(write.folder / file.name, file.size_bytes) for file in write.files]
@@ -193,10 +194,10 @@ def fill_new(store: LogStore, form: StagedForm, write: StagedWrite) -> None:
 
 
 def finish_staged(store: LogStore, form: StagedForm, *, accept_loss: bool) -> None:
-    """What a writable start does: go on with a write that a crash has interrupted.
+    """Finish a write that a crash has interrupted; called at a writable start.
 
-    Raises DamagedStore where its files, or the note, are gone or damaged, unless `accept_loss`: then what of it is
-    there stays.
+    Raises DamagedStore if its files, or the note, are missing or damaged, unless `accept_loss`: then the part that is
+    stored stays.
     """
     disk = _disk(store)
     if not disk.fs.exists(disk.path / NOTE):
@@ -240,7 +241,7 @@ def _read_note(store: LogStore) -> Note:
 
 
 def _load_note(fs: FileSystem, root: Path) -> Note:
-    """Raises Corrupt, which names the file: without it nobody knows which units are stored."""
+    """Read the note. Raises Corrupt, which names the file: without the note it is unknown which units are stored."""
     path = root / NOTE
     try:
         return decode_json(fs.read_bytes(path), Note) if fs.exists(path) else Note()
@@ -250,7 +251,7 @@ def _load_note(fs: FileSystem, root: Path) -> Note:
 
 
 def _go_on_without_note(disk: OnDisk, error: Corrupt, *, accept_loss: bool) -> None:
-    """Refuse the start, or keep the note that cannot be read under another name."""
+    """Refuse the start, or keep the unreadable note under another name."""
     path = disk.path / NOTE
     kept = disk.path / kept_name(NOTE)
     if not accept_loss:
@@ -272,7 +273,7 @@ def _write_note(store: LogStore, note: Note) -> None:
 
 
 def _check(store: LogStore, form: StagedForm, write: StagedWrite) -> None:
-    """What could refuse a run later is asked before anything is decided."""
+    """Check every condition that could reject a run later, before the write is decided."""
     known = store.topics()
     for topic, count in write.topics.items():
         info = known.get(topic) or store.preview_topic(topic)
@@ -312,14 +313,14 @@ def _pending(store: LogStore, write: StagedWrite) -> Pending:
 def _finish(
     store: LogStore, form: StagedForm, note: Note, reserve: _Reserve | None, *, resumed: bool
 ) -> None:
-    """Steps 3 and 4."""
+    """Do steps 3 and 4."""
     pending = note.pending
     assert pending is not None
     disk = _disk(store)
     folder = disk.path.resolve().with_name(pending.folder)
     files = [(folder / name, size_bytes) for name, size_bytes in pending.files]
     for path, _ in files:
-        disk.fs.size(path)  # all are there, before the first is read
+        disk.fs.size(path)  # all files exist, before the first is read
     _make_topics(store, pending.new_topics)
     ends: dict[TopicPartition, int] = {}
     if resumed:
@@ -345,7 +346,7 @@ def _done(note: Note, unit: Unit | None) -> Note:
 
 
 def _make_topics(store: LogStore, topics: Mapping[str, int]) -> None:
-    """Make those that are missing; one that a crash left half made, which has no records, is made anew."""
+    """Create missing topics. A topic that a crash left partly created, without records, is created again."""
     for topic, count in topics.items():
         info = store.topics().get(topic)
         if info is not None and len(info.partitions) != count:
@@ -364,7 +365,9 @@ def _put_runs(
     ends: dict[TopicPartition, int],
     reserve: _Reserve | None = None,
 ) -> None:
-    """Append the runs in order. `ends`: partitions that may have the first of their runs, from there on."""
+    """Append the runs in order. `ends`: partitions that may already contain the first of their runs, from this offset
+    on.
+    """
     fs = _disk(store).fs
     for path, size_bytes in files:
         for run in read_runs(fs, path, size_bytes):
@@ -381,8 +384,8 @@ def _put_runs(
 
 
 class _Reserve:
-    """As much space on the disk as the runs will take, held by a file that shrinks while they are put
-    in: a disk that is too full is told before anything is decided.
+    """Disk space for the runs, held by a file that shrinks while they are appended: a full disk is reported before the
+    write is decided.
     """
 
     def __init__(self, fs: FileSystem, write: StagedWrite) -> None:
@@ -400,12 +403,12 @@ class _Reserve:
             raise
 
     def give_back(self, size_bytes: int) -> None:
-        """So much is about to be written elsewhere."""
+        """Release `size_bytes` that are about to be written to the store."""
         self._size = max(self._size - size_bytes, 0)
         self._file.truncate(self._size)
 
     def remove(self) -> None:
-        """All of it; a second call does nothing."""
+        """Remove the file; a second call does nothing."""
         self._file.close()
         try:
             self._fs.remove(self._path)

@@ -1,9 +1,9 @@
-"""Staged files: what the tasks of one write leave beside a store, until all of it is put in at once.
+"""Staged files: the files that the tasks of one write leave next to a store, until all of them are appended at once.
 
-Owns the folder's place and the files' form; must not open a store, nor know what a run's bytes mean.
-A task writes its own file, from whatever machine; the one that puts them in reads them run by run.
+Owns the folder's path and the files' form; must not open a store, nor know the meaning of a run's bytes. A task writes
+its own file, on any machine; the committing process reads the files run by run.
 
-    DIR.staged-ID/NAME     beside the store DIR, one file per task
+    DIR.staged-ID/NAME     next to the store DIR, one file per task
 
     u32 size of the payload (big-endian)
     u32 CRC-32C of the payload
@@ -38,7 +38,7 @@ class Run(msgspec.Struct, array_like=True, frozen=True):
 
 
 class StagedPart(msgspec.Struct, array_like=True):
-    """What a staged file has for one partition. `largest_bytes`: of its runs."""
+    """The content of a staged file for one partition. `largest_bytes`: the size of its largest run."""
 
     topic: str
     partition: int
@@ -55,13 +55,13 @@ class StagedFile(msgspec.Struct, frozen=True):
 
 
 def staging_folder(store: Path, write_id: str) -> Path:
-    """Where the tasks of a write put their files: on the store's own file system, beside it."""
+    """Return the folder for the files of a write's tasks: next to the store, on the same file system."""
     store = store.resolve()
     return store.with_name(f"{store.name}{STAGED}{write_id}")
 
 
 def other_folders(fs: FileSystem, store: Path) -> list[Path]:
-    """All staging folders beside a store."""
+    """Return all staging folders next to a store."""
     store = store.resolve()
     prefix = store.name + STAGED
     if not fs.exists(store.parent):
@@ -70,7 +70,7 @@ def other_folders(fs: FileSystem, store: Path) -> list[Path]:
 
 
 class StagedWriter:
-    """Writes one staged file; for one thread. It counts once `finish` has given its description."""
+    """A writer of one staged file, for one thread. The file counts once `finish` has returned its description."""
 
     def __init__(self, fs: FileSystem, folder: Path, name: str) -> None:
         self._fs = fs
@@ -81,7 +81,7 @@ class StagedWriter:
         self._file = fs.open(self._path, write=True, create=True)
 
     def add(self, run: Run) -> None:
-        """Put a run behind the others. Raises DiskFull."""
+        """Append a run to the file. Raises DiskFull."""
         data = encode_entries([_ENCODE(run)])
         self._file.pwrite(data, self._end)
         self._end += len(data)
@@ -91,21 +91,21 @@ class StagedWriter:
         part.largest_bytes = max(part.largest_bytes, len(run.data))
 
     def finish(self) -> StagedFile:
-        """The file is durable on return."""
+        """Make the file durable and return its description."""
         self._file.datasync()
         self._file.close()
         self._fs.sync_dir(self._path.parent)
         return StagedFile(self._path.name, self._end, list(self._parts.values()))
 
     def discard(self) -> None:
-        """Leave nothing of it, as far as that can be done."""
+        """Close the file and remove it, if possible."""
         self._file.close()
         with suppress(StorageError):
             self._fs.remove(self._path)
 
 
 def read_runs(fs: FileSystem, path: Path, size_bytes: int) -> Iterator[Run]:
-    """The runs of a finished file, one at a time. Raises Corrupt, IoFailure."""
+    """Yield the runs of a finished file, one at a time. Raises Corrupt, IoFailure."""
     file = fs.open(path)
     try:
         position = 0

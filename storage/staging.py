@@ -1,10 +1,10 @@
-"""The door to staged appends: for many writers that fill one store at once, and one that commits.
+"""The interface to staged appends: for many writers that fill one store at once, and one process that commits.
 
-Owns the calls that the pipeline makes; the rules are `staged_append`'s, the files `staged_files`'.
+Owns the calls that the pipeline makes; must not know the rules (`staged_append`) or the files (`staged_files`).
 
     open_staged(folder, name)       each task: writes its runs, encoded by `staged_form(backend).encoder()`
-    append_staged(store, write)     the one: into a store that is there
-    make_staged(backend, path, ..)  the one: as a new store, which is there at once or not at all
+    append_staged(store, write)     the committing process: into an existing store
+    make_staged(backend, path, ..)  the committing process: as a new store, which appears at once or not at all
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ MADE: Final = "store"
 
 
 def open_staged(folder: Path, name: str, *, fs: FileSystem | None = None) -> StagedWriter:
-    """A new staged file; the folder is made. A name is used once, also by a task that is run again."""
+    """Create a new staged file, and its folder. Use each name once, also in a task that is run again."""
     return StagedWriter(fs or RealFileSystem(), folder, name)
 
 
 def append_staged(store: LogStore, write: StagedWrite, *, clock: Clock = wall_clock_ms) -> bool:
-    """Put a write into an open store; durable on return. See staged_append.append_staged."""
+    """Append a write to an open store; durable on return. See staged_append.append_staged."""
     form = staged_form(store.capabilities.backend, clock)
     return staged_append.append_staged(store, form, write)
 
@@ -44,15 +44,15 @@ def make_staged(
     fs: FileSystem | None = None,
     clock: Clock = wall_clock_ms,
 ) -> None:
-    """Make a new store of a write: under its name, and durable, on return, or not at all.
+    """Make a new store from a write: on return it exists under its name and is durable; on an error it does not exist.
 
-    Raises InvalidArgument unless `path` is missing or empty, and what an append raises.
+    Raises InvalidArgument unless `path` is missing or empty, and the errors of an append.
     """
     fs = fs or RealFileSystem()
     make_root(fs, write.folder)
     made = write.folder / MADE
     if fs.exists(made):
-        fs.remove_tree(made)  # of a commit that was killed
+        fs.remove_tree(made)  # left by a commit that was killed
     with new_store(fs, path, sources=(), now_ms=clock(), made=made) as place:
         store = open_store(backend, place, options, fs=fs, clock=clock)
         try:
@@ -62,7 +62,7 @@ def make_staged(
 
 
 def remove_staged(folder: Path, *, fs: FileSystem | None = None) -> None:
-    """Remove the folder of a write that is done, or given up; what cannot be removed stays."""
+    """Remove the folder of a write that is done or abandoned; files that cannot be removed stay."""
     try:
         (fs or RealFileSystem()).remove_tree(folder)
     except StorageError:
@@ -70,11 +70,11 @@ def remove_staged(folder: Path, *, fs: FileSystem | None = None) -> None:
 
 
 def is_pending(store: Path, folder: Path, *, fs: FileSystem | None = None) -> bool:
-    """Whether the store still wants the files of this folder."""
+    """Return whether the store still needs the files of this folder."""
     return staged_append.is_pending(fs or RealFileSystem(), store, folder)
 
 
 def staged_folders(store: Path, *, fs: FileSystem | None = None) -> list[tuple[Path, int]]:
-    """All staging folders beside a store, and when each changed last, in milliseconds."""
+    """Return all staging folders next to a store, each with its last change in milliseconds."""
     fs = fs or RealFileSystem()
     return [(folder, fs.mtime_ms(folder)) for folder in other_folders(fs, store)]

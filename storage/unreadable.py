@@ -1,7 +1,8 @@
-"""Findings for what a rescue could not read, and for the symbolic links that it followed.
+"""Findings for data that a rescue could not read, and for the symbolic links that it followed.
 
-The ranges are those that a SkippingFileSystem filled in, the links those of a FollowingFileSystem below it. Owns their
-codes and severities; must not know a format. A backend says which paths hold records, and whose they are.
+The ranges are those that a SkippingFileSystem replaced by filler, the links those of a FollowingFileSystem below it.
+Owns their codes and severities; must not know a format. A backend says which paths contain records, and of which
+partition.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from storage.model import Finding, TopicPartition
 
 
 class PathFacts(NamedTuple):
-    """What a backend knows of a path: whether records are stored there, and the partition it belongs to."""
+    """The facts that a backend has about a path: whether it contains records, and the partition it belongs to."""
 
     holds_records: bool
     partition: TopicPartition | None = None

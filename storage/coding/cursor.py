@@ -1,6 +1,6 @@
-"""Length-prefixed blobs, and a reader that moves over one part of a buffer, both checked against the part's end.
+"""Length-prefixed blobs, and a reader that moves over one part of a buffer; both check lengths against the part's end.
 
-Owns positions and must not know any structure. The prefix is a zig-zag varint and a negative one means null.
+Owns positions; must not know any structure. The prefix is a zig-zag varint; a negative prefix means null.
 
     position  bytes  field   note
     0         1..10  length  -1: null; 0: empty
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def decode_blob(data: bytes, position: i64, end: i64) -> tuple[bytes | None, i64]:
-    """(the bytes or None, next position) of the blob at `position`.
+    """Return (the bytes or None, next position) of the blob at `position`.
 
-    Raises Corrupt where its length reaches over `end`, before anything is made of it; Truncated where `data` ends.
+    Raises Corrupt if its length exceeds `end`, before any bytes are copied; Truncated if `data` ends inside the length.
     """
     size_bytes, position = decode_varint(data, position)
     if size_bytes < 0:
@@ -39,7 +39,9 @@ def decode_blob(data: bytes, position: i64, end: i64) -> tuple[bytes | None, i64
 
 
 class Cursor:
-    """Reads `data[position:end]` from front to back. A caller that wants it all read compares `position` with `end`."""
+    """A reader of `data[position:end]` from front to back. To check that all bytes were read, compare `position` with
+    `end`.
+    """
 
     def __init__(self, data: bytes, position: i64, end: i64) -> None:
         self.data: bytes = data
@@ -47,11 +49,11 @@ class Cursor:
         self.end: i64 = end
 
     def varint(self) -> i64:
-        """The zig-zag number here. Raises as `decode_varint`."""
+        """Read a zig-zag number. Raises as `decode_varint`."""
         value, self.position = decode_varint(self.data, self.position)
         return value
 
     def blob(self) -> bytes | None:
-        """The length-prefixed bytes here. Raises as `decode_blob`."""
+        """Read length-prefixed bytes. Raises as `decode_blob`."""
         value, self.position = decode_blob(self.data, self.position, self.end)
         return value

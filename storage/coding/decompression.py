@@ -1,14 +1,16 @@
-"""Bounded decompression of what both backends' clients write: deflate in its two wrappers, lz4 frames, zstd frames.
+"""Bounded decompression of the data that both backends' clients write: deflate in its two wrappers, lz4 and zstd
+frames.
 
-Owns the limit (what would grow over it is refused before it is made, however many members or frames it comes in) and
-what may stand behind a whole member or frame; must not know who compressed what. Sources: RFC 1952 (gzip), RFC 8878
-(zstd), and for what follows the readers of both servers: GZIPInputStream, Lz4BlockInputStream, ZstdInputStream.
+Owns the size limit and the bytes allowed after a complete member or frame; must not know the origin of the data.
+Content over the limit is rejected before it is allocated, for any number of members or frames. Sources: RFC 1952
+(gzip), RFC 8878 (zstd), and for trailing bytes the readers of both servers: GZIPInputStream, Lz4BlockInputStream,
+ZstdInputStream.
 
-    codec   behind a whole member or frame
-    gzip    more members, all of them read; 18 bytes or fewer, or what does not begin as a member, count for nothing
+    codec   after a complete member or frame
+    gzip    more members, all of them read; 18 bytes or fewer, or bytes that do not begin a member, are ignored
     zlib    nothing
-    lz4     nothing (`read_lz4`), or anything, which is not looked at (`read_first_lz4`)
-    zstd    more frames, skippable ones too, all of them read; one that is cut there gives what it holds
+    lz4     nothing (`read_lz4`), or anything, which is ignored (`read_first_lz4`)
+    zstd    more frames, skippable frames too, all of them read; a frame cut there yields its content so far
 """
 
 from __future__ import annotations
@@ -27,15 +29,15 @@ GZIP_WBITS: Final = 16 + zlib.MAX_WBITS
 ZLIB_WBITS: Final = zlib.MAX_WBITS
 
 GZIP_MEMBER: Final = b"\x1f\x8b\x08"
-"""How each deflated member begins."""
+"""The first bytes of each deflated member."""
 MIN_MEMBER_BYTES: Final = 19
-"""GZIPInputStream looks for another member where more is left than a header and a trailer."""
+"""GZIPInputStream searches for another member if more bytes are left than a header and a trailer."""
 GZIP_PIECE_BYTES: Final = 1 << 14
-"""What is fed at once: zlib copies all that it was given behind the end of a member."""
+"""The size of one input piece: zlib copies all input bytes after the end of a member."""
 
 ZSTD_SKIPPABLE: Final = Struct(
     "<"
-    "I"  # magic: 0x184d2a5, and any four bits
+    "I"  # magic: 0x184d2a5 followed by any four bits
     "I"  # bytes that follow
 )
 ZSTD_SKIPPABLE_MAGIC: Final = 0x184D2A5
@@ -45,10 +47,11 @@ ZSTD_CHECKSUM_BYTES: Final = 4
 
 
 def read_gzip(data: bytes, limit_bytes: int) -> bytes:
-    """The content of all gzip members. Raises Corrupt (kind gzip) for damage, a cut, and more than `limit_bytes`.
+    """Return the content of all gzip members. Raises Corrupt (kind gzip) for damage, a cut, and more than
+    `limit_bytes`.
 
-    What grows is a BytesIO: each piece is copied and freed by itself, and `getvalue` copies nothing. To join pieces of
-    256 MiB at the end takes twice the memory, and stops all other threads for as long as it takes.
+    The content grows in a BytesIO: each piece is copied and freed by itself, and `getvalue` copies nothing. Joining
+    pieces of 256 MiB at the end would take twice the memory, and would stop all other threads meanwhile.
     """
     view = memoryview(data)
     joined = io.BytesIO()
@@ -79,7 +82,7 @@ def _is_gzip_member(data: bytes, position: int) -> bool:
 
 
 def read_zlib(data: bytes, limit_bytes: int) -> bytes:
-    """The content of one zlib stream. Raises Corrupt (kind zlib) as `read_gzip`."""
+    """Return the content of one zlib stream. Raises Corrupt (kind zlib) as `read_gzip`, and if any bytes follow it."""
     inflate = zlib.decompressobj(wbits=ZLIB_WBITS)
     try:
         content = inflate.decompress(data, limit_bytes + 1)
@@ -91,20 +94,20 @@ def read_zlib(data: bytes, limit_bytes: int) -> bytes:
 
 
 def read_lz4(data: bytes, limit_bytes: int) -> bytes:
-    """The content of one lz4 frame. Raises Corrupt (kind lz4) as `read_gzip`, and where anything follows it."""
+    """Return the content of one lz4 frame. Raises Corrupt (kind lz4) as `read_gzip`, and if any bytes follow it."""
     content, left_over = _read_lz4_frame(data, limit_bytes)
     _check_ended("lz4", ended=True, left_over=left_over)
     return content
 
 
 def read_first_lz4(data: bytes, limit_bytes: int) -> bytes:
-    """The content of the lz4 frame that `data` begins with. Raises Corrupt (kind lz4) as `read_gzip`."""
+    """Return the content of the lz4 frame at the start of `data`. Raises Corrupt (kind lz4) as `read_gzip`."""
     content, _ = _read_lz4_frame(data, limit_bytes)
     return content
 
 
 def _read_lz4_frame(data: bytes, limit_bytes: int) -> tuple[bytes, bytes | None]:
-    """(content, what follows the frame)."""
+    """Return (content, the bytes after the frame)."""
     frame = lz4.frame.LZ4FrameDecompressor()
     try:
         content: bytes = frame.decompress(data, max_length=limit_bytes + 1)
@@ -116,7 +119,9 @@ def _read_lz4_frame(data: bytes, limit_bytes: int) -> tuple[bytes, bytes | None]
 
 
 def read_zstd(data: bytes, limit_bytes: int) -> bytes:
-    """The content of all zstd frames. Raises Corrupt (kind zstd) as `read_gzip`, and where what follows is no frame."""
+    """Return the content of all zstd frames. Raises Corrupt (kind zstd) as `read_gzip`, and if other bytes follow a
+    frame.
+    """
     try:
         _check_ended("zstd", ended=_zstd_frame_end(data) <= len(data), left_over=None)
         with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as reader:
@@ -128,7 +133,9 @@ def read_zstd(data: bytes, limit_bytes: int) -> bytes:
 
 
 def _zstd_frame_end(data: bytes) -> int:
-    """Where the first frame ends, by walking its blocks: the library does not tell that it is cut."""
+    """Return the end of the first frame, found by walking its blocks: the library does not report a frame that
+    is cut.
+    """
     if len(data) >= ZSTD_SKIPPABLE.size:
         magic, size_bytes = ZSTD_SKIPPABLE.unpack_from(data)
         if magic >> 4 == ZSTD_SKIPPABLE_MAGIC:
@@ -159,17 +166,17 @@ def _check_ended(kind: str, *, ended: bool, left_over: bytes | None) -> None:
 
 
 def corrupt(kind: str, what: str) -> Corrupt:
-    """The error for compressed data that is not what it should be."""
+    """Return the error for invalid compressed data."""
     return Corrupt(f"{kind}: {what}", kind=kind)
 
 
 def damaged(kind: str, cause: Exception) -> Corrupt:
-    """The error for data that the library refused."""
+    """Return the error for data that the library rejected."""
     return corrupt(kind, f"the data is damaged: {cause}")
 
 
 def over_limit(kind: str, limit_bytes: int) -> Corrupt:
-    """The error for content that is larger than the caller takes."""
+    """Return the error for content that is larger than the caller accepts."""
     return Corrupt(
         f"{kind}: the content is over the limit of {limit_bytes} bytes",
         kind=kind,

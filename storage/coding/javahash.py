@@ -1,10 +1,10 @@
-"""Java's String.hashCode: both references place things by it (groups in Kafka, keys in RocketMQ's index).
+"""Java's String.hashCode, by which both real servers place entries (groups in Kafka, keys in RocketMQ's index).
 
-Owns the arithmetic, h = 31 h + unit over the UTF-16 units in 32 bits; must not know what is hashed.
+Owns the arithmetic, h = 31 h + unit over the UTF-16 units in 32 bits; must not know the meaning of the text.
 
-Text whose units fit a byte, which is nearly all that is hashed, is read as two numbers to the base 31: a unit is
-31 high + low, so the hash is 31 number(highs) + number(lows). That leaves the loop to Python's own number parser, six
-times faster than a loop in Python over 40 characters, and no slower than one that is compiled.
+Nearly all hashed text has only units that fit in a byte. Such text is read as two numbers in base 31: a unit is 31 high
++ low, so the hash is 31 number(highs) + number(lows). Python's own number parser then does the loop. It is six times
+faster than a loop in Python over 40 characters, and not slower than a compiled loop.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MASK: Final = 0xFFFFFFFF
 SIGN: Final = 0x80000000
 BASE: Final = 31
 MAX_DIGITS: Final = 640
-"""Numbers of more digits may be refused by the interpreter (sys.int_info.str_digits_check_threshold)."""
+"""The interpreter may reject numbers with more digits (sys.int_info.str_digits_check_threshold)."""
 
 _DIGITS: Final = b"0123456789abcdefghijklmnopqrstu"
 _HIGH: Final = bytes([_DIGITS[unit // BASE] for unit in range(256)])
@@ -27,7 +27,7 @@ _LOW: Final = bytes([_DIGITS[unit % BASE] for unit in range(256)])
 
 
 def java_hash(text: str) -> int:
-    """The hash as Java's int: signed, 32 bits. A lone surrogate counts as the unit that it is."""
+    """Return the hash as Java's int: signed, 32 bits. A lone surrogate counts as its UTF-16 unit."""
     try:
         data = text.encode("latin-1")
     except UnicodeEncodeError:
@@ -40,7 +40,7 @@ def java_hash(text: str) -> int:
 
 
 def _hash_units(text: str) -> int:
-    """The hash of any text, unit by unit."""
+    """Return the hash of any text, unit by unit."""
     units = text.encode("utf-16-be", "surrogatepass")
     hashed: i64 = 0
     unit: i64

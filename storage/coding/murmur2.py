@@ -1,7 +1,7 @@
-"""Kafka's murmur2 hash of a key, and the partition that the stock producer gives a keyed record.
+"""Kafka's murmur2 hash of a key, and the partition that the default producer chooses for a keyed record.
 
 Owns the arithmetic; must not know topics. Source: Utils.murmur2 and BuiltInPartitioner of Kafka's clients. The key is
-taken as little-endian 32-bit words; one to three bytes left over are mixed in at the end.
+read as little-endian 32-bit words; the last one to three bytes are mixed in at the end.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SIGN: Final = 0x80000000
 
 
 def murmur2(data: bytes) -> int:
-    """The hash as Java's int: signed, 32 bits."""
+    """Return the hash as Java's int: signed, 32 bits."""
     size: i64 = len(data)
     words: i64 = size // 4
     hashed: i64 = SEED ^ size
@@ -39,14 +39,14 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_for_key(key: bytes, partitions: int) -> int:
-    """The partition of a keyed record among `partitions`. Raises InvalidArgument for fewer than one."""
+    """Return the partition of a keyed record among `partitions`. Raises InvalidArgument for fewer than 1."""
     if partitions < 1:
         raise InvalidArgument(f"{partitions} partitions: need at least 1", field="partitions")
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
 def partitions_for_keys(keys: Sequence[bytes | None], partitions: int) -> list[int]:
-    """The same for many; -1 where there is no key."""
+    """Return the partition of each key as `partition_for_key`; -1 for a missing key."""
     if partitions < 1:
         raise InvalidArgument(f"{partitions} partitions: need at least 1", field="partitions")
     return [-1 if key is None else (murmur2(key) & 0x7FFFFFFF) % partitions for key in keys]

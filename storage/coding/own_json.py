@@ -1,4 +1,4 @@
-"""JSON of our own small files, read typed. Owns what can be wrong with its bytes; must not know what they mean."""
+"""JSON of our own small files, decoded to a type. Owns the errors of its bytes; must not know their meaning."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def decode_json(data: bytes, kind: type[T]) -> T:
-    """`data` as `kind`. Raises Corrupt for what is no JSON of that shape, no UTF-8, or nested too deeply."""
+    """Decode `data` as `kind`. Raises Corrupt if it is not JSON of that shape, not UTF-8, or nested too deeply."""
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -1,12 +1,13 @@
-"""Variable-length integers: seven bits a byte, the lowest first, the high bit set in every byte but the last.
+"""Variable-length integers: seven bits per byte, the lowest first, the high bit set in every byte except the last.
 
-Owns both forms that Kafka writes and must not know any structure: plain ("uvarint": lengths and tags of the protocol)
-and zig-zag ("varint": all numbers of a record; 0, -1, 1, -2 become 0, 1, 2, 3). Source: ByteUtils of Kafka's clients.
+Owns both forms that Kafka writes; must not know any structure. The plain form ("uvarint") is used for lengths and tags
+of the protocol. The zig-zag form ("varint") is used for all numbers of a record; 0, -1, 1, -2 become 0, 1, 2, 3.
+Source: ByteUtils of Kafka's clients.
 
     position  bytes  field   note
     0         1..10  groups  7 bits each; the tenth byte of a 64-bit number holds one bit
 
-A longer form than needed (80 00 for 0) is read, as Kafka reads it, and never written.
+A longer form than needed (80 00 for 0) is accepted, as in Kafka, and never written.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ INT64_MAX: Final = (1 << 63) - 1
 UINT64_MAX: Final = (1 << 64) - 1
 
 TABLE_SIZE: Final = 1 << 13
-"""Below this a zig-zag number takes one or two bytes: nearly all numbers of nearly all records."""
+"""The first zig-zag number that takes more than two bytes: smaller numbers cover nearly all numbers of nearly all
+records.
+"""
 
 
 def _encode_groups(number: int) -> bytes:
@@ -36,11 +39,11 @@ def _encode_groups(number: int) -> bytes:
 
 
 VARINTS: Final[list[bytes]] = [_encode_groups(value << 1) for value in range(TABLE_SIZE)]
-"""The zig-zag forms of 0 <= value < TABLE_SIZE, for loops that cannot pay a call for each number."""
+"""The zig-zag forms of 0 <= value < TABLE_SIZE, for loops where a call per number is too slow."""
 
 
 def encode_varint(value: int) -> bytes:
-    """The zig-zag form of a signed 64-bit number. Raises InvalidArgument outside that range."""
+    """Return the zig-zag form of a signed 64-bit number. Raises InvalidArgument outside that range."""
     if 0 <= value < TABLE_SIZE:
         return VARINTS[value]
     if not INT64_MIN <= value <= INT64_MAX:
@@ -49,7 +52,7 @@ def encode_varint(value: int) -> bytes:
 
 
 def encode_uvarint(value: int) -> bytes:
-    """The plain form of an unsigned 64-bit number. Raises InvalidArgument outside that range."""
+    """Return the plain form of an unsigned 64-bit number. Raises InvalidArgument outside that range."""
     if not 0 <= value <= UINT64_MAX:
         raise InvalidArgument(
             f"{value} does not fit into an unsigned 64-bit varint", field="uvarint"
@@ -58,9 +61,9 @@ def encode_uvarint(value: int) -> bytes:
 
 
 def decode_varint(data: bytes, position: i64) -> tuple[i64, i64]:
-    """(value, next position) of the zig-zag number at `position`, which must not be negative.
+    """Return (value, next position) of the zig-zag number at `position`, which must not be negative.
 
-    Raises Truncated where `data` ends first, Corrupt where the number has more than 64 bits.
+    Raises Truncated if `data` ends inside the number, Corrupt if the number has more than 64 bits.
     """
     try:
         number: i64 = data[position]
@@ -77,14 +80,16 @@ def decode_varint(data: bytes, position: i64) -> tuple[i64, i64]:
 
 
 def decode_uvarint(data: bytes, position: int) -> tuple[int, int]:
-    """(value, next position) of the plain number at `position`; raises as `decode_varint`."""
+    """Return (value, next position) of the plain number at `position`. Raises as `decode_varint`."""
     low, top, following = _decode_groups(data, position)
     number: int = low
     return (number | 1 << 63 if top else number), following
 
 
 def _decode_groups(data: bytes, position: i64) -> tuple[i64, i64, i64]:
-    """(the low 63 bits, bit 63, next position): in two parts, since a compiled integer has 64 bits with its sign."""
+    """Return (the low 63 bits, bit 63, next position). Two parts are needed because a compiled integer has 64 bits
+    including its sign.
+    """
     start = position
     low: i64 = 0
     shift: i64 = 0

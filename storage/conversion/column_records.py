@@ -1,6 +1,6 @@
-"""The records of a split of a Kafka store, out of its columns.
+"""The records of a split of a Kafka store, built from its columns.
 
-Owns that one step; must not know what becomes of them. Memory: a chunk.
+Owns that one step; must not know how the records are used. Memory: one chunk.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _COLUMNS: Final = (KEY, VALUE, OFFSET, TIMESTAMP, TIMESTAMP_TYPE, HEADERS)
 
 
 def records_of(split: Split, findings: list[Finding]) -> Iterator[KafkaRecord]:
-    """The records of a split of one partition, by offset; what is damaged is noted."""
+    """Yield the records of a split of one partition, by offset; damage is added to `findings`."""
     chunks = read_split(split.plan, _COLUMNS, check_crcs=True, on_damage=findings.append)
     for chunk in chunks:
         yield from _records(chunk)

@@ -1,8 +1,7 @@
-"""A whole store converted by one process: the order of the steps, and the report.
+"""The conversion of a whole store: the order of the steps, and the report.
 
-Owns which topics are taken, the order of the new log, and the offsets; the rule of a record is `rule`'s.
-Must not change the source. Memory: what the sources and writers hold, for Kafka -> RocketMQ of every
-partition at once.
+Owns the selection of topics, the order of the new log, and the offsets; must not change the source. The rule for a
+record is in `rule`. Memory: the memory of the sources and writers, for Kafka -> RocketMQ of every partition at once.
 
     source -> rule -> logs in DIR.unfinished-TIME -> the engine's own recovery -> DIR
 """
@@ -85,7 +84,7 @@ def convert(
 
 
 def select(source: Source, order: Order, fates: Fates) -> Selection:
-    """The topics that are taken; those whose names the target does not allow go to `fates`.
+    """Return the selected topics; topics whose names the target does not allow are counted in `fates`.
 
     Raises UnknownTopic.
     """
@@ -109,7 +108,7 @@ def select(source: Source, order: Order, fates: Fates) -> Selection:
 
 
 def _new_name(topic: str, order: Order, others: Collection[str]) -> str:
-    """Raises InvalidTopic."""
+    """Return the topic's name in the target. Raises InvalidTopic."""
     name = topic_name(topic, to=order.to, encode=order.encode)
     if name in others:
         raise InvalidTopic(f"topic name {topic!r}: another topic is {name!r} there", topic=topic)
@@ -136,7 +135,7 @@ def make_report(
     counts: Mapping[TopicPartition, int],
     source: Source,
 ) -> ConversionReport:
-    """What was done; `counts` are the records of each partition of the source that are in the target."""
+    """Return the report; `counts` are the records of each source partition that are in the target."""
     topics = [
         ConvertedTopic(
             topic=topic,
@@ -162,13 +161,15 @@ def make_report(
 
 
 def write_report(fs: FileSystem, root: Path, report: ConversionReport) -> None:
-    """The report in the new store; durable on return."""
+    """Write the report to the new store; durable on return."""
     write_durably(fs, root / REPORT, msgspec.json.format(encode_json(report)))
     fs.sync_dir(root)
 
 
 class _Work:
-    """The new store `made` of the selected topics; gives how many records of each partition are in it."""
+    """The work of one conversion: it fills the new store `made` with the selected topics, and counts the records of
+    each partition.
+    """
 
     def __init__(
         self,
@@ -209,7 +210,10 @@ class _Work:
     # ---- to Kafka ------------------------------------------------------------------------------
 
     def to_kafka(self, source: RocketMQSource) -> Mapping[TopicPartition, int]:
-        """Each queue is a partition of the same number, at the same offsets."""
+        """Convert each queue to the partition of the same number.
+
+        A record keeps its offset, or gets the next free offset if its own is already used.
+        """
         self._start_meter(source)
         if self._order.run is None:
             for address in self._counts:
@@ -247,9 +251,9 @@ class _Work:
             writer.abandon()
 
     def _write_segments(self, source: RocketMQSource, run: RunParts) -> None:
-        """The same, by parts of the source."""
+        """Write the partitions in parts of the source."""
         from storage.conversion import (
-            segments_in_parts as parts,  # NumPy: only where parts are done
+            segments_in_parts as parts,  # needs NumPy: for parts only
         )
 
         names = self._selection.names
@@ -268,7 +272,7 @@ class _Work:
     # ---- to RocketMQ ---------------------------------------------------------------------------
 
     def to_rocketmq(self, source: KafkaSource) -> Mapping[TopicPartition, int]:
-        """One log, by store time and then by partition; the order within a partition stays."""
+        """Convert to one log, ordered by store time and then by partition; the order within a partition stays."""
         self._start_meter(source)
         options = self._order.target_options
         sizes = rocketmq_log.sizes_for(self._made, options, fs=self._fs)
@@ -303,8 +307,8 @@ class _Work:
     def _write_files(
         self, source: KafkaSource, run: RunParts, file_bytes: int, position: int
     ) -> None:
-        """The same, by parts of the source and then of the log."""
-        from storage.conversion.log_in_parts import LogInParts  # NumPy: only where parts are done
+        """Write the log in parts: first of the source, then of the log."""
+        from storage.conversion.log_in_parts import LogInParts  # needs NumPy: for parts only
 
         bounds = {address: source.bounds(address) for address in self._counts}
         for address, (_, stable, end) in bounds.items():
@@ -323,7 +327,7 @@ class _Work:
     def _stream(
         self, source: KafkaSource, number: int, address: TopicPartition, file_bytes: int
     ) -> Iterator[tuple[int, int, TopicPartition, QueuedMessage]]:
-        """(time by which the log is ordered, `number`, partition, message) of each record."""
+        """Yield (time that orders the log, `number`, partition, message) of each record."""
         name = self._selection.renamed(address).topic
         latest_ms = 0
         next_offset = source.bounds(address).start
@@ -348,7 +352,7 @@ class _Work:
     # ---- both ----------------------------------------------------------------------------------
 
     def _check(self, counted: Mapping[TopicPartition, Contents]) -> None:
-        """Compare what was written with what the new store holds."""
+        """Compare the written records with the content of the new store."""
         reported = {}
         for address, records in self._counts.items():
             target = self._selection.renamed(address)
@@ -357,14 +361,14 @@ class _Work:
 
 
 def first_position(starts: Iterable[int], file_bytes: int) -> int:
-    """Where the log begins. A queue that does not begin at 0 has units for what is gone before it; to
-    the real store they must lead before the log's beginning.
+    """Return the start of the log. If a queue does not begin at 0, it has entries for the deleted records before it.
+    For the real store these entries must point before the log start.
     """
     return file_bytes if any(starts) else 0
 
 
 def check_direction(backend: str, to: str) -> None:
-    """Raise InvalidArgument unless a store of `backend` can become one of `to`."""
+    """Raise InvalidArgument unless a store of `backend` can be converted to `to`."""
     if to not in (KAFKA, ROCKETMQ):
         raise InvalidArgument(f"to {to!r}: choose kafka or rocketmq", field="to")
     if backend == to:

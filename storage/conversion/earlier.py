@@ -1,6 +1,6 @@
-"""A target that an earlier conversion of the same source made: it makes place for a new one.
+"""A target that an earlier conversion of the same source made: it is moved aside for a new conversion.
 
-Owns the report's name, how such a target is recognised, and that it is moved and never removed.
+Owns the report's name, and how such a target is recognized; must not remove it, only move it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ REPORT: Final = CONVERSION_REPORT
 def replaced(
     order: Order, source: KafkaSource | RocketMQSource, *, fs: FileSystem, now_ms: int
 ) -> Iterator[None]:
-    """Move an earlier result at the target aside while a new one is made; after an error it is back in its place.
+    """Move an earlier result at the target aside while a new one is made; after an error it is moved back.
 
-    Raises InvalidArgument where `order` does not allow it.
+    Raises InvalidArgument if `order` does not allow it.
     """
     target = order.target.resolve()
     if not is_earlier(fs, target, order):
@@ -53,7 +53,7 @@ def replaced(
 
 
 def is_earlier(fs: FileSystem, target: Path, order: Order) -> bool:
-    """Whether a conversion of the same source to the same format made the store at `target`."""
+    """Return whether a conversion of the same source to the same format made the store at `target`."""
     path = target / REPORT
     if not fs.exists(target) or not fs.is_dir(target, follow=True) or not fs.exists(path):
         return False

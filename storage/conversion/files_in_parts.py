@@ -1,16 +1,17 @@
-"""Kafka -> RocketMQ by many side by side: each part writes one file of the log, a stretch of the log's order.
+"""Kafka -> RocketMQ in parts, side by side: each part writes one file of the log, a range of the log's order.
 
-Owns how the order is cut and what a part does; the rule is `rule`'s. The log is ordered by (time, number of
-the partition, offset), where a record's time is that of the latest before it in its partition, or its own.
+Owns how the order is cut and the work of a part; must not know the rule for a record (`rule`). The log is ordered by
+(time, number of the partition, offset). A record's time is the maximum of its own time and of all earlier times in its
+partition.
 
-    survey   splits of one partition each: every STEP bytes a mark; where a mark lies in the order depends
-             on the splits before it by a maximum and two sums alone, which are put together on the driver
-    cut      stretches from mark to mark that surely fit into a file
-    write    MADE/part-2-ID/commitlog/00000000002147483648: of every partition from the last mark before the
-             stretch on, what lies in the stretch
-    then     MADE/commitlog/00000000002147483648, by rename, of parts whose results came
+    survey   splits of one partition each: a mark every STEP bytes; the position of a mark in the order depends
+             on the splits before it only by a maximum and two sums, which are combined on the driver
+    cut      ranges from mark to mark that always fit in a file
+    write    MADE/part-2-ID/commitlog/00000000002147483648: every partition is read from its last mark before
+             the range on; records inside the range are written
+    then     MADE/commitlog/00000000002147483648, by rename, for parts whose results arrived
 
-The rest of each file but the last is padding. A part that is done twice has a folder for each time.
+The rest of each file except the last is padding. A part that is done twice has one folder per run.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ from storage.rocketmq.format.message import PADDING_SIZE
 PART: Final = "part-"
 MOVED: Final = "at another offset than before"
 LEAST_STEP_BYTES: Final = 4 << 10
-STEPS: Final = 8  # of a file, for each partition
+STEPS: Final = 8  # per file, for each partition
 
 
 class Place(NamedTuple):
-    """A place in the order of the log."""
+    """A position in the order of the log."""
 
     time_ms: int
-    number: int  # of the partition
+    number: int  # number of the partition
     offset: int
 
 
@@ -53,17 +54,19 @@ END: Final = Place(1 << 63, -1, -1)
 
 
 class Mark(NamedTuple):
-    """A record that is kept, and what lies before it: in its split as surveyed, in its partition then."""
+    """A kept record and the state before it: within its split after the survey, within its partition after
+    `in_order`.
+    """
 
     place: Place
-    latest_ms: int  # of those before it; 0: none
+    latest_ms: int  # the latest time before it; 0: none
     kept: int
-    size_bytes: int  # from it to before the next mark
+    size_bytes: int  # bytes from this record to the next mark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Converted:
-    """What a record of a partition is converted with. `name`: of the topic in the target."""
+    """The arguments of converting a record of a partition. `name`: the topic's name in the target."""
 
     number: int
     address: TopicPartition
@@ -74,7 +77,7 @@ class Converted:
     def message(
         self, record: KafkaRecord, latest_ms: int, fates: Fates
     ) -> tuple[QueuedMessage, Sequence[Problem]] | None:
-        """The message of a record, None (told) where there is none."""
+        """Convert a record; return None (counted as left out) if it cannot be represented."""
         try:
             found = rule.to_rocketmq(record, least_store_ms=latest_ms, encode=self.encode)
             check_size(self.name, found[0], self.file_bytes)
@@ -90,7 +93,7 @@ class Converted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurveyPart:
-    """One split of a partition."""
+    """A part of the survey: one split of a partition."""
 
     way: Converted
     split: Split
@@ -99,7 +102,7 @@ class SurveyPart:
 
 @dataclass(slots=True)
 class Surveyed:
-    """The marks of a split; its latest time, and how many records of it are kept."""
+    """The marks of a split, its latest time, and the number of its kept records."""
 
     number: int
     marks: list[Mark] = field(default_factory=list)
@@ -110,7 +113,7 @@ class Surveyed:
 
 
 def survey(part: SurveyPart) -> Surveyed:
-    """Do a part. Memory: a chunk of the split, and a mark for every step."""
+    """Survey one part. Memory: a chunk of the split, and one mark per step."""
     found = Surveyed(part.way.number)
     way = part.way
     for record in records_of(part.split, found.findings):
@@ -135,7 +138,7 @@ def survey(part: SurveyPart) -> Surveyed:
 
 
 def in_order(surveyed: Iterable[Surveyed]) -> Mapping[int, list[Mark]]:
-    """The marks of each partition, as they lie in it; the splits come in the order of their offsets."""
+    """Return the marks of each partition, in order; the splits must come in the order of their offsets."""
     marks: dict[int, list[Mark]] = {}
     latest: dict[int, int] = {}
     kept: dict[int, int] = {}
@@ -155,13 +158,13 @@ def in_order(surveyed: Iterable[Surveyed]) -> Mapping[int, list[Mark]]:
 
 
 def cuts(marks: Mapping[int, Sequence[Mark]], file_bytes: int) -> Sequence[Place]:
-    """Where stretches begin, each so that a file surely holds it; the first one at BEGIN.
+    """Return the start of each range; a file can always hold a range. The first range starts at BEGIN.
 
-    Raises UnrepresentableRecord where steps are too long for that: no stretch would hold any of them.
+    Raises UnrepresentableRecord if the steps are too long: then no file could hold one step of each partition.
     """
     room = file_bytes - PADDING_SIZE
     found: list[Place] = []
-    reaching: dict[int, int] = {}  # of each partition the bytes behind its last mark
+    reaching: dict[int, int] = {}  # bytes from the last mark of each partition to the next
     most = room + 1
     for mark in heapq.merge(*marks.values()):
         number = mark.place.number
@@ -184,7 +187,7 @@ def cuts(marks: Mapping[int, Sequence[Mark]], file_bytes: int) -> Sequence[Place
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
-    """A partition from a mark on: `next_offset` is that of the mark's record in its queue."""
+    """A partition from a mark on: `next_offset` is the queue offset of the mark's record."""
 
     way: Converted
     splits: Sequence[Split]
@@ -194,7 +197,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilePart:
-    """A stretch of the order, and the file it goes to."""
+    """A range of the log's order, and the file for it."""
 
     number: int
     begin: Place
@@ -208,7 +211,7 @@ class FilePart:
 
 @dataclass(slots=True)
 class FileDone:
-    """What a part gives back: numbers, no records. `ends`: next offsets of the queues."""
+    """The result of a part: numbers, no records. `ends`: next offsets of the queues."""
 
     folder: str
     counts: dict[TopicPartition, int] = field(default_factory=dict)
@@ -217,7 +220,7 @@ class FileDone:
 
 
 def write_file(part: FilePart) -> FileDone:
-    """Do a part. Memory: of every partition a chunk of what lies in the stretch."""
+    """Write the file of one part. Memory: one chunk per partition."""
     fs = FollowingFileSystem()
     folder = part.made / f"{PART}{part.number}-{secrets.token_hex(8)}"
     fs.make_dir(folder)
@@ -239,10 +242,10 @@ def write_file(part: FilePart) -> FileDone:
 
 
 def _stream(part: FilePart, stream: Stream) -> Iterator[tuple[Place, Converted, QueuedMessage]]:
-    """What of a partition lies in the stretch, in order; no two places are equal."""
+    """Yield the messages of a partition inside the range, in order; no two positions are equal."""
     way = stream.way
     latest_ms, next_offset = stream.latest_ms, stream.next_offset
-    told = Fates()  # by the survey
+    told = Fates()  # discarded: the survey has counted these records
     for split in stream.splits:
         for record in records_of(split, []):
             converted = way.message(record, latest_ms, told)
@@ -259,7 +262,7 @@ def _stream(part: FilePart, stream: Stream) -> Iterator[tuple[Place, Converted, 
 
 
 def put_together(fs: FileSystem, made: Path, results: Iterable[FileDone]) -> None:
-    """Put the files of these parts in their places in `made`."""
+    """Move the files of these parts to their final paths in `made`."""
     target = made / names.COMMIT_LOG
     fs.make_dir(target)
     for done in results:

@@ -1,6 +1,6 @@
-"""What a conversion will leave out, as far as it can be known before it begins: whole topics, and fields of records.
+"""The data that a conversion will leave out, as far as it is known in advance: whole topics, and fields of records.
 
-Owns the look at names and at the first records of each partition; must not change anything.
+Owns the check of names and of the first records of each partition; must not change anything.
 """
 
 from __future__ import annotations
@@ -22,8 +22,11 @@ SAMPLE_RECORDS: Final = 1000
 def foreseen(
     source: KafkaSource | RocketMQSource, selection: Selection, fates: Fates, *, encode: bool
 ) -> Sequence[ConversionNote]:
-    """The topics that `fates` leaves out already, and what the first records of the others have that a message cannot
-    keep. A Kafka record keeps everything of a message, and with `encode` a message nearly everything of a record.
+    """Return notes on the topics that `fates` leaves out already, and on sampled record fields that a message cannot
+    keep.
+
+    The sample is the first records of each other partition of a Kafka source without `encode`. A Kafka record keeps all
+    data of a message, and with `encode` a message keeps nearly all data of a record.
     """
     sampled = Fates()
     if isinstance(source, KafkaSource) and not encode:

@@ -1,8 +1,8 @@
-"""A new log directory, of its logs alone: segments written in pieces, then the rest made by the engine.
+"""A new Kafka log directory, made from its logs alone: segments are written in pieces, then the engine makes all other
+files.
 
-Owns how records are put into batches and batches into segments; must not decide offsets. Any number of
-writers may write pieces of one partition side by side: a piece is one or more segments of its own, named
-by its first offset.
+Owns how records are grouped into batches and batches into segments; must not decide offsets. Any number of writers may
+write pieces of one partition side by side. A piece consists of whole segments, named by their first offsets.
 
     DIR/topic-0/00000000000000000035.log     by a writer
     then: epochs, topic ids; indexes, producers, checkpoints by the recovery of a store that is opened
@@ -32,11 +32,11 @@ BATCH_BYTES: Final = 256 << 10
 BATCH_RECORDS: Final = 1000
 WRITE_BYTES: Final = 1 << 20
 FIRST_EPOCH: Final = 0
-_FAR_MS: Final = 1 << 62  # times of one batch are told by 64 bit differences
+_FAR_MS: Final = 1 << 62  # the times of one batch are stored as 64 bit differences
 
 
 class SegmentWriter:
-    """Writes a piece of one partition's log. Memory: a batch, and WRITE_BYTES."""
+    """A writer of a piece of one partition's log. Memory: a batch, and WRITE_BYTES."""
 
     def __init__(
         self, fs: FileSystem, root: Path, address: TopicPartition, settings: TopicSettings
@@ -47,15 +47,15 @@ class SegmentWriter:
         self._codec = codec_id(settings.compression)
         self._batch: list[tuple[bytes | None, bytes | None, Sequence[Header], int]] = []
         self._batch_bytes = 0
-        self._base_offset = 0  # of the batch
-        self._append_time = False  # of the batch
+        self._base_offset = 0  # of the current batch
+        self._append_time = False  # of the current batch
         self._file: File | None = None
-        self._segment = 0  # its base offset
+        self._segment = 0  # base offset of the current segment
         self._buffer: list[bytes] = []
         self._buffered = self._written = 0
 
     def add(self, record: KafkaRecord) -> None:
-        """One more record, at its own offset, which lies behind all before."""
+        """Add a record at its own offset, which must be after all earlier offsets."""
         if self._batch and not self._joins(record):
             self._close_batch()
         if not self._batch:
@@ -120,13 +120,13 @@ class SegmentWriter:
             self._file = None
 
     def finish(self) -> None:
-        """On return all of it is durable, but for the names."""
+        """Write all records; durable on return, except for the names."""
         if self._batch:
             self._close_batch()
         self._close_segment()
 
     def abandon(self) -> None:
-        """Let go of the file, whatever is in it."""
+        """Close the file without writing more."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -138,7 +138,7 @@ def _size_of(record: KafkaRecord) -> int:
 
 
 def settings_for(topic: str, settings: Mapping[str, str]) -> TopicSettings:
-    """What a topic is written with. Raises InvalidConfig."""
+    """Return the settings with which a topic is written. Raises InvalidConfig."""
     return parse_store_settings(settings).of_topic(topic, {})
 
 
@@ -150,7 +150,7 @@ def complete(
     fs: FileSystem,
     clock: Clock,
 ) -> Mapping[TopicPartition, Contents]:
-    """Make a store, durable and cleanly stopped, of the logs in `root`; gives what is in it."""
+    """Make a store, durable and cleanly stopped, from the logs in `root`; return its contents."""
     for topic, partitions in topics.items():
         topic_id = new_uuid()
         for number in partitions:

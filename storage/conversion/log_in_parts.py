@@ -1,6 +1,7 @@
 """The steps of a conversion to RocketMQ in parts: survey, cut, write.
 
-Owns the order of the steps and what of the source each part reads; files_in_parts owns what a part does.
+Owns the order of the steps and which range of the source each part reads; must not know the work of a part
+(files_in_parts).
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from storage.parts import RunParts
 
 WHAT: Final = "converting"
 LOOKING: Final = "looking at times and sizes"
-FAR: Final = 1 << 62  # bytes: a stretch of a partition is one split
+FAR: Final = 1 << 62  # bytes; so large that a range of a partition is one split
 
 
 @dataclass(slots=True)
 class Written:
-    """What was written, by partition of the source; `ends` are next offsets in the target."""
+    """The written records, by partition of the source; `ends` are next offsets in the target."""
 
     counts: dict[TopicPartition, int] = field(default_factory=dict)
     ends: dict[TopicPartition, int] = field(default_factory=dict)
@@ -39,7 +40,7 @@ class Written:
 
 
 class LogInParts:
-    """One conversion of the committed records of a Kafka store. `run` does the parts."""
+    """A conversion of the committed records of a Kafka store. `run` does the parts."""
 
     def __init__(
         self,
@@ -115,7 +116,7 @@ class LogInParts:
         cuts: Sequence[files.Place],
         position: int,
     ) -> Iterator[files.FilePart]:
-        """A part for each stretch; those of a stretch are planned when they are asked for."""
+        """Yield a part for each range; the splits of a range are planned when its part is requested."""
         for number, (begin, end) in enumerate(pairwise(cuts)):
             yield files.FilePart(
                 number=number,
@@ -141,8 +142,8 @@ class LogInParts:
         marks: Sequence[files.Mark],
         stretch: tuple[files.Place, files.Place],
     ) -> Iterator[files.Stream]:
-        """A partition from its last mark before a stretch to the first one behind it; none where all of
-        it lies elsewhere.
+        """Yield a partition from its last mark before a range to its first mark after the range; nothing if no record
+        of it can be inside.
         """
         begin, end = stretch
         first = max(bisect_right(marks, begin, key=_place) - 1, 0)

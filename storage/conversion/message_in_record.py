@@ -1,17 +1,17 @@
-"""A RocketMQ message as a Kafka record, and the way back: everything a message has stands somewhere in the record.
+"""A RocketMQ message as a Kafka record, and back: all data of a message has a place in the record.
 
-Owns that mapping; no IO. In the record:
+Owns that mapping; must not do IO. In the record:
 
     key        the property __SHARDINGKEY; a header of that name, without a value, keeps its place among the others
-    value      the body, unpacked
+    value      the body, decompressed
     timestamp  the born timestamp
-    headers    every other property, in stored order (TAGS and KEYS among them), then
+    headers    every other property, in stored order (including TAGS and KEYS), then
                    __store_ts, __born_ts             the two times
-                   __rocketmq_flag, _sys_flag, _reconsume_times, _prepared_offset     where they are not 0
+                   __rocketmq_flag, _sys_flag, _reconsume_times, _prepared_offset     if not 0
                    __rocketmq_born_host, _store_host
-                   __rocketmq_properties             the stored bytes, where the headers do not give them again
+                   __rocketmq_properties             the stored bytes, if the headers do not reproduce them
 
-A record is such a message if it bears these headers and the way back and forth gives the same record.
+A record is such a message if it has these headers and converting it there and back gives the same record.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _MARKS: Final = frozenset({*_LIMITS, shapes.BORN_HOST, shapes.STORE_HOST})
 
 
 def wrap(queued: QueuedMessage) -> KafkaRecord:
-    """The record that a message becomes. Raises Corrupt for a body that cannot be unpacked."""
+    """Return the record of a message. Raises Corrupt for a body that cannot be decompressed."""
     message = queued.message
     properties = decode_properties(message.properties)
     key = properties.get(SHARDING_KEY)
@@ -89,7 +89,7 @@ def _marks(queued: QueuedMessage) -> Iterator[Header]:
 
 
 def _properties_of(headers: list[Header], key: str | None) -> bytes | None:
-    """The properties that headers stand for; None where they do not stand for any."""
+    """Return the properties that the headers represent; None if they do not represent any."""
     try:
         properties = {
             name: (key or "") if name == SHARDING_KEY else (value or b"").decode()
@@ -101,7 +101,7 @@ def _properties_of(headers: list[Header], key: str | None) -> bytes | None:
 
 
 def unwrap(record: KafkaRecord) -> QueuedMessage | None:
-    """The message that `wrap` made this record of; None for any other record."""
+    """Return the message from which `wrap` made this record; None for any other record."""
     if record.value is None or not any(name == shapes.STORE_TIME for name, _ in record.headers):
         return None
     try:
@@ -113,7 +113,7 @@ def unwrap(record: KafkaRecord) -> QueuedMessage | None:
 
 
 def _unwrapped(record: KafkaRecord, value: bytes) -> QueuedMessage | None:
-    """Raises ValueError, KeyError."""
+    """Return the message of a record, before the check of the way back. Raises ValueError, KeyError."""
     marks = {name: text or b"" for name, text in record.headers if shapes.is_ours(name)}
     own = [header for header in record.headers if not shapes.is_ours(header[0])]
     key = None if record.key is None else record.key.decode()
@@ -141,7 +141,7 @@ def _unwrapped(record: KafkaRecord, value: bytes) -> QueuedMessage | None:
 
 
 def _numbers(marks: Mapping[str, bytes]) -> dict[str, int]:
-    """The numbers among the marks, 0 where there is none. Raises ValueError."""
+    """Return the numbers among the marks, 0 for a missing mark. Raises ValueError."""
     found = {}
     for name, bits in _LIMITS.items():
         text = marks.get(name, b"0")

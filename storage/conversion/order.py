@@ -1,4 +1,4 @@
-"""What is to be converted, and how: one value, made at the door.
+"""The arguments of a conversion: one value, made at the entry point.
 
 Owns that shape; must not know a step.
 """
@@ -16,9 +16,11 @@ from storage.parts import RunParts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """What is to be converted, and how. `topics` empty: all but the server's own. `replace`: a target that an earlier
-    conversion of the same source made may be replaced. `run`: who does it in
-    parts of about `split_bytes`; None: it is done here, record by record.
+    """The arguments of a conversion.
+
+    - `topics` empty: all topics except the server's own.
+    - `replace`: a target that an earlier conversion of the same source made may be replaced.
+    - `run`: does the work in parts of about `split_bytes`; None: the work is done here, record by record.
     """
 
     source: Path

@@ -1,23 +1,23 @@
-"""A Kafka record as a RocketMQ message, and the way back: what a message has no place for is encoded, or refused.
+"""A Kafka record as a RocketMQ message, and back: data that has no place in a message is encoded, or rejected.
 
-Owns that mapping; no IO. In the message:
+Owns that mapping; must not do IO. In the message:
 
     body            the value
     born timestamp  the timestamp
     properties      __kafka_offset                 the offset; it marks the message
-                    __kafka_time_type              LogAppendTime, where it is that
-                    every header of a legal name and value, in its place (TAGS and KEYS among them)
+                    __kafka_time_type              LogAppendTime, if the record has it
+                    every header with a legal name and value, in its place (including TAGS and KEYS)
                     __SHARDINGKEY                  the key
-                    KEYS                           those of the header, with the key before them: the store finds by it
-                    __kafka_keys                   the header KEYS, where it is not the property
+                    KEYS                           the header KEYS, preceded by the key: the store's index uses it
+                    __kafka_keys                   the header KEYS, if it differs from the property
 
-and encoded, base64 being that of RFC 4648:
+and encoded, base64 as in RFC 4648:
 
     __kafka_null_value   1            the value is null
-    __kafka_key          =BASE64      a key that is no text, is empty, or holds a separator, or a NUL and a space
+    __kafka_key          =BASE64      a key that is not text, is empty, or holds a separator, or a NUL and a space
     __kafka_header_N     NAME.VALUE   the header at place N, both in base64; VALUE `-`: null
 
-A message is such a record if it bears the mark and the way back and forth gives the same message.
+A message is such a record if it has the mark and converting it there and back gives the same message.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _RESERVED: Final = (RESERVED | {SHARDING_KEY, SEQUENCE_PROPERTY}) - _KEPT
 
 
 class _Encoding:
-    """The properties of one record as they come about, and what had to be encoded."""
+    """The properties of one record under construction, and the problems that had to be encoded."""
 
     def __init__(self, record: KafkaRecord) -> None:
         self.problems: list[Problem] = []
@@ -75,7 +75,9 @@ class _Encoding:
         self.properties[name] = value
 
     def _take_key(self, key: bytes | None) -> str | None:
-        """The key as one that is to be found by; None for none, or one that a space would split."""
+        """Add the key; return it as a lookup key. Return None if it is missing, encoded, or would be split at a
+        space.
+        """
         if key is None:
             return None
         text, problem = _as_text(key)
@@ -122,7 +124,7 @@ class _Encoding:
 
 
 def _as_text(data: bytes | None) -> tuple[str, str]:
-    """(the text that a property can hold, why it cannot)."""
+    """Return (the text for a property, the reason if it cannot be one)."""
     if not data:
         return "", "is null" if data is None else "is empty"
     try:
@@ -143,9 +145,9 @@ def _is_unicode(text: str) -> bool:
 
 
 def encode(record: KafkaRecord, store_timestamp_ms: int) -> tuple[QueuedMessage, Sequence[Problem]]:
-    """(the message that a record becomes, what of it had to be encoded).
+    """Return (the message of a record, the problems that had to be encoded).
 
-    Raises UnrepresentableRecord (field) for properties that take more bytes than a message can have.
+    Raises UnrepresentableRecord (field) for properties that are larger than a message can have.
     """
     encoding = _Encoding(record)
     try:
@@ -164,7 +166,7 @@ def encode(record: KafkaRecord, store_timestamp_ms: int) -> tuple[QueuedMessage,
 
 
 def decode(queued: QueuedMessage) -> KafkaRecord | None:
-    """The record that `encode` made this message of; None for any other message."""
+    """Return the record from which `encode` made this message; None for any other message."""
     properties = decode_properties(queued.message.properties)
     if shapes.OFFSET not in properties:
         return None
@@ -177,7 +179,7 @@ def decode(queued: QueuedMessage) -> KafkaRecord | None:
 
 
 def _decoded(queued: QueuedMessage, properties: dict[str, str]) -> KafkaRecord:
-    """Raises ValueError."""
+    """Return the record of a message, before the check of the way back. Raises ValueError."""
     key: bytes | None = None
     if shapes.KEY in properties:
         key = from_base64(properties[shapes.KEY][1:])
@@ -195,7 +197,7 @@ def _decoded(queued: QueuedMessage, properties: dict[str, str]) -> KafkaRecord:
 
 
 def _headers(properties: dict[str, str]) -> list[Header]:
-    """Raises ValueError."""
+    """Return the headers that the properties represent. Raises ValueError."""
     headers: list[Header] = []
     for name, text in properties.items():
         if name.startswith(shapes.HEADER):
@@ -210,7 +212,7 @@ def _headers(properties: dict[str, str]) -> list[Header]:
 
 
 def _header(text: str) -> Header:
-    """Raises ValueError."""
+    """Decode one encoded header. Raises ValueError."""
     name, _, value = text.partition(".")
     header = from_base64(name).decode("utf-8", "surrogatepass")
     return header, None if value == "-" else from_base64(value)

@@ -1,7 +1,8 @@
-"""A new RocketMQ store, of its log alone: messages written one behind another, then the rest made by the engine.
+"""A new RocketMQ store, made from its commit log alone: messages are written one after another, then the engine makes
+all other files.
 
-Owns where a message lies in the log and what fills the end of a file; must not decide queue offsets or
-the order. Any number of writers may write side by side, each whole files of its own.
+Owns the position of a message in the log and the padding at the end of a file; must not decide queue offsets or the
+order. Any number of writers may write side by side, each writer whole files of its own.
 
     DIR/commitlog/00000000000000000000     by a writer
     then: topics.json; queues, key index, checkpoint by the recovery of a store that is opened
@@ -46,12 +47,12 @@ OPEN_FILES: Final = 4
 
 @lru_cache(maxsize=1024)
 def _form_of(topic: str) -> tuple[bytes, int]:
-    """(the topic's bytes, the magic of its records)."""
+    """Return (the topic's bytes, the magic of its records)."""
     return topic.encode(), magic_for(topic)
 
 
 def size_of(topic: str, queued: QueuedMessage) -> int:
-    """The bytes that a message takes in the log."""
+    """Return the size of a message in the log, in bytes."""
     message = queued.message
     utf8, magic = _form_of(topic)
     hosts = BORN_HOST_V6 if len(message.born_host) != HOST_SIZE_V4 else 0
@@ -72,7 +73,7 @@ def check_size(topic: str, queued: QueuedMessage, file_bytes: int) -> None:
 
 
 class LogWriter:
-    """Writes messages from the beginning of a file on. Memory: WRITE_BYTES and a message."""
+    """A writer of messages, from the beginning of a file on. Memory: WRITE_BYTES and a message."""
 
     def __init__(self, fs: FileSystem, root: Path, file_bytes: int, *, position: int) -> None:
         self._files = HandleCache(fs, OPEN_FILES)
@@ -85,11 +86,11 @@ class LogWriter:
 
     @property
     def files(self) -> int:
-        """How many files there are by now."""
+        """The number of files written so far."""
         return (self._file_end - self._start) // self._run.file_bytes
 
     def add(self, address: TopicPartition, queued: QueuedMessage) -> None:
-        """One more message, at its own queue offset. Its size was checked."""
+        """Add a message at its own queue offset. The caller has checked its size."""
         topic, queue_id = address
         utf8, magic = _form_of(topic)
         if size_of(topic, queued) + PADDING_SIZE > self._file_end - self._position:
@@ -107,7 +108,7 @@ class LogWriter:
             ),
         )
         if has_crc_property(data):
-            data = closed_record(data)  # the CRC that the message brought was of another place
+            data = closed_record(data)  # the CRC in the message covers its old position
         self._put(data)
 
     def _put(self, data: bytes) -> None:
@@ -136,7 +137,7 @@ class LogWriter:
             self._run.sync(self._position, self._file_end)
 
     def finish(self, *, last: bool) -> None:
-        """On return all of it is durable. `last`: nothing comes behind it, so its file is not filled."""
+        """Write all messages; durable on return. `last`: no file follows, so the last file is not padded."""
         self._flush()
         if not last:
             self._close_file()
@@ -145,12 +146,12 @@ class LogWriter:
         self.abandon()
 
     def abandon(self) -> None:
-        """Let go of the files, whatever is in them."""
+        """Close the files without writing more."""
         self._files.close(sync=False)
 
 
 def sizes_for(root: Path, options: StoreOptions, *, fs: FileSystem) -> Sizes:
-    """The lengths of a new store's files. Raises InvalidConfig."""
+    """Return the lengths of a new store's files. Raises InvalidConfig."""
     return resolve_sizes(fs, root, parse_store_settings(options.settings), None)
 
 
@@ -162,9 +163,9 @@ def complete(
     fs: FileSystem,
     clock: Clock,
 ) -> Mapping[TopicPartition, Contents]:
-    """Make a store, durable and cleanly stopped, of the log in `root`; gives what is in it.
+    """Make a store, durable and cleanly stopped, from the log in `root`; return its contents.
 
-    `topics`: how many queues each has.
+    `topics`: the number of queues of each topic.
     """
     directory = StoreDirectory(fs, root)
     table = TopicTable()

@@ -1,7 +1,7 @@
-"""The rule of conversion: what one record becomes in the other format, both ways.
+"""The rule of conversion: the form of one record in the other format, in both directions.
 
-Owns which of the two mappings a record goes by; no IO. A record that came from the other format is
-given back as it was; any other becomes one that can be given back.
+Owns which of the two mappings applies to a record; must not do IO. A record that came from the other format is restored
+exactly. Any other record is converted to a form from which it can be restored.
 
     to_kafka     a message that was a record -> that record     any other -> a record that holds the message
     to_rocketmq  a record that was a message -> that message    any other -> a message that holds the record
@@ -17,20 +17,18 @@ from storage.errors import UnrepresentableRecord
 
 
 def to_kafka(queued: QueuedMessage) -> KafkaRecord:
-    """The record of a message; nothing of it is lost. Raises Corrupt for a body that cannot be
-    unpacked.
-    """
+    """Return the record of a message, without loss. Raises Corrupt for a body that cannot be decompressed."""
     return record_in_message.decode(queued) or message_in_record.wrap(queued)
 
 
 def to_rocketmq(
     record: KafkaRecord, *, least_store_ms: int, encode: bool
 ) -> tuple[QueuedMessage, Sequence[Problem]]:
-    """(the message of a record, what of it was encoded). Its store time is the one that it had as a
-    message, else the record's time, but not less than `least_store_ms`.
+    """Return (the message of a record, the problems that were encoded). A record that was a message keeps its store
+    time; for other records it is the record's time, but at least `least_store_ms`.
 
-    Raises UnrepresentableRecord (field) for what a message cannot keep: without `encode` anything that
-    would have to be encoded, with it properties that are too large.
+    Raises UnrepresentableRecord (field) for data that a message cannot keep. Without `encode` that is all data that
+    would have to be encoded; with it only properties that are too large.
     """
     queued = message_in_record.unwrap(record)
     if queued is not None:

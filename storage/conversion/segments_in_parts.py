@@ -1,12 +1,13 @@
-"""RocketMQ -> Kafka by many side by side: each part is a split of the source, and writes segments of its own.
+"""RocketMQ -> Kafka in parts, side by side: each part is a split of the source, and writes its own segments.
 
-Owns what a part does, and how what parts wrote becomes one directory; the rule is `rule`'s. A part needs
-nothing of the others: queue offsets are the offsets, so a piece of a partition is named by its first one.
+Owns the work of a part, and how the results of parts become one directory; must not know the rule for a record
+(`rule`). A part needs no data of the other parts: queue offsets become the offsets, so a piece of a partition is named
+by its first offset.
 
     part 3 -> MADE/part-3-ID/orders-0/00000000000000012000.log     durable when the part is done
-    then     MADE/orders-0/00000000000000012000.log                by rename, of parts whose results came
+    then     MADE/orders-0/00000000000000012000.log                by rename, for parts whose results arrived
 
-A part that is done twice (a task that is tried again) has a folder for each time; one of them counts.
+A part that is done twice (a retried task) has one folder per run; one of them counts.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _READ: Final[ReadSplit] = read_split  # type: ignore[assignment]  # a split of R
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentsPart:
-    """One split, and where its segments go. `names`: of the topics in the target."""
+    """A part: one split, and the folder for its segments. `names`: the topics' names in the target."""
 
     number: int
     split: Split
@@ -50,7 +51,7 @@ class SegmentsPart:
 
 
 class PieceOfPartition(NamedTuple):
-    """What a part wrote of a partition: offsets [first, end) of the target."""
+    """The result of a part for one partition: offsets [first, end) of the target."""
 
     address: TopicPartition
     first: int
@@ -60,7 +61,7 @@ class PieceOfPartition(NamedTuple):
 
 @dataclass(slots=True)
 class SegmentsDone:
-    """What a part gives back: numbers and findings, no records."""
+    """The result of a part: numbers and findings, no records."""
 
     folder: str
     pieces: Sequence[PieceOfPartition] = ()
@@ -76,7 +77,7 @@ def plan(
     names: Mapping[str, str],
     clock: Clock,
 ) -> Sequence[SegmentsPart]:
-    """The parts that together have every message of the ranges once, in the order of the log."""
+    """Return the parts that together contain every message of the ranges once, in the order of the log."""
     splitter = open_splitter(order.source, order.options, fs=FollowingFileSystem(), clock=clock)
     try:
         splits = splitter.plan(ranges, split_bytes=order.split_bytes)
@@ -90,7 +91,9 @@ def plan(
 
 
 def write_segments(part: SegmentsPart) -> SegmentsDone:
-    """Do a part. Memory: a chunk of the split, and a batch and a write of each of its partitions."""
+    """Write the segments of one part. Memory: a chunk of the split, and for each of its partitions a batch and a write
+    buffer.
+    """
     fs = FollowingFileSystem()
     folder = part.made / f"{PART}{part.number}-{secrets.token_hex(8)}"
     fs.make_dir(folder)
@@ -118,7 +121,7 @@ def write_segments(part: SegmentsPart) -> SegmentsDone:
 def _messages(
     split: Split, findings: list[Finding]
 ) -> Iterator[tuple[TopicPartition, QueuedMessage]]:
-    """The messages of a split; what is damaged is noted."""
+    """Yield the messages of a split; damage is added to `findings`."""
     for chunk in _READ(split.plan, [RECORD, OFFSET], check_crcs=True, on_damage=findings.append):
         records, offsets = chunk.columns[RECORD], chunk.columns[OFFSET]
         assert isinstance(records, Slices)
@@ -131,7 +134,7 @@ def _messages(
 
 
 class _Piece:
-    """A piece of one partition as it is written."""
+    """A piece of one partition that is being written."""
 
     def __init__(self, address: TopicPartition, writer: SegmentWriter) -> None:
         self.writer = writer
@@ -140,7 +143,7 @@ class _Piece:
         self._first = self._next = 0
 
     def add(self, message: QueuedMessage, fates: Fates) -> None:
-        """One more message."""
+        """Add a message."""
         try:
             record = rule.to_kafka(message)
         except Corrupt as error:
@@ -155,13 +158,13 @@ class _Piece:
         self.records += 1
 
     def told(self) -> PieceOfPartition:
-        """What was written."""
+        """Return the description of the written piece."""
         return PieceOfPartition(self._address, self._first, self._next, self.records)
 
 
 def _offsets_meet(address: TopicPartition) -> NotOffered:
-    """Records that come back to their offsets, and others, in one queue: where each goes depends on all
-    before it.
+    """Return the error for a queue that mixes records restored to their Kafka offsets with other records. The offset of
+    each record depends on all records before it.
     """
     return NotOffered(
         f"{address} has records that were Kafka's between others, so that their offsets meet: "
@@ -173,9 +176,9 @@ def _offsets_meet(address: TopicPartition) -> NotOffered:
 def put_together(
     fs: FileSystem, made: Path, names: Mapping[str, str], results: Iterable[SegmentsDone]
 ) -> Mapping[TopicPartition, Sequence[PieceOfPartition]]:
-    """Put the segments of these parts in their places in `made`; what each partition has, by offset.
+    """Move the segments of these parts to their final paths in `made`; return the pieces of each partition, by offset.
 
-    Raises NotOffered where pieces of a partition lie over each other.
+    Raises NotOffered if pieces of a partition overlap.
     """
     found: dict[TopicPartition, list[PieceOfPartition]] = {}
     for done in results:
@@ -185,7 +188,7 @@ def put_together(
             fs.make_dir(made / name)
             for file in fs.list_dir(made / done.folder / name):
                 fs.rename(made / done.folder / name / file, made / name / file)
-    for address, pieces in found.items():  # in the order of the parts, which is the log's
+    for address, pieces in found.items():  # in the order of the parts and of the log
         if any(after.first < before.end for before, after in pairwise(pieces)):
             raise _offsets_meet(address)
     for folder in [name for name in fs.list_dir(made) if name.startswith(PART)]:

@@ -1,6 +1,6 @@
-"""The topics that a conversion takes, and what they are called in the target.
+"""The topics that a conversion selects, and their names in the target.
 
-Owns that shape; must not know how they are chosen.
+Owns that shape; must not know how the topics are chosen.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from storage.model import TopicPartition
 
 @dataclass(slots=True)
 class Selection:
-    """The topics that are taken, by their names in the source; `names`: those in the target."""
+    """The selected topics, by their names in the source; `names`: their names in the target."""
 
     topics: dict[str, Sequence[int]] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
 
     def addresses(self) -> Sequence[TopicPartition]:
-        """Every partition that is taken, in order."""
+        """Return every selected partition, in order."""
         return [TopicPartition(t, n) for t, numbers in self.topics.items() for n in numbers]
 
     def renamed(self, address: TopicPartition) -> TopicPartition:
-        """The partition in the target."""
+        """Return the partition in the target."""
         return TopicPartition(self.names[address.topic], address.partition)

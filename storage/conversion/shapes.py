@@ -1,6 +1,6 @@
-"""A record on its way: what a Kafka record and a RocketMQ message are while neither is stored.
+"""The shapes of a record in transit: a Kafka record and a RocketMQ message before they are stored.
 
-Owns the shapes and the names of what is added to a record so that it can come back; no IO.
+Owns the shapes and the names of the data that is added to a record so that it can be restored; must not do IO.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from storage.errors import InvalidArgument
 from storage.model import Header, RawMessage
 from storage.rocketmq.format.message_id import encode_host, host_text
 
-# ---- headers that a Kafka record has of the message that it was ----
+# ---- headers of a Kafka record that was a message ----
 
 STORE_TIME: Final = "__store_ts"
 BORN_TIME: Final = "__born_ts"
@@ -27,7 +27,7 @@ PROPERTIES: Final = "__rocketmq_properties"
 _HEADERS: Final = frozenset({STORE_TIME, BORN_TIME})
 _HEADER_PREFIX: Final = "__rocketmq_"
 
-# ---- properties that a message has of the Kafka record that it was ----
+# ---- properties of a message that was a Kafka record ----
 
 PROPERTY_PREFIX: Final = "__kafka_"
 OFFSET: Final = "__kafka_offset"
@@ -35,15 +35,15 @@ TIME_TYPE: Final = "__kafka_time_type"
 KEYS_HEADER: Final = "__kafka_keys"
 NULL_VALUE: Final = "__kafka_null_value"
 KEY: Final = "__kafka_key"
-HEADER: Final = "__kafka_header_"  # and a number
+HEADER: Final = "__kafka_header_"  # followed by a number
 
 APPEND_TIME: Final = "LogAppendTime"
 HOST: Final = encode_host("127.0.0.1", 10911)
-"""Where a message that was a Kafka record is said to be stored and born."""
+"""The store host and born host of a message that was a Kafka record."""
 
 
 class KafkaRecord(NamedTuple):
-    """A record as a Kafka log holds it, all of it but its batch."""
+    """A record as a Kafka log holds it, without the fields of its batch."""
 
     offset: int
     timestamp_ms: int
@@ -54,7 +54,7 @@ class KafkaRecord(NamedTuple):
 
 
 class QueuedMessage(NamedTuple):
-    """A message as a queue of RocketMQ's has it, all of it but its place in the log."""
+    """A message as a RocketMQ queue holds it, without its position in the log."""
 
     message: RawMessage
     offset: int
@@ -63,25 +63,25 @@ class QueuedMessage(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """What of a record the other format has no place for: the field, and why."""
+    """A field of a record that has no place in the other format, and the reason."""
 
     field: str
     problem: str
 
 
 def is_ours(header: str) -> bool:
-    """Whether a header of this name belongs to the conversion."""
+    """Return whether a header of this name belongs to the conversion."""
     return header in _HEADERS or header.startswith(_HEADER_PREFIX)
 
 
 def host_as_text(host: bytes) -> str:
-    """`10.1.2.7:40002`; in hexadecimal where a text would not tell all of it."""
+    """Return `10.1.2.7:40002`, or hexadecimal if the text would lose bytes."""
     text = host_text(host)
     return text if _host_of(text) == host else host.hex()
 
 
 def host_from_text(text: str) -> bytes:
-    """The bytes of `host_as_text`. Raises ValueError."""
+    """Return the bytes from which `host_as_text` made the text. Raises ValueError."""
     host = _host_of(text) or bytes.fromhex(text)
     if len(host) not in (8, 20):
         raise ValueError(text)
@@ -99,10 +99,10 @@ def _host_of(text: str) -> bytes | None:
 
 
 def base64_text(data: bytes) -> str:
-    """Bytes as text without a separator; none of it holds `-` or `.`."""
+    """Return bytes as text; it contains no separator, no `-` and no `.`."""
     return base64.b64encode(data).decode()
 
 
 def from_base64(text: str) -> bytes:
-    """The bytes of `base64_text`. Raises ValueError."""
+    """Return the bytes from which `base64_text` made the text. Raises ValueError."""
     return base64.b64decode(text, validate=True)

@@ -1,7 +1,7 @@
-"""What is converted: the records of a store, partition by partition, as recovery would leave it.
+"""The source of a conversion: the records of a store, by partition, in the state that recovery would produce.
 
-Owns which records those are (what readers of committed records see) and what is told of the others; must
-not change the store or take its lock, so a server or a real broker may run on it. Memory: one batch of a
+Owns which records are converted (those visible to readers of committed records) and how all other records are reported;
+must not change the store or take its lock, so a server or a real broker may run on it. Memory: one batch of a
 partition, or a window of the log.
 """
 
@@ -36,28 +36,28 @@ class Source(Protocol):
     """A store that is read."""
 
     def topics(self) -> Mapping[str, Sequence[int]]:
-        """All topics with the numbers of their partitions."""
+        """Return all topics with their partition numbers."""
 
     def is_internal(self, topic: str) -> bool:
-        """Whether the topic holds the server's own records rather than users'."""
+        """Return whether the topic contains the server's own records instead of users' records."""
 
     def bounds(self, address: TopicPartition) -> OffsetBounds:
-        """As LogStore.bounds."""
+        """Return the bounds as LogStore.bounds does."""
 
     def note_missing(self, topics: Collection[str]) -> None:
-        """Note the missing partitions of these topics, of which other files name records; of none given, of all that
-        are not internal.
+        """Add findings for missing partitions of these topics whose records are named by other files; with no topics
+        given, for all topics that are not internal.
         """
 
     def findings(self) -> Sequence[Finding]:
-        """What was met: damage that was passed over."""
+        """Return the findings so far: damage that was skipped."""
 
     def close(self) -> None:
-        """Let go of open files."""
+        """Close open files."""
 
 
 class KafkaSource:
-    """A log directory."""
+    """A Kafka log directory as a source."""
 
     def __init__(self, path: Path, options: StoreOptions, *, fs: FileSystem, clock: Clock) -> None:
         self._view = KafkaView(path, options, fs=fs, clock=clock)
@@ -79,7 +79,9 @@ class KafkaSource:
         return self._view.partition(address).bounds()
 
     def records(self, address: TopicPartition, fates: Fates) -> Iterator[KafkaRecord]:
-        """The committed records of a partition by offset; what is hidden or damaged goes to `fates`."""
+        """Yield the committed records of a partition by offset. Hidden records are counted in `fates`, and damage is
+        added to the findings.
+        """
         partition = self._view.partition(address)
         start, stable, end = partition.bounds()
         aborted = AbortedRanges(segment_finder(partition.segments()), start, stable)
@@ -103,7 +105,7 @@ class KafkaSource:
             fates.hidden.add(address, stable, "", NOT_ENDED, records=end - stable)
 
     def _batches(self, partition: Partition, start: int, end: int) -> Iterator[Batch]:
-        """Good batches; damage between them is noted."""
+        """Yield valid batches; damage between them is added to the findings."""
         find = segment_finder(partition.segments())
         offset = start
         while offset < end:
@@ -121,7 +123,7 @@ class KafkaSource:
                 return
 
     def note(self, findings: Sequence[Finding]) -> None:
-        """What others met who read the store."""
+        """Add findings of other readers of the store."""
         self._view.notes.add(*findings)
 
     def note_missing(self, topics: Collection[str]) -> None:
@@ -155,7 +157,7 @@ class KafkaSource:
 
 
 class RocketMQSource:
-    """A store of RocketMQ's."""
+    """A RocketMQ store as a source."""
 
     def __init__(self, path: Path, options: StoreOptions, *, fs: FileSystem, clock: Clock) -> None:
         self._view = RocketMQView(path, options, fs=fs, clock=clock)
@@ -166,8 +168,8 @@ class RocketMQSource:
         return {name: info.partitions for name, info in self._view.store.topics().items()}
 
     def is_internal(self, topic: str) -> bool:
-        """See Source: a topic of its own may hold messages that wait to become users'; then it counts
-        as theirs.
+        """See Source. A system topic with messages counts as a user's topic, because they may be waiting for delivery
+        to users.
         """
         if not is_system_topic(topic):
             return False
@@ -179,15 +181,15 @@ class RocketMQSource:
         return self._view.store.bounds(address)
 
     def messages(self, address: TopicPartition) -> Iterator[QueuedMessage]:
-        """What readers of a queue see, by offset."""
+        """Yield the messages of a queue that readers see, by offset."""
         for offset, _, message in self._view.messages(self._view.store.queue(address)):
             yield queued(message, offset)
 
     def note_missing(self, topics: Collection[str]) -> None:
-        """See Source: opening the store has reported queues that end before an offset that was used."""
+        """See Source: opening the store has already reported queues that end before a used offset."""
 
     def note(self, findings: Sequence[Finding]) -> None:
-        """What others met who read the store."""
+        """Add findings of other readers of the store."""
         self._view.notes.add(*findings)
 
     def findings(self) -> Sequence[Finding]:
@@ -200,7 +202,7 @@ class RocketMQSource:
 
 
 def queued(message: Message, offset: int) -> QueuedMessage:
-    """A stored message as it is on its way."""
+    """Return a stored message in its form in transit."""
     raw = RawMessage(
         message.body,
         message.properties,

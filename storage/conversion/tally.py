@@ -1,6 +1,6 @@
-"""What a conversion tells, as it goes: counted by partition, field and reason, with the first places.
+"""The counts of a conversion's report: by partition, field and reason, with the first offsets.
 
-Owns the counting, whose memory does not grow with the records; must not know a rule.
+Owns the counting, whose memory does not grow with the number of records; must not know a rule.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Count:
 
 
 class Tally:
-    """Records of one fate. Picklable: those of several readers can be added up."""
+    """The count of records with one outcome. Picklable: tallies of several readers can be added."""
 
     def __init__(self) -> None:
         self._counts: dict[_Reason, _Count] = {}
@@ -36,21 +36,21 @@ class Tally:
     def add(
         self, address: TopicPartition, offset: int, field: str, reason: str, *, records: int = 1
     ) -> None:
-        """Some more, the first of them at `offset`."""
+        """Count `records` more records, the first of them at `offset`."""
         count = self._counts.setdefault(_Reason(*address, field, reason), _Count())
         count.records += records
         if len(count.offsets) < PLACES:
             count.offsets.append(offset)
 
     def take(self, other: Tally) -> None:
-        """What another one counted of other records."""
+        """Add the counts of another tally, made of other records."""
         for reason, theirs in other._counts.items():
             count = self._counts.setdefault(reason, _Count())
             count.records += theirs.records
             count.offsets = sorted([*count.offsets, *theirs.offsets])[:PLACES]
 
     def notes(self) -> Sequence[ConversionNote]:
-        """By topic, partition, field and reason."""
+        """Return the counts by topic, partition, field and reason."""
         return [
             ConversionNote(
                 topic=reason.topic,
@@ -66,7 +66,7 @@ class Tally:
 
 @dataclass(slots=True)
 class Fates:
-    """The four fates that are told; see ConversionReport."""
+    """The four reported outcomes; see ConversionReport."""
 
     left_out: Tally = field(default_factory=Tally)
     encoded: Tally = field(default_factory=Tally)
@@ -74,7 +74,7 @@ class Fates:
     hidden: Tally = field(default_factory=Tally)
 
     def take(self, other: Fates) -> None:
-        """What another one counted of other records."""
+        """Add the counts of another object, made of other records."""
         self.left_out.take(other.left_out)
         self.encoded.take(other.encoded)
         self.moved.take(other.moved)

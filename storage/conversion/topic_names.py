@@ -1,13 +1,13 @@
-"""A topic's name in the other format: the same where both take it, else escaped, reversibly.
+"""A topic's name in the other format: the same name if both formats allow it, otherwise escaped reversibly.
 
-Owns that mapping; no IO. An escaped character is a mark and two hexadecimal digits for each byte of its
-UTF-8, the mark being one that the other side's names do not hold:
+Owns that mapping; must not do IO. An escaped character is written as a mark and two hexadecimal digits for each byte of
+its UTF-8 form. The mark does not occur in names of the other side:
 
     RocketMQ -> Kafka   %RETRY%group  ->  _.25RETRY_.25group        mark _.
     Kafka -> RocketMQ   orders.v1     ->  orders%2Ev1               mark %
 
-A name that reads as an escaped one, and would be escaped so, is what it stands for. Of a name that only
-its server may use the first character is escaped.
+A name that reads as an escaped name, and that escaping would produce, is converted back. In a name that is reserved for
+the target's server the first character is escaped.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from storage.rocketmq.format import names as rocketmq
 
 
 class _Side(NamedTuple):
-    """What one format takes as a topic's name, and how others are written there."""
+    """The rules of one format for a topic's name, and the form of other names in it."""
 
     mark: str
     legal: re.Pattern[str]
@@ -35,9 +35,9 @@ _SIDES: Final = {"kafka": _KAFKA, "rocketmq": _ROCKETMQ}
 
 
 def topic_name(name: str, *, to: str, encode: bool) -> str:
-    """What the topic is called in a store of the backend `to`.
+    """Return the topic's name in a store of the backend `to`.
 
-    Raises InvalidTopic for a name that is not legal there, unless `encode` and an escaped one is.
+    Raises InvalidTopic for a name that is not legal there, unless `encode` is set and the escaped name is legal.
     """
     target = _SIDES[to]
     (other,) = (backend for backend in _SIDES if backend != to)
@@ -62,7 +62,7 @@ def topic_name(name: str, *, to: str, encode: bool) -> str:
 
 
 def _encoded(name: str, *, to: str) -> str | None:
-    """The name with `encode`; None for one that cannot be had."""
+    """Return the name with `encode`; None if no legal name exists."""
     try:
         return topic_name(name, to=to, encode=True)
     except InvalidTopic:
@@ -78,7 +78,7 @@ def _is_legal(name: str, side: _Side) -> bool:
 
 
 def _escaped(name: str, side: _Side, *, by: _Side) -> str:
-    """A name of the side `by` as one of `side`: at least its first character is escaped."""
+    """Return a name of the side `by` as a name of `side`: at least its first character is escaped."""
     legal, mark = side.legal, side.mark
     done = [
         character if legal.fullmatch(character) and character != mark[-1] else _hex(character, mark)
@@ -94,7 +94,7 @@ def _hex(character: str, mark: str) -> str:
 
 
 def _unescaped(name: str, mark: str) -> str | None:
-    """What an escaped name stands for; None for one that holds no escaped character."""
+    """Return the name that an escaped name represents; None if it contains no escaped character."""
     pattern = rf"(?:{re.escape(mark)}[0-9A-F]{{2}})+"
     if re.search(pattern, name) is None:
         return None

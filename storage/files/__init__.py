@@ -1,16 +1,16 @@
-"""Files for storage: the one layer between every backend and the disk. Knows no format.
+"""Files for storage: the one layer between every backend and the disk. Must not know a format.
 
     fs        the protocols: FileSystem, File, FileLock;  failures: from errno to the error tree
     real      RealFileSystem: system calls;  lock: POSIX record locks, process_id
     overlay   OverlayFileSystem: changes in memory over a read-only base, or over nothing
-              tree: its names;  pages: its bytes;  changes: what differs from the base
+              tree: its names;  pages: its bytes;  changes: differences from the base
     handles   HandleCache: an LRU of open files that knows which are dirty
     following FollowingFileSystem: the disk with symbolic links followed, for reading
-    skipping  SkippingFileSystem: unreadable bytes are filled in and remembered, for rescue
-    atomic    atomic_write: a small file changed in one step;  copying: a piece of a file
-    roots     make_root, and whose store a directory is;  fence: no more writes after one that failed
+    skipping  SkippingFileSystem: unreadable bytes are replaced by filler and remembered, for rescue
+    atomic    atomic_write: a small file changed in one step;  copying: a range of a file
+    roots     make_root, and the backend of a directory;  fence: no more writes after a failed write
 
-Only `real`, `following` and `lock` are bound to the disk.
+Only `real`, `following` and `lock` access the disk.
 """
 
 from storage.files.atomic import atomic_write, remove_if_present, write_durably

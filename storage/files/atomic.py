@@ -1,8 +1,8 @@
-"""Small files changed in one step: written beside, synced, renamed, and the directory synced.
+"""Small files changed in one step: written to a temporary file, synced, renamed, and the directory synced.
 
-Owns the order of those steps; must not know what is in the file. After a crash at any point the file has its old bytes
-or its new ones, never a mixture; a left-over NAME.tmp means nothing and is overwritten next time (the reference writes
-its checkpoints the same way under the same name).
+Owns the order of those steps; must not know the content of the file. After a crash at any point the file has its old
+bytes or its new bytes, never a mixture. A left-over NAME.tmp has no meaning and is overwritten at the next write. The
+real servers write their checkpoints in the same way and under the same name.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ TEMPORARY_SUFFIX = ".tmp"
 
 
 def atomic_write(fs: FileSystem, path: Path, data: bytes) -> None:
-    """Make `path` hold `data`: durable on return, and old or new at every moment before.
+    """Replace the content of `path` by `data`: durable on return, and old or new at every moment before.
 
-    Raises IoFailure or DiskFull; then the file is as it was (after a failed `sync_dir`: old or new). Two writers of one
-    path at the same time must be kept apart by the caller.
+    Raises IoFailure or DiskFull; then the file is unchanged (after a failed `sync_dir`: old or new). The caller must
+    not run two writers of one path at the same time.
     """
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     try:
@@ -35,7 +35,7 @@ def atomic_write(fs: FileSystem, path: Path, data: bytes) -> None:
 
 
 def remove_if_present(fs: FileSystem, path: Path) -> bool:
-    """Remove a file; False when there was none. Durable after `sync_dir` of its directory."""
+    """Remove a file; return False if it does not exist. Durable after `sync_dir` of its directory."""
     try:
         fs.remove(path)
     except IoFailure as error:
@@ -46,8 +46,8 @@ def remove_if_present(fs: FileSystem, path: Path) -> bool:
 
 
 def write_durably(fs: FileSystem, path: Path, data: bytes) -> None:
-    """Make the file hold `data`, synced, but not whole at every moment; its name is durable only
-    after `sync_dir` of its directory.
+    """Write `data` as the whole content of the file, and sync it. The file is incomplete during the write, and its name
+    is durable only after `sync_dir` of its directory.
     """
     file = fs.open(path, write=True, create=True)
     try:

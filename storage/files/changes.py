@@ -1,7 +1,8 @@
-"""What an overlay has changed: its names and bytes compared with the base's.
+"""The changes of an overlay: its names and bytes compared with the names and bytes of the base.
 
-Owns the comparison only. Directories that still lie over their own base are walked by the names that were asked for,
-all others are compared name by name; bytes are read only for files that were written to, cut or moved.
+Owns the comparison only. For a directory that is still over its own base only the names that were accessed are
+compared; all other directories are compared name by name. Bytes are read only for files that were written, cut or
+moved.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ _COMPARED_BYTES = 1 << 20
 
 
 def changed_paths(tree: Tree) -> Iterator[Path]:
-    """Every path that was made, removed or has other bytes than in the base, in no order."""
+    """Yield every path that was created, was removed or has other bytes than in the base, in no order."""
     return _changed_below(tree, ROOT, tree.root)
 
 
 def _changed_below(tree: Tree, path: Path, node: Node | None) -> Iterator[Path]:
-    """The changed paths below `path`, where `node` stands now."""
+    """Yield the changed paths below `path`; `node` is the current node there."""
     for name in _names_to_compare(tree, path, node):
         child = tree.child(node, name) if isinstance(node, Directory) else None
         if _differs(tree, path / name, child):
@@ -40,7 +41,7 @@ def _names_to_compare(tree: Tree, path: Path, node: Node | None) -> set[str]:
 
 
 def _differs(tree: Tree, path: Path, node: Node | None) -> bool:
-    """Whether `node` is not what the base has at `path`."""
+    """Return whether `node` differs from the entry that the base has at `path`."""
     where_it_was = node is not None and node.base_path == path
     if where_it_was and not (isinstance(node, Content) and node.touched):
         return False
@@ -54,7 +55,10 @@ def _differs(tree: Tree, path: Path, node: Node | None) -> bool:
 
 
 def _same_bytes(base: FileSystem, path: Path, content: Content) -> bool:
-    """Whether a file of the overlay reads as the base's at `path`, at the length that one was first seen with."""
+    """Return whether a file of the overlay equals the base's file at `path`.
+
+    The base file is compared at the length that it had when it was first seen.
+    """
     size_bytes = content.base_size_bytes if content.base_path == path else base.size(path)
     if content.size_bytes != size_bytes:
         return False

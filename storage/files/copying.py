@@ -1,6 +1,6 @@
-"""Copying a piece of one file into another, a chunk at a time; a hole is not read and stays a hole.
+"""Copying a range of a file to another file, in chunks; a hole is not read and stays a hole.
 
-Owns the loop; must not know what is in the file.
+Owns the loop; must not know the content of the file.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ CHUNK_BYTES: Final = 1 << 20
 def copy_range(
     fs: FileSystem, source: Path, target: Path, *, start: int, end: int | None = None
 ) -> None:
-    """Make `target` hold the bytes [start, end) of `source` (None: up to its end), synced.
+    """Write the bytes [start, end) of `source` (`end` None: to its end) as the whole content of `target`, and sync it.
 
-    A name made by it is durable only after `sync_dir` of its directory. Raises IoFailure, DiskFull:
-    then a part of it may be there.
+    If `target` was created, its name is durable only after `sync_dir` of its directory. Raises IoFailure, DiskFull;
+    then `target` may be incomplete.
     """
     reader = fs.open(source)
     try:

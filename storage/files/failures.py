@@ -1,6 +1,6 @@
-"""From what the system says to the storage error tree: the one place where OSError becomes IoFailure or DiskFull.
+"""Conversion of system errors to the storage error tree: the only place where an OSError becomes IoFailure or DiskFull.
 
-Owns the mapping and its messages; does no IO.
+Owns the mapping and its messages; must not do IO.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from storage.errors import DiskFull, IoFailure, StoreLocked
 
 SYSTEM_ERRORS = (OSError, ValueError, OverflowError)
-"""What a system call raises in Python: ValueError for a NUL in a path, OverflowError for a position over 63 bits."""
+"""The Python errors of a system call: ValueError for a NUL in a path, OverflowError for a position over 63 bits."""
 
 _NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _SYNCS = frozenset({"datasync", "sync_dir"})
@@ -36,10 +36,10 @@ def io_failure(
     position: int | None = None,
     reason: str = "",
 ) -> IoFailure:
-    """The error for this errno: DiskFull for ENOSPC, EDQUOT and EFBIG, except at a sync.
+    """Return the error for this errno: DiskFull for ENOSPC, EDQUOT and EFBIG, except at a sync.
 
-    A sync that finds no space has lost what was acknowledged to the caller before: IoFailure, which fences.
-    `position`: where in the file a read failed. `reason`: what the errno means here.
+    A sync without space has lost data that was reported as written: it is an IoFailure, which fences the store.
+    `position`: the position in the file at which a read failed. `reason`: the meaning of the errno here.
     """
     no_space = number in _NO_SPACE and operation not in _SYNCS
     reason = reason or _REASONS.get(number) or os.strerror(number)
@@ -57,13 +57,13 @@ def io_failure(
 def from_system(
     error: Exception, path: Path, operation: str, *, position: int | None = None
 ) -> IoFailure:
-    """The error for one of SYSTEM_ERRORS; without an errno it counts as EINVAL."""
+    """Return the error for one of SYSTEM_ERRORS; an exception without an errno counts as EINVAL."""
     number = error.errno if isinstance(error, OSError) else None
     return io_failure(number or errno.EINVAL, path, operation, position=position)
 
 
 def store_locked(path: Path, pid: int | None) -> StoreLocked:
-    """The error for a lock that process `pid` holds (None: the kernel does not tell which)."""
+    """Return the error for a lock that process `pid` holds (None: the kernel does not report it)."""
     holder = "another process" if pid is None else f"process {pid}"
     if pid == os.getpid():
         holder = f"this process ({pid})"
@@ -72,5 +72,5 @@ def store_locked(path: Path, pid: int | None) -> StoreLocked:
 
 
 def is_missing(error: IoFailure) -> bool:
-    """Whether the failure says that there is no such file or directory."""
+    """Return whether the failure means that the file or directory does not exist."""
     return error.facts().get("errno") == errno.ENOENT

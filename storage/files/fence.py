@@ -1,7 +1,7 @@
-"""The fence: after a failed write or sync the store takes no more writes until it is opened anew.
+"""The fence: after a failed write or sync the store accepts no more writes until it is opened again.
 
-Owns that one fact, shared by all partitions; must not do IO. The kernel has dropped the pages that
-it could not write, so a later sync that succeeds would prove nothing.
+Owns that one fact, shared by all partitions; must not do IO. The kernel has dropped the pages that it could not write.
+So a later successful sync would prove nothing.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from storage.errors import DiskFull, IoFailure, StoreFenced
 
 
 class Guard:
-    """What `guarding` and `tripping` give: enter it around writes and syncs. It holds nothing of one
-    use, so a fence has one of each (an append that made its own would pay 2.6 us for it).
+    """The context manager that `guarding` and `tripping` return: enter it around writes and syncs.
+
+    It has no state of one use, so a fence has one object of each kind; an object per append would cost 2.6 us.
     """
 
     __slots__ = ("_checked", "_fence")
@@ -39,8 +40,9 @@ class Guard:
 
 
 class Fence:
-    """Open until it is tripped, then closed for good. Set once, read by any thread: a plain
-    attribute is enough.
+    """A switch that is open until a failure trips it, and then closed for good.
+
+    It is set once and read by any thread, so a plain attribute is enough.
     """
 
     def __init__(self, path: Path) -> None:
@@ -50,7 +52,7 @@ class Fence:
         self._tripping = Guard(self, checked=False)
 
     def check(self) -> None:
-        """Raise StoreFenced once something has failed."""
+        """Raise StoreFenced after the first failure."""
         if self.cause is not None:
             raise StoreFenced(
                 f"{self._path} is fenced after a failed write: {self.cause}; restart the server to recover",
@@ -59,15 +61,16 @@ class Fence:
             )
 
     def guarding(self) -> Guard:
-        """Around writes and syncs: a failure trips the fence and comes out as StoreFenced.
+        """Return the guard for writes and syncs: a failure trips the fence and is raised as StoreFenced.
 
-        But for a disk that was full when something was written: there the writer has put back what
-        it began. (A sync that fails is never a DiskFull, whatever the reason: its pages are lost.)
+        A disk that is full at a write is an exception: the writer has undone its partial write. (A failed sync is never
+        a DiskFull, whatever the reason, because its pages are lost.)
         """
         return self._guarding
 
     def tripping(self) -> Guard:
-        """As `guarding`, but also when the fence is closed already: for files that are derived from
-        others, without which nothing that was stored before could be read.
+        """Return a guard like `guarding` that may also be entered when the fence is closed.
+
+        It is used for derived files, without which data stored earlier could not be read.
         """
         return self._tripping

@@ -1,7 +1,7 @@
-"""The disk with symbolic links followed: for reading only, and every link that was followed is remembered.
+"""The disk with symbolic links followed: for reading only. Every followed link is remembered.
 
-Owns where a link leads, and the refusal of links that lead nowhere or back into their own folders; must not know any
-format. Writes are those of RealFileSystem, which follows no link: what a store writes stays in its own directory.
+Owns the target of a link, and the rejection of links to nothing or to a folder above them; must not know any format.
+Writes are those of RealFileSystem, which follows no link: a store's writes stay in its own directory.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from storage.files.real import RealFile, RealFileSystem
 
 
 class FollowingFileSystem(RealFileSystem):
-    """RealFileSystem for offline commands and read-only servers. Safe from several threads.
+    """A RealFileSystem for offline commands and read-only servers. Thread-safe.
 
-    Pickled, it starts with no link known.
+    A pickled copy starts without any known link.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # over `_followed`
+        self._lock = threading.Lock()  # guards `_followed`
         self._followed: dict[Path, Path] = {}
 
     def __reduce__(self) -> tuple[type[FollowingFileSystem], tuple[()]]:
         return type(self), ()
 
     def followed(self) -> Mapping[Path, Path]:
-        """Return the links that were followed so far, and what each leads to."""
+        """Return the links that were followed so far, with their targets."""
         with self._lock:
             return dict(sorted(self._followed.items()))
 
@@ -51,8 +51,10 @@ class FollowingFileSystem(RealFileSystem):
         return super().mtime_ms(self._target(path, "stat"))
 
     def _target(self, path: Path, operation: str) -> Path:
-        """Return what a link leads to, and any other path as it is. Raises IoFailure (EINVAL) for a link to nothing, or
-        to a folder that it lies in: a walk over folders would not end.
+        """Return the target of a link, and any other path unchanged.
+
+        Raises IoFailure (EINVAL) for a link to nothing, or to a folder that contains it: a walk over folders would not
+        end.
         """
         if not path.is_symlink():
             return path
@@ -67,7 +69,7 @@ class FollowingFileSystem(RealFileSystem):
 
 
 def real_path(path: Path) -> Path:
-    """Return the path without symbolic links; what does not exist is left as it is named."""
+    """Return the path without symbolic links; names that do not exist stay unchanged."""
     return Path(os.path.realpath(path))
 
 

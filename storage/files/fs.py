@@ -1,13 +1,13 @@
-"""The one file layer: every open, read, write, sync, rename, removal and truncation goes through here.
+"""The one file layer: every open, read, write, sync, rename, removal and truncation goes through it.
 
 Owns the protocols; must not know any format. `RealFileSystem` (real.py) is the disk. Tests replace it by an overlay
-(writes kept in memory), by one that forgets what was not synced, or by one that fails the n-th call. Writes are
-pwrite, never through a map (a mapped write is invisible to the crash simulator and hides a full disk).
+(writes stay in memory), by a version that loses unsynced data, or by a version whose n-th call fails. Writes use
+pwrite, never a memory map: the crash simulator does not see a mapped write, and a mapped write hides a full disk.
 
-Every method raises IoFailure (DiskFull when there is no space) and never OSError; its `errno` fact tells the cause
-(`is_missing` asks for ENOENT). Names are taken as they are: no symbolic link is followed as the last part of the path
-of a file (ELOOP). What lies below a store's root is asked for by `is_dir` before it is looked into, which refuses a
-link to a directory too; the root may be one, and so may any of its parents, since people move data that way.
+Every method raises IoFailure (DiskFull if there is no space) and never OSError; its `errno` fact is the cause
+(`is_missing` tests for ENOENT). Names are used unchanged: a symbolic link as the last part of a file's path is not
+followed (ELOOP). Below a store's root a caller checks a directory with `is_dir` before it reads it; `is_dir` rejects a
+link to a directory too. The root and its parents may be links, because people move data that way.
 """
 
 from __future__ import annotations
@@ -18,106 +18,113 @@ from typing import Protocol
 
 
 class File(Protocol):
-    """One open regular file. Every method but `close` may run at the same time in several threads.
+    """An open regular file. All methods except `close` may run at the same time in several threads.
 
-    It keeps meaning the same file when that is renamed or removed. After `close` every call raises IoFailure (EBADF).
+    It stays the same file after a rename or removal. After `close` every call raises IoFailure (EBADF).
     """
 
     path: Path
 
     def size(self) -> int:
-        """Length in bytes now."""
+        """Return the current length in bytes."""
 
     def pread(self, size_bytes: int, position: int) -> bytes:
-        """Up to `size_bytes` from `position`; fewer only at the end of the file, none behind it.
+        """Return up to `size_bytes` from `position`; fewer only at the end of the file, none after it.
 
-        `size_bytes` is allocated as asked: check lengths that were read from a disk against `size()` first.
+        `size_bytes` is allocated as given: check a length that was read from disk against `size()` first.
         """
 
     def data_end(self, start: int) -> int:
-        """A position, `start` at least, from which on the file reads as zeros: the nearest that is known without
-        reading. Where holes cannot be told from zeros it is the length.
+        """Return a position, `start` at least, from which on the file reads as zeros: the nearest one known without
+        reading. If holes cannot be detected, it is the length.
         """
 
     def next_data(self, start: int) -> int:
-        """Return a position, `start` at least, up to which the file reads as zeros from `start` on: the next data that
-        is known without reading, or the length where none follows. Where holes cannot be told from zeros it is
+        """Return a position, `start` at least; from `start` up to it the file reads as zeros.
+
+        It is the next data known without reading, or the length if no data follows. If holes cannot be detected, it is
         `start`.
         """
 
     def pwrite(self, data: bytes, position: int) -> None:
-        """All of `data` at `position`, or DiskFull / IoFailure (then any part of it may be there).
+        """Write all of `data` at `position`. Raises DiskFull or IoFailure; then any part of it may be written.
 
-        On return it is with the operating system, not on disk. Behind the end: the gap reads as zeros.
+        On return the data is in the operating system, not on disk. A gap before `position` reads as zeros.
         """
 
     def truncate(self, size_bytes: int) -> None:
-        """Cut, or extend sparsely with zeros."""
+        """Cut the file, or extend it sparsely with zeros."""
 
     def datasync(self) -> None:
-        """On return what was written (and the length) is on disk.
+        """Make the written data and the length durable.
 
-        Raises IoFailure, never DiskFull: a failed sync fences the store whatever its cause, and is not tried again.
+        Raises IoFailure, never DiskFull: a failed sync fences the store whatever its cause, and is not retried.
         """
 
     def close(self) -> None:
-        """Let go of the descriptor; a second call does nothing. Does not sync. No other call may be running."""
+        """Close the descriptor without a sync; a second call does nothing. No other call may be running."""
 
 
 class FileSystem(Protocol):
-    """Files by path; safe from several threads. Changes of names are on disk after `sync_dir` of their directory."""
+    """Access to files by path; thread-safe. Changes of names are durable after `sync_dir` of their directory."""
 
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> File:
-        """Open for reading, or for both; `create` (which means `write`) makes a missing file, mode 0644.
+        """Open for reading, or with `write` for both; `create` (which implies `write`) creates a missing file, mode
+        0644.
 
-        An existing file stays as it is. Raises IoFailure: ENOENT, EISDIR, ELOOP, EINVAL for what is no regular file,
-        EBUSY for a lock file that this process holds (closing it again would drop the lock).
+        An existing file stays unchanged. Raises IoFailure:
+
+        - ENOENT, EISDIR, ELOOP;
+        - EINVAL for an entry that is not a regular file;
+        - EBUSY for a lock file that this process holds (closing the new descriptor would drop the lock).
         """
 
     def exists(self, path: Path) -> bool:
-        """Whether anything has this name, a dangling link also."""
+        """Return whether an entry has this name, also a dangling link."""
 
     def is_dir(self, path: Path, *, follow: bool = False) -> bool:
-        """Whether this is a directory. Raises IoFailure (ELOOP) for a link to one, unless `follow`: for a path that a
-        user named.
+        """Return whether this is a directory. Raises IoFailure (ELOOP) for a link to a directory, unless `follow`: for
+        a path that a user named.
         """
 
     def list_dir(self, path: Path) -> Sequence[str]:
-        """The names in a directory, sorted."""
+        """Return the names in a directory, sorted."""
 
     def size(self, path: Path) -> int:
-        """Length in bytes of a regular file."""
+        """Return the length in bytes of a regular file."""
 
     def mtime_ms(self, path: Path) -> int:
-        """When the bytes of a file, or the names in a directory, last changed: milliseconds since the epoch."""
+        """Return the last change of a file's bytes, or of a directory's names: milliseconds since the epoch."""
 
     def read_bytes(self, path: Path) -> bytes:
-        """All of a file, as long as it was when it was opened."""
+        """Return the whole content of a file, at its length when it was opened."""
 
     def make_dir(self, path: Path) -> None:
-        """Make the directory and missing parents with mode 0700; no error when it is there."""
+        """Create the directory and missing parents with mode 0700; an existing directory is not an error."""
 
     def rename(self, source: Path, target: Path) -> None:
-        """Give a file or directory another name, in one step; a file (or an empty directory) there is replaced."""
+        """Rename a file or directory in one step; an existing file (or empty directory) at the target is replaced."""
 
     def remove(self, path: Path) -> None:
         """Remove one file."""
 
     def remove_tree(self, path: Path) -> None:
-        """Remove a directory and all in it, or a link; what links point to stays. May fail half done."""
+        """Remove a directory with its content, or a link; targets of links stay. After an error a part may be
+        removed.
+        """
 
     def sync_dir(self, path: Path) -> None:
-        """On return creations, renames and removals in this directory are on disk. Raises as `File.datasync`."""
+        """Make creations, renames and removals in this directory durable. Raises as `File.datasync`."""
 
     def used_percent(self, path: Path) -> int:
-        """How full the disk is that this lies on, 0 to 100; 0 in memory."""
+        """Return how full the disk of this path is, 0 to 100; 0 in memory."""
 
     def lock(self, path: Path) -> FileLock:
-        """Take the exclusive lock on this file (made if missing) or raise StoreLocked with the holder's pid."""
+        """Take the exclusive lock on this file (created if missing), or raise StoreLocked with the holder's pid."""
 
 
 class FileLock(Protocol):
-    """A held lock; released by `release` or the end of the process."""
+    """A held lock; released by `release` or at the end of the process."""
 
     def release(self) -> None:
-        """Let go of it; a second call does nothing. The file stays."""
+        """Release the lock; a second call does nothing. The file stays."""

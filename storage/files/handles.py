@@ -1,15 +1,19 @@
 """A bounded set of open files, so that a store of any size works with a fixed number of descriptors.
 
-Owns when files are opened, synced and closed; must not know what is in them. The least recently borrowed file that
-nobody has in hands goes first.
+Owns when files are opened, synced and closed; must not know their content. The least recently borrowed file that is not
+in use is closed first.
 
-Who may write, and why the dirty mark is safe. Bytes are written only through a file borrowed with `write=True`, while
-it is borrowed; the caller keeps two writers of the same bytes apart. An entry counts as dirty while such a borrower has
-it (`writers` > 0: it may be about to write) and after he gave it back (`dirty`), until a sync that STARTED later has
-ended. The mark is taken off before fdatasync begins, so a write that comes while it runs sets it again, and under the
-entry's `gate`, so a second caller of `datasync` waits for the sync that took the mark instead of finding nothing to do.
-A dirty file is synced before it is closed and stays findable meanwhile. If that sync fails, nobody who could act on it
-is listening: the failure is kept for good and raised by every later `datasync` or writing borrow of that path.
+The rules of writing, and why the dirty mark is safe:
+
+- Bytes are written only through a file borrowed with `write=True`, while it is borrowed. The caller must not run two
+  writers of the same bytes at once.
+- An entry is dirty while such a borrower holds it (`writers` > 0: it may be about to write) and after its release
+  (`dirty`), until a sync that STARTED later has ended.
+- The mark is cleared before fdatasync begins, so that a write during the sync sets it again.
+- The mark is cleared under the entry's `gate`. So a second caller of `datasync` waits for the sync that cleared the
+  mark, instead of finding nothing to do.
+- A dirty file is synced before it is closed, and its path can still be borrowed meanwhile. No caller can act on a
+  failure of that sync, so it is kept for good. Every later `datasync` or writing borrow of that path raises it.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ from storage.files.fs import File, FileSystem
 
 
 class Lease:
-    """What `borrow` gives: enter it once to get the file, leave it to give the file back."""
+    """The context manager that `borrow` returns: enter it once to get the file, leave it to release the file."""
 
     __slots__ = ("_entry", "_lock", "_write")
 
@@ -49,9 +53,9 @@ class Lease:
 
 
 class _Entry:
-    """One open file. All fields but `file` are read and written under the cache's lock.
+    """An open file. All fields except `file` are read and written under the cache's lock.
 
-    A detached entry is no longer found by its path and closes when the last borrower gives it back.
+    A detached entry is no longer found by its path; it closes when the last borrower releases it.
     """
 
     __slots__ = (
@@ -75,44 +79,45 @@ class _Entry:
         self.writers = 0
         self.dirty = False
         self.detached = False
-        # Held while the file is synced; never waited for under the cache's lock.
+        # Held during a sync of the file; no thread waits for it while it holds the cache's lock.
         self.gate = threading.Lock()
-        # Leases hold nothing of one borrow, so an entry has one of each kind for all borrowers.
+        # A lease has no state of a single borrow, so an entry has one lease of each kind for all borrowers.
         self.reading = Lease(self, cache._lock, write=False)
         self.writing = Lease(self, cache._lock, write=True) if write else None
 
 
 class HandleCache:
-    """Open files of `fs` by path, at most `limit` of them but for those borrowed at this moment.
+    """Open files of `fs` by path: at most `limit` files, or more while more are borrowed.
 
-    Safe from several threads; system calls run outside the lock.
+    Thread-safe; system calls run outside the lock.
     """
 
     def __init__(self, fs: FileSystem, limit: int = 512) -> None:
         self._fs = fs
         self._limit = limit
-        self._lock = threading.Lock()  # over all fields below and those of the entries
+        self._lock = threading.Lock()  # guards all fields below and the fields of the entries
         self._entries: OrderedDict[Path, _Entry] = OrderedDict()  # least recently borrowed first
         self._failed: dict[Path, IoFailure] = {}
-        # How often paths were forgotten: a file opened before that may no longer be the one at its path.
+        # The number of `forget` calls. A file opened before such a call may no longer be the file at its path.
         self._forgotten = 0
         self._closed = False
 
     @property
     def fs(self) -> FileSystem:
-        """The file system that the files are opened on."""
+        """The file system on which the files are opened."""
         return self._fs
 
     @property
     def open_files(self) -> int:
-        """How many files are open."""
+        """The number of open files."""
         return len(self._entries)
 
     def borrow(self, path: Path, write: bool = False, *, create: bool = False) -> Lease:
-        """`with cache.borrow(path) as file:` keeps the file open inside the block; it must be entered, once.
+        """Return a lease; `with cache.borrow(path) as file:` keeps the file open inside the block. Enter a lease
+        exactly once.
 
-        `write`: it may be written to; `create`: also made when missing. Raises what `FileSystem.open` raises, a kept
-        sync failure of this path when `write`, StoreClosed after `close`.
+        `write`: the file may be written; `create`: it is also created if missing. Raises the errors of
+        `FileSystem.open`, the kept sync failure of this path with `write`, StoreClosed after `close`.
         """
         with self._lock:
             entry = self._entries.get(path)
@@ -129,9 +134,9 @@ class HandleCache:
         return self._borrow_opening(path, write=write or create, create=create)
 
     def datasync(self, path: Path) -> None:
-        """On return all that was written to `path` through borrowed files before this call is on disk.
+        """Make all data durable that was written to `path` through borrowed files before this call.
 
-        Raises IoFailure: the file may have lost writes; it is raised for this path ever after.
+        Raises IoFailure: the file may have lost writes. Every later call for this path raises it again.
         """
         with self._lock:
             self._check(path)
@@ -147,25 +152,25 @@ class HandleCache:
             self._raise_failed(path)
 
     def forget(self, path: Path, *, sync: bool = True) -> None:
-        """Close the file (when its borrowers give it back), so that the next borrow opens what is there then.
+        """Close the file after its borrowers release it, so that the next borrow opens the file then at this path.
 
-        For a file that is renamed or removed: call it AFTER that, since a borrower in another thread may open the old
-        file until then; `datasync` it before where its bytes must be on disk first. `sync` False: what is not on disk
-        yet need not get there (the file is gone). Raises IoFailure like `datasync`.
+        Used for a file that is renamed or removed. Call it AFTER the rename or removal, because a borrower in another
+        thread may open the old file until then. Call `datasync` before, if the bytes must be on disk first. `sync`
+        False: unsynced bytes may be lost, because the file is deleted. Raises IoFailure like `datasync`.
         """
         self._forget([path], sync=sync)
 
     def forget_tree(self, directory: Path, *, sync: bool = True) -> None:
-        """`forget` for every file below a directory."""
+        """Call `forget` for every file below a directory."""
         with self._lock:
             paths = [path for path in self._entries if path.is_relative_to(directory)]
         self._forget(paths, sync=sync)
 
     def close(self, *, sync: bool = True) -> None:
-        """Close all files; dirty ones are synced first unless the store is given up (`sync` False).
+        """Close all files; dirty files are synced first unless the store is abandoned (`sync` False).
 
-        Every file is closed even if a sync fails; then, or when a failure is kept, one is raised. A second call does
-        nothing. What is borrowed now closes when it is given back.
+        Every file is closed even if a sync fails; then, or if a failure was kept earlier, one failure is raised. A
+        second call does nothing. A borrowed file closes when it is released.
         """
         with self._lock:
             if self._closed:
@@ -178,7 +183,7 @@ class HandleCache:
                 self._raise_failed(path)
 
     def _borrow_opening(self, path: Path, *, write: bool, create: bool) -> Lease:
-        """Open the file, or open it again for writing, and make room for it."""
+        """Open the file, or open it again for writing, and close other files above the limit."""
         lease: Lease | None = None
         while lease is None:
             with self._lock:
@@ -190,9 +195,9 @@ class HandleCache:
         return lease
 
     def _insert(self, entry: _Entry, forgotten: int) -> Lease | None:
-        """Pin the entry under its path, or the one that another thread was faster with.
+        """Pin the entry under its path, or pin the entry that another thread inserted first.
 
-        None when a path was forgotten or the cache closed meanwhile: the file must be opened anew.
+        Return None if a path was forgotten or the cache was closed meanwhile: the file must be opened again.
         """
         write = entry.writing is not None
         unused: _Entry | None = entry
@@ -213,7 +218,7 @@ class HandleCache:
         return lease
 
     def _detach(self, entry: _Entry | None) -> _Entry | None:
-        """Take an entry out, under the lock; returns it when the caller must close it."""
+        """Remove an entry, under the lock; return it if the caller must close it."""
         if entry is None:
             return None
         del self._entries[entry.path]
@@ -221,7 +226,7 @@ class HandleCache:
         return None if entry.pins else entry
 
     def _shrink(self) -> None:
-        """Close the least recently borrowed files until the limit is kept or the rest is in use."""
+        """Close the least recently borrowed files until the limit is met or all other files are in use."""
         while True:
             with self._lock:
                 if len(self._entries) <= self._limit:
@@ -279,20 +284,20 @@ class HandleCache:
                 self._raise_failed(path)
 
     def _check(self, path: Path | None) -> None:
-        """Under the lock: raise when closed, or when a sync of `path` has failed."""
+        """Raise if the cache is closed, or if a sync of `path` has failed. Call it under the lock."""
         if self._closed:
             raise StoreClosed("the open files of the store have been closed")
         if path is not None:
             self._raise_failed(path)
 
     def _raise_failed(self, path: Path) -> None:
-        """Raise the kept failure of a path, as a new exception: one object must not be raised by two threads."""
+        """Raise the kept failure of a path as a new exception: two threads must not raise the same object."""
         failure = self._failed.get(path)
         if failure is not None:
             raise type(failure)(failure.message, **failure.facts()) from failure
 
 
 def _close(file: File) -> None:
-    """Close what has nothing left to sync: a failure would mean nothing."""
+    """Close a file that has nothing left to sync; a failure has no effect on its data and is ignored."""
     with contextlib.suppress(IoFailure):
         file.close()

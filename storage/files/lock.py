@@ -1,8 +1,8 @@
-"""The exclusive lock on a store's own lock file: a POSIX record lock, which Java's FileChannel takes as well.
+"""The exclusive lock on a store's own lock file: a POSIX record lock, as Java's FileChannel takes it.
 
-Owns the locked descriptors of this process; must not write to, rename or remove a lock file. flock(2) would not do:
-Java does not see it. A POSIX lock belongs to the process and is dropped when ANY descriptor of that file is closed, so
-a lock file is opened once and looked up by device and inode, without opening it, before it is opened again.
+Owns the locked descriptors of this process; must not write to, rename or remove a lock file. Java does not see
+flock(2). A POSIX lock belongs to the process and is dropped when ANY descriptor of that file is closed. So a lock file
+is opened once, and before a second open it is compared by device and inode, without opening it.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from pathlib import Path
 from storage.errors import StoreLocked
 from storage.files.failures import SYSTEM_ERRORS, from_system, store_locked
 
-# struct flock of Linux, 64 bit: l_type, l_whence, l_start, l_len, l_pid. Length 0 from 0 is the whole file and all that
-# it may grow to, which is what FileChannel.tryLock() takes (Kafka) and covers its byte 0 (RocketMQ).
+# struct flock of Linux, 64 bit: l_type, l_whence, l_start, l_len, l_pid. Start 0 and length 0 mean the whole file and
+# its future growth. FileChannel.tryLock() takes the same range (Kafka), and it covers byte 0 (RocketMQ).
 _FLOCK = struct.Struct("@hhqqi0q")
 _WHOLE_FILE = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-_LOCK_ATTEMPTS = 3  # the holder may let go between the refusal and the question who it is
+_LOCK_ATTEMPTS = 3  # the holder may release the lock between the refusal and F_GETLK
 
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
-# Locks held by this process by (device, inode). Read and changed under `_guard` only, which is also held while a lock
-# file is opened or closed: no thread can close a descriptor of a file that another has just locked.
+# Locks held by this process, by (device, inode). Read and changed under `_guard` only, which is also held while a lock
+# file is opened or closed. So no thread can close a descriptor of a file that another thread has just locked.
 _held: dict[tuple[int, int], PosixLock] = {}
 _guard = threading.Lock()
 
 
 class PosixLock:
-    """A held lock. Made by `acquire` only."""
+    """A held lock, created by `acquire` only."""
 
     __slots__ = ("descriptors", "path", "pid")
 
@@ -42,7 +42,7 @@ class PosixLock:
         self.descriptors = [descriptor]  # under `_guard`; empty when released
 
     def release(self) -> None:
-        """Let go of the lock and close the file, which stays. A second call does nothing."""
+        """Release the lock and close the file, which stays. A second call does nothing."""
         with _guard:
             for key in [key for key, lock in _held.items() if lock is self]:
                 del _held[key]
@@ -51,15 +51,15 @@ class PosixLock:
 
 
 def process_id() -> int:
-    """This process's id, as others are told it."""
+    """Return this process's id, as reported to other processes."""
     return os.getpid()
 
 
 def acquire(path: Path) -> PosixLock:
-    """Lock `path`, made if missing (an existing file keeps its bytes and mtime), without waiting.
+    """Lock `path` without waiting. A missing file is created; an existing file keeps its bytes and mtime.
 
-    Raises StoreLocked with the holder's pid (this process included; None when the kernel does not tell, as across
-    containers), IoFailure when it cannot be opened.
+    Raises StoreLocked with the holder's pid (this process included; None if the kernel does not report it, as across
+    containers), IoFailure if it cannot be opened.
     """
     with _guard:
         try:
@@ -81,9 +81,9 @@ def acquire(path: Path) -> PosixLock:
 
 
 def adopt(descriptor: int, status: os.stat_result) -> bool:
-    """Whether this is a new descriptor of a lock file held here; then it stays open as long as the lock.
+    """Return whether this is a new descriptor of a lock file held here; then it stays open as long as the lock.
 
-    For whoever opens files without knowing what they are: he must not close it.
+    For code that opens files of any kind: after True the caller must not close the descriptor.
     """
     with _guard:
         lock = _held.get(_key(status))
@@ -97,7 +97,7 @@ def _key(status: os.stat_result) -> tuple[int, int]:
 
 
 def _refuse_own(path: Path) -> None:
-    """Raise StoreLocked when this process holds the file, told without opening it."""
+    """Raise StoreLocked if this process holds the file; checked without opening it."""
     try:
         held = _held.get(_key(path.stat(follow_symlinks=False)))
     except FileNotFoundError:

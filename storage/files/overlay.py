@@ -1,11 +1,11 @@
-"""A file system that keeps all changes in memory over a read-only base: recovery of a store nobody may touch.
+"""A file system that keeps all changes in memory over a read-only base: for recovery of a store that must not change.
 
-Owns open files, locks and the thread safety of the overlay; names are in tree.py, bytes in pages.py. Never writes to
-the base, not even a time. Without a base it starts empty and is the file system in memory.
+Owns open files, locks and the thread safety of the overlay; must not write to the base, not even a time. Names are in
+tree.py, bytes in pages.py. Without a base it starts empty and is a file system in memory.
 
-The base may be live: a file keeps the length it had when it was first opened or asked for its size, while names that
-appear in the base later do show, and a file the base replaces or removes is read as it is then. Links between
-directories of the base are followed but not understood: use one path for one file.
+The base may be live. A file keeps the length that it had when it was first opened or its size was first read. Names
+that appear in the base later become visible. A file that the base replaces or removes is read in its new state. Links
+between directories of the base are followed but not resolved: use one path for one file.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from storage.files.fs import File, FileLock, FileSystem
 from storage.files.pages import Content
 from storage.files.tree import Directory, Node, Special, Tree, parts
 
-_POSITIONS = 1 << 63  # what fits a file position; the system calls refuse the same
+_POSITIONS = 1 << 63  # the limit of a file position; the system calls reject the same values
 
 
 class OverlayFile:
-    """An open file of the overlay. Owns its handle of the base, which is open for reading only."""
+    """An open file of the overlay. Owns its handle of the base file, which is open for reading only."""
 
     __slots__ = ("_base", "_clock", "_content", "_open", "_write", "path")
 
@@ -103,10 +103,10 @@ class OverlayLock:
 
 
 class OverlayFileSystem:
-    """Writes in memory over `base`, which is only ever read. Safe from several threads.
+    """Writes in memory over `base`, which is only read. Thread-safe.
 
-    `clock` gives the mtime of what is changed here (milliseconds); without it that is 0. Nothing survives the object:
-    `datasync` and `sync_dir` only check their arguments. Memory is taken by written pages of 4 KiB, not by length.
+    `clock` returns the mtime of changed files (milliseconds); without it the mtime is 0. Nothing survives the object:
+    `datasync` and `sync_dir` only check their arguments. Memory is used for written pages of 4 KiB, not for the length.
     """
 
     def __init__(
@@ -115,9 +115,9 @@ class OverlayFileSystem:
         self._base = base
         self._clock = clock
         self._tree = Tree(base, clock)
-        # Added to under `_lock`; taken from by `OverlayLock.release` without it (discard is one step).
+        # Entries are added under `_lock`; `OverlayLock.release` removes them without it (discard is atomic).
         self._locked: set[Content] = set()
-        self._lock = threading.RLock()  # over the tree; the bytes of a file have their own
+        self._lock = threading.RLock()  # guards the tree; the bytes of a file have their own lock
 
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> OverlayFile:
         with self._lock:
@@ -215,7 +215,7 @@ class OverlayFileSystem:
             self._tree.directory(path, "sync_dir")
 
     def lock(self, path: Path) -> FileLock:
-        """As FileSystem.lock, but only among the users of this object: the base's lock is not taken."""
+        """Take the lock as FileSystem.lock, but only among the users of this object: the base file is not locked."""
         with self._lock:
             content = self._tree.create(path, "lock")
             if content in self._locked:
@@ -224,22 +224,20 @@ class OverlayFileSystem:
             return OverlayLock(self._locked, content)
 
     def base_path(self, path: Path) -> Path | None:
-        """Where the base has a file that bears this name here: another place after a rename. None
-        for one that was made here.
-        """
+        """Return the base's path of the file at `path`, which differs after a rename; None for a file created here."""
         with self._lock:
             return self._tree.file(path, "stat").base_path
 
     def changed(self) -> Sequence[Path]:
-        """The files and directories made, removed or with other bytes than in the base, sorted.
+        """Return the files and directories that were created, removed or have other bytes than in the base, sorted.
 
-        Bytes are compared: what was written as it stood is not changed, nor is a mtime alone.
+        Bytes are compared: a write of identical bytes is not a change, nor is a different mtime.
         """
         with self._lock:
             return sorted(changed_paths(self._tree))
 
     def _refusal(self, node: Node, replaced: Node | None) -> int:
-        """The errno of rename(2) when `node` may not take the place of `replaced`; 0 when it may."""
+        """Return the errno of rename(2) if `node` may not replace `replaced`; 0 if it may."""
         if replaced is None:
             return 0
         if not isinstance(replaced, Directory):

@@ -1,14 +1,14 @@
 """The bytes of one file of the overlay: pages written in memory over a read-only base file.
 
-Owns what a byte of such a file is; must not know names or directories, and never writes to the base. A byte below the
-end is, in this order:
+Owns the value of each byte of such a file; must not know names or directories, nor write to the base. A byte below the
+end is read from the first of these that applies:
 
     in a page that was written          the page's
-    below `visible_bytes` of the base   the base's, read when asked for
+    below `visible_bytes` of the base   the base's, read on demand
     else                                zero: extending costs no memory
 
-`visible_bytes` starts as the length the base had when it was first seen, so what a live base grows by is not seen, and
-only goes down, at a truncation: what was cut never comes back when the file grows again.
+`visible_bytes` starts as the length of the base file when it was first seen, so the growth of a live base is not
+visible. It only decreases, at a truncation: bytes that were cut do not reappear when the file grows again.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ PAGE_SIZE = 4096
 
 
 class Content:
-    """One file's bytes, whatever its name. Safe from several threads.
+    """The bytes of one file, independent of its name. Thread-safe.
 
-    `base_path` is where the base file lies (None: made in memory); `mtime_ms` is None until the bytes change.
-    The handle of the base comes as an argument, since every open file has its own.
+    `base_path` is the path of the base file (None: created in memory); `mtime_ms` is None until the bytes change. The
+    handle of the base file is an argument, because every open file has its own.
     """
 
     __slots__ = (
@@ -43,7 +43,7 @@ class Content:
         self.base_path = base_path
         self.base_size_bytes = base_size_bytes
         self.mtime_ms = mtime_ms
-        # Written under `_lock`, read without it: each is one int that was true at some moment.
+        # Written under `_lock`, read without it: each value is one int that was valid at some moment.
         self.size_bytes = base_size_bytes
         self.visible_bytes = base_size_bytes
         self._pages: dict[int, bytearray] = {}
@@ -51,13 +51,13 @@ class Content:
 
     @property
     def touched(self) -> bool:
-        """Whether the bytes may differ from the base's."""
+        """True if the bytes may differ from the base's."""
         return bool(self._pages) or not (
             self.visible_bytes == self.base_size_bytes == self.size_bytes
         )
 
     def read(self, base: File | None, size_bytes: int, position: int) -> bytes:
-        """As File.pread, as of one moment: a write or truncation is seen whole or not at all."""
+        """Read as File.pread, at one moment: a concurrent write or truncation is visible as a whole or not at all."""
         with self._lock:
             end = min(position + size_bytes, self.size_bytes)
             if end <= position:
@@ -66,7 +66,7 @@ class Content:
             pages = self._written_between(position, end)
             if len(pages) == 1 and len(pages[0][1]) == end - position:
                 return pages[0][1]
-        # The base's bytes below `visible_bytes` do not change: they are read without the lock.
+        # The base's bytes below `visible_bytes` do not change, so they are read without the lock.
         data = _read_base(base, position, visible_end)
         if not pages and len(data) == end - position:
             return data
@@ -77,7 +77,7 @@ class Content:
         return bytes(buffer)
 
     def data_end(self, base: File | None, start: int) -> int:
-        """As File.data_end."""
+        """Return the position as File.data_end."""
         with self._lock:
             written = (max(self._pages) + 1) * PAGE_SIZE if self._pages else 0
             visible, size_bytes = self.visible_bytes, self.size_bytes
@@ -85,7 +85,7 @@ class Content:
         return max(min(max(min(below, visible), written), size_bytes), start)
 
     def next_data(self, base: File | None, start: int) -> int:
-        """As File.next_data."""
+        """Return the position as File.next_data."""
         with self._lock:
             visible, size_bytes = self.visible_bytes, self.size_bytes
             first = start // PAGE_SIZE
@@ -99,7 +99,7 @@ class Content:
         return max(found, start)
 
     def write(self, base: File | None, data: bytes, position: int) -> None:
-        """As File.pwrite."""
+        """Write as File.pwrite."""
         view = memoryview(data)
         with self._lock:
             done = 0
@@ -113,7 +113,7 @@ class Content:
                 self.size_bytes = max(self.size_bytes, position + done)
 
     def truncate(self, size_bytes: int) -> None:
-        """As File.truncate."""
+        """Truncate as File.truncate."""
         with self._lock:
             if size_bytes < self.size_bytes:
                 last, start = divmod(size_bytes, PAGE_SIZE)
@@ -124,7 +124,7 @@ class Content:
             self.size_bytes = size_bytes
 
     def _written_between(self, position: int, end: int) -> list[tuple[int, bytes]]:
-        """Copies of what the written pages hold of a range, each with its position."""
+        """Return copies of the written bytes within a range, each with its position."""
         if not self._pages:
             return []
         first, last = position // PAGE_SIZE, (end - 1) // PAGE_SIZE
@@ -141,7 +141,7 @@ class Content:
         return found
 
     def _page(self, base: File | None, number: int, *, whole: bool) -> bytearray:
-        """The page to write in, brought in from the base unless it will be overwritten as a whole."""
+        """Return the page to write to, copied from the base unless it will be overwritten as a whole."""
         page = self._pages.get(number)
         if page is None:
             page = bytearray(PAGE_SIZE)
@@ -154,5 +154,7 @@ class Content:
 
 
 def _read_base(base: File | None, position: int, end: int) -> bytes:
-    """The base's bytes in [position, end); a base that has shrunk since gives fewer, and zeros stand for them."""
+    """Return the base's bytes in [position, end); fewer if the base has shrunk since, and the caller reads zeros for
+    them.
+    """
     return base.pread(end - position, position) if base is not None and end > position else b""

@@ -1,7 +1,7 @@
 """The real disk: FileSystem and File over system calls.
 
 Owns descriptors and the loops over short reads and writes; must not know any format, cache anything or map anything.
-Descriptors are closed on exec. Nothing here syncs by itself: durability is asked for by `datasync` and `sync_dir`.
+Descriptors are closed on exec. Nothing is synced implicitly: durability is requested with `datasync` and `sync_dir`.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from storage.files.failures import SYSTEM_ERRORS, from_system, io_failure
 from storage.files.fs import FileLock
 from storage.files.lock import acquire, adopt
 
-# As Java makes them under the usual umask; the directory's mode is what keeps others out.
+# The modes that Java uses under the usual umask; the directory's mode keeps other users out.
 FILE_MODE = 0o644
 DIRECTORY_MODE = 0o700
 
-# O_NONBLOCK: opening a FIFO must not wait for its other end; it means nothing for a regular file.
+# O_NONBLOCK: opening a FIFO must not wait for its other end. It has no effect on a regular file.
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _WRITE = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 _DIRECTORY = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
 
 
 class RealFile:
-    """An open descriptor. `_descriptor` is written by `close` only, to -1, so that a late call gets EBADF.
+    """An open descriptor. Only `close` changes `_descriptor`, to -1, so that a late call gets EBADF.
 
-    Without that a number that the kernel has given to another file would be read or written.
+    Otherwise a late call could read or write another file to which the kernel has given the same number.
     """
 
     __slots__ = ("_descriptor", "path")
@@ -58,9 +58,9 @@ class RealFile:
                     self._descriptor, os.lseek(self._descriptor, end, os.SEEK_DATA), os.SEEK_HOLE
                 )
         except OSError as error:
-            if error.errno == errno.ENXIO:  # no data behind `end`
+            if error.errno == errno.ENXIO:  # no data after `end`
                 return end
-            if error.errno == errno.EINVAL:  # a file system that does not know holes
+            if error.errno == errno.EINVAL:  # a file system without support for holes
                 return max(self.size(), start)
             raise from_system(error, self.path, "lseek") from error
 
@@ -68,9 +68,9 @@ class RealFile:
         try:
             return os.lseek(self._descriptor, start, os.SEEK_DATA)
         except OSError as error:
-            if error.errno == errno.ENXIO:  # nothing but a hole up to the end
+            if error.errno == errno.ENXIO:  # only a hole up to the end
                 return max(self.size(), start)
-            if error.errno == errno.EINVAL:  # a file system that does not know holes
+            if error.errno == errno.EINVAL:  # a file system without support for holes
                 return start
             raise from_system(error, self.path, "lseek") from error
 
@@ -84,7 +84,7 @@ class RealFile:
             raise from_system(error, self.path, "read", position=position) from error
 
     def _read_on(self, data: bytes, size_bytes: int, position: int) -> bytes:
-        """After a short read: at the end of the file, or at the 2 GiB that one call gives at most."""
+        """Continue after a short read: at the end of the file, or at the 2 GiB limit of one call."""
         parts = [data]
         done = len(data)
         while done < size_bytes:
@@ -104,7 +104,9 @@ class RealFile:
             raise from_system(error, self.path, "write") from error
 
     def _write_on(self, data: bytes, position: int, written: int) -> None:
-        """After a short write: the next call goes on, or tells why the first stopped (a full disk)."""
+        """Continue after a short write: the next call writes more, or fails with the reason of the short write (a full
+        disk).
+        """
         view = memoryview(data)
         while written < len(view):
             count = os.pwrite(self._descriptor, view[written:], position + written)
@@ -141,7 +143,7 @@ _SPECIAL: Final = (
 
 
 class RealFileSystem:
-    """The disk. Has no state: any number of them are the same one."""
+    """The disk. It has no state: all instances are equivalent."""
 
     def open(self, path: Path, *, write: bool = False, create: bool = False) -> RealFile:
         flags = _WRITE if write or create else _READ
@@ -228,7 +230,7 @@ class RealFileSystem:
 
     def remove_tree(self, path: Path) -> None:
         try:
-            if path.is_symlink():  # the link goes, what it leads to is somebody else's
+            if path.is_symlink():  # remove the link, not its target: that may be in use
                 path.unlink()
                 return
             shutil.rmtree(path)
@@ -259,7 +261,9 @@ def _close(descriptor: int, path: Path) -> None:
 
 
 def _check_regular(mode: int, path: Path, operation: str) -> None:
-    """Raise IoFailure for what is no regular file: EISDIR for a folder, EINVAL for a device, a pipe or a socket."""
+    """Raise IoFailure for an entry that is not a regular file: EISDIR for a folder, EINVAL for a device, a pipe or a
+    socket.
+    """
     if stat.S_ISDIR(mode):
         raise io_failure(errno.EISDIR, path, operation)
     if not stat.S_ISREG(mode):
@@ -269,7 +273,7 @@ def _check_regular(mode: int, path: Path, operation: str) -> None:
 
 
 def _stat(path: Path) -> os.stat_result:
-    """The status of what has this name; ELOOP for a symbolic link."""
+    """Return the status of the entry with this name. Raises IoFailure, ELOOP for a symbolic link."""
     try:
         status = path.stat(follow_symlinks=False)
     except SYSTEM_ERRORS as error:

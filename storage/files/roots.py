@@ -1,7 +1,7 @@
-"""The directory that a store lives in: made so that its name outlives a crash, and whose it is.
+"""The root directory of a store: creating it so that its name survives a crash, and finding its backend.
 
-Owns that step, and the one fact that every backend's store file tells alike; must not know what else
-lies there.
+Owns that step, and the one field that the store files of all backends share; must not know any other file of the
+directory.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ UNFINISHED_STORE_FILE: Final = STORE_FILE + TEMPORARY_SUFFIX
 
 
 class Recognized(NamedTuple):
-    """What a backend sees in a directory: whether files are there that only its stores have, and whether the store is
-    one of ours (made by us, or taken over before); None: it is no store of the backend.
+    """The result of a backend's check of a directory.
+
+    - `holds_files`: files exist that only this backend's stores have.
+    - `adopted`: logserver created the store or opened it for writing before; None: it is not a store of the backend.
     """
 
     holds_files: bool
@@ -34,7 +36,7 @@ class _StoreFile(msgspec.Struct):
 
 
 def make_root(fs: FileSystem, path: Path) -> None:
-    """Make the store's directory, durably: its own name and those of parents made on the way."""
+    """Create the store's directory, durably: its own name and the names of parents that were created with it."""
     missing = [folder for folder in (path, *path.parents) if not fs.exists(folder)]
     fs.make_dir(path)
     for folder in missing:
@@ -42,16 +44,17 @@ def make_root(fs: FileSystem, path: Path) -> None:
 
 
 def holds_no_store(fs: FileSystem, path: Path, *, lock: str) -> bool:
-    """Whether nothing of a store is there yet; what an interrupted first start left does not count: the file `lock`
-    and an unfinished store file.
+    """Return whether no file of a store exists yet.
+
+    Files of an interrupted first start do not count (the file `lock`, an unfinished store file), nor does lost+found.
     """
     left = {lock, UNFINISHED_STORE_FILE, "lost+found"}
     return not fs.exists(path) or set(fs.list_dir(path)) <= left
 
 
 def stored_backend(fs: FileSystem, path: Path) -> str | None:
-    """Which backend's store this is by its `.logserver.store.json`; None without one, or when it
-    cannot be understood, or is a folder.
+    """Return the backend that the directory's `.logserver.store.json` names; None if it is missing, invalid or a
+    folder.
     """
     if not fs.exists(path / STORE_FILE) or fs.is_dir(path / STORE_FILE):
         return None
@@ -62,7 +65,7 @@ def stored_backend(fs: FileSystem, path: Path) -> str | None:
 
 
 def foreign_store(fs: FileSystem, path: Path, what: str) -> UnsupportedFormat:
-    """The error for a directory that is no `what`; it names the backend that the store file tells, if one does."""
+    """Return the error for a directory that is not a `what`; it names the backend in the store file, if any."""
     backend = stored_backend(fs, path)
     named = "" if backend is None else f": {path / STORE_FILE} names the backend {backend!r}"
     return UnsupportedFormat(f"{path} is no {what}{named}", path=str(path))

@@ -1,11 +1,11 @@
-"""A file system for rescue: bytes that the operating system refuses read as filler, and are remembered.
+"""A file system for rescue: bytes that the operating system cannot read are replaced by filler, and remembered.
 
-Owns which ranges of which files could not be read, and the filler in their place. Must not know a format: no record,
-entry or line of text is made of filler bytes only, so the tools report the range as damage and go on after it, as they
-do with any other damage. Only reads are forgiving; writes fail as on the base.
+Owns which ranges of which files could not be read, and the filler in their place; must not know a format. No record,
+entry or line of text consists of filler bytes only. So the tools report the range as damage and continue after it, as
+with any other damage. Only failed reads are tolerated; writes fail as on the base.
 
-The filler is not zero, because zeros are what an unused, preallocated range holds. Reads that fail are tried again in
-blocks of 4 KiB, which is what the kernel caches and fails as a whole, and then in sectors of 512 bytes.
+The filler is not zero, because zeros are the content of an unused, preallocated range. A failed read is retried in
+blocks of 4 KiB, the unit in which the kernel caches and fails, and then in sectors of 512 bytes.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ BLOCK_BYTES: Final = 4096
 SECTOR_BYTES: Final = 512
 MAX_FILLER_BYTES: Final = (
     1 << 20
-)  # in place of a whole file that cannot be opened: its size may be anything
+)  # for a whole file that cannot be opened: its reported size may be anything
 
-# What a bad disk, a damaged file system, missing rights and names of another kind say. Not among them: a missing
-# file (the caller knows what that means) and too many open files (which is no fact about the store).
+# The errors of a bad disk, a damaged file system, missing rights and names of another kind. Not included: a missing
+# file (the caller knows its meaning) and too many open files (which is not a fact about the store).
 UNREADABLE: Final = frozenset(
     {
         errno.EIO,
@@ -62,13 +62,13 @@ class UnreadableRange(NamedTuple):
 
 
 class SkippingFile:
-    """An open file of `SkippingFileSystem`. `file` None: it could not be opened, and all of it is filler."""
+    """An open file of `SkippingFileSystem`. `file` None: it could not be opened, and all its bytes are filler."""
 
     def __init__(self, fs: SkippingFileSystem, path: Path, file: File | None, size: int) -> None:
         self.path = path
         self._fs = fs
         self._file = file
-        self._size_bytes = size  # counts for a file that could not be opened
+        self._size_bytes = size  # used for a file that could not be opened
 
     def size(self) -> int:
         return self._size_bytes if self._file is None else self._file.size()
@@ -103,13 +103,13 @@ class SkippingFile:
         return b"".join(self._blocks(self._file, position, stop))
 
     def read_all(self) -> bytes:
-        """Return all bytes; of a file that could not be opened at most MAX_FILLER_BYTES of filler."""
+        """Return all bytes; for a file that could not be opened at most MAX_FILLER_BYTES of filler."""
         if self._file is None:
             return _filler(0, min(self._size_bytes, MAX_FILLER_BYTES))
         return self.pread(self._file.size(), 0)
 
     def _blocks(self, file: File, position: int, stop: int) -> Iterator[bytes]:
-        """Read a range in blocks, those that fail in sectors; a sector that fails is filler."""
+        """Read a range in blocks, and a failed block in sectors; a failed sector is replaced by filler."""
         for start, end in _pieces(position, stop, BLOCK_BYTES):
             block = self._piece(file, start, end)
             if block is not None:
@@ -123,7 +123,7 @@ class SkippingFile:
                 yield sector
 
     def _piece(self, file: File, start: int, stop: int) -> bytes | None:
-        """Return the bytes, or None where a part of them is known to be bad or turns out to be."""
+        """Return the bytes, or None if a sector of them is known to be bad or fails now."""
         if self._fs.holds_bad_sector(self.path, start, stop):
             return None
         try:
@@ -152,14 +152,14 @@ class SkippingFile:
 
 
 class SkippingFileSystem:
-    """Reads `base` and forgives it what cannot be read. Safe from several threads.
+    """A file system that reads `base` and tolerates unreadable data. Thread-safe.
 
-    Pickled, it starts with nothing known: another process finds the bad ranges that it meets by itself.
+    A pickled copy starts without known bad ranges: another process finds the ranges that it reads by itself.
     """
 
     def __init__(self, base: FileSystem) -> None:
         self._base = base
-        self._lock = threading.Lock()  # over the fields below
+        self._lock = threading.Lock()  # guards the fields below
         # Files and folders that cannot be opened.
         self._closed_files: dict[Path, UnreadableRange] = {}
         self._sectors: dict[Path, set[int]] = {}
@@ -168,15 +168,15 @@ class SkippingFileSystem:
     def __reduce__(self) -> tuple[type[SkippingFileSystem], tuple[FileSystem]]:
         return type(self), (self._base,)
 
-    # ---- what could not be read ----
+    # ---- unreadable data ----
 
     @property
     def base(self) -> FileSystem:
-        """The file system that this one reads."""
+        """The file system that is read."""
         return self._base
 
     def unreadable(self) -> Sequence[UnreadableRange]:
-        """Return the ranges that reads met so far, by path and position; neighbours are one range."""
+        """Return the bad ranges found so far, by path and position; adjacent sectors are one range."""
         with self._lock:
             found = list(self._closed_files.values())
             for path, sectors in self._sectors.items():
@@ -185,9 +185,9 @@ class SkippingFileSystem:
         return sorted(found)
 
     def forgive(self, error: IoFailure, path: Path) -> None:
-        """Remember the reason of a failed read; raise the error again if it is no fact about the store.
+        """Remember the reason of a failed read; raise the error again if it is not a fact about the store.
 
-        `path` is the caller's: the error may name the target of a link that was followed.
+        `path` is the caller's path: the error may name the target of a followed link.
         """
         if error.facts().get("errno") not in UNREADABLE:
             raise error
@@ -195,7 +195,7 @@ class SkippingFileSystem:
             self._reasons[path] = error
 
     def is_bad(self, path: Path) -> bool:
-        """Return whether a sector of this file is known to be bad: it is read in blocks from then on."""
+        """Return whether the file has a known bad sector; then it is read in blocks."""
         return path in self._sectors
 
     def holds_bad_sector(self, path: Path, start: int, stop: int) -> bool:
@@ -244,7 +244,7 @@ class SkippingFileSystem:
             return SkippingFile(self, path, None, size_bytes)
 
     def _size(self, path: Path) -> int:
-        """Return the length of a file that may not be opened, 0 where that is refused too."""
+        """Return the length of a file that cannot be opened; 0 if that fails too."""
         try:
             return self._base.size(path)
         except IoFailure as error:
@@ -293,7 +293,7 @@ class SkippingFileSystem:
         finally:
             file.close()
 
-    # ---- the rest is the base's ----
+    # ---- calls that are passed to the base ----
 
     def make_dir(self, path: Path) -> None:
         self._base.make_dir(path)
@@ -322,7 +322,7 @@ def _filler(start: int, stop: int) -> bytes:
 
 
 def _pieces(start: int, stop: int, size_bytes: int) -> Iterator[tuple[int, int]]:
-    """Cut [start, stop) where a multiple of `size_bytes` lies in it."""
+    """Yield [start, stop) cut at each multiple of `size_bytes`."""
     while start < stop:
         end = min(start - start % size_bytes + size_bytes, stop)
         yield start, end
@@ -330,7 +330,7 @@ def _pieces(start: int, stop: int, size_bytes: int) -> Iterator[tuple[int, int]]
 
 
 def _runs(sectors: set[int]) -> Iterator[tuple[int, int]]:
-    """Return neighbouring sectors as one range of bytes."""
+    """Yield adjacent sectors as one range of bytes."""
     first = last = -1
     for number in sorted(sectors):
         if number != last + 1 or first < 0:
@@ -343,5 +343,5 @@ def _runs(sectors: set[int]) -> Iterator[tuple[int, int]]:
 
 
 def _reason(error: IoFailure) -> str:
-    """Return what the system said, without the path."""
+    """Return the message of the system, without the path."""
     return error.message.rpartition(": ")[2]

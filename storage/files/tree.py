@@ -1,8 +1,8 @@
-"""The names of the overlay: directories in memory over those of a read-only base.
+"""The names of the overlay: directories in memory over the directories of a read-only base.
 
-Owns what has which name; must not know open files, and bytes are in pages.py. A directory or file is brought in from
-the base when it is first asked for; a name that was removed is kept as None, so that the base's no longer shows. What
-is moved keeps pointing to where it lies in the base. Nothing here is thread-safe: the overlay holds its lock.
+Owns the mapping of names to nodes; must not know open files or bytes (pages.py). A directory or file is loaded from the
+base at its first access. A removed name is kept as None, so that the base's entry is no longer visible. A moved node
+keeps its path in the base. Nothing here is thread-safe: the overlay holds its lock.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROOT = Path("/")
 
 
 class Directory:
-    """Names in memory over those of the base's directory `base_path` (None: nothing lies below).
+    """Names in memory over the names of the base's directory `base_path` (None: there is no base directory).
 
     `mtime_ms` is None until a name changes.
     """
@@ -35,8 +35,8 @@ class Directory:
 
 
 class Special:
-    """A link, a pipe or the like in the base: a name, and an `errno` with its reason for a caller that wants its bytes
-    or times.
+    """A link, a pipe or a similar entry of the base: a name, and the `errno` with its reason for a caller that reads
+    its bytes or times.
     """
 
     __slots__ = ("base_path", "errno", "reason")
@@ -51,7 +51,7 @@ Node = Directory | Content | Special
 
 
 class Tree:
-    """All names from the root down. Errors are those of the system calls named by `operation`."""
+    """All names from the root down. Errors are the errors of the system calls named by `operation`."""
 
     def __init__(self, base: FileSystem | None, clock: Callable[[], int]) -> None:
         self.base = base
@@ -59,13 +59,15 @@ class Tree:
         self._clock = clock
 
     def find(self, path: Path, operation: str, *, strict: bool = True) -> Node | None:
-        """What is at `path`; None when there is nothing. `strict`: a file on the way is ENOTDIR."""
+        """Return the node at `path`; None if it does not exist. `strict`: a file in the middle of the path is
+        ENOTDIR.
+        """
         return self._walk(parts(path, operation), path, operation, strict=strict)
 
     def _walk(
         self, names: tuple[str, ...], path: Path, operation: str, *, strict: bool = True
     ) -> Node | None:
-        """What is at these names, the way to `path`."""
+        """Return the node at these names, which are the parts of `path` or of its parent."""
         node: Node | None = self.root
         for name in names:
             if node is None:
@@ -78,14 +80,14 @@ class Tree:
         return node
 
     def node(self, path: Path, operation: str) -> Node:
-        """What is at `path`. Raises ENOENT."""
+        """Return the node at `path`. Raises ENOENT."""
         node = self.find(path, operation)
         if node is None:
             raise io_failure(errno.ENOENT, path, operation)
         return node
 
     def file(self, path: Path, operation: str) -> Content:
-        """The file at `path`. Raises ENOENT, EISDIR, and for a link ELOOP."""
+        """Return the file at `path`. Raises ENOENT, EISDIR, and for a link ELOOP."""
         node = self.node(path, operation)
         if isinstance(node, Directory):
             return self._as_file(node, path, operation)
@@ -94,8 +96,9 @@ class Tree:
         return node
 
     def _as_file(self, directory: Directory, path: Path, operation: str) -> Content:
-        """Let the base say what a folder is as a file: EISDIR, or empty if it is a SkippingFileSystem. Then the name
-        stands for an empty file from now on, which recovery in memory may replace.
+        """Return a folder as a file, by the base's rule: EISDIR, or an empty file if the base is a SkippingFileSystem.
+
+        In the second case the name stands for an empty file from now on, which recovery in memory may replace.
         """
         if self.base is None or directory.base_path is None:
             raise io_failure(errno.EISDIR, path, operation)
@@ -104,11 +107,11 @@ class Tree:
         return content
 
     def directory(self, path: Path, operation: str) -> Directory:
-        """The directory at `path`. Raises ENOENT, ENOTDIR."""
+        """Return the directory at `path`. Raises ENOENT, ENOTDIR."""
         return _as_directory(self.find(path, operation), path, operation)
 
     def place(self, path: Path, operation: str) -> tuple[Directory, str]:
-        """The directory that holds the name at the end of `path`, and that name. Raises EBUSY for the root."""
+        """Return the directory that contains the last name of `path`, and that name. Raises EBUSY for the root."""
         names = parts(path, operation)
         if not names:
             raise io_failure(errno.EBUSY, path, operation)
@@ -116,7 +119,7 @@ class Tree:
         return _as_directory(parent, path, operation), names[-1]
 
     def create(self, path: Path, operation: str) -> Content:
-        """The file at `path`, made when nothing is there."""
+        """Return the file at `path`; create it if it does not exist."""
         parent, name = self.place(path, operation)
         if self.child(parent, name) is not None:
             return self.file(path, operation)
@@ -125,7 +128,7 @@ class Tree:
         return content
 
     def child(self, directory: Directory, name: str) -> Node | None:
-        """What has this name, brought in from the base when it is asked for the first time."""
+        """Return the node with this name; load it from the base at the first access."""
         if name in directory.children:
             return directory.children[name]
         if self.base is None or directory.base_path is None:
@@ -136,7 +139,7 @@ class Tree:
         return node
 
     def names(self, directory: Directory) -> list[str]:
-        """The names in a directory, sorted."""
+        """Return the names in a directory, sorted."""
         names = {name for name, node in directory.children.items() if node is not None}
         if self.base is not None and directory.base_path is not None:
             below = self.base.list_dir(directory.base_path)
@@ -144,18 +147,18 @@ class Tree:
         return sorted(names)
 
     def put(self, directory: Directory, name: str, node: Node) -> None:
-        """Give a node a name."""
+        """Set the node of a name."""
         directory.children[name] = node
         directory.mtime_ms = self._clock()
 
     def put_directory(self, directory: Directory, name: str) -> Directory:
-        """Make an empty directory."""
+        """Create an empty directory."""
         child = Directory(None, self._clock())
         self.put(directory, name, child)
         return child
 
     def drop(self, directory: Directory, name: str) -> None:
-        """Take a name away."""
+        """Remove a name."""
         if directory.base_path is None:
             del directory.children[name]
         else:
@@ -164,7 +167,7 @@ class Tree:
 
 
 def parts(path: Path, operation: str) -> tuple[str, ...]:
-    """The names from the root down, `..` taken out as text."""
+    """Return the names from the root down, with `..` resolved as text."""
     names = path.parts if path.is_absolute() else path.absolute().parts
     if "\0" in "".join(names):
         raise io_failure(errno.EINVAL, path, operation)
@@ -182,14 +185,14 @@ def _as_directory(node: Node | None, path: Path, operation: str) -> Directory:
 
 
 def _bring_in(base: FileSystem, path: Path) -> Node | None:
-    if not base.exists(path):  # asked first: in a live base a directory may appear between the two
+    if not base.exists(path):  # first, because a live base may create a directory in between
         return None
     if base.is_dir(path, follow=True):
         return Directory(path, None)
     try:
         return Content(path, base.size(path), None)
     except IoFailure as failure:
-        if is_missing(failure):  # a live base has just removed it
+        if is_missing(failure):  # a live base has removed it since
             return None
         number = failure.facts().get("errno")
         reason = failure.message.rpartition(": ")[2]
