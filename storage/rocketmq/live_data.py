@@ -1,10 +1,10 @@
 """Data of a store that this program does not read: compacted topics, timers, and a log kept by DLedger.
 
-Owns knowing it by name, measuring it, and the findings about it; must not read what is in its files. All of it is
-live data of the broker: a tool that makes a new store reports what did not come along.
+Owns the names and the measuring of such data, and the findings about it; must not read the content of its files. All of
+it is live data of the broker. A tool that creates a new store reports what it leaves out.
 
-    compaction/compactionLog/TOPIC/QUEUE/*     records of compacted topics, the older ones only here
-    timerlog/, timerwheel, config/timercheck   timed messages that wait, by physical offset: they belong together
+    compaction/compactionLog/TOPIC/QUEUE/*     records of compacted topics; the older records are only here
+    timerlog/, timerwheel, config/timercheck   pending timed messages, by physical offset: they belong together
     dledger-NAME/data/*                        the log of a broker with enableDLegerCommitLog, in place of commitlog
     batchconsumequeue/, consumequeue_ext/      queues, by physical offset
 """
@@ -25,20 +25,22 @@ from storage.rocketmq.format import names
 COMPACTION_LOG: Final = "compactionLog"
 TIMER_CHECK: Final = "timercheck"
 TIMER_FILES: Final = (TIMER_CHECK, "timermetrics")
-"""Files of config/ that only fit the timer log beside them: without it the broker builds its wheel again from the topic
-of the timers, but only where timercheck is missing too (TimerMessageStore.load).
+"""Files of config/ that fit only the timer log next to them.
+
+Without the timer log the broker rebuilds its wheel from the timer topic, but only if timercheck is missing too
+(TimerMessageStore.load).
 """
 
 
 class Size(NamedTuple):
-    """How much a file or a folder holds."""
+    """The size of a file or folder."""
 
     files: int
     size_bytes: int
 
 
 def size_of(fs: FileSystem, path: Path) -> Size:
-    """The files at and below a path, and their bytes."""
+    """Return the number of files at and below a path, and their bytes."""
     if not fs.exists(path):
         return Size(0, 0)
     if not fs.is_dir(path):
@@ -48,7 +50,7 @@ def size_of(fs: FileSystem, path: Path) -> Size:
 
 
 def dledger_folders(directory: StoreDirectory) -> Sequence[Path]:
-    """The folders with a log of DLedger."""
+    """Return the folders that contain a DLedger log."""
     fs, root = directory.fs, directory.path
     return [
         root / name
@@ -60,7 +62,7 @@ def dledger_folders(directory: StoreDirectory) -> Sequence[Path]:
 
 
 def refuse_dledger(directory: StoreDirectory) -> None:
-    """Raise UnsupportedFormat for a store whose log is kept by DLedger."""
+    """Raise UnsupportedFormat if DLedger keeps the log of the store."""
     for folder in (
         dledger_folders(directory) if directory.fs.is_dir(directory.path, follow=True) else ()
     ):
@@ -72,14 +74,14 @@ def refuse_dledger(directory: StoreDirectory) -> None:
 
 
 def findings(directory: StoreDirectory) -> Iterator[Finding]:
-    """Report the live data that is not read."""
+    """Yield findings about live data that is not read."""
     yield from dledger_findings(directory)
     yield from _compacted(directory)
     yield from _timers(directory)
 
 
 def dledger_findings(directory: StoreDirectory) -> Iterator[Finding]:
-    """Report the logs of DLedger."""
+    """Yield a finding for each DLedger log."""
     for folder in dledger_folders(directory):
         size = size_of(directory.fs, folder / "data")
         yield finding(
@@ -124,8 +126,10 @@ def _folders(fs: FileSystem, path: Path) -> Sequence[str]:
 
 
 def left_behind(directory: StoreDirectory, *, with_timers: bool) -> Iterator[Finding]:
-    """Report what beside the log does not come along into a new store: it is not the log's, or leads into the log by
-    its own rules. `with_timers`: the timer files are left behind too.
+    """Yield findings about data outside the log that a new store does not get.
+
+    Such data is not part of the log, or points into it by rules of its own. `with_timers`: the timer files are left out
+    too.
     """
     fs, root = directory.fs, directory.path
     for name in fs.list_dir(root):
@@ -143,7 +147,7 @@ def left_behind(directory: StoreDirectory, *, with_timers: bool) -> Iterator[Fin
 
 
 def file_left_behind(fs: FileSystem, path: Path) -> Finding:
-    """Report a file that has no part in a store."""
+    """Return the finding for a file that has no part in a store."""
     return _left(path, size_of(fs, path), is_live=False)
 
 
@@ -164,5 +168,5 @@ def _left(path: Path, size: Size, is_live: bool) -> Finding:
 
 
 def is_timer_file(name: str) -> bool:
-    """Whether a file of config/ belongs to the timer log."""
+    """Return whether a file of config/ belongs to the timer log."""
     return name.removesuffix(names.BACKUP) in TIMER_FILES

@@ -1,13 +1,13 @@
-"""Light message queues (LMQ): queues of topics `%LMQ%...`, whose units lead to records of other topics.
+"""Light message queues (LMQ): queues of topics `%LMQ%...`, whose entries point to records of other topics.
 
-Owns which of them a record is in; must not read the log. Source: ConsumeQueue.multiDispatchLmqQueue of
-RocketMQ. A record names them, and in the same order its offsets there:
+Owns the rule that assigns records to these queues; must not read the log. Source: ConsumeQueue.multiDispatchLmqQueue of
+RocketMQ. A record names its LMQ queues and, in the same order, its offset in each:
 
     INNER_MULTI_DISPATCH      %LMQ%a,%LMQ%b
     INNER_MULTI_QUEUE_OFFSET  17,3
 
-A queue that is there is kept up with the log as all others are. None is made: brokers take one that
-nobody uses away, and its records stay in the log.
+A queue that exists is kept up to date with the log like every other queue. None is created: brokers remove an LMQ queue
+that is not used, and its records stay in the log.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ _MARK: Final = OFFSETS.encode()
 
 
 def is_lmq(topic: str) -> bool:
-    """Whether records of other topics may be in the topic's queue (MixAll.isLmq)."""
+    """Return whether the topic's queue may contain records of other topics (MixAll.isLmq)."""
     return topic.startswith(PREFIX)
 
 
 def lmq_offsets(message: Message) -> Mapping[str, int]:
-    """The LMQ topics in whose queues a record is, and its offset in each."""
+    """Return the LMQ topics whose queues contain a record, with its offset in each."""
     if _MARK not in message.properties:
         return {}
     properties = decode_properties(message.properties)
-    topics = properties.get(NAMES, "").rstrip(",").split(",")  # as Java splits
+    topics = properties.get(NAMES, "").rstrip(",").split(",")  # Java drops empty parts at the end
     offsets = properties.get(OFFSETS, "").rstrip(",").split(",")
     if len(topics) != len(offsets):
         return {}
@@ -51,13 +51,14 @@ def lmq_offsets(message: Message) -> Mapping[str, int]:
 
 
 def is_in_lmq(message: Message, partition: TopicPartition) -> bool:
-    """Whether a record of another topic is in this queue too."""
+    """Return whether this LMQ queue contains a record of another topic."""
     return partition.partition == QUEUE_ID and partition.topic in lmq_offsets(message)
 
 
 def lmq_dispatches(stretch: Stretch, queues: QueueTable) -> list[Dispatch]:
-    """What the records of a stretch tell those LMQ queues that are there. None has keys: the index has
-    them under the records' own topics.
+    """Return the dispatches of records to the LMQ queues that exist.
+
+    They have no keys: the index has these under the records' own topics.
     """
     found: list[Dispatch] = []
     data, start = stretch.data, stretch.start
@@ -70,7 +71,7 @@ def lmq_dispatches(stretch: Stretch, queues: QueueTable) -> list[Dispatch]:
 
 
 def of_message(message: Message, physical_offset: int, queues: QueueTable) -> list[Dispatch]:
-    """As `lmq_dispatches`, of one record."""
+    """Return the dispatches of one record, as `lmq_dispatches`."""
     if not message.in_queue:
         return []
     of_record = dispatch_of(message, physical_offset, with_tags=False)

@@ -1,7 +1,7 @@
-"""The log, read in pieces: the bytes of many records at once, and where in them each record begins.
+"""Pieces of the log: the bytes of many records at once, and where in them each record begins.
 
-Owns how reads are put together: records that lie close are read in one go, gaps between others are
-passed over, and no piece is much larger than CHUNK_BYTES or one record. Must not look at the bytes.
+Owns how reads are combined; must not inspect the bytes. Records close to each other are read together, and larger gaps
+are skipped. No piece is much larger than CHUNK_BYTES or one record.
 
     log     | r0 r1 r2 ...... gap ...... r3 r4 |
     piece   | r0 r1 r2 r3 r4 |      starts [0, ...]
@@ -25,7 +25,7 @@ NEAR_BYTES: Final = 8 << 10  # a smaller gap is read with the records around it
 
 
 class Piece(NamedTuple):
-    """The units of some records, and where in `data` these begin."""
+    """The queue entries of some records, and where in `data` these records begin."""
 
     units: Units
     data: bytes
@@ -33,8 +33,9 @@ class Piece(NamedTuple):
 
 
 def read_pieces(run: FileRun, units: Units) -> Iterator[Piece]:
-    """The records of units, in their order, each unit leading into a file of the log. What a file
-    lacks is zeros in the piece. Raises IoFailure.
+    """Yield the records of queue entries, in the order of the entries. Each entry must point into a file of the log.
+
+    Bytes that a file lacks are zeros in the piece. Raises IoFailure.
     """
     positions, sizes = units.positions, units.sizes
     ends = positions + sizes
@@ -50,7 +51,7 @@ def read_pieces(run: FileRun, units: Units) -> Iterator[Piece]:
 
 
 def _stop(positions: Numbers, ends: Numbers, breaks: Numbers, first: int) -> int:
-    """The row behind the last one of the piece that begins with row `first`."""
+    """Return the row after the last one of the piece that begins with row `first`."""
     size_bytes, row = 0, first
     at = int(np.searchsorted(breaks, first, "right"))
     while row < len(positions) and size_bytes < CHUNK_BYTES:
@@ -65,7 +66,7 @@ def _stop(positions: Numbers, ends: Numbers, breaks: Numbers, first: int) -> int
 
 
 def _read(run: FileRun, units: Units, breaks: Numbers) -> Piece:
-    """A piece of stretches that begin with these rows."""
+    """Return a piece made of contiguous ranges. `breaks`: the rows where these ranges begin."""
     begins = units.positions[breaks]
     lengths = np.maximum.reduceat(units.positions + units.sizes, breaks) - begins
     data = [

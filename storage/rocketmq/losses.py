@@ -1,6 +1,6 @@
-"""What a start tells of the log's damage: findings, and what readers lose by a cut.
+"""Reports of a start about damage in the log: findings, and what readers lose by a cut.
 
-Owns the words for it; must not decide what is cut (storage.rocketmq.recovery does), nor write.
+Owns the wording of these reports; must not decide what is cut (storage.rocketmq.recovery does), nor write.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from storage.rocketmq.queues import Queue
 
 
 def add_findings(plan: StorePlan, *, clean: bool, torn: bool, cutting: bool) -> None:
-    """Note in the plan what is wrong with the log, and with `cutting` what goes by the cut at its
-    end. `torn`: something follows the end that is no record.
+    """Add to the plan what is wrong with the log and, if `cutting`, what the cut at its end removes.
+
+    `torn`: bytes that are no record follow the end.
     """
     owners = Owners(plan.run, plan.queues)
     plan.findings += [damage_finding(plan.run, damage, owners) for damage in plan.damages]
@@ -48,8 +49,9 @@ def add_findings(plan: StorePlan, *, clean: bool, torn: bool, cutting: bool) -> 
 def _loss(
     plan: StorePlan, reason: str, *, queue: Queue | None = None, first_offset: int = -1
 ) -> Loss:
-    """What the readers of a queue lose; without one, bytes that are in no queue. Where nothing is cut
-    off the log, it is the queue's units that are.
+    """Return what the readers of a queue lose; without a queue, bytes that are in no queue.
+
+    If nothing is cut off the log, the loss is the entries that are cut off the queue.
     """
     run, position, end = plan.run, plan.log_end, plan.data_end
     if queue is not None and end <= position:
@@ -72,8 +74,9 @@ def _loss(
 
 
 def _passed(plan: StorePlan, losses: Sequence[Loss]) -> list[Loss]:
-    """What is lost where the log goes on above its end: the offsets that no entry is left of, and the bytes of log
-    files that are missing, where no queue tells of them.
+    """Return what is lost if the log continues above its end.
+
+    These are offsets without an entry, and the bytes of missing log files if no queue accounts for them.
     """
     found = [
         Loss(
@@ -118,13 +121,13 @@ def _evidence_findings(plan: StorePlan, *, clean: bool, torn: bool) -> list[Find
 
 
 def _place(run: FileRun, position: int) -> tuple[str, int]:
-    """(path of the file, position in it)."""
+    """Return (path of the file, position in it)."""
     base = run.base_of(position)
     return str(run.directory if base is None else run.path(base)), position - (base or 0)
 
 
 def damage_finding(run: FileRun, damage: Damage, owners: Owners) -> Finding:
-    """Return the finding for a bad place that good records follow, with the record that lay there if it is known."""
+    """Return the finding for a bad place followed by good records, with the record stored there if it is known."""
     path, position = _place(run, damage.position)
     topic, partition, offset = owners.of(damage.position, damage.next_good or run.limit) or UNKNOWN
     return finding(
@@ -156,7 +159,7 @@ def _broken_findings(plan: StorePlan) -> list[Finding]:
 
 
 def _gap_findings(run: FileRun) -> list[Finding]:
-    """Files that are missing between others: reading what was in them is told record by record."""
+    """Return findings for files missing between others. Readers get an error for each of their records."""
     return [
         finding(
             "missing-log-file",
@@ -184,7 +187,7 @@ def _tail_finding(plan: StorePlan, *, clean: bool) -> Finding:
 
 
 def refused_record(run: FileRun, dispatch: Dispatch) -> Finding:
-    """Return the finding for a record that no queue can take."""
+    """Return the finding for a record whose offset no queue accepts."""
     return finding(
         "impossible-queue-offset",
         run.directory,
@@ -197,7 +200,7 @@ def refused_record(run: FileRun, dispatch: Dispatch) -> Finding:
 
 
 def moved_record(run: FileRun, dispatch: Dispatch) -> Finding:
-    """Return the finding for a queue that was built without the offsets that no record has."""
+    """Return the finding for a queue that was built without the offsets of missing records."""
     return finding(
         "unit-offset-differs",
         run.directory,

@@ -1,14 +1,14 @@
-"""The content of config/consumerOffset.json, or lmqConsumerOffset.json: how far each group has come in each queue.
+"""Content of config/consumerOffset.json, or lmqConsumerOffset.json: the offset of each group in each queue.
 
-Owns that content as a value: a change gives a new one, so that one that could not be written leaves
-the old one standing; must not touch a file. What is not known here (other keys, entries of another name,
-single offsets below 0) is kept as it is. As ConsumerOffsetManager:
+Owns that content as a value; must not touch a file. A change returns a new value, so that the old one stays valid if
+the new one cannot be written. Unknown content (other keys, entries of another name, single offsets below 0) is kept as
+it is. Source: ConsumerOffsetManager.
 
-    dataVersion       counter, stateVersion, timestamp    counted up at each change
-    groupTopicMap     group -> its topics                 made from offsetTable, for who reads the file
+    dataVersion       counter, stateVersion, timestamp    incremented at each change
+    groupTopicMap     group -> its topics                 derived from offsetTable, for readers of the file
     offsetTable       "TOPIC@GROUP" -> queue id -> offset queue ids bare or quoted
-    pullOffsetTable   the same, of pull consumers         left alone
-    lmqOffsetTable    "TOPIC@%LMQ%GROUP" -> offset        left alone; in lmqConsumerOffset.json only
+    pullOffsetTable   the same, of pull consumers         not changed
+    lmqOffsetTable    "TOPIC@%LMQ%GROUP" -> offset        not changed; in lmqConsumerOffset.json only
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ SEPARATOR: Final = "@"
 
 
 class StoredOffsets:
-    """What the offsets file says. Never changed: `changed` gives a new one."""
+    """The content of an offsets file. It never changes: `changed` returns a new value."""
 
     def __init__(self, content: Mapping[int | str, Any] | None = None) -> None:
         self._content = content or {}
-        # What is left as it is: whole entries by their key, single offsets by their entry's.
+        # Content kept as it is: whole entries by their key, single offsets by the key of their entry.
         self._other_entries: dict[int | str, Any] = {}
         self._other_offsets: dict[str, dict[int | str, Any]] = {}
         self._table = OffsetTable[int]()
@@ -53,25 +53,25 @@ class StoredOffsets:
 
     @classmethod
     def decode(cls, data: bytes) -> StoredOffsets:
-        """The content of a file, as the broker reads it. Raises Corrupt."""
+        """Decode a file as the broker reads it. Raises Corrupt."""
         return cls(decode_object(data, LMQ_OFFSETS, kind=KIND))
 
     @classmethod
     def decode_loosely(cls, data: bytes) -> StoredOffsets:
-        """The content of a file that the broker cannot read, other entries left as they are. Raises Corrupt."""
+        """Decode a file that the broker cannot read; keep entries of other forms as they are. Raises Corrupt."""
         return cls(decode_loosely(data, TABLE, kind=KIND))
 
     def encode(self) -> bytes:
-        """The bytes of the file."""
+        """Return the bytes of the file."""
         return encode_config(self._content)
 
     @property
     def table(self) -> OffsetTable[int]:
-        """The offsets that can be understood; to be looked at only."""
+        """The offsets that were understood. Callers must not change this table."""
         return self._table
 
     def changed(self, change: Callable[[OffsetTable[int]], None], *, now_ms: int) -> StoredOffsets:
-        """With the table as `change` leaves it."""
+        """Return a copy with the table as `change` leaves it."""
         new = StoredOffsets()
         new._table = self._table.copy()
         change(new._table)
@@ -94,7 +94,7 @@ class StoredOffsets:
         return new
 
     def _was_dropped(self, key: str, table: OffsetTable[int]) -> bool:
-        """Whether a change took every offset of an entry: then the others of the entry go with it."""
+        """Return whether a change removed every known offset of an entry. Its unknown offsets are then removed too."""
         topic, group = key.split(SEPARATOR)
         return _has_topic(self._table, group, topic) and not _has_topic(table, group, topic)
 
@@ -105,15 +105,14 @@ class StoredOffsets:
         for group in self._table.groups():
             for (topic, queue_id), offset in self._table.of_group(group).items():
                 entry = entries.setdefault(f"{topic}{SEPARATOR}{group}", {})
-                entry.pop(
-                    str(queue_id), None
-                )  # an offset that was not understood, with its key in quotes
+                entry.pop(str(queue_id), None)  # an unknown offset under the same queue id, quoted
                 entry[queue_id] = offset
         return {**self._other_entries, **entries}
 
     def _group_topics(self, keys: Iterable[int | str]) -> dict[int | str, Any]:
-        """The topics of each group, as ConsumerOffsetManager lists them; groups that were listed without
-        an offset stay.
+        """Return the topics of each group, as ConsumerOffsetManager lists them.
+
+        Groups that were listed without an offset stay.
         """
         stored = self._content.get(GROUP_TOPICS)
         stored = stored if isinstance(stored, dict) else {}
@@ -129,7 +128,7 @@ class StoredOffsets:
 
 
 def _split(key: int | str) -> tuple[str, str] | None:
-    """The topic and the group of an entry's key."""
+    """Return the topic and the group of an entry's key; None for a key of another form."""
     if not isinstance(key, str) or key.count(SEPARATOR) != 1:
         return None
     topic, _, group = key.partition(SEPARATOR)

@@ -1,9 +1,8 @@
-"""Opening a store: load, examine, decide, and only then change anything.
+"""Opening of a store: load, examine, decide, and only then change anything.
 
-Owns the order of a start and its report; must not serve. A writable start that is refused has
-changed nothing.
+Owns the order of a start and its report; must not serve requests. A writable start that is refused has changed nothing.
 
-    sizes -> load -> examine -> refuse? -> note what others deleted -> abort -> keep a copy of what is cut -> repair
+    sizes -> load -> examine -> refuse? -> note topics others deleted -> abort -> copy what is cut -> repair
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ from storage.sequencing import Producers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:
-    """How a store is being opened; `stored` is its store file, None when it is not ours yet."""
+    """The inputs of a start. `stored`: the store file of this program; None if it has not taken over the store yet."""
 
     directory: StoreDirectory
     files: HandleCache
@@ -74,8 +73,11 @@ class Opening:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenedStore:
-    """The parts of a store that has recovered. `index` is None where it is switched off; `with_crc`: records are to
-    end in a CRC over them; `passed_gaps`: parts of the log [start, end) without files that are accepted as lost.
+    """The parts of a recovered store.
+
+    - `index`: None if the index is switched off.
+    - `with_crc`: new records end in a CRC over the whole record.
+    - `passed_gaps`: ranges [start, end) of the log without files, accepted as lost.
     """
 
     log: CommitLog
@@ -83,14 +85,14 @@ class OpenedStore:
     index: KeyIndex | None
     coverage: IndexCoverage | None
     builder: Builder
-    checkpoint: Checkpoint  # as it was found, with what recovery confirmed
+    checkpoint: Checkpoint  # as found on disk, with the position that recovery confirmed
     report: RecoveryReport
     with_crc: bool
     passed_gaps: Sequence[tuple[int, int]]
 
 
 def open_parts(opening: Opening) -> OpenedStore:
-    """Recover the store. Raises DamagedStore when a writable start has to be refused."""
+    """Recover the store, and return its parts. Raises DamagedStore if a writable start is refused."""
     started_ms = opening.clock()
     directory = opening.directory
     clean = not directory.is_unclean()
@@ -154,7 +156,7 @@ def open_parts(opening: Opening) -> OpenedStore:
 def _report(
     opening: Opening, plan: StorePlan, found: Sequence[Finding], started_ms: int, *, clean: bool
 ) -> RecoveryReport:
-    """What the start found and did."""
+    """Return the report: what the start found and did."""
     return RecoveryReport(
         clean_shutdown=clean,
         elapsed_ms=opening.clock() - started_ms,
@@ -177,8 +179,9 @@ def _evidence(opening: Opening, checkpoint: Checkpoint, index: KeyIndex | None) 
 
 
 def _goes_on_with_crc(settings: StoreSettings, plan: StorePlan) -> bool:
-    """What is not set is as in the newest record: a broker that asks for the CRC in every record ends its log before
-    the first without.
+    """Return whether new records get a CRC. If no setting says so, the newest record decides.
+
+    A broker that requires the CRC in every record ends its log before the first record without it.
     """
     if settings.append_crc is not None:
         return settings.append_crc
@@ -186,14 +189,15 @@ def _goes_on_with_crc(settings: StoreSettings, plan: StorePlan) -> bool:
 
 
 def _rebuilt(plan: StorePlan) -> int:
-    """How many of queues (as one) and index files were not as they should be."""
+    """Return the number of index files to remove or repair, plus one if queues lack entries."""
     files = len({*plan.doomed_index_files, *plan.doubtful_index_files})
     return int(plan.build_queues_from is not None) + files
 
 
 def _confirmed(checkpoint: Checkpoint, plan: StorePlan) -> Checkpoint:
-    """The checkpoint with the last record that recovery walked, as CommitLog.setConfirmOffset; a
-    place that is gone is forgotten.
+    """Return the checkpoint with the last record that recovery walked, as CommitLog.setConfirmOffset does.
+
+    A confirmed position at or after the end of the log becomes 0.
     """
     if plan.last_record is not None:
         return checkpoint._replace(confirm_physical_offset=plan.last_record[0])
@@ -203,7 +207,7 @@ def _confirmed(checkpoint: Checkpoint, plan: StorePlan) -> Checkpoint:
 
 
 def load_log(files: HandleCache, directory: StoreDirectory, sizes: Sizes) -> FileRun:
-    """The files of the commit log as they lie there."""
+    """Load the files of the commit log as they are on disk."""
     run = FileRun(
         files,
         directory.commit_log,
@@ -216,7 +220,7 @@ def load_log(files: HandleCache, directory: StoreDirectory, sizes: Sizes) -> Fil
 
 
 def _load_queues(opening: Opening) -> QueueTable:
-    """Every queue that has a folder, or that topics.json tells; a deleted topic's are left out."""
+    """Load every queue that has a folder or an entry in topics.json, except queues of deleted topics."""
     directory = opening.directory
     queues = QueueTable(
         opening.files,
@@ -233,7 +237,7 @@ def _load_queues(opening: Opening) -> QueueTable:
 def load_index(
     files: HandleCache, directory: StoreDirectory, sizes: Sizes, *, clock: Clock
 ) -> KeyIndex:
-    """The files of the key index as they lie there."""
+    """Load the files of the key index as they are on disk."""
     index = KeyIndex(
         files,
         directory.index,
@@ -247,7 +251,7 @@ def load_index(
 
 @dataclass(frozen=True, slots=True)
 class _FoundIndex:
-    """The key index as it is found, what the last stop remembered of it, and what still counts of that."""
+    """The key index as found on disk, what the last stop stored about it, and which part of that is still valid."""
 
     index: KeyIndex | None = None
     proof: IndexProof | None = None
@@ -258,7 +262,7 @@ class _FoundIndex:
 
 
 def _look_at_index(opening: Opening, run: FileRun, *, clean: bool) -> _FoundIndex:
-    """Load the key index; nothing of it is a reason to refuse a start."""
+    """Load the key index. No state of the index is a reason to refuse a start."""
     if not opening.settings.index_enabled:
         return _FoundIndex()
     directory = opening.directory
@@ -272,7 +276,7 @@ def _look_at_index(opening: Opening, run: FileRun, *, clean: bool) -> _FoundInde
 def _coverage(
     found: _FoundIndex, plan: StorePlan, log: CommitLog, built_from: int
 ) -> IndexCoverage | None:
-    """Which of the log the index covers after the repair, as far as it is known; None without an index."""
+    """Return which ranges of the log the index is known to cover after the repair; None without an index."""
     if found.index is None:
         return None
     covered = known_of(found.proof, log, found.index).covered
@@ -286,10 +290,10 @@ def _coverage(
 def _index_states(
     index: KeyIndex, run: FileRun, proof: IndexProof | None, *, clean: bool
 ) -> tuple[list[IndexFileState], list[Finding]]:
-    """The files as they are found, and what is wrong in their headers after a clean stop.
+    """Return the state of each index file and, after a clean stop, findings about wrong headers.
 
-    Only of the last file writing may have been cut short. A header that is not proved counts as cut short: the file's
-    own entries tell what it holds. One that a stop of ours remembers is not compared again.
+    Only writing of the last file may have been cut short. A header that cannot be confirmed counts as cut short: the
+    file's own entries then show what it holds. A header stored at the last stop of this program is not compared again.
     """
     remembered = {file.name: file.header for file in proof.files} if proof is not None else {}
     files = index.index_files
@@ -312,9 +316,10 @@ def _index_states(
 
 
 def _lost_file(opening: Opening, index: KeyIndex, known: Known, run: FileRun) -> LostFile | None:
-    """The first index file that is gone, empty or cannot be read, from which on a writable start rebuilds the index.
+    """Return the first index file that is missing, empty or unreadable. A writable start rebuilds it and all later
+    files.
 
-    Files that are longer than the settings say are left alone: most likely the settings are wrong.
+    Files longer than the settings say are left alone: most likely the settings are wrong.
     """
     if index.are_longer or (not index.index_files and opening.stored is None):
         return known.lost
@@ -343,7 +348,7 @@ def _refuse_damaged(opening: Opening, plan: StorePlan) -> None:
 
 
 def _keep_losses(directory: StoreDirectory, plan: StorePlan, now_ms: int) -> None:
-    """Copy what will be cut beside the store, with a report of it (JSON, ranges per queue)."""
+    """Copy what will be cut to a folder next to the store, with a report (JSON, ranges per queue)."""
 
     def copy(kept_dir: Path) -> Sequence[Loss]:
         keep_aside(plan, kept_dir)
@@ -354,11 +359,11 @@ def _keep_losses(directory: StoreDirectory, plan: StorePlan, now_ms: int) -> Non
 
 
 def _repair(opening: Opening, plan: StorePlan, builder: Builder, *, clean: bool) -> int:
-    """Carry out the plan; gives where the records begin that the index has from now on for certain.
+    """Carry out the plan. Return the position from which the index certainly has all records from now on.
 
-    Entries are cut before the log: an entry that leads to a log file which the cut removes would prove to the start
-    after a crash in between that records are lost. Where the log goes on above lost records, that proof is needed until
-    it does so on disk: the index is cut afterwards.
+    The index is cut before the log. Otherwise, after a crash in between, an entry that points to a removed log file
+    would prove to the next start that records are lost. If the log continues above lost records, that proof is needed
+    until the new log file is on disk: the index is then cut afterwards.
     """
     index, cut_at = builder.index, plan.log_end
     forget_missing_files(plan)
@@ -386,24 +391,24 @@ def _repair(opening: Opening, plan: StorePlan, builder: Builder, *, clean: bool)
         head = max(plan.run.start, builder.deleted.get(queue.partition.topic, 0))
         queue.units.start = queue.units.first_at(head)
         if not opening.read_only and not clean:
-            queue.units.drop_outlived()  # a deletion that was interrupted; after a clean stop log files are missing
+            queue.units.drop_outlived()  # an interrupted deletion; after a clean stop, log files are missing instead
         queue.next_offset = queue.published = queue.units.end
     return built_from
 
 
 def _built_from(plan: StorePlan, index: KeyIndex | None, index_from: int | None) -> int:
-    """Where the records begin that this start may index: those that an index file has already are left out."""
+    """Return where the records begin that this start may index, after those that an index file already has."""
     log = CommitLog(plan.run, end=plan.log_end)
     if index is None or index_from is None:
         return log.end
     first = index_from if plan.index_border_again else record_end(log, index_from)
     ends = [file.header.end_physical_offset for file in index.index_files if file.has_entries]
-    first = max(first, *ends) if ends else first  # the record at the end is put again
+    first = max(first, *ends) if ends else first  # the last indexed record is put again
     return min(max(first, log.start), log.end)
 
 
 def _restore_producers(plan: StorePlan, snapshot: ProducerSnapshot | None) -> None:
-    """As the snapshot tells, and then the log behind it."""
+    """Restore the producers from the snapshot, and then from the log after it."""
     for partition, states in () if snapshot is None else snapshot.by_queue().items():
         queue = plan.queues.get(*partition)
         if queue is not None:

@@ -1,7 +1,7 @@
-"""Whose record lay at a bad place of the log: by the queue entry that leads there, or by what is left of its header.
+"""Owners of bad places in the log: the record that was stored there, by its queue entry or by the rest of its header.
 
-Owns that answer; must not judge the place. A header with another place, or a topic that no store has, says nothing. An
-entry outweighs a header: the entry is what readers follow.
+Owns that answer; must not judge the place. A header with another position, or with an impossible topic, proves nothing.
+An entry outweighs a header, because readers follow the entry.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FAR: Final = 1 << 63
 
 
 class Owner(NamedTuple):
-    """The queue of a record, and its offset there."""
+    """The queue of a record, and the record's offset in it."""
 
     topic: str
     partition: int
@@ -30,7 +30,7 @@ class Owner(NamedTuple):
 
 
 class Owners:
-    """Answers for the bad places of one log. Asked in ascending order, each entry is read about once."""
+    """Lookup of the owners of bad places in one log. In ascending order of places each entry is read about once."""
 
     def __init__(self, run: FileRun, queues: QueueTable) -> None:
         self._run = run
@@ -38,7 +38,7 @@ class Owners:
         self._entries: dict[tuple[str, int], _Entries] = {}
 
     def of(self, start: int, stop: int) -> Owner | None:
-        """Return whose record lay first in [start, stop); None where nothing says it."""
+        """Return the owner of the first record in [start, stop); None if nothing names it."""
         message = _header(self._run, start)
         if message is None:
             found = self._by_entries(start, stop)
@@ -53,7 +53,7 @@ class Owners:
         return Owner(message.topic, message.queue_id, message.queue_offset)
 
     def _by_entries(self, start: int, stop: int) -> tuple[int, Owner] | None:
-        """The first place in [start, stop) to which an entry leads, and the record that was there."""
+        """Return the first position in [start, stop) that an entry points to, and the record that was there."""
         lowest, found = stop, None
         for queue in self._queues:
             if is_lmq(queue.partition.topic):
@@ -69,7 +69,7 @@ class Owners:
 
 
 class _Entries:
-    """The entries of one queue; what the last question found answers the next one that lies before it."""
+    """The entries of one queue. An entry that was found also answers for later positions up to its own."""
 
     def __init__(self, queue: Queue) -> None:
         self._queue = queue
@@ -78,7 +78,7 @@ class _Entries:
         self._offset = -1
 
     def first(self, position: int) -> tuple[int, int] | None:
-        """Return (physical offset, number) of the first entry that leads to `position` or beyond."""
+        """Return (physical offset, queue offset) of the first entry that points to `position` or beyond."""
         if not self._known_from <= position <= self._physical_offset:
             self._known_from = position
             self._physical_offset, self._offset = self._found(position) or (_FAR, -1)
@@ -99,7 +99,7 @@ class _Entries:
 
 
 def _header(run: FileRun, at: int) -> Message | None:
-    """The record at a place whatever its CRC, if its lengths add up and its address can be right."""
+    """Return the record at a position, whatever its CRC, if its lengths add up and its address is plausible."""
     if run.base_of(at) is None:
         return None
     size = int.from_bytes(run.read(at, 4), "big", signed=True)

@@ -1,4 +1,6 @@
-"""What the files of a RocketMQ store are, by their names and nothing else.
+"""Kinds of the files of a RocketMQ store.
+
+Owns the way from a path to its kind; must not open a file.
 
     file                            kind          it begins at
     commitlog/POSITION              commitlog     this physical offset
@@ -7,10 +9,8 @@
     config/*                        config
     checkpoint                      checkpoint
     abort, lock                     marker, lock
-    .logserver.*                    logserver: what the broker has no file for
+    .logserver.*                    logserver: state for which the broker has no file
     anything else                   other
-
-Must not open a file.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _AT_ROOT: Final[Mapping[str, str]] = {
 def list_files(
     fs: FileSystem, root: Path, partition: TopicPartition | None, *, after: str
 ) -> Iterator[StoredFile]:
-    """See storage.list_files. Of a partition: the files of its queue; its records lie in the one log."""
+    """See storage.list_files. For a partition: the files of its queue. All queues share the log with the records."""
     folder: Sequence[str] = ()
     if partition is not None:
         folder = (names.CONSUME_QUEUE, partition.topic, str(partition.partition))
@@ -70,7 +70,7 @@ def _in_queue(topic: str, queue_id: int | None, position: int | None) -> Describ
 
 
 def unread_findings(fs: FileSystem) -> Sequence[Finding]:
-    """Return what reads through `fs` could not get so far; see storage.unreadable."""
+    """Return findings about files that reads through `fs` could not get so far; see storage.unreadable."""
     return unreadable_findings(fs, _facts)
 
 

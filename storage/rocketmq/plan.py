@@ -1,6 +1,6 @@
-"""What a start will do to a store: decided by recovery, carried out by repair.
+"""Plan of a start: what it will do to a store. Recovery decides it, and repair carries it out.
 
-Owns the shape of that plan only.
+Owns the shape of that plan; must not decide or write anything.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from storage.rocketmq.queues import QueueTable
 
 
 class SequencedAppend(NamedTuple):
-    """An append of a producer that the walk met: which queue, and what its first record says."""
+    """An append with a producer sequence, met by the walk: its queue and the fields of its first record."""
 
     topic: str
     queue_id: int
@@ -28,7 +28,7 @@ class SequencedAppend(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """A bad place of the log. `next_good`: where good records go on behind it, None where none do."""
+    """A bad place of the log. `next_good`: where good records continue after it; None if there are none."""
 
     position: int
     next_good: int | None
@@ -36,8 +36,10 @@ class Damage(NamedTuple):
 
 
 class OpenAppend(NamedTuple):
-    """A sequenced append in the walk: where it begins, how many of its records are to come, and where
-    the record before it begins (-1: not in the walk).
+    """A sequenced append that the walk has not finished.
+
+    It holds where the append begins, how many of its records are still to come, and where the record before it begins
+    (-1: not in the walk).
     """
 
     append: SequencedAppend
@@ -46,7 +48,7 @@ class OpenAppend(NamedTuple):
     before: int
 
     def following(self, message: Message) -> OpenAppend | None:
-        """With the next record of the log; None when that is not the append's."""
+        """Return the append after the next record of the log; None if that record is not part of it."""
         append = self.append
         same = (message.topic, message.queue_id) == (append.topic, append.queue_id)
         if not same or message.store_timestamp_ms != append.store_timestamp_ms:
@@ -56,31 +58,31 @@ class OpenAppend(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class StorePlan:
-    """One start. Physical offsets; `queues` has the queues as they are before the plan is carried out."""
+    """The plan of one start. Positions are physical offsets. `queues`: the queues before the plan is carried out."""
 
     run: FileRun
     queues: QueueTable
     log_end: int
-    data_end: int  # behind the last byte that is not zero; what is from log_end on will be cut
-    accepted_from: int  # the log was read from here on
-    last_record: tuple[int, Message] | None  # (physical offset, record) of the last that was walked
-    distrusted_from: int | None  # units of records from here on may not be on disk; None: all are
-    queue_ends: Mapping[tuple[str, int], int]  # offsets, where a queue is to be cut
-    broken_queues: Sequence[tuple[str, int]]  # to be made anew: files are missing, or are none
-    build_queues_from: int | None  # None: every record has its unit
+    data_end: int  # after the last byte that is not zero; the bytes from log_end on are cut
+    accepted_from: int  # the log was read from here
+    last_record: tuple[int, Message] | None  # last walked: (physical offset, record)
+    distrusted_from: int | None  # entries of records from here on may not be on disk; None: all are
+    queue_ends: Mapping[tuple[str, int], int]  # offsets at which queues are cut
+    broken_queues: Sequence[tuple[str, int]]  # to be rebuilt: files are missing or wrong
+    build_queues_from: int | None  # None: every record has its entry
     build_index_from: int | None
-    index_border_again: bool  # index the record at the border once more, as the reference does
+    index_border_again: bool  # index the record at the border again, as the reference does
     doomed_index_files: Sequence[str]
-    doubtful_index_files: Sequence[str]  # kept, though they may not be whole
-    index_is_lost: bool  # what is left of index files that cannot be read is removed
+    doubtful_index_files: Sequence[str]  # kept, though they may be incomplete
+    index_is_lost: bool  # remove what is left of unreadable index files
     keys_beside: list[tuple[int, int]] = field(
         default_factory=list
     )  # see index_coverage.key_beside
     sequenced: Sequence[SequencedAppend] = ()
     damages: Sequence[Damage] = ()
-    lost: LostPositions = NOTHING_LOST  # what names records behind the end of the log
+    lost: LostPositions = NOTHING_LOST  # what names records beyond the end of the log
     lost_offsets: Sequence[LostOffsets] = ()  # queues that end before an offset that was used
-    go_on_at: int | None = None  # loss is accepted: the log goes on in a new file that begins here
+    go_on_at: int | None = None  # loss is accepted: the log continues in a new file at this base
     passed_gaps: Sequence[
         tuple[int, int]
     ] = ()  # [start, end) of the log without files, accepted as lost

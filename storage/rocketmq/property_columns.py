@@ -1,14 +1,14 @@
-"""The properties of many records as columns, found in their bytes without a value made of each.
+"""The properties of many records as columns, found in their bytes without creating a value for each property.
 
-Owns the parser's rules for whole columns (`format.properties` has them for one record, and says what
-they are); must not know where in a record properties stand. What is looked at is all properties of
-the records put together, in any order, an 02 behind those of each record:
+Owns the parser's rules for whole columns (`format.properties` explains them, and has them for one record); must not
+know where a record has its properties. The parsed bytes are the properties of all records joined, in any order, with an
+02 after those of each record:
 
     bytes    TAGS 01 red 02 KEYS 01 a b 02 | TAGS 01 blue 02 | 02
     pieces   [TAGS 01 red] [KEYS 01 a b]     [TAGS 01 blue]    []
 
-Records in which a name stands twice, and those that are no UTF-8, are written anew by the parser of
-one record first, so that in these bytes each name stands once, and what stands there is the value.
+Properties with a repeated name, and properties that are not UTF-8, are first rewritten by the parser of one record.
+Each name then occurs once in these bytes, and the text after it is the value.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _MIDDLE_BYTE: Final = _MIDDLE[0]
 _BYTE_VALUES: Final = 256
 _WORD_BYTES: Final = 8
 _COMPARED: Final = (
-    16  # names of a record that are compared with each other; more are looked at one by one
+    16  # names of a record that are compared here; a record with more is parsed alone
 )
 _MASKS: Final = np.array([(1 << 8 * size) - 1 for size in range(_WORD_BYTES + 1)], np.uint64)
 _MIX: Final = np.uint64(0x9E3779B97F4A7C15)
@@ -60,8 +60,9 @@ class Properties:
             self._parse(*_joined(self._parts))
 
     def _parse(self, together: bytes, sizes: Numbers, order: Numbers) -> None:
-        """Find the names and values of all pieces that are properties. Of the record `order[i]` there
-        are `sizes[i]` bytes, with their end.
+        """Find the names and values of all pieces that are properties.
+
+        Record `order[i]` has `sizes[i]` bytes, with its end mark.
         """
         self._data = together + bytes(_WORD_BYTES)
         raw = np.frombuffer(together, np.uint8)
@@ -75,22 +76,22 @@ class Properties:
         self._counts = np.zeros_like(counts)
         self._counts[order] = counts
         self._lengths = middles - starts
-        # The first bytes of each name as a number, the separator among them where there is room.
+        # The first bytes of each name as a number. They include the separator if there is room.
         self._words = np.ndarray((len(raw) + 1,), "<u8", self._data, strides=(1,))
         self._heads = self._words[starts]
 
     def value(self, name: str) -> Slices:
-        """The values of one property, null where a record has none."""
+        """Return the values of one property, null where a record does not have it."""
         found = self._called(name.encode())
         rows, middles = self._rows[found], self._middles[found]
         starts = np.zeros(len(self._counts), np.int64)
         lengths = np.full(len(self._counts), -1, np.int64)
-        starts[rows] = middles + 1  # of several the last one counts
+        starts[rows] = middles + 1  # of several values the last one counts
         lengths[rows] = self._ends[found] - middles - 1
         return Slices(self._data, starts, lengths)
 
     def named(self, hidden: Collection[str] = ()) -> Named:
-        """All properties but those of these names, in stored order."""
+        """Return all properties except those with these names, in stored order."""
         self._make_unique()
         chosen = self._all_but(hidden)
         rows = self._rows[chosen]
@@ -104,7 +105,7 @@ class Properties:
         )
 
     def _all_but(self, hidden: Collection[str]) -> NDArray[np.intp]:
-        """Which pieces have none of these names."""
+        """Return which pieces have none of these names."""
         there = set(np.flatnonzero(np.bincount(self._kinds())).tolist())
         chosen = np.ones(len(self._names), np.bool_)
         for name in map(str.encode, hidden):
@@ -114,13 +115,13 @@ class Properties:
         return places
 
     def _kinds(self) -> Numbers:
-        """For each name a number made of its length and its first byte."""
+        """Return for each name a number made of its length and its first byte."""
         first = (self._heads & np.uint64(_BYTE_VALUES - 1)).astype(np.int64)
         kinds: Numbers = self._lengths * _BYTE_VALUES + first
         return kinds
 
     def _called(self, name: bytes) -> NDArray[np.intp]:
-        """Which pieces have this name."""
+        """Return which pieces have this name."""
         text = (name + _MIDDLE)[:_WORD_BYTES]
         word = np.uint64(int.from_bytes(text, "little"))
         found: NDArray[np.intp] = np.flatnonzero(self._heads & _MASKS[len(text)] == word)
@@ -130,7 +131,7 @@ class Properties:
         return found
 
     def _make_unique(self) -> None:
-        """Write the properties anew of records in which a name stands twice."""
+        """Rewrite the properties of records in which a name occurs twice."""
         rows = self._rows_with_twins()
         if not rows:
             return
@@ -144,7 +145,7 @@ class Properties:
         self._parse(*_joined(parts))
 
     def _all_parts(self) -> Sequence[bytes]:
-        """The properties of each record, as they are looked at."""
+        """Return the properties of each record as they are parsed."""
         return cut(*self._regions) if self._parts is None else self._parts
 
     def _rows_with_twins(self) -> list[int]:
@@ -161,7 +162,7 @@ class Properties:
         return [row for row in found if len(decode_properties(parts[row])) < counts[row]]
 
     def _hashes(self) -> NDArray[np.uint64]:
-        """A number for each name; equal names of one record have equal ones, others seldom."""
+        """Return a number for each name. Equal names of one record have equal numbers; different names rarely do."""
         inside = np.minimum(self._lengths, _WORD_BYTES)
         masks = _MASKS[inside]
         tails = self._words[self._middles - inside] & masks
@@ -170,7 +171,7 @@ class Properties:
 
 
 def _pieces(raw: NDArray[np.uint8]) -> tuple[Numbers, Numbers, Numbers]:
-    """(starts, the first 01 in it or else the end, ends) of all pieces."""
+    """Return (starts, middles, ends) of all pieces. A middle is the first 01 in its piece, or else the end."""
     marks = np.flatnonzero(raw - _MIDDLE_BYTE <= _END_BYTE - _MIDDLE_BYTE)
     are_ends = raw[marks] == _END_BYTE
     take_turns = not len(marks) % 2 and bool(are_ends[1::2].all() and not are_ends[::2].any())
@@ -184,7 +185,7 @@ def _pieces(raw: NDArray[np.uint8]) -> tuple[Numbers, Numbers, Numbers]:
 
 
 def _together(data: bytes, starts: Numbers, ends: Numbers) -> tuple[bytes, Numbers, Numbers]:
-    """(the properties of all records, each with its end, the sizes of these, whose they are)."""
+    """Return (the properties of all records, each with its end mark; their sizes; their record numbers)."""
     groups = by_size(ends - starts)
     if groups is None:
         return _joined(cut(data, starts, ends))
@@ -199,7 +200,7 @@ def _together(data: bytes, starts: Numbers, ends: Numbers) -> tuple[bytes, Numbe
 
 
 def _joined(parts: Sequence[bytes]) -> tuple[bytes, Numbers, Numbers]:
-    """The same, of the properties of each record."""
+    """Join the properties of each record; return the same as `_together`."""
     sizes = np.fromiter(map(len, parts), np.int64, len(parts)) + 1
     return _END.join([*parts, b""]), sizes, np.arange(len(parts))
 

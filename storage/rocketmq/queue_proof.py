@@ -1,21 +1,22 @@
-"""Whether the entries in a queue's folder are those of this queue, and each file has its own name: folders and files
-may have been swapped, renamed or copied.
+"""Proof that a queue's entries belong to it, and that each of its files has its own name.
 
-Owns the comparison of a few entries with their records, and the judgement; must not read whole queues. A start
-reads one record of each queue, and an entry of each of its files if there are several. More are read only where that
-record names another queue, or another offset, or the files are not in the order of the log:
+Owns the comparison of a few entries with their records, and the judgement; must not read whole queues. Folders and
+files may have been swapped, renamed or copied. A start reads one record of each queue, and an entry of each of its
+files if there are several. It reads more only if that record names another queue or another offset, or if the files are
+not in the order of the log:
 
     entries whose records were read            judgement
-    none names this queue, two or more others  the folder is of another queue: made again from the log
+    none names this queue, two or more others  the folder is of another queue: rebuilt from the log
     some name this queue                       one record, or its entry, is damaged: the queue stays
     a single one, which names another queue    as in the first line if that queue's entry with this offset is wrong,
                                                else the queue stays, and the other one gets an entry if it has none
 
-A file's name tells the offset of its first entry. A file that was renamed, copied over another or swapped with it holds
-entries that all differ from the offsets in their records by the same number of whole files. A queue that was built
-without lost records differs too, but not from the beginning of a file on: there the file before it differs as well.
+A file's name gives the offset of its first entry. If a file was renamed, copied over another or swapped with it, its
+entries differ from the offsets in their records. The difference is the same number of whole files for all of them. A
+queue that was built without lost records differs too, but not from the beginning of a file on: there the file before it
+differs as well.
 
-Without this such a queue ends where another one does, and offsets that were used are given again; or its records get
+Without this check such a queue ends where another queue does, and used offsets are assigned again; or its records get
 other offsets.
 """
 
@@ -36,15 +37,17 @@ from storage.rocketmq.lmq import is_in_lmq, lmq_offsets
 from storage.rocketmq.queues import Queue, QueueTable
 
 NEWEST: Final = 8
-"""Of so many entries at the end of a queue, the newest that is no filler is compared; at either end of a file, too."""
+"""Entries searched at the end of a queue, or at either end of a file, for one that is no filler."""
 
 Key = tuple[str, int]
 
 
 class Foreign(NamedTuple):
-    """Queues whose entries are those of other queues. `doubted`: physical offsets of records that name another queue
-    than the only one that has an entry for them; both keep the offset. `single`: records that are the only ones of the
-    queue whose entry leads to them, and name another.
+    """Queues whose entries belong to other queues.
+
+    - `doubted`: physical offsets of records that name another queue than the only one with an entry for them. Both
+      queues keep the offset.
+    - `single`: records that name another queue, and are the only record of the queue whose entry points to them.
     """
 
     queues: list[Key]
@@ -53,7 +56,7 @@ class Foreign(NamedTuple):
 
 
 def foreign_queues(queues: QueueTable, run: FileRun) -> Foreign:
-    """Compare each queue, once its end is known, with the records of the log."""
+    """Compare each queue with the records of the log. The ends of the queues must be known."""
     found: list[Key] = []
     doubted: set[int] = set()
     single: list[tuple[Message, TopicPartition]] = []
@@ -73,7 +76,7 @@ def foreign_queues(queues: QueueTable, run: FileRun) -> Foreign:
 
 
 def _strangers(queue: Queue, run: FileRun) -> Iterator[Message]:
-    """Yield records of other queues to which entries lead; none where one entry leads to a record of the queue."""
+    """Yield records of other queues that entries point to; none if one entry points to a record of its own queue."""
     units = queue.units
     first, end = max(units.start, units.first_offset), units.end
     found: list[Message] = []
@@ -93,7 +96,7 @@ def _strangers(queue: Queue, run: FileRun) -> Iterator[Message]:
 
 
 def _record(queue: Queue, run: FileRun, offset: int) -> Message | None:
-    """The good record to which an entry leads; None for a filler, and where no such record is."""
+    """Return the good record that an entry points to; None for a filler, or if there is no such record."""
     try:
         unit = queue.units.unit(offset)
         if unit.is_filler or not unit.is_valid:
@@ -109,7 +112,7 @@ def _is_of(message: Message, queue: Queue) -> bool:
 
 
 def _is_swapped(owner: Queue, run: FileRun, message: Message) -> bool:
-    """Whether the queue that a record names has the record of yet another queue in its place."""
+    """Return whether the queue that a record names has the record of a third queue at that offset."""
     at = message.queue_offset
     if not owner.units.first_offset <= at < owner.units.end:
         return False
@@ -128,7 +131,7 @@ class Misnamed(NamedTuple):
     right: int
 
     def finding(self) -> Finding:
-        """Return the finding for it."""
+        """Return the finding for this file."""
         topic, partition = self.queue.partition
         return finding(
             "wrong-file-name",
@@ -145,7 +148,7 @@ class Misnamed(NamedTuple):
 
 
 def misnamed_files(queues: QueueTable, run: FileRun) -> Iterator[Misnamed]:
-    """Yield the files whose entries are those of another place in their queue, once each queue's end is known."""
+    """Yield the files whose entries belong at another position of their queue. The ends of the queues must be known."""
     for queue in queues:
         for base in queue.units.run.bases if _is_in_doubt(queue, run) else ():
             shift = _shift_of(queue, run, base)
@@ -154,8 +157,9 @@ def misnamed_files(queues: QueueTable, run: FileRun) -> Iterator[Misnamed]:
 
 
 def _is_in_doubt(queue: Queue, run: FileRun) -> bool:
-    """Whether the newest record says another offset than its entry, or the files are not in the order of the log: no
-    other change of names leaves each file beside the next one.
+    """Return whether the newest record has another offset than its entry, or the files are not in the order of the log.
+
+    Every other change of names leaves a gap between two files.
     """
     units = queue.units
     if _first_shift(queue, run, _newest_before(queue, units.end * UNIT_SIZE)):
@@ -172,7 +176,7 @@ def _is_in_doubt(queue: Queue, run: FileRun) -> bool:
 
 
 def _place(queue: Queue, offset: int) -> int | None:
-    """Where an entry leads, if it is no filler."""
+    """Return the physical offset that an entry points to; None for a filler or an invalid entry."""
     try:
         unit = queue.units.unit(offset)
     except DataError:
@@ -181,8 +185,9 @@ def _place(queue: Queue, offset: int) -> int | None:
 
 
 def _shift_of(queue: Queue, run: FileRun, base: int) -> int:
-    """By how much the records of a file's entries say other offsets than the entries, if that is a number of whole
-    files and the same for all that are compared; else 0.
+    """Return by how much the offsets in the records of a file's entries differ from the entries.
+
+    The result is 0 unless the difference is a number of whole files, and the same for all compared entries.
     """
     units = queue.units
     first, stop = base // UNIT_SIZE, min((base + units.run.file_bytes) // UNIT_SIZE, units.end)
@@ -200,7 +205,7 @@ def _shift_of(queue: Queue, run: FileRun, base: int) -> int:
 
 
 def _newest_before(queue: Queue, position: int) -> range:
-    """The offsets of some entries before a position in the files of a queue, the newest first."""
+    """Return the offsets of some entries before a position in the files of a queue, newest first."""
     stop = position // UNIT_SIZE
     return range(stop - 1, max(queue.units.first_offset, stop - NEWEST) - 1, -1)
 
@@ -210,7 +215,7 @@ def _first_shift(queue: Queue, run: FileRun, places: range) -> int | None:
 
 
 def _shift_at(queue: Queue, run: FileRun, offset: int) -> int | None:
-    """The offset in the record of an entry minus that of the entry; None without such a record of this queue."""
+    """Return the offset in an entry's record minus the offset of the entry; None without a record of this queue."""
     message = _record(queue, run, offset)
     if message is None:
         return None

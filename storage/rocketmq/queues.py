@@ -1,8 +1,8 @@
-"""All queues of a store: which offset the next record gets, and what readers may see of each.
+"""All queues of a store: the offset of the next record, and what readers may see of each queue.
 
-Owns the table by topic and queue id (RocketMQ's topic-queue table) and the published end of each
-queue; must not read records. A queue's units lie in consume_queue.py, behind the append: `next_offset`
-counts at once, the units follow when the record is dispatched.
+Owns the table by topic and queue id (RocketMQ's topic-queue table) and the published end of each queue; must not read
+records. The entries of a queue are in consume_queue.py. They follow the append: `next_offset` counts a record at once,
+its entry is added when the record is dispatched.
 """
 
 from __future__ import annotations
@@ -20,21 +20,23 @@ from storage.sequencing import Producers
 
 
 class EdgeTime(NamedTuple):
-    """The record at an end of a queue's file: it stays as it is until it is deleted."""
+    """The record at an end of a queue's file. It does not change until it is deleted."""
 
     physical_offset: int
     time_ms: int
 
 
 EdgeTimes: TypeAlias = MutableMapping[int, EdgeTime]
-"""By offset, of the ends of one queue's files that were looked at, so that a search that begins at the
-first of many files reads each of them once.
+"""The ends of one queue's files that were read, by offset.
+
+A search that begins at the first of many files thus reads each end only once.
 """
 
 
 class Queue:
-    """One queue. The fields are written under the store's append lock, but for the published end,
-    which a flush moves too: `_lock` guards that.
+    """One queue. Its fields are written under the store's append lock.
+
+    The published end is the exception: a flush moves it too, so `_lock` guards it.
     """
 
     __slots__ = (
@@ -55,24 +57,24 @@ class Queue:
         self.producers = Producers()
         self.next_offset = units.end
         self.published = units.end
-        self.edge_times: EdgeTimes = {}  # for lookups by time, which fill it
-        self.log_end = 0  # where the last record that was appended in this run ends
-        self._guarded = 0  # the end of the last append that waits for a flush to be seen
+        self.edge_times: EdgeTimes = {}  # filled by lookups by time
+        self.log_end = 0  # where the last record appended in this run ends
+        self._guarded = 0  # the end of the last append that waits for a flush to become visible
         self._lock = threading.Lock()
 
     def forget_outlived_edges(self) -> None:
-        """After files were deleted: what was remembered of them goes too."""
+        """Drop the remembered ends of deleted files."""
         first = self.units.first_offset
-        kept = tuple(self.edge_times.items())  # in one step: lookups add to it
+        kept = tuple(self.edge_times.items())  # copied in one step: lookups add to it
         self.edge_times = {offset: edge for offset, edge in kept if offset >= first}
 
     def bounds(self) -> OffsetBounds:
-        """First and next offset as readers see them now."""
+        """Return the first and the next offset as readers see them now."""
         end = self.published
         return OffsetBounds(min(self.units.start, end), end, end)
 
     def checked_bounds(self, offset: int) -> OffsetBounds:
-        """As `bounds`. Raises OffsetOutOfRange for an offset outside them."""
+        """Return `bounds`. Raises OffsetOutOfRange for an offset outside them."""
         bounds = self.bounds()
         if not bounds.start <= offset <= bounds.end:
             raise OffsetOutOfRange(
@@ -81,8 +83,9 @@ class Queue:
         return bounds
 
     def advance(self, count: int, *, log_end: int, publish: bool) -> None:
-        """`count` records were appended, the last of which ends at the physical offset `log_end`
-        (append lock held).
+        """Count `count` appended records, the last of which ends at the physical offset `log_end` (append lock held).
+
+        `publish` False: they become visible at the next flush.
         """
         with self._lock:
             self.next_offset += count
@@ -93,12 +96,12 @@ class Queue:
                 self.published = self.next_offset
 
     def appended(self) -> tuple[int, int]:
-        """(next offset, physical offset at which the record before it ends), as of one moment."""
+        """Return (next offset, physical offset where the record before it ends), both of the same moment."""
         with self._lock:
             return self.next_offset, self.log_end
 
     def flushed(self, target: int) -> None:
-        """Everything below the offset `target` is on disk: readers may see it."""
+        """Publish the records below the offset `target`, which are on disk."""
         with self._lock:
             self.published = max(self.published, target)
             if self._guarded <= self.published:
@@ -116,13 +119,13 @@ class QueueTable:
         *,
         batch_topics: frozenset[str] = frozenset(),
     ) -> None:
-        """`batch_topics`: those whose records have no unit in any queue of this kind."""
+        """Create an empty table. `batch_topics`: topics whose records have no entry in a queue of this kind."""
         self.files = files
         self.root = root
         self.file_bytes = file_bytes
         self.batch_topics = batch_topics
         self._queues: dict[tuple[str, int], Queue] = {}
-        self._lock = threading.Lock()  # over changes of the table and snapshots of it
+        self._lock = threading.Lock()  # guards changes of the table and snapshots of it
 
     def __iter__(self) -> Iterator[Queue]:
         with self._lock:
@@ -133,20 +136,20 @@ class QueueTable:
         return len(self._queues)
 
     def get(self, topic: str, queue_id: int) -> Queue | None:
-        """The queue, None where there is none."""
+        """Return the queue; None if it does not exist."""
         return self._queues.get((topic, queue_id))
 
     def of_topic(self, topic: str) -> Sequence[Queue]:
-        """The queues of a topic by number."""
+        """Return the queues of a topic in order of their ids."""
         return [queue for queue in self if queue.partition.topic == topic]
 
     def units_of(self, topic: str, queue_id: int) -> ConsumeQueue:
-        """A new ConsumeQueue at its place; no file is made."""
+        """Return a new ConsumeQueue for this queue's folder. No file is created."""
         directory = self.root / topic / str(queue_id)
         return ConsumeQueue(self.files, directory, self.file_bytes)
 
     def add(self, topic: str, queue_id: int) -> Queue:
-        """The queue, made (without any file) where it is not there yet."""
+        """Return the queue; create it, without any file, if it does not exist."""
         queue = self._queues.get((topic, queue_id))
         if queue is None:
             queue = Queue(TopicPartition(topic, queue_id), self.units_of(topic, queue_id))
@@ -155,7 +158,7 @@ class QueueTable:
         return queue
 
     def remove_topic(self, topic: str) -> None:
-        """Forget the queues of a topic; their files are somebody else's affair."""
+        """Forget the queues of a topic. Its files are left to the caller."""
         with self._lock:
             for key in [key for key in self._queues if key[0] == topic]:
                 del self._queues[key]

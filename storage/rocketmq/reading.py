@@ -1,8 +1,7 @@
-"""Reading a queue: units, then the records they point to, then records as callers see them.
+"""Reading of a queue: its entries, then the records they point to, then records as callers see them.
 
-Owns the way from an offset to records, which units can be right, and the mapping from a message to
-a StoredRecord; must not write. The other way is encoding.py. Source: DefaultMessageStore.getMessage
-of RocketMQ.
+Owns the way from an offset to records, the judgement which entries can be right, and the mapping from a message to a
+StoredRecord; must not write. The opposite mapping is encoding.py. Source: DefaultMessageStore.getMessage of RocketMQ.
 """
 
 from __future__ import annotations
@@ -33,36 +32,36 @@ from storage.rocketmq.format.suspect import suspect_parts
 from storage.rocketmq.lmq import is_in_lmq
 
 WINDOW_BYTES: Final = 1 << 20
-NEAR_BYTES: Final = 8 << 10  # records closer than this are read in one go
+NEAR_BYTES: Final = 8 << 10  # records closer than this are read together
 UNITS_AT_ONCE: Final = 1024
-UNITS_BESIDE: Final = 32  # looked at on both sides, to tell which one of two is out of order
-UNITS_PROBED: Final = 15  # whose median leads a bisection, so that a few damaged ones do not
-MAX_BODY_BYTES: Final = 64 << 20  # of a compressed body when it is unpacked
+UNITS_BESIDE: Final = 32  # read on both sides, to judge which of two entries is out of order
+UNITS_PROBED: Final = 15  # their median directs a bisection, so that a few damaged ones do not
+MAX_BODY_BYTES: Final = 64 << 20  # limit for a body after decompression
 WRONG_PLACE: Final = "the unit leads to no record of this queue"
-V6_MARK: Final = 1 << 224  # tells an id of 28 bytes from one of 16 in a locator
+V6_MARK: Final = 1 << 224  # distinguishes an id of 28 bytes from one of 16 in a locator
 HIDDEN_PROPERTIES: Final = RESERVED | {SHARDING_KEY, SEQUENCE_PROPERTY}
 
 
 class Limits(NamedTuple):
-    """How much one read gives: at least one record, and then no more than these."""
+    """The limits of one read: it returns at least one record, and then no more than these."""
 
     max_records: int
     max_bytes: int
 
 
 def locator_of(store_host: bytes, physical_offset: int) -> int:
-    """The offset id (CommitLog's msgId) as one number."""
+    """Return the offset id (CommitLog's msgId) as one number."""
     number = int.from_bytes(store_host, "big") << 64 | physical_offset
     return number | V6_MARK if len(store_host) > 8 else number
 
 
 def locator_text(locator: int) -> str:
-    """The offset id as RocketMQ writes it: 32 hex digits, 56 for an IPv6 host."""
+    """Return the offset id as RocketMQ writes it: 32 hex digits, 56 for an IPv6 host."""
     return f"{locator - V6_MARK:056X}" if locator >= V6_MARK else f"{locator:032X}"
 
 
 def to_stored(message: Message, offset: int, physical_offset: int) -> StoredRecord:
-    """A message as a record. Raises Corrupt for a body that cannot be unpacked."""
+    """Convert a message to a record. Raises Corrupt for a body that cannot be decompressed."""
     properties = decode_properties(message.properties)
     key = properties.get(SHARDING_KEY)
     lookup_keys = [k for k in properties.get(KEYS, "").split(" ") if k]
@@ -90,7 +89,7 @@ def to_stored(message: Message, offset: int, physical_offset: int) -> StoredReco
 
 
 class QueueReader:
-    """Reads one queue of a store. Any number of threads at any time."""
+    """A reader of one queue of a store, for any number of threads at any time."""
 
     def __init__(self, log: CommitLog, units: ConsumeQueue, partition: TopicPartition) -> None:
         self._log = log
@@ -98,7 +97,7 @@ class QueueReader:
         self._partition = partition
 
     def read(self, offset: int, end: int, limits: Limits) -> tuple[Sequence[StoredRecord], int]:
-        """(records from `offset` on below `end`, where to read on). See LogStore.read."""
+        """Return (records from `offset` on below `end`, offset to continue from). See LogStore.read."""
         records: list[StoredRecord] = []
         size_bytes = 0
         while offset < end and len(records) < max(limits.max_records, 1):
@@ -117,12 +116,13 @@ class QueueReader:
                     records.append(record)
                 offset += 1
             if offset < stop:
-                break  # before a damaged record
+                break  # stopped before a damaged record
         return records, offset
 
     def _units_at(self, offset: int, end: int, count: int) -> Sequence[Unit]:
-        """Units from `offset` on, out of one file. Raises Corrupt where there is none, with the
-        offset behind the gap.
+        """Return entries from `offset` on, all of one file.
+
+        If there are none, raises Corrupt with the offset after the gap.
         """
         run = self._units.run
         in_file = run.file_bytes // UNIT_SIZE
@@ -150,8 +150,9 @@ class QueueReader:
     def _records(
         self, units: Sequence[Unit], offset: int, begun: bool
     ) -> Iterator[tuple[Unit, StoredRecord | None]]:
-        """The units with their records; a filler has none. Ends before a damaged record, unless it
-        is the first: then Corrupt is raised.
+        """Yield the entries with their records; a filler has no record.
+
+        Stops before a damaged record. If nothing was read before it, raises Corrupt instead.
         """
         data, start = b"", 0
         fitting = frozenset(_fitting(self._log, units))
@@ -174,7 +175,7 @@ class QueueReader:
             yield unit, record
 
     def _window(self, units: Sequence[Unit], at: int) -> bytes:
-        """The bytes of the record of `units[at]` and of those behind it that lie close."""
+        """Return the bytes of the record of `units[at]` and of the records close after it."""
         return self._log.read(units[at].physical_offset, _window_bytes(units, at))
 
     def _checked(self, data: bytes, position: int, unit: Unit) -> Message:
@@ -186,7 +187,7 @@ class QueueReader:
 def check_address(
     log: CommitLog, partition: TopicPartition, message: Message, physical_offset: int
 ) -> None:
-    """Raise Corrupt unless the record, which lies at a physical offset, is one of this queue."""
+    """Raise Corrupt unless the record at a physical offset belongs to this queue."""
     if (message.topic, message.queue_id) != partition and not is_in_lmq(message, partition):
         raise log.damage(
             physical_offset,
@@ -199,7 +200,7 @@ def check_address(
 def damaged(
     error: Corrupt, partition: TopicPartition, offset: int, *, next_good_offset: int | None = None
 ) -> Corrupt:
-    """The error with the offsets of the damaged record and of the one to read on with."""
+    """Return the error with the offsets of the damaged record and of the record to continue with."""
     facts = {
         **error.facts(),
         "topic": partition.topic,
@@ -211,7 +212,7 @@ def damaged(
 
 
 def unreadable(partition: TopicPartition, offset: int, error: Corrupt) -> Finding:
-    """The finding for a record that cannot be read."""
+    """Return the finding for a record that cannot be read."""
     facts = error.facts()
     path, position = facts.get("path"), facts.get("position")
     return finding(
@@ -232,7 +233,7 @@ def _text(value: object) -> str | None:
 
 
 def unit_error(run: FileRun, offset: int, what: str, unit: Unit | None = None) -> Corrupt:
-    """The error for a unit of a queue with these files: the file, the position in it, what is there."""
+    """Return the error for an entry of a queue with these files: the file, the position in it, and what was found."""
     position = offset * UNIT_SIZE
     base = run.base_of(position)
     path = run.directory if base is None else run.path(base)
@@ -247,9 +248,7 @@ def unit_error(run: FileRun, offset: int, what: str, unit: Unit | None = None) -
 
 
 def _window_bytes(units: Sequence[Unit], at: int) -> int:
-    """How many bytes to read for the record of `units[at]` and those of the units behind it that
-    lie close.
-    """
+    """Return how many bytes to read for the record of `units[at]` and for the records close after it."""
     start = units[at].physical_offset
     end = start + units[at].size
     for unit in units[at + 1 :]:
@@ -262,15 +261,15 @@ def _window_bytes(units: Sequence[Unit], at: int) -> int:
     return end - start
 
 
-# ---- units, of which some may be damaged ----
+# ---- queue entries, some of which may be damaged ----
 
 
 def judged_units(
     log: CommitLog, units: ConsumeQueue, visible: range, part: range, *, backward: bool
 ) -> Iterator[tuple[int, Unit, bool]]:
-    """(offset, unit, whether it can be right) over a part of the visible offsets, without fillers.
+    """Yield (offset, entry, whether it can be right) for a part of the visible offsets, without fillers.
 
-    One can be right that points into the log and whose place rises with those of most others.
+    An entry can be right if it points into the log and its position rises with those of most others.
     """
     blocks = range(part.start // UNITS_AT_ONCE, -(-part.stop // UNITS_AT_ONCE))
     order = -1 if backward else 1
@@ -287,7 +286,7 @@ def judged_units(
 
 
 def units_as_they_stand(units: ConsumeQueue, offset: int, count: int) -> Sequence[Unit]:
-    """`count` units, with one that is not valid for each that a missing file had."""
+    """Return `count` entries. Each entry of a missing file is replaced by an invalid entry."""
     try:
         return units.read(offset, count)
     except Corrupt:
@@ -301,8 +300,9 @@ def units_as_they_stand(units: ConsumeQueue, offset: int, count: int) -> Sequenc
 
 
 def offsets_near(units: ConsumeQueue, visible: range, physical_offset: int) -> range:
-    """The visible offsets among which that of the first record at or behind a physical offset is,
-    with one of a record before it and of one that is not, where there are such.
+    """Narrow the visible offsets down to a range around the first record at or after a physical offset.
+
+    Where they exist, the range also has an entry before that position and one at or after it.
     """
     low, high = visible.start, visible.stop
     while high - low > 4 * UNITS_PROBED:
@@ -319,7 +319,7 @@ def offsets_near(units: ConsumeQueue, visible: range, physical_offset: int) -> r
 
 
 def _fitting(log: CommitLog, units: Sequence[Unit]) -> Sequence[int]:
-    """Which units point to a place in the log with room for the record."""
+    """Return which entries point to a place in the log with room for the record."""
     low, high, largest = log.start, log.end, log.largest_record
     return [
         index
@@ -329,8 +329,10 @@ def _fitting(log: CommitLog, units: Sequence[Unit]) -> Sequence[int]:
 
 
 def _right(log: CommitLog, units: Sequence[Unit]) -> Container[int]:
-    """Which units can be right: of those out of order the fewest cannot, and none where no record
-    of its size begins.
+    """Return which entries can be right.
+
+    Of entries out of order, those where no record of their size begins are rejected, and then as few others as
+    possible.
     """
     fitting = _fitting(log, units)
     falls = [
@@ -353,10 +355,10 @@ def _is_record(log: CommitLog, unit: Unit) -> bool:
 
 
 def _longest_rise(indexes: Sequence[int], places: Sequence[int]) -> set[int]:
-    """The indexes of the longest series of places in which each is above the one before."""
-    least: list[int] = []  # the least place with which a series of this length ends
-    ends: list[int] = []  # which one that is
-    before: list[int] = []  # for each place the one before it in its series
+    """Return the indexes of the longest series of places in which each place is above the one before."""
+    least: list[int] = []  # the smallest place that ends a series of this length
+    ends: list[int] = []  # the number of that place
+    before: list[int] = []  # for each place, the number of the one before it in its series
     for number, place in enumerate(places):
         length = bisect_left(least, place)
         before.append(ends[length - 1] if length else -1)

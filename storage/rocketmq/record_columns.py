@@ -1,12 +1,12 @@
 """The fields of many records at once, and whether the records are good.
 
-Owns the checks of `format.message.decode_message`, done for all records of a piece of the log in a
-few steps, and the columns of the fields up to the body; must not read files, nor say what is wrong
-with a record that is not good. The layout is drawn whole in `format.message`; what is looked at, each
-field at its place in every record (b and s: 12 where the born host or the store host is IPv6):
+Owns the checks of `format.message.decode_message`, done for all records of a piece of the log in a few steps, and the
+columns of the fields up to the body; must not read files, nor say what is wrong with a bad record. `format.message` has
+the whole layout. These are the fields used here, at their positions in every record (b and s: 12 where the born host or
+the store host is IPv6):
 
     position      bytes  field              note
-    0             4      total size         must be the unit's
+    0             4      total size         must be the entry's
     4             4      magic              v1 or v2
     8             4      body CRC
     12            4      queue id           must be the queue's
@@ -21,7 +21,7 @@ field at its place in every record (b and s: 12 where the born host or the store
     88 + b + s    n      body
     .             1, 2   topic length       must be the queue's topic's
     .             n      topic
-    .             2      properties length  the record ends behind them
+    .             2      properties length  the record ends after them
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ _HEX: Final = np.frombuffer(b"".join(b"%02X" % byte for byte in range(256)), "<u
 
 
 class Addresses:
-    """The queues of a split as their records tell them."""
+    """The queues of a split as records name them."""
 
     def __init__(self, partitions: Sequence[TopicPartition]) -> None:
         topics = [partition.topic.encode() for partition in partitions]
@@ -90,8 +90,9 @@ class Addresses:
 
 
 class Records:
-    """The records of a piece of the log. Arrays have an item for each record; where one is not
-    `good` its items mean nothing.
+    """The records of a piece of the log, as arrays with an item for each record.
+
+    The items of a record that is not `good` mean nothing.
     """
 
     def __init__(self, piece: Piece, addresses: Addresses, *, check_crcs: bool) -> None:
@@ -108,7 +109,7 @@ class Records:
             self.good &= self._right_crcs()
 
     def part(self, rows: NDArray[np.intp]) -> Records:
-        """Some of the records."""
+        """Return some of the records."""
         part = copy(self)
         part.units = self.units.where(rows)
         for name in (
@@ -121,17 +122,17 @@ class Records:
     # ---- finding the parts ----
 
     def _at(self, places: Numbers, dtype: str) -> Numbers:
-        """The numbers at these places; where they lie behind the data, any."""
+        """Return the numbers at these places; any number for a place after the end of the data."""
         last = len(self.data) - np.dtype(dtype).itemsize
         every: NDArray[np.int64] = np.ndarray((last + 1,), dtype, self.data, strides=(1,))
         return every[np.minimum(places, last)].astype(np.int64)
 
     def number(self, position: int, dtype: str = ">i4") -> Numbers:
-        """The numbers at a position before the hosts."""
+        """Return the numbers at a position before the hosts."""
         return self._at(self.starts + position, dtype)
 
     def _measure(self) -> Flags:
-        """Find body, topic and properties; tells whether their lengths add up to the unit's size."""
+        """Find body, topic and properties. Return whether their lengths add up to the size in the entry."""
         ends = self.starts + self.units.sizes
         magics = self.number(MAGIC)
         is_v2 = magics == MAGIC_V2
@@ -152,7 +153,7 @@ class Records:
         return good
 
     def _of_topics(self, addresses: Addresses) -> Flags:
-        """Whether the topics are those of the queues."""
+        """Return whether the topics are those of the queues."""
         wanted = addresses.topic_bytes[self.units.codes]
         right: Flags = self.good & (wanted == self._topic_bytes)
         for size in np.unique(wanted[right]).tolist():
@@ -162,7 +163,7 @@ class Records:
         return right
 
     def _right_crcs(self) -> Flags:
-        """Whether the bodies have their CRCs; that of an empty body is not looked at."""
+        """Return whether the bodies match their CRCs. The CRC of an empty body is not checked."""
         ends = np.where(self.good, self.body_ends, self.bodies)
         found = _crcs(self.data, self.bodies, ends)
         right: Flags = (found & CRC_MASK == self.number(BODY_CRC)) | (self.bodies == ends)
@@ -171,58 +172,58 @@ class Records:
     # ---- columns ----
 
     def stored_bodies(self) -> list[bytes]:
-        """The bodies as they are stored."""
+        """Return the bodies as they are stored."""
         return cut(self.data, self.bodies, self.body_ends)
 
     @property
     def are_compressed(self) -> Flags:
-        """Which bodies are not stored as they are."""
+        """A flag for each record: its body is stored compressed."""
         compressed: Flags = (self.sys_flags & COMPRESSED) != 0
         return compressed
 
     def body_slices(self) -> Slices:
-        """The stored bodies, in the piece."""
+        """Return the stored bodies as slices of the piece."""
         return Slices(self.data, self.bodies, self.body_ends - self.bodies)
 
     def property_bounds(self) -> tuple[Numbers, Numbers]:
-        """Where the properties begin and end in the piece."""
+        """Return where the properties begin and end in the piece."""
         return self._properties, self.starts + self.units.sizes
 
     def properties(self) -> Properties:
-        """The properties."""
+        """Return the properties."""
         return Properties(self.data, self._properties, self.starts + self.units.sizes)
 
     def store_timestamps(self) -> Numbers:
-        """The store times."""
+        """Return the store times."""
         return self._at(self.starts + self._born_extra + STORE_TIMESTAMP, ">i8")
 
     def prepared_offsets(self) -> Numbers:
-        """The physical offsets of the first halves of transactions; 0 for none."""
+        """Return the physical offsets of the first halves of transactions; 0 for none."""
         places = self.starts + self._born_extra + self._store_extra + PREPARED_OFFSET
         return self._at(places, ">i8")
 
     def ports(self) -> tuple[Numbers, Numbers]:
-        """The ports of the born and the store host, as they are stored."""
+        """Return the ports of the born host and the store host, as they are stored."""
         born = self.starts + BORN_HOST + HOST_SIZE_V4 - PORT_BYTES + self._born_extra
         extra = self._born_extra + self._store_extra
         stored = self.starts + STORE_HOST + HOST_SIZE_V4 - PORT_BYTES + extra
         return self._at(born, ">u4"), self._at(stored, ">u4")
 
     def reconsume_times(self) -> Numbers:
-        """How often the records were delivered again."""
+        """Return how often the records were delivered again."""
         places = self.starts + self._born_extra + self._store_extra + RECONSUME_TIMES
         return self._at(places, ">i4")
 
     def born_hosts(self) -> Slices:
-        """The hosts of the clients as text."""
+        """Return the hosts of the clients as text."""
         return self._host_texts(self.starts + BORN_HOST, self._born_extra)
 
     def store_hosts(self) -> Slices:
-        """The hosts of the brokers as text."""
+        """Return the hosts of the brokers as text."""
         return self._host_texts(self.starts + self._born_extra + STORE_HOST, self._store_extra)
 
     def _host_texts(self, places: Numbers, extra: Numbers) -> Slices:
-        """Each different host is written once; the rows share it."""
+        """Return hosts as text. Each different host is written once, and the rows share it."""
         texts: list[bytes] = []
         numbers = np.zeros(len(places), np.int64)
         for extra_bytes, size in ((0, HOST_SIZE_V4), (_V6_BYTES, HOST_SIZE_V6)):
@@ -237,7 +238,7 @@ class Records:
         return Slices(b"".join(texts), begins[numbers], lengths[numbers])
 
     def message_ids(self) -> Slices:
-        """The offset ids: store host and physical offset as hexadecimal digits."""
+        """Return the offset ids: store host and physical offset as hexadecimal digits."""
         places = self.starts + self._born_extra + STORE_HOST
         starts, lengths = np.zeros_like(places), np.zeros_like(places)
         texts: list[bytes] = []
@@ -258,7 +259,7 @@ class Records:
 
 
 def _crcs(data: bytes, starts: Numbers, ends: Numbers) -> Numbers:
-    """The CRC-32 of each data[starts[i] : ends[i]]."""
+    """Return the CRC-32 of each data[starts[i] : ends[i]]."""
     groups = by_size(ends - starts)
     if groups is None:
         return np.fromiter(map(crc32, cut(data, starts, ends)), np.int64, len(starts))

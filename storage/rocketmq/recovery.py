@@ -1,14 +1,14 @@
-"""What a start has to do to a store: read the log's tail, compare, and make a plan.
+"""Decisions of a start: read the log's tail, compare it with queues and index, and make a plan.
 
-Owns every decision of a start; must not write (storage.rocketmq.repair does), so a start that is
-refused has changed nothing. Source: CommitLog.recoverNormally and recoverAbnormally of RocketMQ,
-which it follows in what counts as the end of the log, and outdoes where they lose something:
+Owns every decision of a start; must not write (storage.rocketmq.repair does), so a refused start has changed nothing.
+Source: CommitLog.recoverNormally and recoverAbnormally of RocketMQ. Recovery finds the same end of the log, but differs
+where those methods lose data:
 
-- the real store starts at the last file that begins before its checkpoint or its queues' end; here
-  the walk goes back further whenever a record shows that its queue lacks units before it;
-- the real store dispatches again only what it walks; here queues and index go on where they end.
+- The real store starts at the last file that begins before its checkpoint or the end of its queues. Here the walk
+  starts further back whenever a record shows that its queue lacks entries before it.
+- The real store dispatches again only the records that it walks. Here queues and index continue where they end.
 
-    start of the walk ... good records ... end | nothing, a torn tail, or damage with good records behind
+    start of the walk ... good records ... end | nothing, a torn tail, or damage followed by good records
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ from storage.rocketmq.strayed import strayed
 from storage.rocketmq.walking import END, Stop, Stretch, walk_log
 
 MAX_FILLERS: Final = 1 << 20
-"""A queue that has records is not raised by more than that."""
-INDEXED_AGAIN_BYTES: Final = 16 << 20  # of the log: a quarter of a second or so
+"""Limit on the filler entries that raise a queue with records. A start that needs more is refused."""
+INDEXED_AGAIN_BYTES: Final = 16 << 20  # of the log; indexing this takes about 0.25 s
 _MARK: Final = SEQUENCE_PROPERTY.encode()
 
 
 class IndexFileState(NamedTuple):
-    """An index file as it is found. `is_ahead`: it holds more than its header tells."""
+    """An index file as found on disk. `is_ahead`: the file holds more than its header records."""
 
     name: str
     header: IndexHeader
@@ -67,12 +67,14 @@ class IndexFileState(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryContext:
-    """A store as it was found. `ours`: it was taken over, and no other server crashed here since;
-    `queued`: how much was in the queues at its last checkpoint; `producers_position`: up to where
-    the log is in the producers' file, None without one; `passed_gaps`: parts of the log [start, end) that have no
-    file, which an earlier start accepted as lost. `index_end`: up to
-    where the index is known to have covered the log at a stop of ours; `index_lost`: the first index file that is
-    gone or cannot be read.
+    """A store as found on disk: the input of `examine`.
+
+    - `ours`: this program took the store over, and no other server has crashed here since.
+    - `queued`: the sum of the queue ends at the last checkpoint.
+    - `index_end`: the physical offset up to which the index covered the log at a stop of this program.
+    - `index_lost`: the first index file that is missing or unreadable.
+    - `producers_position`: the physical offset that the producers' file covers; None without that file.
+    - `passed_gaps`: ranges [start, end) of the log without a file, which an earlier start accepted as lost.
     """
 
     run: FileRun
@@ -95,8 +97,9 @@ class RecoveryContext:
 
 
 def examine(context: RecoveryContext) -> StorePlan:
-    """Decide what a start does. Reads the log's tail and the queues; changes nothing but
-    `context.deleted`, which learns of topics that turn out to be deleted.
+    """Decide what a start does, and return the plan. Reads the log's tail and the queues; writes nothing.
+
+    In memory it sets the ends of the queues, and adds to `context.deleted` the topics that turn out to be deleted.
     """
     broken = _measure_queues(context)
     foreign = foreign_queues(context.queues, context.run)
@@ -115,22 +118,22 @@ def examine(context: RecoveryContext) -> StorePlan:
         walk = _Walk(context, start, foreign.doubted)
         walk.run()
         if walk.lives.begun:
-            start = first  # what was met of an earlier life before that was known
+            start = first  # records of a deleted topic were counted before the deletion was known
         elif walk.gap_from is None or walk.gap_from >= start:
             plan = _plan(context, walk, broken)
             if start in (first, context.run.start) or not (plan.lost or plan.lost_offsets):
                 plan.findings += suspicions
                 return plan
-            start = context.run.start  # an entry may be wrong: the records of the whole log decide
+            start = context.run.start  # an entry may be wrong: read the whole log to decide
         else:
             start = walk.gap_from
 
 
 def _measure_queues(context: RecoveryContext) -> Sequence[tuple[str, int]]:
-    """Find out where each queue ends; after an unclean stop the newest units are looked at too.
+    """Find the end of each queue, and return the broken queues by topic and queue id, to be rebuilt.
 
-    A queue whose files do not follow each other, or cannot be read, counts as empty: its topic and
-    queue id are given, and it is made anew.
+    After an unclean stop the newest entries are checked too. A queue whose files are not contiguous, not of full length
+    or not readable counts as empty.
     """
     broken = []
     for queue in context.queues:
@@ -158,22 +161,25 @@ def _measure(context: RecoveryContext, queue: Queue) -> None:
 
 
 def _checked_end(queue: Queue, trusted: int) -> int:
-    """The end of the units that can be; what points before `trusted` was on disk at the last
-    checkpoint and is not looked at.
+    """Return the end of the sound entries.
+
+    Entries that point before `trusted` were on disk at the last checkpoint and are not checked.
     """
     units = queue.units
     return units.sound_end(units.first_at(trusted) if trusted > 0 else units.first_offset)
 
 
 def _start(context: RecoveryContext) -> int:
-    """Where the walk begins: a place where a record begins.
+    """Return the position of the record where the walk begins:
 
-    After our own stop the record that the queues (or the checkpoint) tell; else the beginning of
-    its file, as the real store does it, or of the nearest file before it whose first record is good.
+    - the start of the log, if queues have lost files since the last checkpoint;
+    - if the store is `ours`, the record that queues, checkpoint or producers' file name;
+    - otherwise the beginning of its file, as in the real store, or of the nearest earlier file with a good first
+      record.
     """
     run = context.run
     if sum(queue.units.end for queue in context.queues) < context.queued:
-        return run.start  # files of queues are gone
+        return run.start  # files of queues are missing
     position = _last_unit(context)
     if not context.clean:
         position = min(position, _checkpointed(context))
@@ -189,7 +195,7 @@ def _start(context: RecoveryContext) -> int:
 
 
 def _last_unit(context: RecoveryContext) -> int:
-    """The largest physical offset that any queue tells; -1 without units."""
+    """Return the largest physical offset among the last entries of the queues; -1 if there are no entries."""
     last = -1
     for queue in context.queues:
         units = queue.units
@@ -199,9 +205,10 @@ def _last_unit(context: RecoveryContext) -> int:
 
 
 def _checkpointed(context: RecoveryContext) -> int:
-    """Up to where queues were on disk. A store of 4.x tells only a store time. So does ours when the
-    log's first record was the only one: files that were begun later do not count then, even where a
-    clock that was set back says otherwise.
+    """Return the physical offset up to which queues were on disk. A 4.x store records only a store time.
+
+    So does this program if the log's first record was the only one. Files begun later do not count then, even if a
+    clock that was set back gives them earlier times.
     """
     run, checkpoint = context.run, context.checkpoint
     if checkpoint.logics_physical_offset > 0:
@@ -215,16 +222,19 @@ def _checkpointed(context: RecoveryContext) -> int:
 
 
 def _begins_before(run: FileRun, base: int, time_ms: int) -> bool:
-    """Whether a file's first record is from before a time: at the same time others may follow it."""
+    """Return whether a file's first record is earlier than `time_ms`.
+
+    If its time is equal, other records of that time may follow it.
+    """
     first = record_at(run, base)
     return first is not None and first.store_timestamp_ms < time_ms
 
 
 class _Walk:
-    """One walk of the log from `start` on, comparing records with units."""
+    """One walk of the log from `start`, which compares records with queue entries."""
 
     def __init__(self, context: RecoveryContext, start: int, doubted: Collection[int]) -> None:
-        """`doubted`: records whose entries do not count, see storage.rocketmq.queue_proof."""
+        """Prepare the walk. `doubted`: records whose entries do not count; see storage.rocketmq.queue_proof."""
         self._context = context
         self.lives = Lives(context.run, context.queues, context.deleted)
         self._behind = Behind(context.run, context.queues)
@@ -232,7 +242,7 @@ class _Walk:
         self._known = [at for at in known if at not in doubted] if doubted else known
         self._expected: dict[tuple[str, int], int] = {}
         self._open: OpenAppend | None = None
-        self._before = -1  # where the record before the present one begins
+        self._before = -1  # where the record before the current one begins
         self.start = start
         self.end = start
         self.damages: list[Damage] = []
@@ -246,11 +256,11 @@ class _Walk:
 
     @property
     def is_cut(self) -> bool:
-        """Whether what stands behind the end is not just nothing."""
+        """Whether the end is followed by a torn record or by damage, not by zeros alone."""
         return self.torn or bool(self.damages)
 
     def run(self) -> None:
-        """Walk to the end of the log; behind damage too where that is read only."""
+        """Walk to the end of the log, across accepted gaps. A read-only walk also continues after damage."""
         position: int | None = self.start
         while position is not None:
             stop = self._stretches(position)
@@ -261,7 +271,7 @@ class _Walk:
             position = self._beyond(stop)
 
     def _cut_before(self, unfinished: OpenAppend) -> None:
-        """End the log where an append begins of which records are missing."""
+        """End the log at the first record of an append whose last records are missing."""
         self.end, self.torn = unfinished.position, True
         last = record_at(self._context.run, unfinished.before)
         self.last_record = None if last is None else (unfinished.before, last)
@@ -293,7 +303,7 @@ class _Walk:
             self.last_record = position, _message(stretch, position)
 
     def _compare(self, stretch: Stretch) -> None:
-        """Note records without a unit, and queues that lack units before such a record."""
+        """Note records without an entry, and queues that lack entries before such a record."""
         positions = [position for position, _ in stretch.records]
         known = self._known
         first = bisect_left(known, positions[0])
@@ -319,7 +329,7 @@ class _Walk:
                     expected[key] = queue_offset + 1
 
     def _compare_lmqs(self, stretch: Stretch) -> None:
-        """The same, of the LMQ queues that are there."""
+        """Compare records with the LMQ queues that exist, as `_compare` does."""
         queues, deleted = self._context.queues, self._context.deleted
         for found in lmq_dispatches(stretch, queues):
             key = found.topic, found.queue_id
@@ -331,7 +341,7 @@ class _Walk:
                 self._expected[key] = found.queue_offset + 1
 
     def _first_missing(self, key: tuple[str, int], queue_offset: int, position: int) -> int:
-        """The end of the queue of a record without a unit, the first one of that queue."""
+        """Note a queue's first record without an entry, and return the end of that queue."""
         if self.missing_from is None or position < self.missing_from:
             self.missing_from = position
         queue = self._context.queues.get(*key)
@@ -344,13 +354,13 @@ class _Walk:
         return end
 
     def _end_in_log(self, queue: Queue) -> int:
-        """Where a queue ends; one whose last unit leads out of the log: where the walk began."""
+        """Return the end of a queue; if its last entry points beyond the log, its offset at the start of the walk."""
         units = queue.units
         inside = units.last_end <= self._context.run.limit
         return units.end if inside else units.first_at(self.start)
 
     def _note_sequenced(self, stretch: Stretch) -> None:
-        """Take in the marks of sequenced appends; the records of one stand one behind another."""
+        """Collect the marks of sequenced appends. The records of one append are adjacent in the log."""
         marked = self._open is not None or _MARK in stretch.data
         for position, size in stretch.records if marked else ():
             begin = position - stretch.start
@@ -380,7 +390,7 @@ class _Walk:
         return OpenAppend(append, position, count - 1, self._before)
 
     def _beyond(self, stop: Stop) -> int | None:
-        """What follows the place where the walk stopped: where to go on, None for the end."""
+        """Note what follows the stop of a walk; return where to continue, or None at the end of the log."""
         context = self._context
         if self.torn or not context.run.bases:
             return None
@@ -400,7 +410,7 @@ class _Walk:
         return good if context.read_only else None
 
     def _over_gap(self, position: int) -> int | None:
-        """Where the log goes on after files that are missing, if that was accepted, now or at an earlier start."""
+        """Return where the log continues after missing files, if that loss was accepted now or at an earlier start."""
         context = self._context
         following = next((base for base in context.run.bases if base > position), None)
         if following is None:
@@ -412,7 +422,7 @@ class _Walk:
         return following
 
     def next_in_log(self, topic: str, queue_id: int) -> int:
-        """The offset behind the last record of a queue that was met without an entry; 0 for none."""
+        """Return the offset after a queue's last record that was met without an entry; 0 if there is none."""
         return self._expected.get((topic, queue_id), 0)
 
     def _next_offset(self, topic: str, queue_id: int) -> int:
@@ -426,8 +436,8 @@ def _message(stretch: Stretch, position: int) -> Message:
 
 
 def _unit_positions(queues: QueueTable, start: int) -> Sequence[int]:
-    """The physical offsets from `start` on that units point to, ascending; not those of LMQ queues, whose
-    records need a unit in a queue of their own.
+    """Return, ascending, the physical offsets from `start` on that queue entries point to. LMQ queues are left out:
+    their records need an entry in their own queue too.
     """
     found: list[int] = []
     for queue in queues:
@@ -480,7 +490,7 @@ def _plan(context: RecoveryContext, walk: _Walk, broken: Sequence[tuple[str, int
     plan.findings += deleted_topic_findings(context.evidence, context.queues)
     plan.findings += context.evidence.unread
     if plan.go_on_at is not None:
-        plan.queue_ends = {}  # entries of lost records stay: their offsets are not given again
+        plan.queue_ends = {}  # keep entries of lost records: their offsets must not be reused
     return plan
 
 
@@ -490,8 +500,9 @@ def _place_and_time(last: tuple[int, Message]) -> tuple[int, int]:
 
 
 def _refuse_or_go_on(context: RecoveryContext, plan: StorePlan, log: LogEnd) -> None:
-    """Refuse a start that would give offsets or physical offsets again that were used; with `accept_loss` let the log
-    go on in a new file above all of them.
+    """Refuse a start after damage, or one that would assign used offsets or physical offsets again.
+
+    With `accept_loss` the log continues in a new file above all used ones.
     """
     certain = [lost for lost in plan.lost_offsets if lost.certain]
     too_far = [lost for lost in certain if 0 < lost.end < lost.used.next_offset - MAX_FILLERS]
@@ -508,27 +519,29 @@ def _refuse_or_go_on(context: RecoveryContext, plan: StorePlan, log: LogEnd) -> 
 
 
 def _above(plan: StorePlan) -> int:
-    """Where a log file begins that no byte before it was named as used in. It is never the first possible one, since
-    a queue may get fillers: at one of them the real store skips records of that file.
+    """Return the base of a log file above every byte that is named as used.
+
+    It is never the first possible file of the log. Queues may get fillers, and at a filler the real store skips the
+    records of that file.
     """
     file_bytes = plan.run.file_bytes
     following = -(-plan.log_end // file_bytes) * file_bytes
     if plan.lost.named:
         following = max(following, (plan.lost.highest // file_bytes + 1) * file_bytes)
     elif plan.lost.times:
-        following += file_bytes  # a file is missing, and nothing tells which are
+        following += file_bytes  # a file is missing, and it is unknown which
     return max(following, file_bytes)
 
 
 def _build_from(walk: _Walk) -> int | None:
-    """The first record without a unit; one that is damaged may come before it."""
+    """Return the first record without an entry, or an earlier damaged place; None if no record lacks its entry."""
     if walk.missing_from is None:
         return None
     return min([walk.missing_from, *(damage.position for damage in walk.damages)])
 
 
 def _queue_cuts(queues: QueueTable, log_end: int) -> Mapping[tuple[str, int], int]:
-    """Queues with units that point behind the end of the log, and where those begin."""
+    """Return the queues with entries that point beyond the end of the log, and the offset where those begin."""
     cuts = {}
     for queue in queues:
         units = queue.units
@@ -543,7 +556,7 @@ def _queue_cuts(queues: QueueTable, log_end: int) -> Mapping[tuple[str, int], in
 
 
 class _IndexPlan(NamedTuple):
-    """The part of a plan that is about the index; see StorePlan."""
+    """The part of a plan that concerns the index; see StorePlan."""
 
     doomed: Sequence[str] = ()
     doubtful: Sequence[str] = ()
@@ -552,9 +565,11 @@ class _IndexPlan(NamedTuple):
 
 
 def _plan_index(context: RecoveryContext, walk: _Walk) -> _IndexPlan:
-    """After an unclean stop the real store removes every file that is newer than the checkpoint and
-    indexes again what it walks. That is followed where it loses nothing and is soon done; else the
-    files are kept and those in doubt are checked and mended, which costs a tenth of it.
+    """Plan which index files to remove, to check or to extend.
+
+    After an unclean stop the real store removes every file that is newer than the checkpoint, and indexes again what it
+    walks. The plan does the same where that loses nothing and takes little time. Otherwise it keeps the files and has
+    the doubtful ones checked and repaired, which takes a tenth of the time.
     """
     files = context.index_files
     if not context.index_enabled:
@@ -565,7 +580,7 @@ def _plan_index(context: RecoveryContext, walk: _Walk) -> _IndexPlan:
         return _IndexPlan(doomed=later, build_from=max(lost.begin, context.run.start))
     if not files:
         return _IndexPlan(build_from=_first_build(context, walk))
-    # The real store leaves entries behind a cut, and then passes over new records up to the last.
+    # After a cut the real store keeps index entries beyond the end, and then skips new records up to the last of them.
     odd = [f.name for f in files if f.is_ahead or f.header.end_physical_offset >= max(walk.end, 1)]
     if odd:
         return _IndexPlan(doubtful=[file.name for file in files if file.name >= min(odd)])
@@ -574,7 +589,7 @@ def _plan_index(context: RecoveryContext, walk: _Walk) -> _IndexPlan:
         border = max(end, context.index_end)
         build_from = _index_start(walk, border)
         if context.read_only and walk.end - border > INDEXED_AGAIN_BYTES:
-            build_from = None  # in memory, for one look: lookups scan what is not indexed
+            build_from = None  # too long for a read-only start: lookups scan what is not indexed
         return _IndexPlan(build_from=build_from, border_again=border != end)
     doomed = [file for file in files if _is_doubtful(file, context.checkpoint)]
     kept = files[: len(files) - len(doomed)]
@@ -588,7 +603,10 @@ def _plan_index(context: RecoveryContext, walk: _Walk) -> _IndexPlan:
 
 
 def _first_build(context: RecoveryContext, walk: _Walk) -> int | None:
-    """Where an index without files begins: where the walk does, as the real store's. Ours covers all of the log."""
+    """Return where to begin an index without files; None for a walk without records.
+
+    The real store begins at the start of the walk. A store that is `ours` indexes the whole log after `index_end`.
+    """
     if walk.last_record is None:
         return None
     if context.ours and not context.read_only:
@@ -597,19 +615,19 @@ def _first_build(context: RecoveryContext, walk: _Walk) -> int | None:
 
 
 def _index_end(files: Sequence[IndexFileState]) -> int:
-    """The last record that is indexed; a file that was just made may not tell it yet."""
+    """Return the position of the last indexed record. The header of a file just created may not name it yet."""
     return max(file.header.end_physical_offset for file in files)
 
 
 def _index_start(walk: _Walk, border: int) -> int | None:
-    """Where indexing goes on; None when the last record is not behind the border."""
+    """Return where indexing continues; None if the last record is before the border."""
     if walk.last_record is None or walk.last_record[0] < border:
         return None
     return border
 
 
 def _is_doubtful(file: IndexFileState, checkpoint: Checkpoint) -> bool:
-    """Whether an index file may hold what was not on disk at the checkpoint."""
+    """Return whether an index file may hold entries that were not on disk at the checkpoint."""
     header, time_ms = file.header, checkpoint.index_msg_timestamp_ms
     if header.end_timestamp_ms != time_ms:
         return header.end_timestamp_ms > time_ms

@@ -1,8 +1,7 @@
-"""Making a store what its recovery plan says: the only part of a start that writes.
+"""Repair of a store as its recovery plan says: the only part of a start that writes.
 
-Owns cutting the log, its queues and its index, building again what is missing, and keeping a copy
-of what is cut; must not decide anything (storage.rocketmq.recovery does). On an overlay the same
-steps make the read-only view of a store.
+Owns cutting the log, its queues and its index, rebuilding what is missing, and keeping a copy of what is cut; must not
+decide anything (storage.rocketmq.recovery does). On an overlay the same steps produce the read-only view of a store.
 """
 
 from __future__ import annotations
@@ -31,14 +30,15 @@ from storage.rocketmq.lmq import lmq_dispatches
 from storage.rocketmq.plan import StorePlan
 from storage.rocketmq.walking import Stop, walk_log
 
-BAD_PLACE_BYTES: Final = 1 << 16  # so much of one is read at most to tell what is wrong there
+BAD_PLACE_BYTES: Final = 1 << 16  # limit on the bytes that readers read at a bad place
 _EVERYTHING: Final = 1 << 62
 _place: Final = attrgetter("physical_offset")
 
 
 def keep_aside(plan: StorePlan, kept_dir: Path) -> None:
-    """Copy what the plan cuts off the log to `kept_dir`/commitlog/NAME.from-POSITION, durably, and
-    note it in the losses.
+    """Copy what the plan cuts off the log to `kept_dir`/commitlog/NAME.from-POSITION, and note the copy in the losses.
+
+    The copy is durable on return.
     """
     if plan.data_end <= plan.log_end:
         return
@@ -58,10 +58,10 @@ def keep_aside(plan: StorePlan, kept_dir: Path) -> None:
 
 
 def apply_log(plan: StorePlan) -> None:
-    """Cut the log where the plan says; what it keeps is on disk on return.
+    """Cut the log where the plan says. What the log keeps is on disk on return.
 
-    What lies behind the end is overwritten with zeros: records there would come to life again once
-    the log has grown up to one of them.
+    Bytes after the end are overwritten with zeros. Otherwise records there would become valid again once the log has
+    grown up to one of them.
     """
     run = plan.run
     behind = [base for base in run.bases if base >= plan.log_end and base > 0]
@@ -71,14 +71,15 @@ def apply_log(plan: StorePlan) -> None:
     for base in run.bases:
         if base + run.file_bytes > plan.accepted_from:
             run.distrust(base)
-    if run.bases:  # the last file may have been made just before a kill: its length and name too
+    if run.bases:  # a kill may have come before length and name of the last file were synced
         run.sync(plan.accepted_from, run.limit)
         run.files.fs.sync_dir(run.directory)
 
 
 def go_on_above(plan: StorePlan, now_ms: int, *, with_crc: bool) -> None:
-    """Let the log go on in a new file above all that was used, after a record in no queue: every start, of the real
-    store too, finds the end of the log behind it. Durable on return.
+    """Continue the log in a new file above all used positions, beginning with a record that is in no queue.
+
+    Every later start, of the real store too, then finds the end of the log after that record. Durable on return.
     """
     base, run = plan.go_on_at, plan.run
     if base is None:
@@ -105,7 +106,7 @@ def go_on_above(plan: StorePlan, now_ms: int, *, with_crc: bool) -> None:
 
 
 def raise_queues(plan: StorePlan) -> None:
-    """Let queues go on above the offsets that were used. Durable on return."""
+    """Raise queues above the offsets that were used. Durable on return."""
     if plan.go_on_at is None:
         return
     for lost in plan.lost_offsets:
@@ -114,8 +115,9 @@ def raise_queues(plan: StorePlan) -> None:
 
 
 def apply_queues(plan: StorePlan) -> None:
-    """Cut the units that point behind the end of the log or stand behind one that is none, and see
-    to it that the others get to the disk.
+    """Cut entries that point beyond the end of the log or follow an invalid entry; have the others synced.
+
+    Broken queues lose all their files.
     """
     for queue in plan.queues:
         key = (queue.partition.topic, queue.partition.partition)
@@ -130,8 +132,9 @@ def apply_queues(plan: StorePlan) -> None:
 
 
 def apply_index(plan: StorePlan, index: KeyIndex, cut_at: int) -> int | None:
-    """Remove the doomed index files, mend those in doubt, without entries from the physical offset `cut_at` on; from
-    where to index again, None for nowhere.
+    """Remove the doomed index files, and repair the doubtful ones without entries from physical offset `cut_at` on.
+
+    Return from where to index again; None if nothing is to be indexed.
     """
     index.remove_named(plan.doomed_index_files)
     if plan.index_is_lost:
@@ -152,14 +155,14 @@ def build_missing(
     delays_ms: Sequence[int] | None,
     progress: Progress,
 ) -> int | None:
-    """Dispatch again what queues or index lack; gives from where on the index then has every record, None for none.
+    """Dispatch again what queues or index lack. Return from where on the index then has every record; None for none.
 
-    That is a place where a record was met, not where it was expected: what names it may be wrong.
+    The returned place is one where a record was met, not one where a record was expected: its source may be wrong.
     """
     queues_from = _EVERYTHING if plan.build_queues_from is None else plan.build_queues_from
     index_from = _EVERYTHING if index_from is None else index_from
     first_indexed = index_from if plan.index_border_again else index_from + 1
-    # What is indexed last may have gone with the head of the log.
+    # The last indexed record may have been deleted with the head of the log.
     start = max(min(queues_from, index_from), plan.run.start)
     stops = [damage.next_good for damage in plan.damages] + [end for _, end in plan.passed_gaps]
     known_stops = {plan.log_end, *(damage.position for damage in plan.damages)}
@@ -198,13 +201,14 @@ def build_missing(
 
 
 def _from(batch: Sequence[Dispatch], physical_offset: int) -> Sequence[Dispatch]:
-    """Those of records at or behind a place; they lie in the order of the log."""
+    """Return dispatches at or after a physical offset. The input is sorted by offset."""
     return batch[bisect_left(batch, physical_offset, key=_place) :]
 
 
 def forget_missing_files(plan: StorePlan) -> None:
-    """Remove a last file of no bytes from the log and each queue, which a crash leaves; the real
-    store does so too.
+    """Remove an empty last file, which a crash leaves, from the log and from each queue.
+
+    The real store does the same.
     """
     fs = plan.run.files.fs
     for run in (plan.run, *(queue.units.run for queue in plan.queues)):

@@ -1,4 +1,4 @@
-"""What a store tells of itself: what it can do, sizes, positions, how far the dispatcher is behind.
+"""Reports of a store about itself: its capabilities, sizes and positions, and the lag of the dispatcher.
 
 Owns the figures and their names; must not change anything.
 """
@@ -34,7 +34,7 @@ def stats_of(
     topics: int,
     fenced: str | None,
 ) -> StoreStats:
-    """See LogStore.stats. `dispatch_lag_bytes`: how much of the log is in no queue or index yet."""
+    """See LogStore.stats. `dispatch_lag_bytes`: bytes of the log that are in no queue or index yet."""
     index = dispatcher.builder.index
     failure = dispatcher.failure
     details: dict[str, object] = {

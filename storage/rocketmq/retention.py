@@ -1,7 +1,7 @@
-"""Which files at the head of the log may go, and taking them away (CleanCommitLogService).
+"""Retention: which files at the head of the log to delete, and their deletion (CleanCommitLogService).
 
-Owns that decision and the order of a deletion; nothing goes unless a setting says so. Queues and
-index follow the log by physical offset.
+Owns that decision and the order of a deletion; must not delete anything unless a setting says so. Queues and index
+follow the log by physical offset.
 """
 
 from __future__ import annotations
@@ -22,20 +22,18 @@ _T = TypeVar("_T")
 
 
 class Deletions:
-    """Counts deletions, for those who look at a store without a lock. `lock` is held over each of
-    them.
-    """
+    """A counter of deletions, for readers that take no lock. `lock` is held during each deletion."""
 
     def __init__(self, lock: threading.RLock) -> None:
         self._lock = lock
         self._count = 0
 
     def note(self) -> None:
-        """Files are gone, and nothing leads to them any more (lock held)."""
+        """Count a deletion: its files are removed, and nothing points to them any more (lock held)."""
         self._count += 1
 
     def beside(self, look: Callable[[], _T]) -> _T:
-        """What `look` gives; it looks again where it has failed since files went meanwhile."""
+        """Return the result of `look`. If it fails because files were deleted meanwhile, call it again."""
         while True:
             before = self._count
             try:
@@ -47,11 +45,11 @@ class Deletions:
 
 
 def given_up(log: CommitLog, settings: StoreSettings, *, now_ms: int) -> Sequence[int]:
-    """The bases of the files to delete, oldest first; the last file stays.
+    """Return the bases of the flushed files to delete, oldest first. The last file stays.
 
-    By age: all that were last written `fileReservedTime` ago, up to the first that was not, within
-    the hours of `deleteWhen`. By disk use above `diskMaxUsedSpaceRatio`: the oldest file, whatever
-    its age; the next pass looks again.
+    - By age: all files last written `fileReservedTime` ago, up to the first newer one, within the hours of
+      `deleteWhen`.
+    - By disk use above `diskMaxUsedSpaceRatio`: the oldest file, whatever its age. The next pass checks again.
     """
     fs, run = log.run.files.fs, log.run
     older = [base for base in run.bases[:-1] if base + run.file_bytes <= log.flushed]
@@ -68,8 +66,9 @@ def given_up(log: CommitLog, settings: StoreSettings, *, now_ms: int) -> Sequenc
 
 
 def before_deletion(checkpoint: Callable[[], None]) -> None:
-    """See to it that what producers sent is known without the records that go. A full disk, which
-    deletion may mend, is no reason not to delete.
+    """Write a checkpoint, so that producer states are known without the deleted records.
+
+    A full disk is ignored: the deletion may free space.
     """
     with suppress(DiskFull):
         checkpoint()
@@ -78,13 +77,14 @@ def before_deletion(checkpoint: Callable[[], None]) -> None:
 def delete_head(
     log: CommitLog, doomed: Sequence[int], queues: QueueTable, index: KeyIndex | None
 ) -> None:
-    """Take the first files of the log away, then what only they needed (append lock held, all
-    their records dispatched). Readers see the new start first; durable on return.
+    """Remove the first files of the log, then what only they needed. Durable on return.
+
+    The caller holds the append lock, and all records of these files are dispatched. Readers see the new start first.
     """
     run = log.run
     start = doomed[-1] + run.file_bytes
     for queue in queues:
-        queue.units.sync()  # units of records that are gone cannot be made again
+        queue.units.sync()  # entries of deleted records cannot be rebuilt
         queue.units.start = queue.units.first_at(start)
     run.remove_in_turn(doomed)
     for queue in queues:

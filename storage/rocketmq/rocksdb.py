@@ -1,9 +1,9 @@
-"""Stores whose broker keeps queues or configs in RocksDB: told from the commit log, and never written.
+"""Stores whose broker keeps queues or configs in RocksDB: read from the commit log, and never written.
 
-Owns what is said of them and what is refused; which databases there are the directory tells. With
-`storeType=defaultRocksDB` all of `consumequeue` is a database, and each of topics, groups and offsets in
-`config`. Who appends without them hands out queue offsets that the broker has given or gives again, and the
-broker never finds those records.
+Owns the findings about them and the refusal to write; must not find the databases: the directory does. With
+`storeType=defaultRocksDB` all of `consumequeue` is a database, and so is each of topics, groups and offsets in
+`config`. An append without them would assign queue offsets that the broker has assigned already, or assigns again
+later. The broker would never find those records.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CODE: Final = "rocksdb-store"
 
 
 def refuse(directory: StoreDirectory) -> None:
-    """Raise UnsupportedFormat for a store that is to be written and has such a database."""
+    """Raise UnsupportedFormat if a store that is to be written has such a database."""
     for folder in directory.databases():
         raise UnsupportedFormat(
             f"{folder} is a RocksDB database of the broker (storeType=defaultRocksDB), and such a store is not "
@@ -30,7 +30,7 @@ def refuse(directory: StoreDirectory) -> None:
 
 
 def findings(directory: StoreDirectory) -> Iterator[Finding]:
-    """That there are some, told once."""
+    """Yield one finding if the store has such databases."""
     found = directory.databases()
     if found:
         yield finding(

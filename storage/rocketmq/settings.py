@@ -1,9 +1,9 @@
-"""RocketMQ's own names for store and topic settings, checked once and turned into numbers.
+"""RocketMQ's own names for store and topic settings, checked once and converted to numbers.
 
 Owns the tables of settings that this engine acts on; must not do IO. Names and defaults are those of
-MessageStoreConfig, BrokerConfig and TopicConfig in 5.5.0, but for the deletion of old files, which
-is off unless it is set: nothing is deleted that nobody asked to delete. The four file sizes have no
-default here: a directory that is there tells its own (storage.rocketmq.sizes).
+MessageStoreConfig, BrokerConfig and TopicConfig in 5.5.0. The exception is the deletion of old files, which is off
+unless it is set: nothing is deleted without a request. The four file sizes have no default here, because an existing
+directory determines its own (storage.rocketmq.sizes).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NUMBERS: Final[dict[str, tuple[int, int]]] = {  # lowest, highest
 _DELAY: Final = re.compile(r"(\d{1,10})([smhd])", re.ASCII)
 _UNITS_MS: Final = {"s": 1000, "m": 60_000, "h": HOUR_MS, "d": 24 * HOUR_MS}
 _SWITCHES: Final = {"indexTags": "true", "messageIndexEnable": "true"}
-_TOLD_BY_FILES: Final = ("enabledAppendPropCRC", "enableLmq")  # switches, where they are not set
+_TOLD_BY_FILES: Final = ("enabledAppendPropCRC", "enableLmq")  # switches; unset: the files decide
 _BOOLEANS: Final = ("false", "true")
 _DEFAULT_STORE_HOST: Final = "127.0.0.1:10911"
 _DEFAULT_MAX_MESSAGE_BYTES: Final = 4 << 20
@@ -73,11 +73,11 @@ INERT_CONFIGS: Final[Mapping[str, str]] = {
     "order": "false",
     "topicFilterType": "SINGLE_TAG",
 }
-"""Topic configs that only the real broker acts on, with its defaults."""
+"""Topic configs that only the real broker uses, with its defaults."""
 _NUMBER_TEXT: Final = r"-1|\d{1,18}"
 QUEUE_TYPE: Final = "queue.type"
 BATCH_QUEUES: Final = "BatchCQ"
-# TopicAttributes: what each may be
+# TopicAttributes, with a pattern of the legal values
 _ATTRIBUTES: Final = {
     QUEUE_TYPE: f"SimpleCQ|{BATCH_QUEUES}",
     "cleanup.policy": "DELETE|COMPACTION",
@@ -89,7 +89,7 @@ _NOT_OFFERED: Final = {QUEUE_TYPE: BATCH_QUEUES, "cleanup.policy": "COMPACTION"}
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True):
-    """The four numbers that are in no file of a store and that all its files share."""
+    """The four sizes that no file of a store records, and that all its files share."""
 
     commit_log_bytes: int
     consume_queue_bytes: int
@@ -99,8 +99,9 @@ class Sizes(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSettings:
-    """What the store is run with; see docs/store-options.md. None: not given. `delete_hours` are hours of
-    the local day, empty for any.
+    """Settings of an open store; see docs/store-options.md. None: not given.
+
+    `delete_hours`: hours of the local day, empty for any hour.
     """
 
     commit_log_bytes: int | None
@@ -122,7 +123,7 @@ class StoreSettings:
 
 
 def parse_store_settings(settings: Mapping[str, str]) -> StoreSettings:
-    """Check `--set` values. Raises InvalidConfig."""
+    """Check and convert `--set` values. Raises InvalidConfig."""
     for name, value in settings.items():
         if name not in STORE_SETTINGS:
             raise InvalidConfig(f"setting {name!r} is unknown", name=name, value=value)
@@ -160,7 +161,7 @@ def parse_store_settings(settings: Mapping[str, str]) -> StoreSettings:
 
 
 def _log_folders(settings: Mapping[str, str]) -> tuple[str, ...]:
-    """The folders of the commit log, those for new files first (MessageStoreConfig.MULTI_PATH_SPLITTER)."""
+    """Return the folders of the commit log, those for new files first (MessageStoreConfig.MULTI_PATH_SPLITTER)."""
     found: list[str] = []
     for name in LOG_FOLDERS:
         if name not in settings:
@@ -183,12 +184,12 @@ def _log_folders(settings: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _whole_units(size_bytes: int | None) -> int | None:
-    """Rounded up as MessageStoreConfig.getMappedFileSizeConsumeQueue does it."""
+    """Round up as MessageStoreConfig.getMappedFileSizeConsumeQueue does."""
     return None if size_bytes is None else -(-size_bytes // UNIT_SIZE) * UNIT_SIZE
 
 
 def _delete_hours(settings: Mapping[str, str]) -> frozenset[int]:
-    """`04`, or several with `;` between them."""
+    """Parse an hour such as `04`, or several with `;` between them. Raises InvalidConfig."""
     value = settings.get("deleteWhen")
     if value is None:
         return frozenset()
@@ -209,7 +210,7 @@ def _delete_hours(settings: Mapping[str, str]) -> frozenset[int]:
 
 
 def _delays_ms(value: str | None) -> tuple[int, ...] | None:
-    """`1s 5m 2h 1d`: how long records of each level wait, as ScheduleMessageService.parseDelayLevel."""
+    """Parse `1s 5m 2h 1d`, the delay of each level, as ScheduleMessageService.parseDelayLevel. Raises InvalidConfig."""
     if value is None:
         return None
     delays = [_DELAY.fullmatch(part) for part in value.split(" ")]
@@ -225,7 +226,7 @@ def _delays_ms(value: str | None) -> tuple[int, ...] | None:
 
 
 def _host(name: str, value: str) -> bytes:
-    """`IP:PORT` (IPv6 in brackets) as the bytes that records hold."""
+    """Convert `IP:PORT` (IPv6 in brackets) to the bytes that records contain. Raises InvalidConfig."""
     parts = re.fullmatch(r"(?:\[([^\]]+)\]|([^:\[\]]+)):(\d{1,5})", value, re.ASCII)
     try:
         if parts is not None and int(parts[3]) <= 65535:
@@ -245,9 +246,7 @@ def _bad_host(name: str, value: str) -> InvalidConfig:
 
 
 def check_topic_config(name: str, value: str) -> None:
-    """Raise InvalidConfig (naming config, value and limits) or NotOffered unless this is a legal
-    topic config.
-    """
+    """Raise InvalidConfig (with name, value and limits) or NotOffered unless this is a legal topic config."""
     if name in _TOPIC_NUMBERS:
         low, high = _TOPIC_NUMBERS[name]
         whole_number(name, value, low=low, high=high)
@@ -260,13 +259,13 @@ def check_topic_config(name: str, value: str) -> None:
 
 
 def check_topic_reset(name: str) -> None:
-    """Raise InvalidConfig unless RocketMQ has a topic config of this name, to be set to its default."""
+    """Raise InvalidConfig unless RocketMQ has a topic config of this name, which can be set to its default."""
     if name not in TOPIC_CONFIGS:
         raise unknown(name, None)
 
 
 def check_queue_count(count: int) -> None:
-    """Raise InvalidArgument for a number of queues that no topic is made with."""
+    """Raise InvalidArgument if no topic can be created with this number of queues."""
     if not 1 <= count <= MAX_QUEUES:
         raise InvalidArgument(
             f"partitions must be 1 to {MAX_QUEUES}, not {count}", field="partitions"
@@ -274,7 +273,7 @@ def check_queue_count(count: int) -> None:
 
 
 def parse_attributes(value: str) -> dict[str, str]:
-    """A topic's attributes, given as `name=value,name=value`. Raises InvalidConfig, NotOffered."""
+    """Parse a topic's attributes, given as `name=value,name=value`. Raises InvalidConfig, NotOffered."""
     attributes = {}
     for item in value.split(",") if value else ():
         name, _, text = item.partition("=")
@@ -288,7 +287,7 @@ def parse_attributes(value: str) -> dict[str, str]:
 
 
 def attributes_text(attributes: Mapping[str, object]) -> str:
-    """The inverse of `parse_attributes`, also for what it would refuse."""
+    """Return attributes as text: the inverse of `parse_attributes`, also for values that it refuses."""
     return ",".join(f"{name}={value}" for name, value in attributes.items())
 
 

@@ -1,10 +1,9 @@
-"""The four file sizes of a store, which are in no file: found out before anything is opened.
+"""The four file sizes of a store, which no file records: found before anything is opened.
 
-Owns that question only; must not open a run or change anything. Each size comes from the first of
-these that tells it: the setting, what was remembered at the last start, the files that are there,
-the default. All files of a run have one length (but a last one of no bytes, which a crash leaves):
-the real store refuses a directory where that is not so. Each is named after the position of its first
-byte, which is a multiple of that length.
+Owns that question only; must not open a run or change anything. Each size comes from the first of these sources that
+has it: the setting, the size stored at the last start, the existing files, the default. All files of a run have one
+length, except an empty last file, which a crash leaves. The real store refuses a directory where that is not so. Each
+file is named after the position of its first byte, which is a multiple of that length.
 """
 
 from __future__ import annotations
@@ -54,12 +53,13 @@ def resolve_sizes(
     *,
     findings: list[Finding] | None = None,
 ) -> Sizes:
-    """The sizes of the store at `path`, which may be empty or missing.
+    """Return the sizes of the store at `path`, which may be empty or missing. Raises:
 
-    Raises InvalidConfig for a setting that the files contradict, or where only a setting can tell;
-    DamagedStore for a file of another length than the others, or one of the log whose name is no
-    multiple of it (a queue with such a file is made anew). With `findings` (for looking only) such
-    files are noted there instead.
+    - InvalidConfig for a setting that contradicts the files, or if only a setting can decide;
+    - DamagedStore for a file whose length differs from the others, or a log file whose name is no multiple of it.
+
+    A queue file with such a name is no error: the queue is rebuilt. With `findings` (read-only) such files are added
+    there instead.
     """
     odd: list[Finding] = []
     log = [_run_files(fs, folder) for folder in _log_folders(path, settings)]
@@ -105,7 +105,7 @@ def _log_folders(path: Path, settings: StoreSettings) -> Sequence[Path]:
 
 
 def _queue_folders(fs: FileSystem, path: Path) -> Iterator[Path]:
-    """Every folder consumequeue/TOPIC/QUEUEID."""
+    """Yield every folder consumequeue/TOPIC/QUEUEID."""
     for topic in _sub_folders(fs, path):
         for folder in _sub_folders(fs, topic):
             if names.parse_queue_id(folder.name) is not None:
@@ -119,7 +119,7 @@ def _sub_folders(fs: FileSystem, path: Path) -> Sequence[Path]:
 
 
 def _run_files(fs: FileSystem, folder: Path) -> Sequence[_RunFile]:
-    """The files of a run in order, without a last one of no bytes; a folder is none of them."""
+    """Return the files of a run in order. Folders and an empty last file are left out."""
     if not fs.is_dir(folder):
         return ()
     found = [
@@ -139,7 +139,7 @@ def _run_bytes(
     odd: list[Finding],
     unit_bytes: int = 1,
 ) -> int:
-    """The length that the files of these runs should have; those that have not go to `odd`."""
+    """Return the length that the files of these runs should have. Findings about other lengths are added to `odd`."""
     files = [file for run in runs for file in run]
     name, given = setting
     if given is not None and files and all(file.size_bytes != given for file in files):
@@ -155,7 +155,7 @@ def _run_bytes(
 
 
 def _likely_bytes(runs: Sequence[Sequence[_RunFile]], unit_bytes: int) -> int | None:
-    """What most lengths say, and most distances from one file of a run to the next."""
+    """Return the most frequent number among file lengths and distances from one file of a run to the next."""
     told = [file.size_bytes for run in runs for file in run]
     told += [after.base - before.base for run in runs for before, after in pairwise(run)]
     votes = Counter(size for size in told if size > 0 and size % unit_bytes == 0)
@@ -194,8 +194,9 @@ def _wrong_names(
 def _index_sizes(
     fs: FileSystem, folder: Path, settings: StoreSettings, stored: Sizes | None
 ) -> tuple[int, int]:
-    """Slots and entries of index files. Files that do not fit are the index's own affair, unless
-    none fits what a setting says.
+    """Return slots and entries of index files. The index handles files that do not fit.
+
+    Raises InvalidConfig if none fits a setting, or if the lengths alone do not determine both numbers.
     """
     slots, entries = settings.index_slots, settings.index_entries
     files = _index_files(fs, folder)
@@ -222,7 +223,7 @@ def _index_sizes(
 
 
 def _default_or_ask(files: Sequence[tuple[Path, int]]) -> tuple[int, int]:
-    """For files that do not tell their sizes: the default when it fits one of them."""
+    """Return the default sizes if they fit a file. Raises InvalidConfig if not: only a setting can decide then."""
     default = DEFAULTS.index_slots, DEFAULTS.index_entries
     if any(size_bytes == file_size(*default) for _, size_bytes in files):
         return default
@@ -236,7 +237,7 @@ def _default_or_ask(files: Sequence[tuple[Path, int]]) -> tuple[int, int]:
 
 
 def _index_files(fs: FileSystem, folder: Path) -> Sequence[tuple[Path, int]]:
-    """The index files, without those of no bytes, which a crash leaves."""
+    """Return the index files, without empty ones, which a crash leaves."""
     if not fs.is_dir(folder):
         return ()
     found = (
@@ -244,14 +245,14 @@ def _index_files(fs: FileSystem, folder: Path) -> Sequence[tuple[Path, int]]:
     )
     sizes: list[tuple[Path, int]] = []
     for path in found:
-        with suppress(IoFailure):  # no regular file: the index leaves it out
+        with suppress(IoFailure):  # not a regular file: the index leaves it out
             if not fs.is_dir(path):
                 sizes.append((path, fs.size(path)))
     return [(path, size_bytes) for path, size_bytes in sizes if size_bytes]
 
 
 def _fitting(slots: int | None, entries: int | None, size_bytes: int) -> tuple[int, int] | None:
-    """Both numbers of a file of this length, where one may be unknown; None when they do not fit."""
+    """Return both numbers of a file of this length, one of which may be unknown; None if they do not fit."""
     if slots is None:
         slots = (size_bytes - file_size(0, entries or 0)) // SLOT_SIZE
     elif entries is None:
@@ -262,7 +263,7 @@ def _fitting(slots: int | None, entries: int | None, size_bytes: int) -> tuple[i
 
 
 def _mappable(slots: int, entries: int) -> tuple[int, int]:
-    """Both numbers, if the real store can map a file of that length."""
+    """Return both numbers. Raises InvalidConfig if the real store cannot map a file of that length."""
     size_bytes = file_size(slots, entries)
     if size_bytes > INT32_MAX:
         raise InvalidConfig(

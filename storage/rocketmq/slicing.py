@@ -1,7 +1,7 @@
-"""Many small pieces of one sequence of bytes, taken out of it at once.
+"""Extraction of many small pieces from one sequence of bytes at once.
 
-Owns that step alone: a piece taken by itself costs more than what is then done with it. Pieces of
-one size are a column of a numpy array; where the sizes are too many, they are cut one by one.
+Owns that step; must not interpret the bytes. To extract a single piece costs more than the work on it. Pieces of one
+size are a column of a numpy array; if there are too many sizes, pieces are cut one by one.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
     from storage.columns import Numbers
 
-ALIKE: Final = 100  # pieces of one size, on average, from which on they are taken together
+ALIKE: Final = 100  # mean number of pieces of one size from which on they are extracted together
 
 
 def bytes_at(data: bytes, places: Numbers, size_bytes: int) -> NDArray[np.bytes_]:
-    """`size_bytes` bytes (1 at least) from each of these places. Compared, trailing zeros do not count."""
+    """Return `size_bytes` bytes (1 at least) from each of these places. Comparisons ignore trailing zeros."""
     every = np.ndarray((max(len(data) - size_bytes + 1, 0),), f"S{size_bytes}", data, strides=(1,))
     found: NDArray[np.bytes_] = every[places]
     return found
 
 
 def by_size(sizes: Numbers) -> Sequence[tuple[int, NDArray[np.intp]]] | None:
-    """(size, which pieces have it), for each size; None where there are too many sizes, or no pieces."""
-    short = int(sizes.max(initial=0)) < 1 << 16  # for which numpy has a faster sort
+    """Return (size, pieces of that size) for each size; None if there are too many sizes, or no pieces."""
+    short = int(sizes.max(initial=0)) < 1 << 16  # numpy has a faster sort for these
     order = np.argsort(sizes.astype(np.uint16) if short else sizes, kind="stable")
     borders = np.flatnonzero(np.diff(sizes[order])) + 1
     if len(borders) * ALIKE >= len(sizes):
@@ -38,5 +38,5 @@ def by_size(sizes: Numbers) -> Sequence[tuple[int, NDArray[np.intp]]] | None:
 
 
 def cut(data: bytes, starts: Numbers, ends: Numbers) -> list[bytes]:
-    """data[starts[i] : ends[i]] for each i."""
+    """Return data[starts[i] : ends[i]] for each i."""
     return list(map(data.__getitem__, map(slice, starts.tolist(), ends.tolist())))

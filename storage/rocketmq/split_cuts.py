@@ -1,9 +1,9 @@
-"""Where the log is cut into splits, and which units of each queue fall between two cuts.
+"""Where the log is cut into splits, and which entries of each queue fall between two cuts.
 
-Owns both decisions, from some units alone; must not read records. The queues that are asked for are
-sampled: one unit in so many, each standing for as many records of its size. The log is cut where the
-samples before make up one split, so that one hot queue, and queues that lie in some parts of the log
-only, give splits of one size. What of a queue belongs to a split is then found by bisection.
+Owns both decisions, made from some entries alone; must not read records. The requested queues are sampled: one entry in
+a fixed number, each standing for as many records of its size. The log is cut where the samples before add up to one
+split. One hot queue, and queues in some parts of the log only, thus give splits of one size. The part of a queue that
+belongs to a split is then found by bisection.
 
     log         |       cut        cut              |
     queue 0     u u u u u | u u u u u | u u u u u u u
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
     from storage.columns import Numbers
 
-SAMPLES: Final = 32  # of a split: so exactly its size is met
-SAMPLED_TOGETHER: Final = 256  # units that lie closer than this are read in one go
+SAMPLES: Final = 32  # per split: the accuracy of its size
+SAMPLED_TOGETHER: Final = 256  # entries closer than this are read together
 UNITS_AT_ONCE: Final = 50_000
-UNITS_READ: Final = 1024  # among so many is a border looked up, no longer bisected
-UNITS_PROBED: Final = 15  # whose median leads the bisection, so that a few damaged ones do not
+UNITS_READ: Final = 1024  # a range of this many entries is read whole, not bisected
+UNITS_PROBED: Final = 15  # their median directs the bisection, so that a few damaged ones do not
 
 
 class Asked(NamedTuple):
@@ -45,8 +45,9 @@ class Asked(NamedTuple):
 
 
 class Cuts(NamedTuple):
-    """Splits begin at these places of the log, the first one at its beginning; `size_bytes` are what
-    each of them, and the one before, is about.
+    """The positions of the log where splits begin; the first split begins at the start of the log.
+
+    `size_bytes`: the approximate size of each split, so one more than there are positions.
     """
 
     places: Sequence[int]
@@ -56,8 +57,10 @@ class Cuts(NamedTuple):
 def cut_log(
     asked: Sequence[Asked], *, record_bytes: int, split_bytes: int, min_splits: int
 ) -> Cuts:
-    """Where to cut, so that each split has about `split_bytes` at most and there are `min_splits` of
-    them where there are as many records. `record_bytes`: a mean, by which the samples are counted.
+    """Return where to cut, so that each split has about `split_bytes` at most.
+
+    There are `min_splits` splits if there are as many records. `record_bytes`: a mean, which determines the number of
+    samples.
     """
     total = sum(end - first for _, _, first, end in asked)
     splits = max(total * record_bytes // split_bytes + 1, min_splits)
@@ -79,7 +82,7 @@ def cut_log(
 
 
 def _samples(asked: Asked, distance: int) -> tuple[Numbers, Numbers]:
-    """(places, sizes times the records they stand for) of some units of a queue."""
+    """Return (positions, sizes times the records they stand for) of some entries of a queue."""
     _, queue, first, end = asked
     if distance <= SAMPLED_TOGETHER:
         step = UNITS_AT_ONCE // distance * distance
@@ -99,8 +102,9 @@ def _units(queue: KnownQueue, offset: int, count: int) -> NDArray[np.void]:
 
 
 def borders(asked: Asked, places: Sequence[int]) -> Sequence[int]:
-    """For each place of the log, ascending, the first offset whose record lies at or behind it, within
-    what is asked. Ascending whatever the units say.
+    """Return, for each ascending position of the log, the first requested offset with a record at or after it.
+
+    The result is ascending even if entries are damaged.
     """
     found: list[int] = []
     _bisect(asked.units, asked.first, asked.end, places, found)
@@ -110,7 +114,7 @@ def borders(asked: Asked, places: Sequence[int]) -> Sequence[int]:
 def _bisect(
     queue: KnownQueue, low: int, high: int, places: Sequence[int], found: list[int]
 ) -> None:
-    """Add the borders of these places, which are all in [low, high]."""
+    """Add the borders of these positions, which are all in [low, high]."""
     if not places:
         return
     if high - low <= UNITS_READ:
@@ -125,6 +129,6 @@ def _bisect(
 
 
 def _places(queue: KnownQueue, offset: int, count: int) -> Numbers:
-    """Where units lead to; fillers lead before all others, as their records would."""
+    """Return the positions that entries point to. Fillers point before all others, as their records would."""
     places: Numbers = _units(queue, offset, count)["position"].astype(np.int64)
     return places

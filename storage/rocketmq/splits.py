@@ -1,8 +1,8 @@
 """A RocketMQ store, cut into splits.
 
-Owns the contract of a Splitter and what goes into a split: a stretch of the commit log, and for each
-queue the run of its units that lead there. What is a row is told by the queues: what a deleted topic
-left in the log, paddings and prepared messages are in none.
+Owns the contract of a Splitter and the content of a split. A split is a range of the commit log, and for each queue the
+run of its entries that point there. Queues decide which records are rows. Records of deleted topics, paddings and
+prepared messages are in no queue.
 
     log       |     split 0      |     split 1      |
     queue 0   [u0 u1 u2 u3]       [u4 u5]
@@ -57,13 +57,13 @@ class RocketMQSplitter:
         return self._queue(partition).bounds()
 
     def offset_for_time(self, partition: TopicPartition, timestamp_ms: int) -> TimedOffset | None:
-        """See Splitter: by store time, with the real store's answers."""
+        """See Splitter. The search is by store time, with the answers of the real store."""
         queue = self._queue(partition)
         end = queue.bounds().end
         return find_time(self._known.log, queue.units, timestamp_ms, end=end, bound=Bound.LOWER)
 
     def offset_before_time(self, partition: TopicPartition, timestamp_ms: int) -> int:
-        """See Splitter: lookups go by store time, and the column is the born time."""
+        """See Splitter. Return the start: lookups use the store time, but the column is the born time."""
         return self._queue(partition).bounds().start
 
     def plan(
@@ -74,9 +74,7 @@ class RocketMQSplitter:
         min_splits: int = 1,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> Sequence[Split]:
-        """See Splitter. `isolation` changes nothing: a prepared message is in no queue that consumers
-        read.
-        """
+        """See Splitter. `isolation` changes nothing: a prepared message is in no queue that consumers read."""
         check_plan(split_bytes=split_bytes, min_splits=min_splits)
         asked = [self._asked(wanted) for wanted in ranges if self._checked(wanted)]
         if not asked:
@@ -127,7 +125,7 @@ class RocketMQSplitter:
         return queue
 
     def _checked(self, wanted: OffsetRange) -> bool:
-        """Whether anything is asked for. Raises UnknownTopic, UnknownPartition, OffsetOutOfRange."""
+        """Return whether the range has an offset. Raises UnknownTopic, UnknownPartition, OffsetOutOfRange."""
         bounds = self._queue(wanted.partition).bounds()
         for offset in (wanted.start, wanted.end):
             if not bounds.start <= offset <= bounds.end:
@@ -141,7 +139,7 @@ class RocketMQSplitter:
         return Asked(wanted.partition, known, wanted.start, wanted.end)
 
     def _record_bytes(self) -> int:
-        """The mean of all records of the log, and what of it is none."""
+        """Return the mean bytes of the log for each record, including bytes that are no record."""
         log = self._known.log
         records = sum(queue.units.end - queue.units.start for queue in self._known.queues)
         return (log.end - log.start) // max(records, 1) + 1
@@ -149,7 +147,7 @@ class RocketMQSplitter:
     def _split(
         self, asked: Sequence[Asked], parts: Sequence[tuple[int, int]], size_bytes: int
     ) -> Split | None:
-        """The split of these parts of the queues; None without any unit."""
+        """Return the split of these parts of the queues; None if they have no entry."""
         log = self._known.log
         runs = [
             UnitRun(queue.partition, first, end, queue.units.carried(first, end))

@@ -1,7 +1,7 @@
-"""Staged appends of RocketMQ's messages: a run is some messages of one queue, complete but for their places.
+"""Staged appends of RocketMQ messages: a run is some messages of one queue, complete except for their positions.
 
-Owns what `storage.staged_append.StagedForm` asks of this backend. Queue and physical offsets, store time and
-host are given when they are appended. Messages are told apart by their unique ids.
+Owns the implementation of `storage.staged_append.StagedForm` for this backend. Queue offset, physical offset, store
+time and store host are assigned at the append. Unique ids identify the messages.
 
     payload, MessagePack: [[body, properties, flag, sys flag, born timestamp, born host, ...], ...]
 """
@@ -24,7 +24,7 @@ from storage.staged_append import TopicShape
 RUN_BYTES: Final = 1 << 20
 _ENCODE: Final = msgspec.msgpack.Encoder().encode
 _DECODE: Final = msgspec.msgpack.Decoder(list[RawMessage]).decode
-AROUND_BODY_BYTES: Final = 512  # a message's fields but body and properties, in the log or in a run
+AROUND_BODY_BYTES: Final = 512  # fields of a message other than body and properties, in log or run
 
 
 class RocketMQStaging:
@@ -34,7 +34,7 @@ class RocketMQStaging:
         self._clock = clock
 
     def shape(self, store: LogStore | None, topic: str) -> TopicShape:
-        """The limit is that of one message, which must fit into a file of the log: runs are cut at it."""
+        """See StagedForm. The limit is that of one message, which must fit into a log file; runs are cut at it."""
         numbers: Sequence[int] = range(parse_store_settings({}).default_topic_queues)
         if store is None:
             return TopicShape(numbers, RUN_BYTES + parse_store_settings({}).max_message_bytes)
@@ -66,7 +66,7 @@ class RocketMQStaging:
 
 
 class MessageEncoder:
-    """Makes messages as a client does, unique ids included."""
+    """An encoder that creates messages as a client does, with unique ids."""
 
     def __init__(self, clock: Clock) -> None:
         self._encoder = Encoder(parse_store_settings({}), clock)
@@ -74,7 +74,10 @@ class MessageEncoder:
     def encode(
         self, records: Sequence[Record], shape: TopicShape, *, compression: str | None
     ) -> Sequence[tuple[int, bytes]]:
-        """(messages, run) of each. Every message leaves room for the CRC over the record, which a store may add."""
+        """Return (number of messages, run) for each run.
+
+        Every message leaves room for the CRC over the record, which a store may add.
+        """
         messages = [
             message for message, _ in self._encoder.encode(records, compression=compression)
         ]

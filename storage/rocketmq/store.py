@@ -1,8 +1,8 @@
-"""A RocketMQ store as a LogStore: one log, queues and an index over it, one owner, a clean stop.
+"""A RocketMQ store as a LogStore: one commit log with its queues and index, one owner, and a clean stop.
 
-Owns the store's life (lock, open, checkpoint, close) and its topics; must not know records or
-units: appending, reading and finding do. Thread-safe: the append lock orders appends, topics,
-deletions and checkpoints; reads take no lock.
+Owns the lifetime of the store (lock, open, checkpoint, close) and its topics; must not know records or queue entries:
+appending, reading and finding do. Thread-safe: the append lock orders appends, topic changes, deletions and
+checkpoints; reads take no lock.
 """
 
 from __future__ import annotations
@@ -92,9 +92,11 @@ def open_rocketmq(
     read_only: bool,
     with_dledger: bool = False,
 ) -> RocketMQStore:
-    """Open the store at `path`; a missing or empty one is made, unless `read_only`. See
-    storage.open_store. Raises also UnsupportedFormat for one with a RocksDB database, unless `read_only`, and for one
-    whose log is kept by DLedger, unless `with_dledger`: for a summary.
+    """Open the store at `path`; create a missing or empty store, unless `read_only`. See storage.open_store.
+
+    Also raises UnsupportedFormat in two cases:
+    - the store has a RocksDB database, unless `read_only`;
+    - DLedger keeps the log, unless `with_dledger` (for a summary).
     """
     settings = parse_store_settings(options.settings)
     refuse_other_format(fs, path)
@@ -115,7 +117,7 @@ def open_rocketmq(
 
 
 def _refuse_several_folders(settings: StoreSettings) -> None:
-    """Raise InvalidConfig for a store that is to be written and has its log in several folders."""
+    """Raise InvalidConfig if the log has several folders. Such a store is read-only."""
     if len(settings.log_folders) > 1:
         folders = MULTI_PATH_SPLITTER.join(settings.log_folders)
         raise InvalidConfig(
@@ -127,7 +129,7 @@ def _refuse_several_folders(settings: StoreSettings) -> None:
 
 
 class RocketMQStore(DiskStore, KeepsGroupOffsets):
-    """An opened store. Made by `open_rocketmq`."""
+    """An open RocketMQ store, created by `open_rocketmq`."""
 
     capabilities = CAPABILITIES
 
@@ -167,7 +169,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
             findings=directory.findings if self.read_only else None,
         )
         if facts.created and stored is None and not self.read_only:
-            directory.write_store_file(facts)  # first: else an interrupted start is no store
+            directory.write_store_file(facts)  # first: an interrupted start must leave a store
         self._group_offsets: GroupOffsets = GroupOffsets(self, directory, self._fence, self._clock)
         self._topic_files = TopicFiles(
             directory, read_only=self.read_only, forget_offsets=self._group_offsets.forget_topics
@@ -205,7 +207,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         self._dispatcher.start()
 
     def _use(self, parts: OpenedStore, facts: StoreFile) -> None:
-        """Put the parts together."""
+        """Connect the opened parts."""
         self.log = parts.log
         self.queues = parts.queues
         self.index = parts.index
@@ -225,14 +227,15 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
     # ---- topics ----
 
     def queue(self, partition: TopicPartition) -> Queue:
-        """The queue at an address. Raises UnknownTopic, UnknownPartition; NotOffered for a topic with
-        batch queues.
+        """Return the queue of a partition.
+
+        Raises UnknownTopic, UnknownPartition; NotOffered for a topic with batch queues.
         """
         self._check_open()
         queue = self.queues.get(*partition)
         if queue is None:
             info = self._topic(partition.topic)
-            if partition.partition in info.partitions:  # gone, perhaps made again
+            if partition.partition in info.partitions:  # deleted meanwhile, perhaps recreated
                 raise UnknownTopic(partition.topic)
             raise UnknownPartition(*partition, partitions=len(info.partitions))
         return queue
@@ -312,7 +315,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
                 self._files.forget_tree(self._directory.consume_queue / topic, sync=False)
                 self.queues.remove_topic(topic)
                 del self._topics[topic]
-                self._group_offsets.forget_topics([topic])  # committed beside its deletion
+                self._group_offsets.forget_topics([topic])  # committed during its deletion
                 self._deletions.note()
 
     # ---- records ----
@@ -349,8 +352,9 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         start_physical_offset: int | None = None,
         publish: bool = True,
     ) -> AppendResult:
-        """See SupportsRawMessages.append_messages. A queue that is not there yet is made, by any
-        name that can be a folder's, as in the real store.
+        """See SupportsRawMessages.append_messages. A missing queue is created.
+
+        As in the real store, its topic may have any name that is valid for a folder.
         """
         if not messages:
             raise InvalidArgument("messages must hold at least one message", field="messages")
@@ -376,16 +380,16 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         return self.queues.add(topic, queue_id)
 
     def catch_up(self, queue: Queue, end: int) -> None:
-        """On return readers find a unit of the queue for every offset below `end`."""
+        """Make an entry of the queue readable for every offset below `end`, in a file or in memory."""
         if queue.units.readable_end < end:
             self._dispatcher.catch_up(queue, end)
 
     def catch_up_index(self) -> int:
-        """The physical offset below which the index has every record that was appended in this run."""
+        """Dispatch pending records; return the physical offset below which the index has all records of this run."""
         return self._dispatcher.try_step()
 
     def check_index(self, low: int, high: int) -> None:
-        """Find out more of where in [low, high) the index can be trusted."""
+        """Compare part of the index with the log, to find out which records in [low, high) it covers."""
         if self._index_check is not None:
             self._index_check.advance(low, high)
 
@@ -398,7 +402,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         max_bytes: int = DEFAULT_MAX_BYTES,
         isolation: Isolation = Isolation.READ_UNCOMMITTED,
     ) -> Page:
-        """`isolation` changes nothing: a prepared message is in no queue that consumers read."""
+        """See LogStore.read. `isolation` changes nothing: a prepared message is in no queue that consumers read."""
 
         def look() -> Page:
             queue = self.queue(partition)
@@ -415,7 +419,10 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
     def offset_for_time(
         self, partition: TopicPartition, timestamp_ms: int, *, bound: Bound = Bound.LOWER
     ) -> TimedOffset | None:
-        """By store time, as the real store answers; None for its queue's end (or, UPPER, start)."""
+        """Return the answer of the real store, by store time.
+
+        None where the real store answers with the queue's end (or, with UPPER, its start).
+        """
 
         def look() -> TimedOffset | None:
             queue = self.queue(partition)
@@ -469,13 +476,13 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         return self._deletions.beside(partial(find_by_id, self, record_id))
 
     def deleted_below(self, topic: str) -> int:
-        """The physical offset below which records of this topic are gone."""
+        """Return the physical offset below which the records of this topic are deleted."""
         return self._topic_files.deleted.get(topic, 0)
 
     # ---- the store as a whole ----
 
     def flush(self, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """One sync of the log serves all queues; those that are named become visible."""
+        """See LogStore.flush. One sync of the log covers all queues; the records of the named queues become visible."""
         self._check_open()
         queues = list(self.queues) if partitions is None else [self.queue(p) for p in partitions]
         appended = [queue.appended() for queue in queues]
@@ -507,6 +514,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         if given_up(self.log, self._settings, now_ms=now_ms):
             before_deletion(self.checkpoint)
         with self._lock, self._fence.guarding():
+            # Evaluated again under the lock: the checkpoint took time.
             doomed = given_up(self.log, self._settings, now_ms=now_ms)
             if doomed:
                 self._dispatcher.step_past(doomed[-1] + self.log.run.file_bytes)
@@ -536,7 +544,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
         self._end()
 
     def _stop_cleanly(self) -> None:
-        """Everything durable first, then the spare file, the mark of a running server last."""
+        """Make everything durable, then remove the spare file, and last the `abort` marker of a running server."""
         with self._fence.guarding():
             self._checkpointer.write()
             self._remember_index()
@@ -544,7 +552,7 @@ class RocketMQStore(DiskStore, KeepsGroupOffsets):
             self._directory.remove_abort()
 
     def _remember_index(self) -> None:
-        """Let the next start know which records the index has. What cannot be remembered is found out again."""
+        """Store a proof of which records the index has, for the next start. Without a proof that start checks again."""
         last = self._dispatcher.builder.last
         if self.coverage is not None and last is not None:
             proof = proof_of(self.coverage, last.physical_offset)

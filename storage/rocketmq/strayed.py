@@ -1,16 +1,16 @@
-"""Records that may name the wrong queue: the only one of its queue, with the offset that another of the topic lacks.
+"""Records that may name the wrong queue: the only record of its queue, with an offset that another queue lacks.
 
 Owns this judgement; must not read whole queues, nor change what is served. RocketMQ's CRC covers the body only, and a
-queue id that was damaged is a likely number. Where the entries of the old queue are left, they contradict it (see
-queue_proof); queues that were built from the log alone do not.
+damaged queue id is a plausible number. If the entries of the old queue exist, they contradict it (see queue_proof).
+Queues that were built from the log alone do not.
 
     in the log        t-0: 0 1 2 4 5     t-2: 3      the record of t-2 has the offset that t-0 lacks: error
                       t-0: 0 1 2         t-2: 3      the same at the end of t-0: a warning, and only in a log that has
-                      t-0: 1 2 3         t-2: 0      all of its files: else retention may have taken the others
+                      t-0: 1 2 3         t-2: 0      all of its files: else retention may have deleted the others
 
-The look takes time in proportion to the queues: of each queue of a topic the first and the last record are read at most
-once, and only if the topic has such a record. More are read of a queue only where these two, or a filler, say that
-records between them are missing.
+The check takes time in proportion to the number of queues. Of each queue of a topic the first and the last record are
+read at most once, and only if the topic has such a record. More records of a queue are read only if these two, or a
+filler, show that records between them are missing.
 """
 
 from __future__ import annotations
@@ -31,17 +31,18 @@ from storage.rocketmq.lmq import is_lmq
 from storage.rocketmq.queues import Queue, QueueTable
 
 MISSING_BEFORE: Final = 4
-"""So many records that are missing before a place are allowed for: entries that were built without them are lower."""
+"""Limit on missing records before a place. Entries that were built without these records are lower."""
 LOOKS: Final = 1024
 LOOKS_PER_QUEUE: Final = 4
-"""So many pairs of a queue and an offset are looked at in a topic: LOOKS, or more where it has many queues."""
+"""Limit on the pairs of queue and offset checked in a topic: LOOKS, or more if it has many queues."""
 
 Begin = Callable[[Queue], int]
 
 
 def strayed_findings(queues: QueueTable, run: FileRun, begin: Begin) -> Iterator[Finding]:
-    """Yield a finding for each such record, once the ends of the queues are known. `begin`: a queue's first offset with
-    a record.
+    """Yield a finding for each such record. The ends of the queues must be known.
+
+    `begin`: returns a queue's first offset with a record.
     """
     for topic, of_topic in groupby(queues, lambda queue: queue.partition.topic):
         filled = [queue for queue in of_topic if not queue.units.is_empty]
@@ -52,7 +53,7 @@ def strayed_findings(queues: QueueTable, run: FileRun, begin: Begin) -> Iterator
 def strayed(
     run: FileRun, message: Message, expected: TopicPartition, what: str, severity: str = "error"
 ) -> Finding:
-    """Return the finding for a record that names another queue than it is likely of; `what` says why."""
+    """Return the finding for a record that probably belongs to another queue than the one it names; `what` says why."""
     at = message.physical_offset
     base = run.base_of(at) or 0
     return finding(
@@ -70,14 +71,14 @@ def strayed(
 
 
 class _Place(NamedTuple):
-    """A record: its offset in the queue, and its physical offset."""
+    """The places of a record: its offset in the queue, and its physical offset."""
 
     offset: int
     physical_offset: int
 
 
 class _Entries:
-    """A queue, and the records that were read by its entries: each once."""
+    """A queue and the records read through its entries. Each record is read once."""
 
     def __init__(self, queue: Queue, run: FileRun, begin: Begin) -> None:
         self.queue = queue
@@ -90,7 +91,7 @@ class _Entries:
 
     @property
     def is_single(self) -> bool:
-        """Whether the queue has one entry that leads into the log."""
+        """Whether exactly one entry of the queue points into the log."""
         return self._begin is not None and self.queue.units.end - self._begin == 1
 
     @property
@@ -100,16 +101,16 @@ class _Entries:
 
     @property
     def last(self) -> _Place | None:
-        """The last record."""
+        """The last record of the queue."""
         return self.place(self.queue.units.end - 1)
 
     def single(self) -> _Place | None:
-        """The only record of the queue, if it has its offset by its entry too."""
+        """Return the only record of the queue, if its entry has the same offset."""
         last = self.last if self.is_single else None
         return last if last is not None and last.offset == self.queue.units.end - 1 else None
 
     def place(self, entry: int) -> _Place | None:
-        """The good record of this queue to which an entry leads; None without one."""
+        """Return the good record of this queue that an entry points to; None if there is none."""
         if entry not in self._places:
             message = self.message(entry)
             self._places[entry] = (
@@ -118,7 +119,7 @@ class _Entries:
         return self._places[entry]
 
     def message(self, entry: int) -> Message | None:
-        """As `place`, the whole record."""
+        """Return the whole record that an entry points to, under the conditions of `place`."""
         units = self.queue.units
         if not max(units.start, units.first_offset) <= entry < units.end:
             return None
@@ -137,7 +138,7 @@ class _Entries:
 
     @property
     def shift(self) -> int | None:
-        """By how much offsets are higher than their entries, if that is the same at both ends; else None."""
+        """The difference of offset and entry, if it is the same for the first and the last record; else None."""
         first, last = self.first, self.last
         if first is None or last is None or self._begin is None:
             return None
@@ -145,14 +146,16 @@ class _Entries:
         return shift if shift == last.offset - (self.queue.units.end - 1) else None
 
     def within(self, offsets: list[int]) -> list[int]:
-        """Return those of the ascending offsets that may be missing between two records."""
+        """Return which of the ascending offsets may be missing between two records."""
         low = self.queue.units.start if self._begin is None else self._begin
         high = self.queue.units.end + MISSING_BEFORE
         return offsets[bisect_right(offsets, low) : bisect_left(offsets, high)]
 
     def may_lack(self, offset: int, strays: Collection[int]) -> bool:
-        """Whether more than the two ends is to be read. Where both have the same shift, only if the entry with this
-        offset is a filler, or leads to one of the records in question, by physical offset.
+        """Return whether to read more than the records at the two ends.
+
+        If both ends have the same shift, that depends on the entry with this offset. It must be a filler, be invalid,
+        or point to one of `strays` (physical offsets of the records in question).
         """
         shift = self.shift
         if shift is None:
@@ -167,19 +170,19 @@ class _Entries:
         return unit.is_filler or not unit.is_valid or unit.physical_offset in strays
 
     def gap(self, offset: int) -> tuple[int, int] | None:
-        """The physical offsets of the records before and after an offset that the queue lacks between them."""
+        """Return the physical offsets of the records around a missing offset; None if no such gap is found."""
         for entry in range(offset, max(offset - MISSING_BEFORE, self.queue.units.start), -1):
             before = self.place(entry - 1)
             if before is None or before.offset != offset - 1:
                 continue
-            after = self.place(entry) or self.place(entry + 1)  # over a filler
+            after = self.place(entry) or self.place(entry + 1)  # skip a filler
             if after is not None and after.offset == offset + 1:
                 return before.physical_offset, after.physical_offset
         return None
 
 
 def _findings(of_topic: list[_Entries], run: FileRun) -> Iterator[Finding]:
-    """Yield those of one topic."""
+    """Yield the findings of one topic."""
     singles = [(each, place) for each in of_topic if (place := each.single()) is not None]
     if not singles:
         return
@@ -198,7 +201,10 @@ def _findings(of_topic: list[_Entries], run: FileRun) -> Iterator[Finding]:
 
 
 class _Gap(NamedTuple):
-    """A queue, by its place in the table, that lacks an offset between two records, and where these are."""
+    """A queue that lacks an offset between two records.
+
+    `number`: the queue's place in the table; `before` and `after`: the physical offsets of the two records.
+    """
 
     number: int
     partition: TopicPartition
@@ -207,13 +213,13 @@ class _Gap(NamedTuple):
 
 
 def _between(gaps: Iterable[_Gap], place: _Place) -> TopicPartition | None:
-    """The first queue that lacks a record in the log where this one is."""
+    """Return the first queue that lacks a record at the position in the log where this one is."""
     at = place.physical_offset
     return next((gap.partition for gap in gaps if gap.before < at < gap.after), None)
 
 
 def _gaps(of_topic: list[_Entries], singles: list[_Place]) -> dict[int, list[_Gap]]:
-    """Return for the offsets of such records the queues that lack them between two, in the order of the table."""
+    """Return, by offset of such a record, the queues that lack it between two records, in the order of the table."""
     offsets = sorted({place.offset for place in singles if place.offset})
     strays = {place.physical_offset for place in singles}
     if not offsets:
@@ -232,8 +238,9 @@ def _gaps(of_topic: list[_Entries], singles: list[_Place]) -> dict[int, list[_Ga
 
 
 class _Ends:
-    """Which queues lack an offset after their last record, or before their first one. For each offset only queues are
-    kept that come first in the table for some place of the log.
+    """Queues that lack an offset after their last record, or before their first record.
+
+    For each offset only queues are kept that come first in the table for some position of the log.
     """
 
     def __init__(self, of_topic: list[_Entries], offsets: set[int]) -> None:
@@ -249,7 +256,7 @@ class _Ends:
                 _keep(self._begins, first.physical_offset, each.queue.partition)
 
     def lacking(self, place: _Place) -> TopicPartition | None:
-        """The first queue that ends before the record, or begins after it."""
+        """Return the first queue that ends before the record, or begins after it."""
         offset, at = place
         kept = self._ends.get(offset, ()) if offset else self._begins
         number = bisect_right(kept, -at if offset else at, key=lambda item: item[0])

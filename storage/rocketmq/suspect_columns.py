@@ -1,8 +1,8 @@
 """The suspect parts of many records at once.
 
-Owns a quick look at all records of a piece; whether a record that it stops at is suspect, and what is, says
-`format.suspect`. Of properties the order of their separators is looked at, and whether a NUL or a byte above 7F is
-among them.
+Owns a quick check of all records of a piece; must not judge the records that it stops at: `format.suspect` decides
+whether and where they are suspect. For properties it checks the order of the separators, and whether there is a NUL or
+a byte above 7F.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ QUEUE_OFFSET: Final = 20
 
 
 def suspects(records: Records) -> Slices:
-    """The suspect parts of each record, a space between; empty for nearly all."""
+    """Return the suspect parts of each record, with spaces between them; empty for nearly all records."""
     starts = np.zeros(len(records.starts), np.int64)
     lengths = np.zeros_like(starts)
     text = b""
@@ -48,7 +48,7 @@ def suspects(records: Records) -> Slices:
 
 
 def _doubtful_headers(records: Records) -> Flags:
-    """Which records need a closer look for a number. Their topics and queue ids are those of their queues."""
+    """Return which records have a number that needs a closer check. Their topics and queue ids match their queues."""
     flags, positions = records.sys_flags, records.units.positions
     doubtful: Flags = records.number(PHYSICAL_OFFSET, ">i8") != positions
     doubtful |= records.number(QUEUE_OFFSET, ">i8") < 0
@@ -64,14 +64,17 @@ def _doubtful_headers(records: Records) -> Flags:
 
 
 def _doubtful_properties(records: Records) -> Flags:
-    """Which records need a closer look for their properties: 01 and 02 must take turns, with a name before each 01."""
+    """Return which records have properties that need a closer check.
+
+    In good properties 01 and 02 alternate, with a name before each 01.
+    """
     starts, ends = records.property_bounds()
     raw = np.frombuffer(b"".join(cut(records.data, starts, ends)), np.uint8)
     edges = np.zeros(len(starts) + 1, np.int64)
     np.cumsum(ends - starts, out=edges[1:])
 
     def row_of(places: NDArray[np.intp]) -> NDArray[np.intp]:
-        """The records that these bytes belong to."""
+        """Return the records that these bytes belong to."""
         return np.searchsorted(edges, places, side="right") - 1
 
     doubtful = np.zeros(len(starts), np.bool_)
@@ -84,7 +87,7 @@ def _doubtful_properties(records: Records) -> Flags:
     is_nameless = (kinds == 1) & ((marks == edges[rows]) | (raw[marks - 1] == 2))
     doubtful[rows[(kinds == before) | is_nameless]] = True
     last_kinds = np.full(len(starts), 2)
-    last_kinds[rows] = kinds  # of several the last one stays
+    last_kinds[rows] = kinds  # of several marks the last one stays
     is_open = (ends > starts) & (np.append(raw, np.uint8(2))[edges[1:] - 1] != 2)
     doubtful |= is_open & (last_kinds == 2)
     return doubtful

@@ -1,9 +1,10 @@
-"""From a store time to an offset, as the real store does it (ConsumeQueue.getOffsetInQueueByTime).
+"""Search from a store time to an offset, as the real store does it (ConsumeQueue.getOffsetInQueueByTime).
 
-Owns that one search; must not write. It picks a file of the queue by the times at its ends, then
-bisects inside that file: where store times go backwards the answer is that of this search, and not
-of a scan. LOWER: the first record with a time at or after the asked one; UPPER: the last with a
-time at or before it.
+Owns that one search; must not write. It picks a file of the queue by the times at its ends, then bisects inside that
+file. Where store times go backwards, the answer is that of this search, not of a scan.
+
+- LOWER: the first record with a time at or after the requested time.
+- UPPER: the last record with a time at or before it.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from storage.rocketmq.format.message import BORN_HOST_V6, HOST_SIZE_V4, HOST_SIZ
 from storage.rocketmq.format.queue_unit import UNIT_SIZE, Unit
 from storage.rocketmq.queues import EdgeTime, EdgeTimes
 
-NO_TIME: Final = -1  # of a unit whose record cannot be read
-SYS_FLAG_END: Final = 40  # the sys flag's last byte is before it
-STORE_TIME_V4: Final = 56  # where the store time stands with an IPv4 born host
+NO_TIME: Final = -1  # of an entry without a readable record
+SYS_FLAG_END: Final = 40  # the position after the last byte of the sys flag
+STORE_TIME_V4: Final = 56  # position of the store time with an IPv4 born host
 
 
 class _Files(NamedTuple):
-    """The part of a queue that is searched: offsets [start, end), and how many units a file holds."""
+    """The part of a queue that is searched: offsets [start, end), and how many entries a file holds."""
 
     start: int
     end: int
@@ -33,14 +34,15 @@ class _Files(NamedTuple):
     first: int
 
     def file_of(self, offset: int) -> tuple[int, int]:
-        """(first offset, stop) of the file that holds an offset, within the part."""
+        """Return (first offset, stop) of the file that holds an offset, within the part."""
         begin = offset - offset % self.per_file
         return begin, min(begin + self.per_file, self.end)
 
 
 class _Times:
-    """The store times of a queue's records. `known` is read and added to, by any number of threads at
-    once: the times at the ends of files.
+    """The store times of a queue's records.
+
+    `known`: the times at the ends of files, which any number of threads read and extend at once.
     """
 
     def __init__(self, log: CommitLog, units: ConsumeQueue, known: EdgeTimes) -> None:
@@ -49,11 +51,11 @@ class _Times:
         self._known = known
 
     def at(self, offset: int) -> int:
-        """As `store_time`."""
+        """Return the store time for an entry; see `store_time`."""
         return store_time(self._log, self._units.unit(offset))
 
     def at_edge(self, offset: int) -> int:
-        """The same, of the first or last unit of a file, which is read once."""
+        """Return the store time for the first or last entry of a file, which is read only once."""
         edge = self._known.get(offset)
         if edge is not None:
             return edge.time_ms if edge.physical_offset >= self._log.start else NO_TIME
@@ -73,8 +75,9 @@ def find_time(
     bound: Bound,
     known: EdgeTimes | None = None,
 ) -> TimedOffset | None:
-    """The offset below `end` that the real store answers, with the store time of its record; None where
-    all are earlier under LOWER, or later under UPPER. `known`: what earlier searches of the queue read.
+    """Return the offset below `end` that the real store answers with, and the store time of its record.
+
+    None if all records are earlier (LOWER) or later (UPPER). `known`: what earlier searches of the queue read.
     """
     start = min(units.start, end)
     if start == end:
@@ -93,7 +96,7 @@ def find_time(
 
 
 def store_time(log: CommitLog, unit: Unit) -> int:
-    """The store time of the record that a unit points to; NO_TIME when it is not there."""
+    """Return the store time of the record that an entry points to; NO_TIME if that record cannot be read."""
     if unit.physical_offset < log.start or unit.physical_offset + unit.size > log.end:
         return NO_TIME
     extra = HOST_SIZE_V6 - HOST_SIZE_V4
@@ -139,8 +142,10 @@ def _search(
 def _pick_file(
     part: _Files, timestamp_ms: int, bound: Bound, time_at: Callable[[int], int]
 ) -> tuple[int, int] | None:
-    """The file to search (MappedFileQueue.getConsumeQueueMappedFileByTime): under LOWER the first
-    whose last record is not too early, under UPPER the last whose first record is not too late.
+    """Return the file to search (MappedFileQueue.getConsumeQueueMappedFileByTime).
+
+    LOWER: the first file with a last record that is not too early. UPPER: the last file with a first record that is not
+    too late.
     """
     last = part.file_of(part.end - 1)
     if bound is Bound.LOWER:
@@ -159,7 +164,7 @@ def _pick_file(
 def _last_alike(
     offset: int, floor: int, ceiling: int, bound: Bound, time_at: Callable[[int], int]
 ) -> int:
-    """The outermost of the records beside `offset` that have its time."""
+    """Return the outermost of the adjacent records with the time of `offset`."""
     step = -1 if bound is Bound.LOWER else 1
     time_ms = time_at(offset)
     while floor <= offset + step <= ceiling and time_at(offset + step) == time_ms:

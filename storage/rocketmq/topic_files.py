@@ -1,9 +1,9 @@
-"""Making, changing and deleting topics on disk.
+"""Creation, change and deletion of topics on disk.
 
-Owns the order of those steps; must not know records. A topic is made by its entry in topics.json
-alone: its queues get folders with their first records, as in the real store. Its records cannot be
-taken out of the one log, so a deletion is a note that those below a position are gone; once that is
-durable the rest (its queues, its entry) is cleaning up, which a start or the next deletion ends.
+Owns the order of those steps; must not know records. A topic is created by its entry in topics.json alone. Its queues
+get folders with their first records, as in the real store. Its records cannot be removed from the shared log, so a
+deletion is a note that the records below a position are deleted. Once that note is durable, the rest (its queues, its
+entry) is cleanup, which a start or the next deletion completes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from storage.rocketmq.topics_file import TopicTable, is_folder_name
 
 
 def check_new_topic(topic: str, queues: int, configs: Mapping[str, str]) -> None:
-    """Raise InvalidTopic, InvalidArgument, InvalidConfig or NotOffered unless the topic can be made."""
+    """Raise InvalidTopic, InvalidArgument, InvalidConfig or NotOffered unless the topic can be created."""
     for name, value in configs.items():
         check_topic_config(name, value)
     check_queue_count(queues)
@@ -29,7 +29,7 @@ def check_new_topic(topic: str, queues: int, configs: Mapping[str, str]) -> None
 
 
 def check_folder_name(topic: str) -> None:
-    """Raise InvalidTopic for a name that cannot be a folder's."""
+    """Raise InvalidTopic for a name that is not valid for a folder."""
     if not is_folder_name(topic):
         raise InvalidTopic(f"topic {topic[:300]!r} cannot be the name of a folder", topic=topic)
 
@@ -37,8 +37,9 @@ def check_folder_name(topic: str) -> None:
 def check_same_shape(
     info: TopicInfo, queues: int | None, configs: Mapping[str, str] | None
 ) -> None:
-    """Raise TopicExists unless a topic that is there has the wanted shape; None: any. Raises InvalidConfig or
-    NotOffered for configs that none has.
+    """Raise TopicExists unless an existing topic has the requested shape; None: any shape.
+
+    Raises InvalidConfig or NotOffered for configs that no topic can have.
     """
     if queues is not None and queues != len(info.partitions):
         raise TopicExists(
@@ -55,7 +56,7 @@ def check_same_shape(
 
 
 def check_changes(configs: Mapping[str, str | None]) -> None:
-    """Raise InvalidConfig or NotOffered unless a topic's configs can be set so; None: a reset."""
+    """Raise InvalidConfig or NotOffered unless a topic's configs can be set like this; None: a reset."""
     for name, value in configs.items():
         if value is None:
             check_topic_reset(name)
@@ -64,9 +65,7 @@ def check_changes(configs: Mapping[str, str | None]) -> None:
 
 
 class TopicFiles:
-    """The topics as they are written down, and those that were deleted. Not thread-safe: the store's
-    lock guards it.
-    """
+    """The topics as recorded on disk, and the deleted topics. Not thread-safe: the store's lock guards it."""
 
     def __init__(
         self,
@@ -75,7 +74,7 @@ class TopicFiles:
         read_only: bool,
         forget_offsets: Callable[[Sequence[str]], None],
     ) -> None:
-        """`forget_offsets`: how the offsets of deleted topics are taken away."""
+        """Read the topics. `forget_offsets`: removes the group offsets of deleted topics."""
         self._directory = directory
         self._forget_offsets = forget_offsets
         self._deleted = directory.deleted_topics()
@@ -83,24 +82,27 @@ class TopicFiles:
         self.batch_topics = directory.batch_topics(self._table)
 
     def check_offered(self, topic: str) -> None:
-        """Raise NotOffered for a topic with batch queues, which is none of `infos`."""
+        """Raise NotOffered for a topic with batch queues, which `infos` does not list."""
         if topic in self.batch_topics:
             raise refusal(topic)
 
     def infos(self) -> Mapping[str, TopicInfo]:
-        """Every topic that has an entry, or a folder with queues; none with batch queues."""
+        """Return every topic that has an entry, or a folder with queues.
+
+        Topics with batch queues and topics with an unfinished deletion are left out.
+        """
         folders = self._directory.queue_folders()
         topics = {*self._table.topics, *folders} - {*self._deleted.unfinished} - self.batch_topics
         return {topic: self.info(topic, folders.get(topic, ())) for topic in sorted(topics)}
 
     def info(self, topic: str, queue_ids: Iterable[int] = ()) -> TopicInfo:
-        """One topic with the queues that its entry tells, and these."""
+        """Return one topic with the queues of its entry and `queue_ids`."""
         return self._table.info(topic, queue_ids)
 
     def create(
         self, topic: str, queues: int, configs: Mapping[str, str], *, now_ms: int
     ) -> TopicInfo:
-        """Write down a checked new topic; durable on return. On an error nothing has changed."""
+        """Write a new (checked) topic; durable on return. On an error nothing has changed."""
         if topic in self._deleted.unfinished:
             self._finish(now_ms)
         self._write(self._table.created(topic, queues, configs, now_ms=now_ms))
@@ -109,7 +111,7 @@ class TopicFiles:
     def alter(
         self, info: TopicInfo, configs: Mapping[str, str | None], *, now_ms: int
     ) -> TopicInfo:
-        """Write down other (checked) configs of a topic; durable on return. `info` is as it was."""
+        """Write other (checked) configs of a topic; durable on return. `info`: the topic before the change."""
         if configs:
             self._write(self._table.altered(info, configs, now_ms=now_ms))
         return self.info(info.name, info.partitions)
@@ -122,24 +124,27 @@ class TopicFiles:
 
     @property
     def deleted(self) -> Mapping[str, int]:
-        """By topic the physical offset below which its records are gone."""
+        """The physical offset, by topic, below which its records are deleted."""
         return self._deleted.topics
 
     def deleted_records(self, *, clean: bool) -> DeletedRecords:
-        """Which records count as deleted; `clean`: the last stop was, so that files tell of topics too."""
+        """Return which records count as deleted. `clean`: the last stop was clean, so files show which topics exist."""
         living = self._directory.living_topics(self._table) if clean else None
         return DeletedRecords(self._deleted.topics, living)
 
     def take_in_deletions(self, found: Mapping[str, int], *, log_end: int, read_only: bool) -> None:
-        """Note what a start `found` deleted by others, up to the log's end at most. Durable on return unless
-        `read_only`. To be done before `abort` is there: after that the files no longer tell it.
+        """Note the topics that a start `found` deleted by others, up to the end of the log at most.
+
+        Durable on return unless `read_only`. To be called before `abort` exists: after that the files prove no
+        deletion.
         """
         ends = {topic: min(end, log_end) for topic, end in found.items()}
         self._note({**self._deleted.topics, **ends}, read_only=read_only)
 
     def end_deletions_at(self, log_end: int, *, read_only: bool) -> None:
-        """The log ends before places that notes of deletions tell (it was cut): what will be written
-        there is no deleted topic's. Durable on return unless `read_only`.
+        """Limit the notes of deletions to the end of the log, which may have been cut.
+
+        Records written after it belong to no deleted topic. Durable on return unless `read_only`.
         """
         topics = {topic: min(end, log_end) for topic, end in self._deleted.topics.items()}
         self._note(topics, read_only=read_only)
@@ -153,10 +158,9 @@ class TopicFiles:
             self._write_deleted(topics, unfinished=self._deleted.unfinished)
 
     def delete(self, topic: str, *, physical_offset: int, now_ms: int) -> None:
-        """Delete a topic with its records, all of which lie below `physical_offset`; durable on
-        return. On an error before that nothing has changed.
+        """Delete a topic with its records, all of which are below `physical_offset`; durable on return.
 
-        No file of its queues may be in use any more.
+        On an error before that nothing has changed. No file of its queues may be in use any more.
         """
         deleted = DeletedTopics(
             topics={**self._deleted.topics, topic: physical_offset},
@@ -167,9 +171,9 @@ class TopicFiles:
         self.finish_deletions(now_ms)
 
     def finish_deletions(self, now_ms: int) -> None:
-        """Take away what is still there of deleted topics: at a start, and after each deletion.
+        """Remove what remains of deleted topics, at a start and after each deletion.
 
-        On a full disk some of it stays for the next time.
+        On a full disk the rest is removed the next time.
         """
         if not self._deleted.unfinished:
             return
@@ -179,7 +183,7 @@ class TopicFiles:
             self._table = self._table.without(self._deleted.unfinished, now_ms=now_ms)
 
     def _finish(self, now_ms: int) -> None:
-        """Who began it may have been killed: what is gone already may still have to come to the disk."""
+        """Complete all deletions. A killed process may have left removals that are not on disk yet: sync them too."""
         unfinished = self._deleted.unfinished
         for topic in unfinished:
             self._remove_queues(topic)
@@ -194,12 +198,12 @@ class TopicFiles:
             folder = self._directory.path / name
             if not fs.is_dir(folder):
                 continue
-            if topic in fs.list_dir(folder) and fs.is_dir(folder / topic):  # a name, and no path
+            if topic in fs.list_dir(folder) and fs.is_dir(folder / topic):  # a name, not a path
                 fs.remove_tree(folder / topic)
             fs.sync_dir(folder)
 
     def forget_deleted(self, min_physical_offset: int) -> None:
-        """Drop the notes of deleted topics none of whose records is left in the log."""
+        """Drop the notes of deleted topics that have no record left in the log."""
         kept = {t: end for t, end in self._deleted.topics.items() if end > min_physical_offset}
         if len(kept) < len(self._deleted.topics):
             self._write_deleted(kept, unfinished=self._deleted.unfinished)

@@ -1,10 +1,10 @@
-"""The content of config/topics.json: which topics there are, how many queues they have, their configs.
+"""Content of config/topics.json: the topics, their numbers of queues and their configs.
 
-Owns that table as a value: a change gives a new table, so that one that could not be written leaves
-the old one standing; must not touch a file. What is not known here (other keys, other fields of a
-topic, topics of another shape) is kept as it is. As TopicConfigManager:
+Owns that table as a value; must not touch a file. A change returns a new table, so that the old one stays valid if the
+new one cannot be written. Unknown content (other keys, other fields of a topic, topics of another shape) is kept as it
+is. Source: TopicConfigManager.
 
-    dataVersion         counter, stateVersion, timestamp    counted up at each change
+    dataVersion         counter, stateVersion, timestamp    incremented at each change
     topicConfigTable    topic name -> TopicConfig           in no order
 """
 
@@ -37,11 +37,11 @@ TABLE: Final = "topicConfigTable"
 READ_QUEUES: Final = "readQueueNums"
 WRITE_QUEUES: Final = "writeQueueNums"
 ATTRIBUTES: Final = "attributes"
-DEFAULT_QUEUES: Final = 16  # TopicConfig's own, for a topic that does not tell
-MAX_STORED_QUEUES: Final = 1 << 20  # more than that is damage
-ENTRY_DEPTH: Final = 2  # of an entry: in the table, in the file
-MAX_NAME_BYTES: Final = 255  # of a name on Linux
-# What a new topic has, in the order of the broker's file; the rest is set for each.
+DEFAULT_QUEUES: Final = 16  # TopicConfig's own, for a topic without the field
+MAX_STORED_QUEUES: Final = 1 << 20  # a larger number is damage
+ENTRY_DEPTH: Final = 2  # nesting of an entry: in the table, in the file
+MAX_NAME_BYTES: Final = 255  # limit for a file name on Linux
+# Fields of a new topic, in the order of the broker's file; the other fields are set for each topic.
 _DEFAULTS: Final[dict[str, Any]] = {
     "order": False,
     "perm": 6,
@@ -53,8 +53,10 @@ _Entry = TypeVar("_Entry")
 
 
 class TopicTable:
-    """What topics.json says. Never changed: `created`, `altered` and `without` give new ones, which look at what is
-    new alone and take over the text of the other entries: each change writes the file whole, also of 10,000 topics.
+    """The content of topics.json. It never changes: `created`, `altered` and `without` return new tables.
+
+    A new table encodes only the changed entry, and reuses the text of the others. Each change writes the whole file,
+    also for 10,000 topics.
     """
 
     def __init__(
@@ -64,8 +66,10 @@ class TopicTable:
         unreadable: Sequence[str] = (),
         texts: dict[int | str, str] | None = None,
     ) -> None:
-        """`topics`: the entries of `content` that can be understood; `texts`: of some members,
-        from now on this table's own."""
+        """Create a table. `topics`: the entries of `content` that were understood.
+
+        `texts`: the encoded text of some entries, which the table takes over.
+        """
         self._content = content or {}
         self._topics = topics or {}
         self.unreadable = unreadable
@@ -73,9 +77,9 @@ class TopicTable:
 
     @classmethod
     def decode(cls, data: bytes) -> TopicTable:
-        """The table in a file, as the broker reads it. Raises Corrupt."""
+        """Decode a file as the broker reads it. Raises Corrupt."""
         content = decode_object(data, TOPICS, kind=KIND)
-        if TABLE in content and content[TABLE] is None:  # the broker fails and turns to the `.bak`
+        if TABLE in content and content[TABLE] is None:  # the broker fails and uses the `.bak`
             raise Corrupt(
                 f"{TABLE} is null", kind=KIND, position=None, expected="topics", found="null"
             )
@@ -83,7 +87,7 @@ class TopicTable:
 
     @classmethod
     def decode_loosely(cls, data: bytes) -> TopicTable:
-        """The table in a file that the broker cannot read, without the entries that are no topics. Raises Corrupt."""
+        """Decode a file that the broker cannot read; entries that are no topics are `unreadable`. Raises Corrupt."""
         return cls._of(decode_loosely(data, TABLE, kind=KIND))
 
     @classmethod
@@ -98,7 +102,7 @@ class TopicTable:
         return cls(content, topics, unreadable)
 
     def encode(self) -> bytes:
-        """The bytes of the file."""
+        """Return the bytes of the file."""
         stored = self._content.get(TABLE)
         if not stored:
             return encode_config(self._content)
@@ -113,19 +117,20 @@ class TopicTable:
 
     @property
     def topics(self) -> Sequence[str]:
-        """The topics that can be understood, in the file's order."""
+        """The topics that were understood, in the file's order."""
         return tuple(self._topics)
 
     @property
     def batch_topics(self) -> Iterable[str]:
-        """Those whose queues are batch queues (QueueTypeUtils.getCQType)."""
+        """The topics with batch queues (QueueTypeUtils.getCQType)."""
         for topic, entry in self._topics.items():
             if (entry.get(ATTRIBUTES) or {}).get(QUEUE_TYPE) == BATCH_QUEUES:
                 yield topic
 
     def info(self, topic: str, queue_ids: Iterable[int] = ()) -> TopicInfo:
-        """A topic with the queues 0 to max(readQueueNums, writeQueueNums) - 1 and those of
-        `queue_ids`, for which there are folders; also one that is only there as folders.
+        """Return a topic with the queues 0 to max(readQueueNums, writeQueueNums) - 1 and `queue_ids`.
+
+        `queue_ids`: the queues with a folder. The topic may have folders only, and no entry.
         """
         entry = self._topics.get(topic)
         count = 0 if entry is None else _queue_count(entry)
@@ -142,7 +147,7 @@ class TopicTable:
     def created(
         self, topic: str, queues: int, configs: Mapping[str, str], *, now_ms: int
     ) -> TopicTable:
-        """With a new topic."""
+        """Return a table with a new topic."""
         entry = {
             ATTRIBUTES: {},
             **_DEFAULTS,
@@ -155,7 +160,7 @@ class TopicTable:
     def altered(
         self, info: TopicInfo, configs: Mapping[str, str | None], *, now_ms: int
     ) -> TopicTable:
-        """With other configs of a topic (None: the default); `info` is how it stood before."""
+        """Return a table with other configs of a topic (None: the default). `info`: the topic before the change."""
         if info.name not in self._topics:
             queues = max(info.partitions, default=-1) + 1
             return self.created(info.name, queues, {}, now_ms=now_ms).altered(
@@ -164,7 +169,7 @@ class TopicTable:
         return self._with(info.name, _changed(dict(self._topics[info.name]), configs), now_ms)
 
     def without(self, topics: Iterable[str], *, now_ms: int) -> TopicTable:
-        """Without these topics; itself when it has none of them."""
+        """Return a table without these topics; this table if it has none of them."""
         gone = set(topics) & set(self._content.get(TABLE) or {})
         if not gone:
             return self
@@ -194,14 +199,14 @@ def _others(entries: Mapping[_Name, _Entry], gone: Collection[_Name]) -> dict[_N
 
 
 def is_folder_name(topic: str) -> bool:
-    """Whether a folder can bear this topic's name, as the folder of its queues does."""
+    """Return whether a folder can have this topic's name, as the folder of its queues does."""
     if topic in ("", ".", "..") or "/" in topic or "\0" in topic:
         return False
     return len(topic.encode(errors="replace")) <= MAX_NAME_BYTES
 
 
 def _is_topic(entry: object) -> bool:
-    """Whether this is a topic's config, as far as it is looked at here."""
+    """Return whether this is the config of a topic, as far as it is checked here."""
     if not isinstance(entry, dict):
         return False
     counts = (entry.get(name, DEFAULT_QUEUES) for name in (READ_QUEUES, WRITE_QUEUES))
@@ -221,7 +226,7 @@ def _queue_count(entry: Mapping[str, Any]) -> int:
 
 
 def _configs(entry: Mapping[str, Any]) -> dict[str, str]:
-    """What differs from the defaults, as text."""
+    """Return the configs that differ from the defaults, as text."""
     configs = {
         name: _text(entry[name])
         for name, default in _DEFAULTS.items()
@@ -242,7 +247,7 @@ def _text(value: object) -> str:
 
 
 def _changed(entry: dict[str, Any], configs: Mapping[str, str | None]) -> dict[str, Any]:
-    """The entry with other (checked) configs, its unknown fields kept."""
+    """Return the entry with other (checked) configs; unknown fields are kept."""
     count = _queue_count(entry)
     for name, value in configs.items():
         if name == ATTRIBUTES:
@@ -257,7 +262,7 @@ def _changed(entry: dict[str, Any], configs: Mapping[str, str | None]) -> dict[s
 
 
 def _value(text: str, like: object) -> Any:
-    """A checked text as a value of the same kind as `like`."""
+    """Convert a checked text to a value of the same kind as `like`."""
     if isinstance(like, bool):
         return text == "true"
     return int(text) if isinstance(like, int) else text

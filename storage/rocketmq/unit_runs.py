@@ -1,11 +1,11 @@
-"""What a task reads of a RocketMQ store: some units of each of some queues, and the records they lead to.
+"""Plan of one task: some entries of each of some queues of a RocketMQ store, and the records they point to.
 
-Owns the plan of one split and the units as columns; must not read the log. A run of units lies in the
-files of its queue, but for those behind the last one there that is as it should be: they come with the
-plan, so that a reader needs no recovery.
+Owns the plan of one split and the entries as columns; must not read the log. A run of entries is in the files of its
+queue, except for the entries after the last valid one there. Those come with the plan, so that a reader needs no
+recovery.
 
     offsets   first ........ first + stored | ........ end
-    units     in the queue's files          | `carried`, 20 bytes each
+    entries   in the queue's files          | `carried`, 20 bytes each
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ assert UNIT_DTYPE.itemsize == UNIT_SIZE
 
 @dataclass(frozen=True, slots=True)
 class UnitRun:
-    """The units [first, end) of one queue, of which the last ones are `carried`."""
+    """The queue entries [first, end) of one queue, the last of which are `carried`."""
 
     partition: TopicPartition
     first: int
@@ -46,15 +46,13 @@ class UnitRun:
 
     @property
     def stored(self) -> int:
-        """How many of the units are to be read from the queue's files."""
+        """The number of entries to be read from the queue's files."""
         return self.end - self.first - len(self.carried) // UNIT_SIZE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplitPlan:
-    """What one task reads. The log has records in [log_start, log_end), in files that begin at
-    `log_bases`.
-    """
+    """The plan of one task. The log has records in [log_start, log_end), in files that begin at `log_bases`."""
 
     root: str
     log_file_bytes: int
@@ -71,14 +69,15 @@ class SplitPlan:
         return [run.partition for run in self.runs]
 
     def queue_run(self, files: HandleCache, partition: TopicPartition) -> FileRun:
-        """The files of a queue, none of them looked at."""
+        """Return the files of a queue, without a check that they exist."""
         folder = Path(self.root, names.CONSUME_QUEUE, partition.topic, str(partition.partition))
         return FileRun(files, folder, self.queue_file_bytes, kind="consumequeue")
 
 
 class Units(NamedTuple):
-    """Units as columns: where their records lie, their sizes, their offsets, and the places of their
-    queues in the plan.
+    """Queue entries as columns: physical offsets and sizes of their records, and queue offsets.
+
+    `codes`: the places of their queues in the plan.
     """
 
     positions: Numbers
@@ -87,15 +86,15 @@ class Units(NamedTuple):
     codes: Numbers
 
     def where(self, rows: NDArray[np.bool_] | NDArray[np.intp] | slice) -> Units:
-        """Some of them."""
+        """Return the entries of these rows."""
         return Units(*(column[rows] for column in self))
 
 
 def load_units(plan: SplitPlan, files: HandleCache, on_damage: Damage | None) -> Units:
-    """All units of a split but fillers, by queue and offset.
+    """Return all entries of a split except fillers, by queue and offset.
 
-    Raises IoFailure for a queue file that is gone and Corrupt for one that ends too soon; with
-    `on_damage` that is told and its units are left out.
+    Raises IoFailure for a missing queue file and Corrupt for a file that ends too soon. `on_damage` gets the finding
+    instead if it is given, and the entries are left out.
     """
     data = b"".join([part for run in plan.runs for part in _parts(plan, files, run, on_damage)])
     units = np.frombuffer(data, UNIT_DTYPE)
@@ -113,13 +112,14 @@ def load_units(plan: SplitPlan, files: HandleCache, on_damage: Damage | None) ->
 
 
 def in_log_order(units: Units) -> Units:
-    """Units by queue and offset, sorted by where their records lie; those of one queue stay in order."""
+    """Return the entries sorted by the positions of their records. Entries of one queue keep their order."""
     return units.where(np.argsort(_places(units), kind="stable"))
 
 
 def _places(units: Units) -> Numbers:
-    """By what to sort units: where their records lie. In a queue in which that falls, which damage
-    does, a unit counts as at the highest place before it.
+    """Return the positions by which entries are sorted.
+
+    If positions fall within a queue, which damage does, an entry counts as at the highest position before it.
     """
     positions = units.positions
     inside = units.codes[1:] == units.codes[:-1]
@@ -132,7 +132,7 @@ def _places(units: Units) -> Numbers:
 def _parts(
     plan: SplitPlan, files: HandleCache, run: UnitRun, on_damage: Damage | None
 ) -> Iterator[bytes]:
-    """The bytes of a run's units, those that cannot be read as fillers."""
+    """Yield the bytes of a run's entries, with fillers for those that cannot be read."""
     queue = plan.queue_run(files, run.partition)
     offset, stop = run.first, run.first + run.stored
     in_file = plan.queue_file_bytes // UNIT_SIZE
@@ -167,7 +167,7 @@ def _units_in_file(queue: FileRun, offset: int, count: int) -> bytes:
 def unreadable_units(
     error: Corrupt | IoFailure, queue: FileRun, partition: TopicPartition, offset: int, count: int
 ) -> Finding:
-    """The finding for units that were there when the split was planned."""
+    """Return the finding for entries that existed when the split was planned."""
     base = offset * UNIT_SIZE // queue.file_bytes * queue.file_bytes
     return finding(
         "missing-file" if isinstance(error, IoFailure) else "bad-unit",

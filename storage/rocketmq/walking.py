@@ -1,7 +1,7 @@
-"""Walking the commit log from one record to the next, over the files.
+"""Walk of the commit log from one record to the next, across its files.
 
-Owns the steps of that walk for recovery, rebuild and verification; must not decide what a bad place
-means, nor write. Sources: CommitLog.recoverNormally and recoverAbnormally of RocketMQ.
+Owns the steps of that walk for recovery, rebuild and verification; must not decide what a bad place means, nor write.
+Sources: CommitLog.recoverNormally and recoverAbnormally of RocketMQ.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from storage.rocketmq.format import walking
 from storage.rocketmq.format.message import PADDING_SIZE, peek
 from storage.rocketmq.format.walking import BAD, PADDING, SHORT
 
-CHUNK_BYTES: Final = 1 << 18  # what is made of it stays in the processor's cache
-END: Final = "end"  # no file is there any more
+CHUNK_BYTES: Final = 1 << 18  # objects made from it stay in the processor's cache
+END: Final = "end"  # the walk reached `stop`, or no file covers the position
 
 
 class Stretch(NamedTuple):
-    """Good records that lie one behind another: their places in the log, and their bytes in `data`,
-    which begins at the physical offset `start`.
+    """A run of adjacent good records: their positions in the log, and their bytes in `data`.
+
+    `data` begins at the physical offset `start`.
     """
 
     records: Sequence[tuple[int, int]]  # (physical offset, size)
@@ -29,7 +30,7 @@ class Stretch(NamedTuple):
 
 
 class Stop(NamedTuple):
-    """Where a walk ended, and why: END, BLANK or BAD."""
+    """The place where a walk ended, and the reason: END, BLANK or BAD."""
 
     position: int
     reason: str
@@ -38,7 +39,7 @@ class Stop(NamedTuple):
 def walk_log(
     run: FileRun, position: int, stop: int, *, check_crc: bool = True
 ) -> Iterator[Stretch | Stop]:
-    """The good records from `position` (where one begins) to `stop`; last comes the Stop."""
+    """Yield the good records from `position`, where a record begins, to `stop`; at the end yield the Stop."""
     while position < stop:
         base = run.base_of(position)
         if base is None:
@@ -61,7 +62,7 @@ def walk_log(
 
 
 def _whole_record(run: FileRun, data: bytes, position: int, file_end: int) -> bytes:
-    """The bytes of the record at `position`, as far as its file goes."""
+    """Return the bytes of the record at `position`, at most to the end of its file."""
     size = peek(data, 0)[0] if len(data) >= PADDING_SIZE else 0
     if not len(data) < size <= file_end - position:
         return data
