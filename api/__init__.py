@@ -1,3 +1,4 @@
-"""The HTTP front end: parses requests, calls the service, renders answers; must hold no rule of the
-log itself.
+"""The HTTP front end: parses requests, calls the service, renders answers.
+
+Owns the HTTP interface; must not contain any rule of the log itself.
 """

@@ -1,9 +1,7 @@
-"""The HTTP front end of one service: finds the route, calls the handler, turns every error into its
-answer.
+"""The HTTP front end of one service: finds the route, calls the handler, converts every error to its answer.
 
-Owns the way of one request. It stands on the HTTP library's server, not on its application
-framework: the route table is ours, so errors of every kind have one shape, and a small request
-costs a quarter less.
+Owns the path of one request; must not know the meaning of a call. It uses the HTTP library's server, not its
+application framework. With its own route table all errors have one shape, and a small request costs a quarter less.
 """
 
 from __future__ import annotations
@@ -44,9 +42,7 @@ class App:
         self._book = Book(ROUTES, service.settings)
 
     async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
-        """The answer to one request; an exception that leaves it is a mistake of ours (a 500 in the
-        same shape).
-        """
+        """Return the answer to one request. An exception that leaves this method is a bug (a 500 in the same shape)."""
         begun = perf_counter()
         route: Route | None = None
         try:
@@ -71,7 +67,7 @@ class App:
             response = _refusal(request, error)
         except StorageError as error:
             response = _refusal(request, as_api_error(error))
-        except Exception:  # a mistake of ours: counted, then answered and logged by the connection
+        except Exception:  # a bug: counted here, then answered and logged by the connection
             self._count(request, route, 500, perf_counter() - begun)
             raise
         if not response.prepared:
@@ -83,7 +79,7 @@ class App:
         return response
 
     async def _deliver(self, call: Call, response: web.StreamResponse) -> None:
-        """Send a large answer while its bytes are held; the connection sends the small ones."""
+        """Send a large answer while its bytes are held; the connection sends small answers."""
         assert isinstance(response, web.Response)
         try:
             await call.deliver(response)
@@ -112,7 +108,7 @@ def _refusal(request: web.BaseRequest, error: ApiError) -> web.Response:
 def _log_access(
     request: web.BaseRequest, response: web.StreamResponse, pattern: str, elapsed_s: float
 ) -> None:
-    """One line for a request: no query, header or body, which may hold keys, values or a token."""
+    """Log one line for a request, without query, headers or body: these may contain keys, values or a token."""
     access.info(
         "request",
         extra={

@@ -1,8 +1,8 @@
-"""Request bodies: read whole, within a limit, unpacked within the same limit; or piece by piece.
+"""Request bodies: read whole and unpacked within one limit, or piece by piece.
 
-Owns how many bytes are taken from a connection and held in memory; must not know what they mean.
-The HTTP library's own unpacking is off (it knows no bound of ours). A body that is refused early is
-still drained by the connection, so that a client which sends first and listens after gets its 413.
+Owns how many bytes are read from a connection and held in memory; must not know their meaning. The HTTP library's own
+unpacking is off, because it has no limit. A body that is rejected early is still drained by the connection, so that a
+client which sends first and reads later gets its 413.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from logserver.budget import Hold
 from logserver.config import Settings
 from logserver.errors import NotReady
 
-# Unpacking more than this is done in a thread, so that the loop goes on.
+# Larger bodies are unpacked in a thread, so that the loop is not blocked.
 _INLINE_BYTES: Final = 64 << 10
-# So much of a stream is worked on before others get their turn.
+# After this many bytes of a stream other tasks get their turn.
 _PIECE_BYTES: Final = 256 << 10
-# So much of a stream may be packed as well as it can be.
+# This many unpacked bytes of a stream are allowed at any compression ratio.
 _FREE_BYTES: Final = 32 << 20
 
 
 async def read_body(request: web.BaseRequest, settings: Settings, hold: Hold) -> bytes:
-    """The body, unpacked. `hold` has grown by its size.
+    """Return the body, unpacked. `hold` has grown by its size.
 
-    Raises 413 over the limit, 415 for an unknown Content-Encoding, 400 for a broken one, 408 when
-    the client pauses for too long, Busy when too much is in flight.
+    Raises 413 over the limit, 415 for an unknown Content-Encoding, 400 for a broken one, 408 if the client pauses for
+    too long, Busy if too many bytes are in flight.
     """
     limit_bytes = settings.max_body_bytes
     is_packed = _is_packed(request)
@@ -53,21 +53,22 @@ async def read_body(request: web.BaseRequest, settings: Settings, hold: Hold) ->
 
 
 class BodyStream:
-    """A body as it comes, unpacked, in pieces of bounded size; however long it is. It has been read to
-    its end, or given up where the client pauses for too long or the server stops.
+    """A body as it arrives, unpacked, in pieces of bounded size; the body has no size limit.
+
+    It is read to its end. Reading stops early if the client pauses for too long or the server stops.
     """
 
     def __init__(
         self, request: web.BaseRequest, settings: Settings, stopping: asyncio.Event
     ) -> None:
-        """Raises 415 for an unknown Content-Encoding."""
+        """Prepare to read the body. Raises 415 for an unknown Content-Encoding."""
         self._content = request.content
         self._unpacker = _Unpacker(settings) if _is_packed(request) else None
         self._pause_s = settings.body_timeout_ms / 1000
         self._stopping = stopping
 
     async def pieces(self) -> AsyncGenerator[bytes, None]:
-        """The pieces in order. Raises 408, 400 for a broken body or encoding, NotReady at a stop."""
+        """Yield the pieces in order. Raises 408, 400 for a broken body or encoding, NotReady when the server stops."""
         stopped = asyncio.ensure_future(self._stopping.wait())
         try:
             while data := await self._next(stopped):
@@ -82,7 +83,7 @@ class BodyStream:
             stopped.cancel()
 
     async def _next(self, stopped: asyncio.Future[Any]) -> bytes:
-        """What has come since the last call, at least a byte; nothing at the end."""
+        """Return the bytes that arrived since the last call, at least one; empty at the end."""
         reading = asyncio.ensure_future(self._content.readany())
         try:
             await asyncio.wait(
@@ -102,15 +103,15 @@ class BodyStream:
 
 
 class _Unpacker:
-    """gzip as it comes, in bounded pieces, up to a bounded multiple of what was sent."""
+    """An incremental gzip decoder: bounded pieces, up to a bounded multiple of the bytes sent."""
 
     def __init__(self, settings: Settings) -> None:
         self._zlib = zlib.decompressobj(wbits=31)
         self._ratio = settings.max_stream_inflation
-        self._left_bytes = max(settings.max_body_bytes, _FREE_BYTES)  # that may still come out
+        self._left_bytes = max(settings.max_body_bytes, _FREE_BYTES)  # may still be unpacked
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """The pieces that `data` completes. Raises zlib.error, 413 for more than the limit."""
+        """Yield the pieces that `data` completes. Raises zlib.error, 413 above the limit."""
         self._left_bytes += self._ratio * len(data)
         full = True
         while data or full:
@@ -130,13 +131,13 @@ class _Unpacker:
             raise zlib.error("more follows its end")
 
     def check_end(self) -> None:
-        """Raise zlib.error where the end has not come."""
+        """Raise zlib.error if the gzip stream is not complete."""
         if not self._zlib.eof:
             raise zlib.error("it ends early")
 
 
 def _cut(data: bytes) -> Iterator[bytes]:
-    """Pieces of bounded size."""
+    """Yield pieces of bounded size."""
     for begin in range(0, len(data), _PIECE_BYTES):
         yield data[begin : begin + _PIECE_BYTES]
 
@@ -165,13 +166,13 @@ async def _read(request: web.BaseRequest, limit_bytes: int, pause_s: float, hold
 
 
 async def meet_expectation(request: web.BaseRequest) -> None:
-    """A client that asked whether to send its body is told to. Raises 417 for another wish."""
+    """Send 100 Continue to a client that waits for it before it sends its body. Raises 417 for another expectation."""
     if "Expect" not in request.headers:
         return
     if request.headers["Expect"].lower() != "100-continue":
         raise ApiError(417, "Expect takes 100-continue only: send that, or no Expect")
     await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-    request.writer.output_size = 0  # nothing of the answer has been sent
+    request.writer.output_size = 0  # no byte of the answer has been sent
 
 
 def _is_packed(request: web.BaseRequest) -> bool:

@@ -1,6 +1,6 @@
-"""The documentation of one server, each form of it made when it is first asked for.
+"""The documentation of one server; each form is created at its first use.
 
-Owns that it is made once; its forms are `api.openapi` and `api.page`.
+Owns the cache of the forms; must not know their content: `api.openapi` and `api.page` create them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from logserver.config import Settings
 
 
 class Book:
-    """What the routes take and give, under these settings."""
+    """The documentation of the routes, under these settings."""
 
     def __init__(self, routes: Sequence[Route], settings: Settings) -> None:
         self._routes = routes
@@ -30,5 +30,5 @@ class Book:
 
     @cached_property
     def page(self) -> bytes:
-        """The page to read."""
+        """The HTML page."""
         return page(self._routes, self._settings).encode()

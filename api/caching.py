@@ -1,10 +1,9 @@
-"""Which pages of records may be kept by a cache, and when one that was kept still holds.
+"""Caching of pages: which pages a cache may keep, and when a kept page is still valid.
 
-Owns the entity tag. A page is closed when it begins at an offset that was named and ended because it
-was full: what is appended later does not change it. Everything else changes with the log's end and
-has no tag. A kept page is always asked for again (no-cache) and its tag comes from its bytes, so that
-a topic that was deleted and made again, or records that retention took, are never answered from
-before.
+Owns the entity tag; must not know how a page is read. A page is closed if it begins at an explicit offset and ended
+because it was full: later appends do not change it. All other pages change with the log end and have no tag. A cache
+always revalidates a kept page (no-cache), and the tag is computed from its bytes. So a cache never returns old
+records of a topic that was deleted and created again, or records that retention deleted.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from storage import BatchPage, Page
 
 
 def is_closed(request: Fetch, page: Page | BatchPage) -> bool:
-    """Whether the same request gives the same page for as long as its records are there."""
+    """Return whether the same request returns the same page as long as its records exist."""
     at_offset = request.start.at is StartAt.OFFSET
     return at_offset and page.next_offset < visible_end(page.bounds, request.isolation)
 
 
 def cacheable(call: Call, body: bytes, headers: Mapping[str, str]) -> web.Response:
-    """The page with its tag; 304 without it when the client has the same."""
+    """Return the page with its tag; 304 without the page if the client has the same tag."""
     tag = entity_tag(body)
     kept = {**headers, "ETag": tag, "Cache-Control": "no-cache", "Vary": "Accept"}
     if _matches(call.request.headers.get("If-None-Match"), tag):
@@ -36,7 +35,7 @@ def cacheable(call: Call, body: bytes, headers: Mapping[str, str]) -> web.Respon
 
 
 def entity_tag(body: bytes) -> str:
-    """A strong tag: the length, and a CRC of each half (two in all, at the price of one)."""
+    """Return a strong tag: the length, and a CRC of each half (two CRCs for the cost of one)."""
     middle = len(body) // 2
     view = memoryview(body)
     return f'"{len(body):x}-{crc32c(view[:middle]):08x}{crc32c(view[middle:]):08x}"'

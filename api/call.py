@@ -1,7 +1,6 @@
-"""One request on its way through: what a handler needs, and how it answers.
+"""One request in progress: the data that a handler needs, and the ways to answer.
 
-Owns access to path, query and body with the limits in force; must not decide anything about topics
-or records.
+Owns access to path, query and body with the limits in force; must not decide anything about topics or records.
 """
 
 from __future__ import annotations
@@ -42,8 +41,10 @@ _HOST: Final = re.compile(r"([A-Za-z0-9._~-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?"
 
 
 class Call:
-    """A request that has found its route. `answer_type` is the media type agreed on; `hold` is of the answer's bytes,
-    which whoever made the call gives back.
+    """A request that has found its route.
+
+    `answer_type` is the negotiated media type. `hold` is for the bytes of the answer; the creator of the call
+    releases it.
     """
 
     __slots__ = ("_path", "answer_type", "book", "doc", "hold", "request", "service")
@@ -73,26 +74,28 @@ class Call:
 
     @property
     def topic(self) -> str:
-        """The path's topic."""
+        """The topic in the path."""
         return self._path["topic"]
 
     @property
     def group(self) -> str:
-        """The path's consumer group."""
+        """The consumer group in the path."""
         return self._path["group"]
 
     @property
     def instance(self) -> str:
-        """The path's consumer instance."""
+        """The consumer instance in the path."""
         return self._path["instance"]
 
     def consumer(self) -> AbstractContextManager[Consumer]:
-        """The path's consumer instance, in use meanwhile. Raises UnknownConsumer, NotReady."""
+        """Return the path's consumer instance as a context manager that marks it in use. Raises UnknownConsumer,
+        NotReady.
+        """
         return self.service.groups.consumers.using(self.group, self.instance)
 
     @property
     def cluster_id(self) -> str:
-        """The path's cluster, which is the one that is served. Raises 404."""
+        """The cluster in the path, which must be the served cluster. Raises 404."""
         given, served = self._path["cluster_id"], cluster_id(self.service.store)
         if given != served:
             raise ApiError(404, f"cluster {given[:80]!r} is not served here: it is {served!r}")
@@ -100,8 +103,10 @@ class Call:
 
     @property
     def base_url(self) -> str:
-        """Where the client has found the server: by its Host header, else the address that it connected to.
-        Raises 400 for a Host that is none.
+        """The URL by which the client reached the server: from its Host header, else from the address that it
+        connected to.
+
+        Raises 400 for an invalid Host.
         """
         request = self.request
         host = request.headers.get("Host")
@@ -117,18 +122,18 @@ class Call:
 
     @property
     def config_name(self) -> str:
-        """The path's config."""
+        """The config name in the path."""
         return self._path["name"]
 
     @property
     def message_id(self) -> str:
-        """The path's message id."""
+        """The message id in the path."""
         return self._path["message_id"]
 
     @property
     def peer(self) -> bytes | None:
-        """The client's address and port as RocketMQ keeps a host: 4 or 16 bytes and 4. None once
-        the client has gone.
+        """The client's address and port in RocketMQ's form: 4 or 16 bytes, and 4 bytes for the port. None if the
+        client has disconnected.
         """
         transport = self.request.transport
         address = None if transport is None else transport.get_extra_info("peername")
@@ -136,9 +141,7 @@ class Call:
 
     @property
     def partition_number(self) -> int | None:
-        """The path's partition, None where the path has none. What is no number is an unknown
-        partition.
-        """
+        """The partition number in the path, None if the path has none. Raises 40402 for text that is not a number."""
         text = self._path.get("partition")
         if text is None:
             return None
@@ -148,34 +151,37 @@ class Call:
 
     @property
     def partition(self) -> TopicPartition:
-        """The path's partition, which exists. Raises UnknownTopic, UnknownPartition."""
+        """The partition in the path, which exists. Raises UnknownTopic, UnknownPartition."""
         number = self.partition_number
         if number is None:
             raise LookupError("the route has no partition")
         return self.service.partition(self.topic, number)
 
     def params(self) -> Params:
-        """The query, of which only the parameters of the call's description are taken."""
+        """Return the query; only parameters of the call's description are allowed."""
         query = parse_query(self.request.rel_url.raw_query_string)
         return Params(query, self.doc.query_names, self.settings)
 
     def content_type(self) -> str:
-        """The media type of the body, one of the call's description. Raises 415."""
+        """Return the media type of the body, one of the call's description. Raises 415."""
         return media_type(self.request.headers.get("Content-Type"), tuple(self.doc.bodies))
 
     async def body(self, hold: Hold) -> bytes:
-        """The whole body within the limits; `hold` has grown by its size."""
+        """Read the whole body within the limits; `hold` has grown by its size."""
         return await read_body(self.request, self.settings, hold)
 
     def while_connected(self) -> AbstractContextManager[None]:
-        """Cancel what runs inside once the client has gone away, until an answer is being sent. Only for what changes
-        nothing.
+        """Cancel the code inside the block if the client disconnects, until an answer is being sent.
+
+        Only for code that changes nothing.
         """
         return self._connection.while_connected()
 
     @property
     def half_closed(self) -> asyncio.Future[None]:
-        """Done once the client sends no more: one that still listens is answered, but with what is there."""
+        """Done once the client sends no more. It may still read: then it is answered, but only with the data that
+        exists now.
+        """
         return self._connection.half_closed
 
     @property
@@ -183,9 +189,11 @@ class Call:
         return cast("ApiProtocol", self.request.protocol)
 
     async def deliver(self, response: web.Response, *, once: bool = False) -> None:
-        """Send the answer; on return all of it has been handed to the kernel. Raises Busy where too many bytes
-        wait for their clients (of what was only read: what a request has changed is always told), ConnectionError when
-        the client went away before. `once`: also when it had closed both sides before, see `delivery.deliver_once`.
+        """Send the answer; on return all of it has been passed to the kernel.
+
+        Raises ConnectionError if the client disconnected before. Raises Busy if too many bytes wait for their
+        clients; only for GET and HEAD, because the result of a change is always reported. `once`: see
+        `delivery.deliver_once`, which also detects a client that had closed both sides.
         """
         if self.request.method in {"GET", "HEAD"}:
             self.hold.reach(response.content_length or 0)
@@ -194,8 +202,8 @@ class Call:
         await send(self.request, response, pause_s=self.settings.body_timeout_ms / 1000)
 
     async def json_body(self, kind: type[T], *, lax: bool = False) -> T | None:
-        """A small JSON body without records as `kind`; None when there is no body. `lax`: numbers
-        and booleans may be text.
+        """Decode a small JSON body without records as `kind`; None if there is no body. `lax`: numbers and booleans
+        may be text.
         """
         with self.service.hold(0) as hold:
             if self.request.can_read_body:
@@ -204,23 +212,23 @@ class Call:
             return decode_json(body, kind, lax=lax) if body else None
 
     def link(self, params: Params, cursor: str) -> str:
-        """The path of the same call with the same query, going on at `cursor`."""
+        """Return the path of the same call with the same query, continuing at `cursor`."""
         query = {**params.given, "cursor": cursor}
         return f"{self.request.rel_url.raw_path}?{urlencode(query, quote_via=quote)}"
 
     def json(self, value: object, *, status: int = 200) -> web.Response:
-        """An answer with `value` as JSON."""
+        """Return an answer with `value` as JSON."""
         return self.encoded(encode_json(value, enc_hook=_plain), status=status)
 
     def encoded(
         self, body: bytes, *, status: int = 200, headers: Mapping[str, str] | None = None
     ) -> web.Response:
-        """An answer that is encoded already."""
+        """Return an answer with an encoded body."""
         named = {**(headers or {}), "Content-Type": self.answer_type}
         return web.Response(status=status, body=body, headers=named)
 
     async def stream(self, headers: Mapping[str, str], *, status: int = 200) -> web.StreamResponse:
-        """An answer that has begun: its head is sent, its body is written piece by piece."""
+        """Begin a streamed answer: its head is sent, its body is written piece by piece."""
         named = {**headers, "Content-Type": self.answer_type}
         response = web.StreamResponse(status=status, headers=named)
         sign(self.request, response)
@@ -229,7 +237,7 @@ class Call:
 
 
 def decode_json(body: bytes, kind: type[T], *, lax: bool = False) -> T:
-    """`body` as `kind`. Raises 40000 for what is no JSON (or no UTF-8) and 42201 for JSON of another shape."""
+    """Decode `body` as `kind`. Raises 40000 for invalid JSON (or UTF-8) and 42201 for JSON of another shape."""
     try:
         return msgspec.json.decode(body, type=kind, strict=not lax)
     except msgspec.ValidationError as error:
@@ -241,7 +249,7 @@ def decode_json(body: bytes, kind: type[T], *, lax: bool = False) -> T:
 
 
 def as_kind(members: Mapping[str, object], kind: type[T]) -> T:
-    """The members of a decoded JSON object as `kind`; numbers and booleans may be text. Raises 42201."""
+    """Convert the members of a decoded JSON object to `kind`; numbers and booleans may be text. Raises 42201."""
     try:
         return msgspec.convert(members, kind, strict=False)
     except msgspec.ValidationError as error:
@@ -250,7 +258,7 @@ def as_kind(members: Mapping[str, object], kind: type[T]) -> T:
 
 @lru_cache(maxsize=CACHED_HOSTS)
 def host_bytes(host: str, port: int) -> bytes:
-    """An IP address and a port as RocketMQ keeps them; an IPv4 address that came by IPv6 as IPv4."""
+    """Convert an IP address and a port to RocketMQ's form; an IPv4 address mapped to IPv6 becomes IPv4."""
     address = ip_address(host.partition("%")[0])
     mapped = getattr(address, "ipv4_mapped", None)
     return (mapped or address).packed + port.to_bytes(4, "big")

@@ -1,8 +1,8 @@
-"""Send an answer, and decide whether it was delivered.
+"""Delivery of an answer, and the decision whether it was delivered.
 
-Owns the one rule: an answer that was handed to the kernel as a whole is delivered, whatever the client does next. A
-client that shut its sending side down before may have closed both sides, and the kernel takes bytes for it all the
-same: then the other side's acknowledgement decides. Must not know what an answer contains.
+Owns the one rule: an answer that was passed to the kernel as a whole is delivered, whatever the client does next. A
+client that shut down its sending side before may have closed both sides, and the kernel accepts bytes for it
+nevertheless. In this case the acknowledgement of the client's kernel decides. Must not know the content of an answer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from aiohttp import web
 
 from api.middleware import ApiProtocol
 
-# Linux's numbers of a TCP connection's state, the first byte of TCP_INFO.
+# Linux's numbers of TCP connection states, as in the first byte of TCP_INFO.
 _ESTABLISHED: Final = 1
 _CLOSED: Final = 7
 _STATES_BYTES: Final = 104
@@ -28,8 +28,10 @@ _LAST_LOOK_S: Final = 0.05
 
 
 async def deliver(request: web.BaseRequest, response: web.Response, *, pause_s: float) -> None:
-    """Send the answer; on return all of it has been handed to the kernel. Raises ConnectionError when the client went
-    away before, or takes nothing for `pause_s`. From here on a client that goes away does not cancel the request.
+    """Send the answer; on return all of it has been passed to the kernel.
+
+    Raises ConnectionError if the client disconnected before, or reads nothing for `pause_s`. From here on a
+    disconnect does not cancel the request.
     """
     connection = cast("ApiProtocol", request.protocol)
     connection.hold_on()
@@ -38,12 +40,14 @@ async def deliver(request: web.BaseRequest, response: web.Response, *, pause_s: 
         await _watch(sending, connection, pause_s)
     finally:
         sending.cancel()
-        response.body = None  # the library keeps the answer until the connection's next one
+        response.body = None  # aiohttp keeps the answer until the next one of the connection
 
 
 async def deliver_once(request: web.BaseRequest, response: web.Response, *, pause_s: float) -> None:
-    """The same for an answer that the client must not miss. Raises ConnectionError also when the client had closed
-    both sides before: its half-close looks the same, but it does not acknowledge the answer.
+    """Send an answer that the client must not miss. Like `deliver`, but also raises ConnectionError if the client had
+    closed both sides before.
+
+    A half-close looks the same, but then the client acknowledges the answer.
     """
     transport = request.transport
     may_be_gone = transport is None or _state(transport) != _ESTABLISHED
@@ -58,10 +62,10 @@ async def _send(connection: ApiProtocol, request: web.BaseRequest, response: web
     drained = connection.drained
     writer = await response.prepare(request)
     if writer is not None:
-        writer.send_headers()  # by themselves: the library copies head and body together
+        writer.send_headers()  # separately: aiohttp would copy head and body together
     await response.write_eof()
-    # What the kernel did not take at once was waited for: the wait ends also when the connection is lost, but then
-    # writing is still paused. What it took at once needed no wait, unless the write itself failed.
+    # If the kernel did not accept all bytes at once, the write waited. A lost connection ends that wait too, but then
+    # writing is still paused. Bytes that were accepted at once needed no wait, unless the write itself failed.
     waited = connection.drained > drained
     transport_failed = transport is None or transport.is_closing()
     if connection.writing_paused or (transport_failed and not waited):
@@ -71,7 +75,9 @@ async def _send(connection: ApiProtocol, request: web.BaseRequest, response: web
 
 
 async def _watch(sending: asyncio.Future[None], connection: ApiProtocol, pause_s: float) -> None:
-    """Until the answer is sent. A slow client has the time that it needs; one that takes nothing is hung up on."""
+    """Wait until the answer is sent. A slow client gets the time that it needs; a client that reads nothing is
+    disconnected.
+    """
     waiting_bytes = -1
     while not (await asyncio.wait((sending,), timeout=pause_s))[0]:
         transport = connection.transport
@@ -85,7 +91,7 @@ async def _watch(sending: asyncio.Future[None], connection: ApiProtocol, pause_s
 
 
 async def _until_acknowledged(request: web.BaseRequest, pause_s: float) -> None:
-    """Until the client's side has taken all. A socket that is closed answers with a reset instead."""
+    """Wait until the client's kernel has acknowledged all bytes. A closed socket answers with a reset instead."""
     loop = asyncio.get_running_loop()
     deadline_s = loop.time() + pause_s
     look_s = _FIRST_LOOK_S
@@ -102,7 +108,7 @@ async def _until_acknowledged(request: web.BaseRequest, pause_s: float) -> None:
 
 
 def _state(transport: asyncio.Transport) -> int:
-    """The connection's state as the kernel has it: the event loop may not yet have seen the client's end."""
+    """Return the connection's state from the kernel: the event loop may not have seen the client's FIN yet."""
     try:
         info = transport.get_extra_info("socket").getsockopt(
             socket.IPPROTO_TCP, socket.TCP_INFO, _STATES_BYTES
@@ -113,8 +119,9 @@ def _state(transport: asyncio.Transport) -> int:
 
 
 def _untaken_bytes(transport: asyncio.Transport) -> int:
-    """What the client has yet to take, the system's buffer included: that holds megabytes, on which a slow client
-    may live for minutes before the system asks for more.
+    """Return the bytes that the client has not received, including the kernel's send buffer.
+
+    That buffer holds megabytes, which may last a slow client for minutes before the kernel accepts more.
     """
     system_bytes = array("i", [0])
     with suppress(OSError):

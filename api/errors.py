@@ -1,9 +1,8 @@
-"""From an error to its HTTP status, code and body: the one table.
+"""Conversion of errors to HTTP status, code and body: the one table.
 
-Owns the codes of the API; must not know handlers. The status is the first three digits of the code;
-a code of three digits is the status itself (the HTTP layer's own errors). Every error body is
-{"error_code", "message", facts...}, or RFC 9457 with the same facts for those who accept
-application/problem+json.
+Owns the codes of the API; must not know handlers. The status is the first three digits of the code; a code of three
+digits is the status itself (errors of the HTTP layer). Every error body is {"error_code", "message", facts...}, or
+RFC 9457 with the same facts for clients that accept application/problem+json.
 """
 
 from __future__ import annotations
@@ -128,7 +127,7 @@ MEANINGS: Final[Mapping[int, str]] = {
     50701: "the disk is full; nothing of the request counts as stored",
 }
 
-# Errors after which the same request may well succeed soon.
+# Errors after which the same request may soon succeed.
 _RETRY_AFTER_S: Final[Mapping[type[StorageError], str]] = {
     service.Busy: "1",
     service.NotReady: "1",
@@ -136,7 +135,7 @@ _RETRY_AFTER_S: Final[Mapping[type[StorageError], str]] = {
 
 
 class ApiError(Exception):
-    """A request that the HTTP layer itself refuses. `facts` join the body, `headers` the answer."""
+    """A request that the HTTP layer itself rejects. `facts` are added to the body, `headers` to the answer."""
 
     def __init__(
         self,
@@ -154,7 +153,7 @@ class ApiError(Exception):
 
 
 def code_of(error: StorageError) -> int:
-    """The API's code of a storage or service error; a class without a row has its parent's."""
+    """Return the API's code of a storage or service error; a class without an entry has its parent's code."""
     for kind in type(error).__mro__:
         if kind in CODES:
             return CODES[kind]
@@ -162,19 +161,19 @@ def code_of(error: StorageError) -> int:
 
 
 def status_of(error_code: int) -> int:
-    """The HTTP status that a code means."""
+    """Return the HTTP status of a code."""
     return error_code if error_code < 1000 else error_code // 100
 
 
 def as_api_error(error: StorageError) -> ApiError:
-    """The same error with code, facts as JSON has them, and headers."""
+    """Convert an error to an ApiError with code, facts for JSON, and headers."""
     facts = {name: value for name, value in error.facts().items() if value is not None}
     if isinstance(error, errors.DataError) and "path" in facts:
         facts["file"] = facts.pop("path")
     message = error.message
     for name, fact in facts.items():
         if isinstance(fact, str) and len(fact) > MAX_FACT_CHARACTERS and name != "path":
-            # What the client sent as a name may have the length of a request line.
+            # A name sent by the client may be as long as a request line.
             facts[name] = f"{fact[:MAX_FACT_CHARACTERS]}..."
             message = message.replace(fact, f"{fact[:MAX_SHOWN_CHARACTERS]}...")
     retry_after_s = _RETRY_AFTER_S.get(type(error))
@@ -183,13 +182,13 @@ def as_api_error(error: StorageError) -> ApiError:
 
 
 def error_body(error: ApiError) -> dict[str, object]:
-    """What an error says as JSON, also at the end of a stream."""
+    """Return the JSON body of an error; it is also used at the end of a stream."""
     body: dict[str, object] = {"error_code": error.error_code, "message": error.message}
     return body | {name: fact for name, fact in error.facts.items() if name not in body}
 
 
 def error_response(error: ApiError, *, accept: str | None = None) -> web.Response:
-    """The answer for an error, in the shape that `accept` asks for."""
+    """Return the answer for an error, in the shape that `accept` asks for."""
     status = status_of(error.error_code)
     body, content_type = error_body(error), JSON
     if accept is not None and PROBLEM_JSON in accept:

@@ -1,12 +1,12 @@
-"""How a stream of records stands on the wire: as lines of JSON, or as server-sent events.
+"""The bytes of a record stream: lines of JSON, or server-sent events.
 
-Owns the bytes of records, heart-beats, errors and the end for each of the two; pure. Either way an
-error is the last thing of a stream, in the shape of every other error.
+Owns the bytes of records, heart-beats, errors and the end in each of the two forms; must not know HTTP. Pure. In both
+forms an error is the last element of a stream, in the shape of every other error.
 
     NDJSON   {"topic":..,"offset":7,..}\\n         event stream   id: 0:7\\ndata: {"topic":..}\\n\\n
-             \\n             nothing came                          : nothing new\\nid: 0:7\\n\\n
+             \\n             no new record                         : nothing new\\nid: 0:7\\n\\n
              {"error_code":..}\\n                                  event: error\\ndata: {"error_code":..}\\n\\n
-             (closed)       the end that was asked for            event: end\\ndata: {"next_offset":8}\\n\\n
+             (closed)       the requested end                     event: end\\ndata: {"next_offset":8}\\n\\n
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from storage.shown import encode_json
 
 
 class Frames(Protocol):
-    """One kind of stream over one partition."""
+    """One form of a stream over one partition."""
 
     def records(self, rows: Sequence[bytes], records: Sequence[StoredRecord]) -> bytes:
-        """Records, each encoded in its row without a line break."""
+        """Return the bytes of records; each row is an encoded record without a line break."""
 
     def beat(self, next_offset: int) -> bytes:
-        """A sign of life: there is nothing for this reader before `next_offset`."""
+        """Return a heart-beat: there is no record for this reader before `next_offset`."""
 
     def error(self, error: ApiError) -> bytes:
-        """Why the stream ends early."""
+        """Return the bytes of the error that ends the stream early."""
 
     def end(self, next_offset: int) -> bytes:
-        """The stream has given what was asked for."""
+        """Return the bytes of the requested end of the stream."""
 
 
 class Lines:
-    """NDJSON. An empty line is a heart-beat; the end is that of the answer."""
+    """NDJSON. An empty line is a heart-beat; the stream ends with the answer."""
 
     def __init__(self, partition: int) -> None:
-        """Lines tell their partition themselves."""
+        """Ignore the partition: each line contains it."""
 
     def records(self, rows: Sequence[bytes], records: Sequence[StoredRecord]) -> bytes:
         return b"\n".join((*rows, b""))
@@ -57,8 +57,8 @@ class Lines:
 
 
 class Events:
-    """Server-sent events. A reader goes on behind the last id that it saw; heart-beats move it too,
-    past what is not shown to it.
+    """Server-sent events. A reader continues after the last id that it received; heart-beats also advance the id past
+    hidden offsets.
     """
 
     def __init__(self, partition: int) -> None:
@@ -89,7 +89,7 @@ FRAMES: Final[Mapping[str, type[Lines] | type[Events]]] = {NDJSON: Lines, EVENT_
 
 
 def resumed_at(last_event_id: str, partition: int) -> int:
-    """The offset behind the one that a Last-Event-ID names. Raises 40000."""
+    """Return the offset after the offset in a Last-Event-ID. Raises 40000."""
     number, colon, offset = last_event_id.partition(":")
     if not colon or number != str(partition):
         raise ApiError(

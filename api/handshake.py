@@ -1,8 +1,8 @@
-"""TLS before HTTP: a connection while its handshake runs.
+"""TLS before HTTP: a connection during its handshake.
 
-Owns the handshakes under way, their number and how long one may take, so that they are bounded as connections
-are: each holds a descriptor, and the event loop tells of a connection only when its handshake is over. Must not
-know HTTP: what is made behind a handshake is handed in.
+Owns the handshakes in progress, their number and their timeout, so that they are limited like connections: each holds
+a descriptor, and the event loop reports a connection only after its handshake. Must not know HTTP: the protocol after
+a handshake is a parameter.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from typing import cast
 
 
 class Handshakes:
-    """Those under way. `make` gives the protocol that goes on; `has_room` tells whether one more may begin."""
+    """The handshakes in progress. `make` creates the protocol for the time after a handshake; `has_room` returns
+    whether one more may begin.
+    """
 
     def __init__(
         self,
@@ -37,36 +39,40 @@ class Handshakes:
         return len(self._running)
 
     def begin(self, connection: socket.socket) -> None:
-        """Let one run, as one of those that are counted."""
+        """Start a handshake, and count it."""
         task = asyncio.get_running_loop().create_task(self._run(connection))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 
     async def _run(self, connection: socket.socket) -> None:
-        """The handshake; a client that fails at it is hung up on."""
+        """Run the handshake; if it fails the connection is closed."""
         connection.setblocking(False)
-        with suppress(OSError):  # also ssl.SSLError, and a handshake that takes too long
+        with suppress(OSError):  # also ssl.SSLError, and a timeout of the handshake
             await asyncio.get_running_loop().connect_accepted_socket(
                 self._make, connection, ssl=self._context, ssl_handshake_timeout=self._timeout_s
             )
 
     async def stop(self) -> None:
-        """End those under way."""
+        """End the handshakes in progress."""
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
 
 
 class Handshake(asyncio.Protocol):
-    """A connection as it comes. The event loop takes it anew, with TLS, by a second descriptor: the one way in
-    which no byte is read before there is somebody for it.
+    """A connection before its handshake.
+
+    The event loop gets it a second time, with TLS, by a duplicate descriptor. Only in this way no byte is read before
+    the TLS protocol exists.
     """
 
     def __init__(self, handshakes: Handshakes) -> None:
         self._all = handshakes
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin, or hang up: there is no way yet to tell why. Nothing has been read."""
+        """Begin the handshake, or close the connection: an error answer is not possible before TLS. Nothing has been
+        read.
+        """
         plain = cast("asyncio.Transport", transport)
         if self._all.has_room():
             with suppress(OSError):  # no descriptor is left

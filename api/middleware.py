@@ -1,9 +1,7 @@
-"""The connection's side of the API: errors that happen before a request has a route, and too many
-connections.
+"""The connection's side of the API: errors before a request has a route, and too many connections.
 
-Owns the HTTP library's protocol object where its own answers (text/plain) would show: malformed
-HTTP, a handler that broke, the connection cap. Everything that has become a request goes through
-`api.app`.
+Owns the HTTP library's protocol object, which would answer in text/plain: malformed HTTP, a handler that failed, the
+connection limit. Must not handle requests: they go through `api.app`.
 """
 
 from __future__ import annotations
@@ -29,11 +27,12 @@ log = logging.getLogger(__name__)
 _TOO_MANY: Final = (
     b'{"error_code":42901,"message":"too many connections: try again later (max_connections)"}'
 )
-_UPGRADES: Final = (b"pgrade:", b"PGRADE:")  # however the header is written
+_UPGRADES: Final = (b"pgrade:", b"PGRADE:")  # matches Upgrade, upgrade and UPGRADE
 _HEAD_END: Final = b"\r\n\r\n"
-_UNPARSED_METHOD: Final = "UNKNOWN"  # the HTTP library's stand-in for what it could not parse
+# aiohttp's stand-in for the method of a request that it could not parse.
+_UNPARSED_METHOD: Final = "UNKNOWN"
 _TURNED_AWAY_OPEN_S: Final = 1.0
-_TURNED_AWAY_AT_ONCE: Final = 8  # they take descriptors that nobody has set aside for a crowd
+_TURNED_AWAY_AT_ONCE: Final = 8  # each holds a descriptor, and only a few are reserved
 _TURNED_AWAY: Final = (
     b"HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nConnection: close\r\n"
     b"Server: %b\r\nRetry-After: 1\r\nContent-Length: %d\r\n\r\n%b"
@@ -42,7 +41,7 @@ _TURNED_AWAY: Final = (
 
 
 class ApiServer(web.Server):
-    """Makes one protocol object per connection, with `tls` behind its handshake."""
+    """Creates one protocol object per connection; with `tls` after its handshake."""
 
     def __init__(
         self,
@@ -55,7 +54,7 @@ class ApiServer(web.Server):
     ) -> None:
         super().__init__(handler, request_factory=_request, **options)
         self.max_connections = max_connections
-        self.turned_away = 0  # those that are still open
+        self.turned_away = 0  # rejected connections that are still open
         self.stopping = False
         self._options = options
         self._handshakes: Handshakes | None = None
@@ -69,18 +68,18 @@ class ApiServer(web.Server):
 
     @property
     def open_connections(self) -> int:
-        """How many connections there are, with those that are still in the handshake."""
+        """The number of connections, including handshakes in progress."""
         return len(self.connections) + (0 if self._handshakes is None else len(self._handshakes))
 
     def __call__(self) -> asyncio.Protocol:  # type: ignore[override]  # the event loop's protocol
-        """Called by the event loop for each new connection."""
+        """Return the protocol of a new connection; the event loop calls this."""
         return self._protocol() if self._handshakes is None else Handshake(self._handshakes)
 
     def _protocol(self) -> ApiProtocol:
         return ApiProtocol(self, loop=asyncio.get_running_loop(), **self._options)
 
     def pre_shutdown(self) -> None:
-        """Let every connection end with the request it is at, and those that still come at once."""
+        """Let every connection end after its current request, and new connections end at once."""
         self.stopping = True
         super().pre_shutdown()
 
@@ -101,22 +100,24 @@ class ApiProtocol(web.RequestHandler):
         self._api_server = server
         self._abandonable: asyncio.Task[Any] | None = None
         self.drained = 0
-        """How often writing was paused and went on."""
+        """Number of times that writing was paused and then resumed."""
         self.body: StreamReader = EMPTY_PAYLOAD
-        """Of the latest request: what it sends behind an early answer is read too."""
+        """The body of the latest request: bytes that the client sends after an early answer are read too."""
         self.half_closed = asyncio.get_running_loop().create_future()
-        """Done once the client sends no more, though it may still listen: it is not to wait for anything."""
+        """Done once the client sends no more. It may still read, but it must not wait for new data."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the connection, or turn it away in the shape of every other error."""
+        """Accept the connection, or reject it with an error in the usual shape."""
         if len(self._api_server.connections) >= self._api_server.max_connections:
             self._turn_away(cast("asyncio.Transport", transport))
             return
         super().connection_made(transport)
 
     async def start(self) -> None:
-        """Serve the connection. One that came as the listener closed ends here: it was told to close before this task
-        began, or nobody will tell it, and the library would wait for its first request until the grace is over.
+        """Serve the connection. A connection that arrived while the listener closed ends here.
+
+        Such a connection was closed before this task began, or it missed the shutdown call. aiohttp would then wait
+        for its first request until the grace period ends.
         """
         if self._api_server.stopping:
             self.close()
@@ -126,15 +127,19 @@ class ApiProtocol(web.RequestHandler):
         await super().start()
 
     def begin(self, request: web.BaseRequest) -> None:
-        """This one is served from now on. The library notes it in a task of the request's own, which before Python 3.12
-        begins after whatever the client did next: it would seem to have shut down its side with nothing asked for.
+        """Mark a request as the current one.
+
+        aiohttp does this in a task of the request. Before Python 3.12 that task begins after later events of the
+        connection: a half-close would look like one without a request.
         """
         self.body = request.content
         self._current_request = request
 
     def data_received(self, data: bytes) -> None:
-        """Take what the client sends. The library listens no more to a connection that is to close, though a request
-        may have its body on the way: that is read to its end, and nothing behind it is answered.
+        """Process received bytes.
+
+        aiohttp ignores data on a connection that will close, although the body of a request may still be arriving.
+        That body is read to its end, and no request after it is answered.
         """
         closing, closing_soon = self._force_close, self._close
         if closing or closing_soon:
@@ -150,8 +155,10 @@ class ApiProtocol(web.RequestHandler):
         self._close |= closing_soon
 
     def _take_requests(self, data: bytes) -> None:
-        """Take data in which requests may ask for another protocol, each by itself: the library drops what follows
-        one that does in the same data. There is no other protocol here, so what follows is HTTP.
+        """Process data with requests that may ask for a protocol upgrade, one request at a time.
+
+        aiohttp drops the bytes after such a request in the same data. There is no other protocol here, so these bytes
+        are HTTP.
         """
         while data:
             end = self._request_end(data)
@@ -159,7 +166,7 @@ class ApiProtocol(web.RequestHandler):
             data = data[end:]
 
     def _request_end(self, data: bytes) -> int:
-        """How many bytes there are up to the end of a request that asks for another protocol, or all."""
+        """Return the number of bytes up to the end of a request with an upgrade, else of all data."""
         if all(body.is_eof() for body in self._bodies()):
             starts = [at for header in _UPGRADES if (at := data.find(header)) >= 0]
             head_end = data.find(_HEAD_END, min(starts)) if starts else -1
@@ -172,15 +179,16 @@ class ApiProtocol(web.RequestHandler):
         return len(data)
 
     def _bodies(self) -> list[StreamReader]:
-        """Of the requests that are not answered."""
+        """Return the bodies of the requests that are not answered yet."""
         bodies = [body for _, body in self._messages]
         if self._current_request is not None:
             bodies.append(self._current_request.content)
         return bodies
 
     async def shutdown(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  # the library's
-        """End the connection within `timeout` s: the request, what is left of its body, and the answer's way out of
-        this process. The library grants that time to each of the first two, and leaves the last to a loop that ends.
+        """End the connection within `timeout` s: the request, the rest of its body, and the writing of its answer.
+
+        aiohttp allows that time for each of the first two, and leaves the writing to a loop that ends.
         """
         transport, serving = self.transport, self._task_handler
         try:
@@ -196,26 +204,27 @@ class ApiProtocol(web.RequestHandler):
             self.force_close()
 
     def eof_received(self) -> bool:  # type: ignore[override]  # the library never keeps one open
-        """The client sends no more, and may still listen: a request that came whole is answered, then the
-        connection ends. True keeps it open until then; not over TLS, which has no such half.
+        """Handle a half-close of the client: a complete request is answered, then the connection ends.
+
+        True keeps the connection open until then. Over TLS it closes at once, since TLS has no half-close.
         """
         bodies = self._bodies()
         whole = bool(bodies) and all(body.is_eof() for body in bodies)
         if not whole or self.ssl_context is not None:
             return False
-        if not self.half_closed.done():  # behind a body the library reads up to it again
+        if not self.half_closed.done():  # aiohttp may call this again after a body
             self.half_closed.set_result(None)
             self.close()
         return True
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """The client went away: what only it waits for ends."""
+        """Cancel the work that only this client waits for."""
         super().connection_lost(exc)
         self._abandon()
 
     @contextmanager
     def while_connected(self) -> Iterator[None]:
-        """Cancel what runs inside once the client has gone away. Only for what changes nothing."""
+        """Cancel the code inside the block if the client disconnects. Only for code that changes nothing."""
         self._abandonable = asyncio.current_task()
         if self.transport is None:
             self._abandon()
@@ -225,17 +234,17 @@ class ApiProtocol(web.RequestHandler):
             self._abandonable = None
 
     def hold_on(self) -> None:
-        """An answer is on its way: a client that goes away from here on cancels nothing, it may have taken all."""
+        """Stop cancelling: an answer is being sent, and a client that disconnects later may have received all of it."""
         self._abandonable = None
 
     def pause_until_written(self) -> None:
-        """From here on writing counts as paused until all that was written has left this process."""
+        """Treat writing as paused until all written bytes have left this process."""
         if self.transport is not None:
-            # TLS pauses at the high mark, and would with 0 also when nothing is left; TCP only above it.
+            # With a high mark of 0, TLS would pause even with an empty buffer; TCP pauses only above the mark.
             self.transport.set_write_buffer_limits(0 if self.ssl_context is None else 1, 0)
 
     def resume_writing(self) -> None:
-        """The kernel has taken all that was written."""
+        """Count that the kernel has accepted all written bytes."""
         self.drained += 1
         super().resume_writing()
 
@@ -244,8 +253,10 @@ class ApiProtocol(web.RequestHandler):
             self._abandonable.cancel()
 
     def _turn_away(self, transport: asyncio.Transport) -> None:
-        """Answer at once, and drop what the client sends for a while: closing on it would reset the
-        answer. In a crowd there is no answer.
+        """Reject a connection with an answer, and drop the client's bytes for a while: an early close would reset the
+        answer.
+
+        If too many rejected connections are open, close without an answer.
         """
         self.force_close()
         if self._api_server.turned_away >= _TURNED_AWAY_AT_ONCE:
@@ -267,9 +278,10 @@ class ApiProtocol(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Malformed HTTP (400), or a mistake of ours (500): for the log, not for the client."""
+        """Return the answer to malformed HTTP (400), or to a bug (500): details go to the log, not to the client."""
         told = f"malformed HTTP request: {_first_line(message)}"
-        if isinstance(exc, LineTooLong):  # its own text is the line, as Python writes bytes
+        # aiohttp's own text contains the line as a Python bytes literal.
+        if isinstance(exc, LineTooLong):
             told = f"the request line or a header is over {self.max_line_size} bytes (max_header_bytes)"
         elif status >= 500:
             told = "the server made a mistake: see its log"
@@ -295,8 +307,9 @@ def _request(
     writer: AbstractStreamWriter,
     task: asyncio.Task[None],
 ) -> web.BaseRequest:
-    """The request of a message. It is answered in a version that is spoken here, whatever version it names, and as
-    HTTP/1.1 where it was too malformed to be parsed.
+    """Create the request of a message, with a supported version.
+
+    This is HTTP/1.0 for an earlier version, HTTP/1.1 for a later version or for a request that could not be parsed.
     """
     if message.method == _UNPARSED_METHOD or message.version > HttpVersion11:
         message = message._replace(version=HttpVersion11)

@@ -1,7 +1,8 @@
-"""Content types: what a body is, and what the answer may be.
+"""Content types: the type of a body, and the possible types of the answer.
 
-Owns the media types of the API and how Content-Type and Accept are read; pure. The embedded format
-says what the bytes of keys and values are in JSON: base64 (binary), JSON itself, or plain text.
+Owns the media types of the API and the rules for Content-Type and Accept; must not know calls or records. Pure. The
+embedded format defines how the bytes of keys and values are represented in JSON: base64 (binary), JSON itself, or
+plain text.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from api.errors import JSON, PROBLEM_JSON, ApiError
 
 
 class Format(enum.Enum):
-    """How keys and values stand in JSON."""
+    """The representation of keys and values in JSON."""
 
     BINARY = "binary"
     JSON = "json"
@@ -31,7 +32,7 @@ OCTET_STREAM: Final = "application/octet-stream"
 
 FORMATS: Final[Mapping[str, Format]] = {kind.value: kind for kind in Format}
 
-# The first of each is what a client gets that takes anything.
+# The first type of each is the answer to a client that accepts any type.
 PLAIN_TYPES: Final = (JSON, V2_JSON, BINARY_V2_JSON, JSON_V2_JSON)
 STREAM_TYPES: Final = (NDJSON, EVENT_STREAM)
 
@@ -44,7 +45,7 @@ RECORD_FORMATS: Final[Mapping[str, Format]] = {
 
 
 def media_type(content_type: str | None, allowed: Sequence[str]) -> str:
-    """The media type of a body, one of `allowed`. Raises 415."""
+    """Return the media type of a body, one of `allowed`. Raises 415."""
     if content_type is None:
         raise ApiError(415, f"Content-Type is missing: send one of {', '.join(allowed)}")
     if content_type in allowed:
@@ -62,9 +63,9 @@ def media_type(content_type: str | None, allowed: Sequence[str]) -> str:
 
 
 def negotiate(accept: str | None, offers: Sequence[str]) -> str:
-    """The best of `offers` for an Accept header. Raises 406.
+    """Return the best of `offers` for an Accept header. Raises 406.
 
-    application/problem+json speaks of errors only: for anything else it counts as JSON.
+    application/problem+json concerns errors only; for other answers it counts as JSON.
     """
     if accept is None or accept == "*/*" or accept == offers[0]:
         return offers[0]
@@ -94,7 +95,7 @@ def _entry(entry: str) -> tuple[str, float]:
 
 
 def _match(kind: str, offers: Sequence[str]) -> tuple[str | None, int]:
-    """What one entry of Accept stands for among the offers, and how precisely it says so."""
+    """Return the offer that one entry of Accept matches, and how specific the match is."""
     if kind in offers:
         return kind, 3
     if kind == PROBLEM_JSON:

@@ -1,6 +1,6 @@
-"""One record as an HTTP message: the body is its value, headers say the rest. Pure.
+"""One record as an HTTP message: the body is its value, headers hold the other parts. Pure.
 
-Owns the names of these headers and how their bytes are read; must not know the service.
+Owns the names of these headers and the decoding of their bytes; must not know the service.
 
     X-Key: text            the key, UTF-8            X-Key-Base64: a2V5    the key, any bytes
     X-Tag: text            the tag                   X-Header-NAME: text   a header, UTF-8
@@ -22,8 +22,9 @@ HEADER_PREFIX: Final = "x-header-"
 
 
 def record_of(headers: Mapping[str, str], body: bytes) -> Record:
-    """The record of a request. Raises 42201 for a header that is no UTF-8 or two keys, 42202 for a key
-    that is no base64.
+    """Return the record of a request.
+
+    Raises 42201 for a header that is not UTF-8 or for two keys, 42202 for a key that is not base64.
     """
     return Record(_key(headers), body, _headers(headers), tag=_text(headers, X_TAG.name))
 
@@ -43,7 +44,7 @@ def _key(headers: Mapping[str, str]) -> bytes | None:
 
 
 def _headers(headers: Mapping[str, str]) -> list[Header]:
-    """Those of the record, in order; a name may come more than once."""
+    """Return the headers of the record, in order; names may repeat."""
     found: list[Header] = []
     for name, value in headers.items():
         lower = name.lower()
@@ -58,7 +59,7 @@ def _text(headers: Mapping[str, str], name: str) -> str | None:
 
 
 def _checked(name: str, value: str) -> str:
-    """The HTTP library hands on bytes that are no UTF-8 as lone surrogates."""
+    """Check that a header's value is UTF-8: aiohttp passes on other bytes as lone surrogates."""
     try:
         value.encode()
     except UnicodeEncodeError:

@@ -1,7 +1,7 @@
 """The OpenAPI 3.1 document of one server: the route table and its descriptions, as JSON.
 
-Owns the form of the document; pure. What a call takes and gives stands in `api.description`, the limits
-are those of the settings in force.
+Owns the form of the document; must not know the content of a call, which `api.description` defines. Pure. The limits
+are taken from the settings in force.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Problem(Struct):
 
 
 class Schemas:
-    """The types of all bodies and answers, named once and referred to."""
+    """The types of all bodies and answers, each defined once and referenced by name."""
 
     def __init__(self, shapes: Sequence[Shape]) -> None:
         types = list(dict.fromkeys(kind for shape in shapes for kind in _types(shape)))
@@ -62,7 +62,7 @@ class Schemas:
         self._refs = dict(zip(types, refs, strict=True))
 
     def of(self, shape: Shape) -> Json:
-        """The schema of one shape, by reference where it has a name."""
+        """Return the schema of one shape; a named type is a reference."""
         if isinstance(shape, OneOf):
             return {"anyOf": [self.of(kind) for kind in shape.types]}
         if isinstance(shape, Lines):
@@ -74,7 +74,7 @@ class Schemas:
 
 
 def schemas_of(routes: Sequence[Route]) -> Schemas:
-    """The schemas of everything that the routes take and give."""
+    """Return the schemas of all bodies and answers of the routes."""
     shapes: list[Shape] = [Error, Problem]
     for route in routes:
         shapes += route.doc.bodies.values()
@@ -83,7 +83,7 @@ def schemas_of(routes: Sequence[Route]) -> Schemas:
 
 
 def document(routes: Sequence[Route], settings: Settings) -> Json:
-    """The whole document."""
+    """Return the whole document."""
     schemas = schemas_of(routes)
     paths: dict[str, Json] = {}
     for route in routes:
@@ -103,7 +103,7 @@ def document(routes: Sequence[Route], settings: Settings) -> Json:
 
 
 def codes_of(doc: Doc, settings: Settings) -> Sequence[int]:
-    """The error codes that a call can have, those of every call included, in order."""
+    """Return the error codes of a call, including the codes of every call, in order."""
     codes = {*doc.errors, 40000, 42901}
     if doc.offers:
         codes.add(406)
@@ -117,7 +117,7 @@ def codes_of(doc: Doc, settings: Settings) -> Sequence[int]:
 
 
 def path_parameters(pattern: str) -> Sequence[Parameter[Any]]:
-    """The parameters of a path, in order."""
+    """Return the parameters of a path, in order."""
     return [PATH[part[1:-1]] for part in pattern.split("/") if part.startswith("{")]
 
 
@@ -230,12 +230,12 @@ def _answer_content(media_type: str, answer: Answer, doc: Doc, schemas: Schemas)
 
 
 def answer_type(example: Example, doc: Doc) -> str:
-    """The media type that an example's answer has."""
+    """Return the media type of an example's answer."""
     return example.headers.get("Accept") or doc.offers[0]
 
 
 def _types(shape: Shape) -> Iterator[Any]:
-    """The msgspec types of a shape."""
+    """Yield the msgspec types of a shape."""
     if isinstance(shape, OneOf):
         yield from shape.types
     elif isinstance(shape, Lines):
@@ -251,7 +251,7 @@ def _anything(kind: type) -> Json:
 
 
 def _tidy(schema: Any) -> Any:
-    """The same schema: whole numbers are int64, and a description is one line."""
+    """Return the schema with int64 for whole numbers, and each description as one line."""
     if isinstance(schema, Mapping):
         told = {name: _tidy(value) for name, value in schema.items()}
         if isinstance(told.get("description"), str):

@@ -1,6 +1,7 @@
-"""The documentation as one readable page of HTML, which loads nothing else.
+"""The documentation as one readable HTML page, which loads no other resource.
 
-Owns its form; pure. It shows what the OpenAPI document shows, from the same descriptions.
+Owns its form; must not define content: it shows the content of the OpenAPI document, from the same descriptions.
+Pure.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _CODE: Final = re.compile(r"`([^`]+)`")
 
 
 def page(routes: Sequence[Route], settings: Settings) -> str:
-    """The whole page."""
+    """Return the whole page."""
     scheme = "http" if settings.tls_cert is None else "https"
     url = f"{scheme}://{settings.listen}"
     schemas = schemas_of(routes)
@@ -104,7 +105,7 @@ def _parameters(parameters: Sequence[Parameter[Any]], settings: Settings) -> str
 
 
 def _kind(schema: Json) -> str:
-    """A schema in words."""
+    """Describe a schema in words."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
         return f'<a href="#type-{escape(name)}">{escape(name)}</a>'
@@ -149,7 +150,7 @@ def _example(route: Route, example: Example, url: str) -> str:
 
 
 def curl(route: Route, example: Example, url: str) -> str:
-    """An example as a command line of curl."""
+    """Return an example as a curl command line."""
     parts = ["curl", f"-X {route.method}"] if route.method != "GET" else ["curl"]
     headers = dict(example.headers)
     if example.media_type is not None:
@@ -164,7 +165,7 @@ def curl(route: Route, example: Example, url: str) -> str:
 
 
 def target(pattern: str, example: Example) -> str:
-    """Path and query of an example."""
+    """Return the path and the query of an example."""
     path = "/".join(
         quote(example.path.get(part[1:-1], SAMPLES[part[1:-1]]), safe=":")
         if part.startswith("{")
@@ -200,7 +201,7 @@ def _error_link(code: int) -> str:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table of cells that are HTML; nothing where there are no rows."""
+    """Return a table with HTML cells; an empty string if there are no rows."""
     body = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row)}</tr>" for row in rows)
     titles = "".join(f"<th>{escape(title)}</th>" for title in head)
     return f"<table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table>" if body else ""
@@ -211,7 +212,7 @@ def _text(text: str) -> str:
 
 
 def _marked(text: str) -> Iterator[str]:
-    """Text with `code` in it, as HTML."""
+    """Convert text with `code` in it to HTML."""
     for position, part in enumerate(_CODE.split(text)):
         yield f"<code>{escape(part)}</code>" if position % 2 else escape(part)
 

@@ -1,9 +1,9 @@
-"""Parameters: what each may be, how its text becomes a value, and how that is told.
+"""Parameters: the values that each allows, the conversion of its text, and its documentation.
 
-Owns the kinds of parameters and the check of a query against them. A kind reads the text and gives
-the JSON schema of what it takes, so that the documentation says what the check does; a message names
-the parameter and the limit. A parameter that the call does not know is refused: ignoring a misspelt
-`producer_id` would store a record twice.
+Owns the kinds of parameters and the check of a query against them; must not know calls. A kind reads the text and
+returns the JSON schema of the allowed values, so that documentation and check agree. A message names the parameter
+and the limit. A parameter that the call does not know is rejected: ignoring a misspelt `producer_id` would store a
+record twice.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ Schema: TypeAlias = dict[str, Any]
 
 
 class Kind(Protocol[Value]):
-    """What a parameter's text means."""
+    """The type of a parameter's value."""
 
     def read(self, name: str, text: str, settings: Settings) -> Value:
-        """The value of `text`. Raises 40000 naming the parameter and what it takes."""
+        """Convert `text` to its value. Raises 40000, which names the parameter and the allowed values."""
         ...
 
     def schema(self, settings: Settings) -> Schema:
-        """What `read` takes, as JSON schema."""
+        """Return the allowed values as JSON schema."""
         ...
 
 
@@ -60,7 +60,7 @@ class Integer:
         return {"type": "integer", "format": "int64", "minimum": self.low, "maximum": high}
 
     def highest(self, settings: Settings) -> int:
-        """The limit in force."""
+        """Return the limit in force."""
         return self.high if isinstance(self.high, int) else int(getattr(settings, self.high))
 
 
@@ -86,7 +86,7 @@ class Choice(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """Text of `shortest` characters or more."""
+    """Text of at least `shortest` characters."""
 
     shortest: int = 0
 
@@ -103,7 +103,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where to begin: N, earliest, latest, -N (the last N), @milliseconds."""
+    """A start position: N, earliest, latest, -N (the last N), @milliseconds."""
 
     def read(self, name: str, text: str, settings: Settings) -> Start:
         """See Kind."""
@@ -123,7 +123,7 @@ class Place:
             ) from None
 
     def schema(self, settings: Settings) -> Schema:
-        """See Kind. Numbers up to int64 are read; the pattern holds those of 18 digits."""
+        """See Kind. `read` accepts numbers up to int64; the pattern allows 18 digits."""
         number = "[0-9]{1,18}"
         pattern = f"^(earliest|latest|{number}|-[1-9][0-9]{{0,17}}|@{number})$"
         return {"type": "string", "pattern": pattern}
@@ -131,8 +131,8 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Parameter(Generic[T]):
-    """A parameter of the path, the query or the headers: what it takes and what it means.
-    `default` counts where it is not given.
+    """A parameter of the path, the query or the headers, with its kind and its meaning. `default` applies if it is
+    not given.
     """
 
     name: str
@@ -142,7 +142,7 @@ class Parameter(Generic[T]):
     required: bool = False
 
     def fallback(self, settings: Settings) -> str | None:
-        """The default within the limits in force."""
+        """Return the default, limited by the settings in force."""
         kind: object = self.kind
         if self.default is not None and isinstance(kind, Integer):
             return str(min(int(self.default), kind.highest(settings)))
@@ -150,7 +150,7 @@ class Parameter(Generic[T]):
 
 
 class Params:
-    """The query of one request, as `parse_query` gives it."""
+    """The query of one request, as parsed by `parse_query`."""
 
     def __init__(self, query: Mapping[str, str], known: Sequence[str], settings: Settings) -> None:
         self._settings = settings
@@ -164,11 +164,11 @@ class Params:
 
     @property
     def given(self) -> Mapping[str, str]:
-        """Every parameter that was given, as it was given."""
+        """All given parameters, unchanged."""
         return self._query
 
     def refuse(self, parameters: Sequence[Parameter[Any]], reason: str) -> None:
-        """Raise 40000 where one of these is given: it means nothing in this form of the call."""
+        """Raise 40000 if one of these parameters is given: it has no meaning in this form of the call."""
         for parameter in parameters:
             if parameter.name in self._query:
                 raise ApiError(
@@ -176,7 +176,7 @@ class Params:
                 )
 
     def get(self, parameter: Parameter[T]) -> T | None:
-        """Its value, or its default; None when it has neither. Raises 40000."""
+        """Return the value of a parameter, or its default; None if it has neither. Raises 40000."""
         text = self._query.get(parameter.name)
         if text is None and parameter.default is not None:
             text = parameter.fallback(self._settings)
@@ -190,7 +190,7 @@ class Params:
         return parameter.kind.read(parameter.name, text, self._settings)
 
     def __getitem__(self, parameter: Parameter[T]) -> T:
-        """The value of a parameter that has a default. Raises 40000."""
+        """Return the value of a parameter that has a default. Raises 40000."""
         value = self.get(parameter)
         if value is None:
             raise LookupError(f"{parameter.name} has no default")
@@ -199,12 +199,13 @@ class Params:
 
 @lru_cache(maxsize=CACHED_QUERIES)
 def parse_query(raw_query: str) -> Mapping[str, str]:
-    """The parameters of a query, of a repeated one the last. The last queries are remembered: those
-    of a producer are all alike. Raises 40000 for bytes that are no UTF-8: they would be read as
-    another text.
+    """Return the parameters of a query; of a repeated parameter the last.
+
+    Results are cached, because a producer sends the same query in each request. Raises 40000 for bytes that are not
+    UTF-8: they would be decoded to another text.
     """
     try:
-        raw_query.encode()  # bytes that came unescaped
+        raw_query.encode()  # bytes that were not percent-encoded
         return dict(parse_qsl(raw_query, keep_blank_values=True, errors="strict"))
     except UnicodeError:
         raise ApiError(
@@ -213,7 +214,7 @@ def parse_query(raw_query: str) -> Mapping[str, str]:
 
 
 def checked_integer(name: str, text: str, *, low: int, high: int = MAX_INT64) -> int:
-    """`text` as a whole number from `low` to `high`. Raises 40000 naming the parameter."""
+    """Convert `text` to a whole number from `low` to `high`. Raises 40000, which names the parameter."""
     if not _INTEGER.fullmatch(text) or not low <= int(text) <= high:
         raise ApiError(
             MALFORMED,

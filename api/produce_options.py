@@ -1,7 +1,6 @@
-"""What every way to produce records can be told beside them: when to answer, how long to wait, the
-codec, the producer's sequence, the request's key.
+"""The options of all produce calls: time of the answer, timeout, codec, producer sequence, idempotency key.
 
-Owns how these parameters are read; must not know how records arrive.
+Owns how these parameters are read; must not know how records are sent.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ SEQUENCED: Final = (PRODUCER_ID, PRODUCER_EPOCH, SEQUENCE)
 
 
 def read_options(call: Call, params: Params) -> ProduceOptions:
-    """What the query says. Raises 40000, and 42207 for a codec of the other backend."""
+    """Return the options in the query. Raises 40000, and 42207 for a codec of the other backend."""
     store = call.service.store
     return ProduceOptions(
         acks=params[ACKS],
@@ -51,8 +50,9 @@ def read_options(call: Call, params: Params) -> ProduceOptions:
 
 
 def with_key(options: ProduceOptions, call: Call, content: bytes, form: str) -> ProduceOptions:
-    """With the key that the request has, if it has one; it belongs to this content in this form
-    at this place. Raises 40000.
+    """Return the options with the request's idempotency key, if it has one. Raises 40000.
+
+    The digest of the key covers the content, its form, the topic and the partition.
     """
     key = call.request.headers.get(IDEMPOTENCY_KEY.name)
     if key is None:
@@ -75,7 +75,7 @@ def with_key(options: ProduceOptions, call: Call, content: bytes, form: str) -> 
 def request_of(
     call: Call, decoded: Produced, options: ProduceOptions, *, hold: Hold, size_bytes: int
 ) -> Produce:
-    """The good records of a request as the service takes them."""
+    """Return the service request with the valid records of a body."""
     return Produce(
         topic=call.topic,
         records=decoded.records,
@@ -88,25 +88,25 @@ def request_of(
 
 
 def born_host(call: Call) -> bytes | None:
-    """The client's address, where the store keeps it."""
+    """Return the client's address if the store keeps it, else None."""
     return call.peer if call.service.store.capabilities.messages else None
 
 
 def refuse_key(call: Call, reason: str) -> None:
-    """Raise 40000 where a request that cannot have a key has one."""
+    """Raise 40000 if a request has an idempotency key that this call does not accept."""
     if IDEMPOTENCY_KEY.name in call.request.headers:
         raise ApiError(MALFORMED, f"{IDEMPOTENCY_KEY.name} is not taken here: {reason}")
 
 
 def record_ids(store: LogStore, topic: str) -> RecordNames | None:
-    """How an answer names the records of a topic, None where it does not."""
+    """Return the function that names the records of a topic in an answer; None if the store has no record ids."""
     if not store.capabilities.messages:
         return None
     return lambda number: partial(store.record_id, TopicPartition(topic, number))
 
 
 def _sequence(params: Params) -> ProducerSequence | None:
-    """The producer's id, epoch and sequence: all of them or none."""
+    """Return the producer's id, epoch and sequence number: all three must be given, or none."""
     values = [params.get(parameter) for parameter in SEQUENCED]
     given = [value for value in values if value is not None]
     if not given:
@@ -119,7 +119,7 @@ def _sequence(params: Params) -> ProducerSequence | None:
 
 
 def _compression(params: Params, store: LogStore) -> str | None:
-    """The codec that was asked for. Raises 42207 for one that the store's format does not have."""
+    """Return the requested codec. Raises 42207 for a codec that the store's format does not have."""
     codec = params.get(COMPRESSION)
     codecs = MESSAGE_COMPRESSIONS if store.capabilities.messages else COMPRESSIONS
     if codec is not None and codec not in codecs:

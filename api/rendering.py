@@ -1,8 +1,8 @@
 """Answers of produce and fetch, as JSON: pure.
 
-Owns the shapes of offsets and fetched records for each embedded format; must not know HTTP or the
-service. Bytes that a format cannot show (no JSON, no UTF-8) never fail a page: the value is null
-and the bytes stand beside it in base64.
+Owns the shapes of offsets and fetched records for each embedded format; must not know HTTP or the service. Bytes that
+a format cannot represent (not JSON, not UTF-8) never fail a page: the value is null, and the bytes are added in
+base64.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ INLINE_RECORDS: Final = 500
 INLINE_BYTES: Final = 256 << 10
 
 R = TypeVar("R")
-Shown: TypeAlias = Any  # of a key or value: base64, JSON of any kind or text, as the format says
+Shown: TypeAlias = Any  # of a key or value: base64, any JSON, or text, depending on the format
 RecordId: TypeAlias = Callable[[TopicPartition, int], str]
 RecordNames: TypeAlias = Callable[[int], Callable[[int], str]]
-"""For the number of a partition, how a record of it is named by its locator."""
+"""Maps the number of a partition to a function that returns the id of a record from its locator."""
 
 _NO_HEADERS: Final[Sequence[Any]] = ()
 
@@ -99,8 +99,10 @@ def offset_rows(
     *,
     record_names: RecordNames | None = None,
 ) -> list[OffsetRow]:
-    """One row per record in request order. Runs count the good records only; `positions` says where
-    those are. `record_names`: where the answer names each record that is still there.
+    """Return one row per record in request order.
+
+    Runs count the valid records only; `positions` maps these to positions in the request. `record_names`: set if the
+    answer contains the id of each record that still exists.
     """
     if len(runs) == 1 and not failed and runs[0].error is None:
         (run,) = runs
@@ -128,12 +130,12 @@ def offset_rows(
 
 
 def is_large(records: Sequence[StoredRecord]) -> bool:
-    """Whether rendering the records takes long enough to be done beside the event loop."""
+    """Return whether rendering the records takes so long that it should run in a thread."""
     return len(records) > INLINE_RECORDS or sum(weights_bytes(records)) > INLINE_BYTES
 
 
 def encode_page(partition: TopicPartition, page: Page, kind: Format) -> bytes:
-    """A page of records as a JSON array."""
+    """Return a page of records as a JSON array."""
     render = _RENDERERS[kind]
     topic, number = partition
     return msgspec.json.encode([render(topic, number, record) for record in page.records])
@@ -142,7 +144,7 @@ def encode_page(partition: TopicPartition, page: Page, kind: Format) -> bytes:
 def encode_rows(
     found: Sequence[tuple[TopicPartition, StoredRecord]], kind: Format, record_id: RecordId | None
 ) -> bytes:
-    """Records from any partitions as a JSON array; `record_id` where their rows tell the id."""
+    """Return records from any partitions as a JSON array; `record_id`: set if their rows contain the id."""
     return msgspec.json.encode(_rows(found, kind, record_id))
 
 
@@ -152,9 +154,9 @@ def encode_lines(
     kind: Format,
     record_id: RecordId | None,
 ) -> list[bytes]:
-    """Each record as JSON without a line break; `record_id` where its row tells the id.
+    """Return each record as JSON without a line break; `record_id`: set if its row contains the id.
 
-    Breaks can only stand between the tokens of JSON that was stored with them: they become spaces.
+    Line breaks occur only between the tokens of stored JSON; they are replaced by spaces.
     """
     rows = _rows([(partition, record) for record in records], kind, record_id)
     encode = msgspec.json.encode
@@ -211,7 +213,7 @@ def _text_row(topic: str, partition: int, record: StoredRecord) -> Row:
 def _show(
     row: Row, record: StoredRecord, shown: Callable[[bytes], Raw | str | None], problem: str
 ) -> None:
-    """Key and value as the format shows them; what it cannot show goes beside, with the reason."""
+    """Set key and value in the row's format. A value without such a form is added in base64, with the reason."""
     if record.key is not None:
         row.key = shown(record.key)
         if row.key is None:

@@ -18,7 +18,7 @@ Handler: TypeAlias = "Callable[[Call], Awaitable[web.StreamResponse]]"
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """`doc` tells what the call takes and gives: see `api.description`."""
+    """One row of the route table. `doc` describes parameters, bodies and answers of the call: see `api.description`."""
 
     method: str
     pattern: str

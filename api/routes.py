@@ -1,8 +1,8 @@
-"""The route table and nothing else: which handler answers which method and path, and what describes
-the call.
+"""The route table: the handler and the description for each method and path.
 
-A path is matched by its segments, each percent-decoded by itself, so that an encoded slash stays
-within its segment; one trailing slash is accepted. `{name}` stands for one segment.
+Owns the table and the match of a path; must not know what a call does. A path is matched by its segments, each
+percent-decoded by itself, so that an encoded slash stays within its segment. One trailing slash is accepted. `{name}`
+stands for one segment.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ CACHED_PATHS: Final = 1024
 
 
 class Router:
-    """The table, ready to be searched."""
+    """The route table, indexed for look-ups."""
 
     def __init__(self, routes: Sequence[Route] = ROUTES) -> None:
         self.find = lru_cache(maxsize=CACHED_PATHS)(self._find)
@@ -133,9 +133,7 @@ class Router:
             self._by_length.setdefault(len(pattern), []).append((pattern, route))
 
     def _find(self, method: str, raw_path: str) -> tuple[Route, Mapping[str, str]]:
-        """The route and its path parameters. Raises 404, or 405 with Allow. `find` remembers the
-        last paths.
-        """
+        """Return the route and its path parameters. Raises 404, or 405 with Allow. `find` caches the last paths."""
         segments = raw_path[1:].removesuffix("/").split("/")
         wanted = "GET" if method == "HEAD" else method
         allowed = []

@@ -1,9 +1,8 @@
-"""JSON of records to be produced, to values: pure.
+"""Conversion of JSON to records: pure.
 
-Owns the shapes of produce bodies and their limits for each embedded format; must not know HTTP or
-the service. A body is decoded typed as a whole; only where that fails is it taken record by record,
-so that a record which is wrong alone fails alone. Of a name that is given twice the last counts; a
-name that is not known is refused, so that a misspelt `value` does not become a null.
+Owns the shapes of produce bodies and their limits for each embedded format; must not know HTTP or the service. A body
+is decoded as a whole; only if that fails it is decoded record by record, so that one invalid record fails alone. Of a
+repeated name the last value counts. An unknown name is rejected, so that a misspelt `value` does not become a null.
 
     format  key and value            header value
     binary  base64                   base64
@@ -38,12 +37,12 @@ PartitionNumber: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
 Int64: TypeAlias = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 Timestamp: TypeAlias = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 
-# A JSON value stands three levels deep in its body: object, `records`, record.
+# A JSON value is at depth three of its body: object, `records`, record.
 _DEPTH_OF_VALUE: Final = 3
-# A body up to this size is decoded before its records are counted: empty ones take forty times as much.
+# Larger bodies are counted before they are decoded: decoded empty records take forty times their size.
 _COUNTED_BYTES: Final = 256 << 10
 PLACE: Final = "records[{}]"
-"""Where a record stands in a body, by its position."""
+"""The name of a record in a body, by its position."""
 _NULL: Final = Raw(b"null")
 _BRACKETS: Final = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
 _HALF_PAIR: Final = re.compile(rb"(\\u[dD][89abAB][0-9a-fA-F]{2})[^\\].{0,4}\Z", re.DOTALL)
@@ -69,7 +68,7 @@ class TextHeader(Struct, forbid_unknown_fields=True, gc=False):
 
 
 class _Common(Struct, forbid_unknown_fields=True, gc=False):
-    """What a record can have in every format beside key, value and headers."""
+    """The members that a record can have in every format, other than key, value and headers."""
 
     partition: PartitionNumber | None = None
     timestamp: Timestamp | None = None
@@ -80,7 +79,7 @@ class _Common(Struct, forbid_unknown_fields=True, gc=False):
 
 
 class PlainRecord(Struct, forbid_unknown_fields=True, gc=False):
-    """What most records are: key and value in base64 and nothing else."""
+    """The most common form of a record: key and value in base64 and nothing else."""
 
     key: bytes | None = None
     value: bytes | None = None
@@ -122,7 +121,7 @@ class _Anything(Struct, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a produce body may hold."""
+    """The limits of a produce body."""
 
     max_records: int
     max_depth: int
@@ -130,7 +129,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Produced:
-    """A decoded body: the good records with their positions in it, and those that failed alone."""
+    """A decoded body: the valid records with their positions in it, and the records that failed alone."""
 
     count: int
     records: Sequence[Record]
@@ -139,8 +138,9 @@ class Produced:
     failed: Sequence[tuple[int, ApiError]] = ()
 
     def for_partition(self, partition: int | None, place: str = "") -> Self:
-        """The same where all were sent to this partition: a record that names another one fails alone. `place` names
-        a record by its position.
+        """Return the same for a request to this partition: a record that names another partition fails alone.
+
+        `place` names a record by its position.
         """
         if partition is None or self.partitions is None:
             return self
@@ -153,7 +153,7 @@ class Produced:
         return self.refusing(errors)
 
     def refusing(self, errors: Mapping[int, ApiError]) -> Self:
-        """The same with these errors in place of the records at those positions."""
+        """Return the same with these errors instead of the records at these positions."""
         kept = [index for index, at in enumerate(self.positions) if at not in errors]
         numbers = self.partitions
         return replace(
@@ -167,7 +167,7 @@ class Produced:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """One embedded format: its decoders and its way from a decoded record to a value."""
+    """One embedded format: its decoders and its conversion of a decoded record."""
 
     decode_body: Callable[[bytes], Body[Any]]
     decode_record: Callable[[bytes | Raw], Any]
@@ -175,10 +175,9 @@ class _Kind:
 
 
 def decode_produce(body: bytes, kind: Format, limits: Limits) -> Produced:
-    """The records of a produce body.
+    """Decode the records of a produce body.
 
-    Raises ApiError for what speaks of the whole body: no JSON, no `records`, none of them or too
-    many.
+    Raises ApiError for an error of the whole body: invalid JSON, no `records`, an empty list, or too many records.
     """
     _check_utf8(body)
     try:
@@ -194,8 +193,9 @@ def decode_produce(body: bytes, kind: Format, limits: Limits) -> Produced:
 
 
 def decode_records(records: Sequence[bytes | ApiError], kind: Format, limits: Limits) -> Produced:
-    """The records of a stream, each of them JSON that stands by itself; an error among them is that
-    record's own. Raises nothing: what is wrong with a record is its failure.
+    """Decode the records of a stream, each a JSON value of its own. Errors among them are passed on as failures.
+
+    Raises nothing: an invalid record becomes a failure of this record.
     """
     whole = [record for record in records if isinstance(record, bytes)]
     if len(whole) == len(records):
@@ -206,7 +206,7 @@ def decode_records(records: Sequence[bytes | ApiError], kind: Format, limits: Li
 
 
 def _decode_records_typed(records: Sequence[bytes], how: _Kind, limits: Limits) -> Produced | None:
-    """All of them; None when one is wrong."""
+    """Decode all records; None if one is invalid."""
     try:
         for record in records:
             if not record.isascii():
@@ -224,7 +224,7 @@ def _decode_records_typed(records: Sequence[bytes], how: _Kind, limits: Limits) 
 
 
 def _decode_typed(body: bytes, kind: Format, limits: Limits) -> Produced | None:
-    """The body as a whole; None when a record in it (or the body) is wrong."""
+    """Decode the body as a whole; None if the body or a record in it is invalid."""
     how = _KINDS[kind]
     try:
         if len(body) > _COUNTED_BYTES and body.count(b"{") > limits.max_records:
@@ -243,7 +243,7 @@ def _decode_typed(body: bytes, kind: Format, limits: Limits) -> Produced | None:
 
 
 def _decode_plain(body: bytes, limits: Limits) -> Produced | None:
-    """The short way for plain records, half the price; None when the body holds anything else."""
+    """Decode a body of plain records only, at half the cost; None if the body has any other record."""
     try:
         decoded = _PLAIN_DECODER.decode(body).records
     except msgspec.ValidationError:
@@ -256,7 +256,7 @@ def _decode_plain(body: bytes, limits: Limits) -> Produced | None:
 
 
 def _decode_one_by_one(body: bytes, how: _Kind, limits: Limits) -> Produced:
-    """Every record by itself, to find those that are wrong."""
+    """Decode every record by itself, to find the invalid ones."""
     raws = _RAW_DECODER.decode(body).records
     _check_count(len(raws), limits)
     return _one_by_one(raws, how, limits, PLACE)
@@ -265,7 +265,7 @@ def _decode_one_by_one(body: bytes, how: _Kind, limits: Limits) -> Produced:
 def _one_by_one(
     raws: Sequence[bytes | Raw | ApiError], how: _Kind, limits: Limits, place: str
 ) -> Produced:
-    """Each record or its failure; `place` names a record by its position, before what is wrong in it."""
+    """Decode each record, or note its failure; `place` names a record by its position, in front of the problem."""
     records: list[Record] = []
     positions: list[int] = []
     partitions: list[int | None] = []
@@ -287,7 +287,7 @@ def _one_by_one(
 def _decode_one(
     raw: bytes | Raw, how: _Kind, limits: Limits, where: str
 ) -> tuple[Record, int | None]:
-    """A record and the partition that it names. Raises ApiError that names the place."""
+    """Return a record and the partition that it names. Raises ApiError, which names the place."""
     try:
         if isinstance(raw, bytes):
             _check_utf8(raw)
@@ -324,7 +324,7 @@ def _produced(
 
 
 class _RecordRefused(Exception):
-    """A record of the right shape that is not taken; `problem` follows on `records[N]`."""
+    """A record of the right shape that is rejected; `problem` is appended to `records[N]`."""
 
     def __init__(self, error_code: int, problem: str) -> None:
         super().__init__(problem)
@@ -389,9 +389,7 @@ def _check_depth(value: bytes, path: str, max_depth: int) -> None:
 
 
 def is_nested_deeper(value: bytes, levels: int) -> bool:
-    """Whether JSON (known to be valid) is nested deeper than that. Counting brackets settles nearly all
-    of it.
-    """
+    """Return whether valid JSON is nested deeper than `levels`. The number of brackets decides most cases."""
     if value.count(b"[") + value.count(b"{") <= levels:
         return False
     depth = 0
@@ -407,7 +405,7 @@ def is_nested_deeper(value: bytes, levels: int) -> bool:
 
 
 def _check_utf8(body: bytes) -> None:
-    """JSON is UTF-8, also where it is kept verbatim and never looked into."""
+    """Check that JSON is UTF-8, also JSON that is kept verbatim and never parsed."""
     if body.isascii():
         return
     try:
@@ -419,7 +417,9 @@ def _check_utf8(body: bytes) -> None:
 
 
 def _why(error: msgspec.DecodeError, text: bytes | Raw) -> str:
-    """What the decoder says; but where the text ends soon behind a half pair it takes it for one that was cut off."""
+    """Return the decoder's error text. It reports half of a surrogate pair near the end as truncated text: correct
+    that.
+    """
     told = str(error)
     half = _HALF_PAIR.search(bytes(text)) if "truncated" in told else None
     return told if half is None else f"{half[1].decode()} is half of a surrogate pair"
@@ -446,7 +446,7 @@ def _validation_error(error: msgspec.ValidationError, where: str) -> ApiError:
 
 
 def _told(error: msgspec.ValidationError, where: str) -> str:
-    """What is wrong, after the place where it is."""
+    """Return the place and the problem."""
     text = str(error)
     path = _AT.search(text)
     place = where + (path[1] if path is not None else "")
@@ -454,7 +454,7 @@ def _told(error: msgspec.ValidationError, where: str) -> str:
     return f"{place.lstrip('.') or 'the body'}: {problem}"
 
 
-_new = tuple.__new__  # what Record(...) does, less a Python call
+_new = tuple.__new__  # the same as Record(...), without a Python call
 _KINDS: Final = {
     Format.BINARY: _Kind(
         msgspec.json.Decoder(Body[BinaryRecord]).decode,

@@ -1,7 +1,7 @@
-"""Who may call what, and how the connection is secured.
+"""Authorization of calls, and TLS.
 
-Owns the Authorization header and the TLS context; what a token allows is `logserver.tokens`, what a call
-needs is its description. No token is ever logged or put into a message.
+Owns the Authorization header and the TLS context; must not know which scopes a token has (`logserver.tokens`) or
+which scope a call needs (its description). No token is ever logged or put into a message.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ _REALM: Final = 'Bearer realm="logserver"'
 
 
 class Guard:
-    """Lets a request through, or not."""
+    """The check of a request's token."""
 
     def __init__(self, settings: Settings) -> None:
-        """Reads the token file, where there is one. Raises SettingsError."""
+        """Read the token file, if there is one. Raises SettingsError."""
         self._path = settings.token_file
         self._tokens: Tokens | None = None
         self.reload()
 
     def reload(self) -> None:
-        """Read the token file again; where that fails with SettingsError the tokens stay as they were."""
+        """Read the token file again; if that raises SettingsError the tokens stay unchanged."""
         if self._path is not None:
             self._tokens = load_tokens(self._path)
 
     def check(self, request: web.BaseRequest, scope: Scope | None) -> None:
-        """Raises 401 for a token that is missing or unknown, 403 for one that does not allow `scope`. None: anybody
-        may.
+        """Raise 401 for a missing or unknown token, 403 for a token that does not allow `scope`. None: every client
+        may call.
         """
         if self._tokens is None or scope is None:
             return
@@ -66,7 +66,7 @@ class Guard:
 
 
 def tls_context(settings: Settings) -> ssl.SSLContext | None:
-    """How connections are secured; None for plain HTTP. Raises SettingsError."""
+    """Return the TLS context; None for plain HTTP. Raises SettingsError."""
     if settings.tls_cert is None:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -89,8 +89,9 @@ def tls_context(settings: Settings) -> ssl.SSLContext | None:
 
 
 def _check_files(settings: Settings) -> None:
-    """Raise SettingsError for a file that is none (reading a FIFO would wait for ever), and for a private key that
-    others can change; warn of one that others can read.
+    """Raise SettingsError for a path that is not a regular file, and for a private key that other users can change.
+
+    A read of a FIFO would block without an end. Logs a warning for a key that other users can read.
     """
     key_setting = "tls_cert" if settings.tls_key is None else "tls_key"
     for setting in ("tls_cert", "tls_key", "tls_client_ca"):
@@ -100,7 +101,7 @@ def _check_files(settings: Settings) -> None:
         try:
             mode = path.stat().st_mode
         except OSError:
-            continue  # loading it says what is wrong
+            continue  # loading the file reports the problem
         if not stat.S_ISREG(mode):
             raise _refused(setting, path, "is not a regular file")
         if setting != key_setting:

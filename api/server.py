@@ -1,8 +1,8 @@
-"""The server process: listen, open the store, serve, stop in order.
+"""The server process: listen, open the store, serve, stop cleanly.
 
-Owns the event loop, the listening socket and the order of start and stop: listening comes first, so
-that /readyz tells how far a recovery is, and the store is closed last, when every request has been
-answered. Must not parse options or print; `started` is told when requests are served.
+Owns the event loop, the listening socket and the order of start and stop. Listening comes first, so that /readyz can
+report the progress of recovery. The store is closed last, after every request has been answered. Must not parse
+options or print; it calls `started` when requests are served.
 """
 
 from __future__ import annotations
@@ -35,16 +35,19 @@ STDIN: Final = 0
 log = logging.getLogger(__name__)
 
 BACKLOG: Final = 512
-READ_BUFFER_BYTES: Final = 1 << 20  # per connection; small ones make large bodies stop and go
+READ_BUFFER_BYTES: Final = 1 << 20  # per connection; with less, large bodies pause often
 COLLECTED_AFTER: Final = (20_000, 50, 100)
-"""Objects, and rounds, between two looks of the garbage collector. A request of 1,000 messages makes 5,000 of them,
-which live until its answer: the default of 700 looks at them seven times on the way, frees nothing, and takes a seventh
-of the time of a RocketMQ message. What waits longer for it takes 7 MB more under load."""
+"""Thresholds of the garbage collector: number of objects, and of rounds, between two collections.
+
+A request of 1,000 messages creates 5,000 objects, which live until its answer. With the default of 700 the collector
+scans them seven times, frees nothing, and takes a seventh of the time of a RocketMQ message. The higher threshold
+costs 7 MB of memory under load.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """What a server that serves has to tell."""
+    """The facts of a server that is ready."""
 
     url: str
     plan: StorePlan
@@ -52,10 +55,10 @@ class Started:
 
 
 class Server:
-    """One service behind one listening socket; `run` uses it, and so do tests."""
+    """One service on one listening socket; used by `run` and by tests."""
 
     def __init__(self, service: LogService) -> None:
-        """Raises SettingsError for a token file or a certificate that cannot be used."""
+        """Create a server. Raises SettingsError for a token file or a certificate that cannot be used."""
         self.service = service
         settings = service.settings
         self.app = App(service)
@@ -79,7 +82,7 @@ class Server:
 
     @property
     def connections(self) -> int:
-        """How many connections are open, with those that are still in the TLS handshake."""
+        """The number of open connections, including TLS handshakes in progress."""
         return self._protocols.open_connections
 
     async def listen(self) -> None:
@@ -100,15 +103,16 @@ class Server:
         self.url = f"{scheme}://{Address(address.host, site.port)}"
 
     async def stop(self) -> None:
-        """Accept no more, let requests end within the grace, then close the store cleanly."""
+        """Accept no more connections, let requests end within the grace period, then close the store cleanly."""
         self.service.begin_stop()
         await self._runner.cleanup()
         await self.service.stop()
 
 
 def _reason(error: OSError) -> str:
-    """What the system says: asyncio's own text names the address once more. Names that cannot be resolved have numbers
-    of their own, below 0.
+    """Return the system's error text, because asyncio's own text repeats the address.
+
+    Errors of name resolution have their own numbers, below 0.
     """
     number = error.errno or 0
     return os.strerror(number) if number > 0 else error.strerror or str(error)
@@ -117,8 +121,7 @@ def _reason(error: OSError) -> str:
 def run(settings: Settings, started: Callable[[Started], None]) -> None:
     """Serve until SIGTERM or SIGINT; on return the store has been closed cleanly.
 
-    Raises StorageError (SettingsError, CannotListen, StoreLocked, DamagedStore, ...) when it cannot
-    start.
+    Raises StorageError (SettingsError, CannotListen, StoreLocked, DamagedStore, ...) if it cannot start.
     """
     settings = descriptors.fit(settings, descriptors.raise_limit())
     plan = plan_store(settings)
@@ -127,17 +130,17 @@ def run(settings: Settings, started: Callable[[Started], None]) -> None:
 
 
 def _watch_stdin(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
-    """Set `stop` when standard input ends: nobody holds its other end any more.
+    """Set `stop` when standard input ends: no process holds its other end any more.
 
-    A thread, since an event loop cannot wait for every kind of file. It reads the descriptor itself, because
-    a lock of `sys.stdin` would be in the way of an end of the process that comes otherwise.
+    It uses a thread, since an event loop cannot wait for every kind of file. The thread reads the descriptor itself:
+    a lock of `sys.stdin` would block an exit of the process for another reason.
     """
 
     def watch() -> None:
-        with suppress(OSError):  # it is closed already
+        with suppress(OSError):  # it is already closed
             while os.read(STDIN, 4096):
                 pass
-        with suppress(RuntimeError):  # the loop has ended before
+        with suppress(RuntimeError):  # the loop has already ended
             loop.call_soon_threadsafe(stop.set)
 
     threading.Thread(target=watch, name="stdin", daemon=True).start()
@@ -171,10 +174,10 @@ async def _serve_until(
     try:
         await asyncio.wait((opening, stopping), return_when=asyncio.FIRST_COMPLETED)
         if stop.is_set():
-            service.begin_stop()  # ends a recovery at its next sign of progress
+            service.begin_stop()  # ends a recovery at its next progress report
             await asyncio.gather(opening, return_exceptions=True)
             return
-        await opening  # raises what kept the store from opening
+        await opening  # raises the error that prevented the open
         _calm_collector()
         started(Started(url=server.url, plan=plan, recovery=service.store.recovery))
         await stopping
@@ -184,13 +187,13 @@ async def _serve_until(
 
 
 def _calm_collector() -> None:
-    """What is there stays, so the collector need not look at it again; and it looks at what is new less often."""
+    """Exclude existing objects from collections, and collect new objects less often."""
     gc.freeze()
     gc.set_threshold(*COLLECTED_AFTER)
 
 
 def _reload(server: Server) -> None:
-    """At SIGHUP: tokens that were added count, those that went do not. A bad file changes nothing."""
+    """Reload the token file at SIGHUP: added tokens become valid, removed ones invalid. A bad file changes nothing."""
     try:
         server.app.guard.reload()
     except SettingsError as error:

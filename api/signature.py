@@ -1,6 +1,6 @@
-"""Headers that say something about the answer: the request's id, the server's name, and what was ignored.
+"""Headers with metadata of an answer: the request's id, the server's name, and ignored input.
 
-Owns these headers; must not know what is answered.
+Owns these headers; must not know the content of an answer.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _ids: Final = map(f"{secrets.token_hex(6)}-{{:x}}".format, itertools.count(1))
 
 
 def sign(request: web.BaseRequest, response: web.StreamResponse) -> None:
-    """Name the server and the request: by the client's own id where it can be put into a header,
-    else by the next of this process.
+    """Set the server's name and the request's id: the client's own id if it is valid in a header, else the next id of
+    this process.
     """
     given = request.headers.get(REQUEST_ID)
     if given is None or not _USABLE_ID.fullmatch(given):
@@ -37,8 +37,8 @@ def sign(request: web.BaseRequest, response: web.StreamResponse) -> None:
 
 
 def warn(response: web.StreamResponse, problem: str, names: Iterable[str]) -> None:
-    """Name in a header, and in the log, what the request asked for and did not get. Nothing where there are none."""
-    # A name is the client's own text: no character of it may end the header or the log line.
+    """List in a header, and in the log, the requested names that were ignored. Does nothing if there are none."""
+    # Names are text of the client: no character of them may end the header or the log line.
     listed = [quote(name[:MAX_WARNED_CHARACTERS], safe=" ._:/-") for name in names]
     if not listed:
         return

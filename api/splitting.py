@@ -1,12 +1,11 @@
-"""Bytes of a stream as they come, to the records that stand in it one after the other: no IO.
+"""Bytes of a stream to its records, without IO.
 
-Owns where a record begins and ends, and how much of one is kept while its end is awaited; what a
-record says is for a decoder. However the bytes are cut into pieces, the same records come out. A
-record that is too large or nested too deeply is passed over to its end without being kept, and an
-error stands in its place.
+Owns where a record begins and ends, and how much of an incomplete record is kept; must not know the content of a
+record, which a decoder reads. The result does not depend on how the bytes are cut into pieces. A record that is too
+large or nested too deeply is skipped to its end without being kept, and an error takes its place.
 
-    lines      {"value":1} LF {"value":2} CR LF        blank lines are nothing
-    objects    {"value":{"data":1}} {"value":..}{...   white space between them is nothing
+    lines      {"value":1} LF {"value":2} CR LF        blank lines are ignored
+    objects    {"value":{"data":1}} {"value":..}{...   white space between them is ignored
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ Item: TypeAlias = bytes | ApiError
 
 _OPEN_OBJECT: Final = ord("{")
 _CLOSING: Final = frozenset({b"}", b"]"})
-# What stands outside strings, up to the next bracket or quote, or the end.
+# Text outside strings, up to the next bracket or quote, or the end.
 _NEXT: Final = re.compile(rb'[^{}\[\]"]*+([{}\[\]"]?)')
 _BETWEEN: Final = re.compile(rb"[ \t\r\n]*+")
 
-# A whole object that is not deep, which most are: found in one go, at a quarter of the price. Possessive,
-# so that nothing is remembered for going back. Python before 3.11.5 loses its place where such a group
-# fails on its way (gh-106052), and finds every object by its brackets.
+# Matches a whole flat object, which most are, in one step at a quarter of the cost. The quantifiers are possessive,
+# so that nothing is kept for backtracking. Python before 3.11.5 loses its position where such a group fails
+# (gh-106052); there every object is found by its brackets.
 _FLAT_DEPTH: Final = 4
 _STRING: Final = rb'"(?:[^"\\]++|\\.)*+"'
 _FLAT: Final = re.compile(
@@ -44,13 +43,13 @@ HAS_FLAT: Final = re.findall(rb'^(?:x|"[^"]*+")*+', b'x"x') == [b"x"]
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What one record may be."""
+    """The limits of one record."""
 
     max_bytes: int
     max_depth: int
 
     def too_large(self) -> ApiError:
-        """The error that stands for a record over `max_bytes`."""
+        """Return the error for a record over `max_bytes`."""
         return ApiError(
             RECORD_TOO_LARGE,
             f"the record's JSON is larger than {self.max_bytes} bytes (max_body_bytes)",
@@ -58,31 +57,31 @@ class Bounds:
         )
 
     def too_deep(self) -> ApiError:
-        """The error that stands for a record nested deeper than `max_depth`."""
+        """Return the error for a record nested deeper than `max_depth`."""
         return ApiError(PAYLOAD, f"the record is nested deeper than {self.max_depth} levels")
 
 
 class Splitter(Protocol):
-    """Where records end in a stream. `ended`: no further record can be found, whatever comes."""
+    """A splitter of a stream into records. `ended`: no further record can be found."""
 
     ended: bool
 
     @property
     def pending_bytes(self) -> int:
-        """How much is kept of a record whose end has not come."""
+        """The number of bytes kept of an incomplete record."""
         ...
 
     def feed(self, data: bytes) -> list[Item]:
-        """The records that end in `data`."""
+        """Return the records that end in `data`."""
         ...
 
     def close(self) -> list[Item]:
-        """What the end of the stream makes of what is pending: one record or none."""
+        """Return the record that the end of the stream completes, or the error: at most one item."""
         ...
 
 
 class _Pending:
-    """The beginning of a record; dropped where it passes the limit."""
+    """The beginning of a record; dropped if it exceeds the limit."""
 
     def __init__(self, bounds: Bounds) -> None:
         self._bounds = bounds
@@ -95,7 +94,7 @@ class _Pending:
 
     @property
     def begun(self) -> bool:
-        """Whether a record has begun, kept or not."""
+        """True if a record has begun, kept or not."""
         return bool(self._kept) or self._refused is not None
 
     def add(self, piece: bytes) -> None:
@@ -106,12 +105,12 @@ class _Pending:
                 self.refuse(self._bounds.too_large())
 
     def refuse(self, error: ApiError) -> None:
-        """Keep nothing of this record; the last reason counts."""
+        """Drop this record and keep only the error; the last error counts."""
         self._refused = error
         self._kept = bytearray()
 
     def end_with(self, piece: bytes) -> Item:
-        """The record, whole; the next one begins."""
+        """Return the whole record, or its error, and begin the next one."""
         if not self._kept and self._refused is None and len(piece) <= self._bounds.max_bytes:
             return piece
         self.add(piece)
@@ -122,7 +121,7 @@ class _Pending:
 
 
 class LineSplitter:
-    """A record per line; the last line may lack its end. Blank lines are passed over."""
+    """One record per line; the last line may lack its line feed. Blank lines are skipped."""
 
     ended = False
 
@@ -131,11 +130,11 @@ class LineSplitter:
 
     @property
     def pending_bytes(self) -> int:
-        """How much is kept of a line whose end has not come."""
+        """The number of bytes kept of an incomplete line."""
         return self._pending.size_bytes
 
     def feed(self, data: bytes) -> list[Item]:
-        """The lines that end in `data`."""
+        """Return the lines that end in `data`."""
         end = data.rfind(b"\n") + 1
         if end and not self._pending.begun and data[:end].isspace():
             self._pending.add(data[end:])
@@ -146,15 +145,15 @@ class LineSplitter:
         return _without_blank(items)
 
     def close(self) -> list[Item]:
-        """The last line, where no end of line stood behind it."""
+        """Return the last line, if it has no line feed."""
         return _without_blank([self._pending.end_with(b"")])
 
 
 class ObjectSplitter:
     """JSON objects one after the other. Brackets are counted, not matched: the decoder does that.
 
-    What stands between two objects and is no white space ends the stream: nobody can say where a
-    record begins behind it.
+    Anything other than white space between two objects ends the stream, because the start of the next record is
+    unknown.
     """
 
     def __init__(self, bounds: Bounds, *, try_flat: bool = HAS_FLAT) -> None:
@@ -164,15 +163,15 @@ class ObjectSplitter:
         self._try_flat = try_flat and bounds.max_depth >= _FLAT_DEPTH
         self._depth = 0
         self._in_string = False
-        self._escaped = False  # the last piece ended between a backslash and what it escapes
+        self._escaped = False  # the last piece ended between a backslash and the escaped byte
 
     @property
     def pending_bytes(self) -> int:
-        """How much is kept of an object whose end has not come."""
+        """The number of bytes kept of an incomplete object."""
         return self._pending.size_bytes
 
     def feed(self, data: bytes) -> list[Item]:
-        """The objects that end in `data`; last an error, where something else begins."""
+        """Return the objects that end in `data`; the last item is an error if other text follows."""
         items: list[Item] = []
         position = 0
         while position < len(data) and not self.ended:
@@ -197,18 +196,18 @@ class ObjectSplitter:
         return items
 
     def close(self) -> list[Item]:
-        """Nothing, or the error of an object that has no end."""
+        """Return the error of an incomplete object, or nothing."""
         if not self._depth or self.ended:
             return []
         return [ApiError(MALFORMED, "the stream ends within a record")]
 
     def _scan(self, data: bytes, position: int) -> int:
-        """Behind the end of the object that `position` is in, or the end of the data."""
+        """Return the position after the end of the current object, or the end of the data."""
         if self._in_string:
             position = self._scan_string(data, position)
         while position < len(data):
             found = _NEXT.match(data, position)
-            assert found is not None  # it matches anything
+            assert found is not None  # the pattern matches any text
             position, mark = found.end(), found[1]
             if mark == b'"':
                 position = self._scan_string(data, position)
@@ -223,7 +222,7 @@ class ObjectSplitter:
         return position
 
     def _scan_string(self, data: bytes, position: int) -> int:
-        """Behind the quote that ends the string, or the end of the data."""
+        """Return the position after the closing quote of the string, or the end of the data."""
         while True:
             begin = position + self._escaped
             quote = data.find(b'"', begin)

@@ -1,16 +1,16 @@
-"""Records that come in a stream and are answered in one: what lines and concatenated objects share.
+"""Produce requests that stream records in and reports out: the common part of lines and concatenated objects.
 
-Owns the way of one stream: pieces of the body to records, records in groups to the service, reports
-in order to the client. Must not know how a record or a report is written: a `Dialect` does.
+Owns the path of one stream: pieces of the body to records, records in groups to the service, reports in order to the
+client. Must not know the encoding of a record or a report: a `Dialect` does.
 
     body -> pieces -> splitter -> records -> group -> append -> reports -> connection
 
-A group is what has come when the one before it has been stored: one record alone is stored and
-answered at once, and where many come they share an append. What is held is bounded: a piece, a group,
-the beginning of one record, and reports that the client has not read yet (UNREAD_BYTES beside the
-sockets' own buffers). A client that reads nothing while those are full, for as long as a body may
-pause, is hung up on; until then it is not read from either. So one that sends first and listens after
-may send that much, and does not wait for ever.
+A group is the set of records that arrived while the group before was stored. So a single record is stored and
+answered at once, and many records share an append. Memory is bounded. A stream holds one piece, one group, the
+beginning of one record, and reports that the client has not read (UNREAD_BYTES in addition to the sockets' own
+buffers). While these are full, no more of the body is read. If the client reads nothing for as long as a body may
+pause, it is disconnected. So a client that sends first and reads later may send that much, and does not wait without
+an end.
 """
 
 from __future__ import annotations
@@ -40,27 +40,27 @@ GROUP_RECORDS: Final = 1000
 GROUP_BYTES: Final = 1 << 20
 UNREAD_BYTES: Final = 4 << 20
 LINES_AT_ONCE: Final = 2 * GROUP_RECORDS
-# Below this the connection counts as flushed: the HTTP library waits for the rest by itself.
+# With fewer bytes the connection counts as flushed: aiohttp waits for the rest by itself.
 _FLUSHED_BYTES: Final = 64 << 10
 
 
 class Dialect(Protocol[D]):
-    """How records and reports stand in a stream."""
+    """The encoding of records and reports in a stream."""
 
     def splitter(self) -> Splitter:
-        """Finds the records of one stream."""
+        """Return a splitter that finds the records of one stream."""
         ...
 
     def decode(self, items: Sequence[Item]) -> D:
-        """The records of a group; what is wrong with one is its failure."""
+        """Decode the records of a group; an invalid record becomes a failure."""
         ...
 
     def reports(self, decoded: D, runs: Sequence[Run]) -> bytes:
-        """A report per record, in order. A good record that no run speaks of was not waited for."""
+        """Return a report per record, in order. A valid record without a run was not waited for."""
         ...
 
     def last_word(self, error: ApiError) -> bytes:
-        """Why the stream ends early: nothing behind the last report was stored."""
+        """Return the report of the error that ends the stream early: no record after the last report was stored."""
         ...
 
 
@@ -72,16 +72,16 @@ class ProduceStream(Generic[D]):
         self._dialect = dialect
         self._options = options
         self._pause_s = call.settings.body_timeout_ms / 1000
-        # No group must be larger than what may be in flight at all.
+        # A group must not be larger than the limit of bytes in flight.
         self._group_bytes = min(GROUP_BYTES, call.settings.max_body_bytes)
         self._pending: Hold = call.service.hold(0)
         self._errors = 0
 
     async def run(self) -> web.StreamResponse:
-        """Answer the request: it has begun before the first record comes, and ends with the body, with
-        the client, or with a last word.
+        """Answer the request. The answer begins before the first record arrives. It ends with the body, with the
+        connection, or with a last error.
 
-        Raises, before that, what speaks of the whole request.
+        Raises errors of the whole request before the answer begins.
         """
         call = self._call
         request = call.request
@@ -114,7 +114,7 @@ class ProduceStream(Generic[D]):
         await self._take(splitter.close())
 
     async def _hold_pending(self, size_bytes: int) -> None:
-        """Count the beginning of a record that stays in memory until its end comes."""
+        """Count the beginning of a record that stays in memory until its end arrives."""
         if size_bytes or self._pending.size_bytes:
             self._pending.release()
             self._pending = await self._hold(size_bytes)
@@ -125,7 +125,8 @@ class ProduceStream(Generic[D]):
             runs: Sequence[Run] = ()
             try:
                 runs = await self._store(decoded, _size_bytes(group))
-                if runs and self._options.acks is Acks.NONE:  # refused, so nothing is stored yet
+                # With acks=0 a run is a rejected record, and nothing of the group is stored yet.
+                if runs and self._options.acks is Acks.NONE:
                     decoded = decoded.refusing(_errors(decoded, runs))
                     runs = await self._store(decoded, _size_bytes(group))
             except StorageError as error:
@@ -133,12 +134,10 @@ class ProduceStream(Generic[D]):
                 decoded = decoded.refusing(refused)
             await self._send(self._dialect.reports(decoded, runs))
             self._count_errors(len(decoded.failed) + len(_errors(decoded, runs)))
-        await asyncio.sleep(
-            0
-        )  # lines that are blank or fail wait for nothing: others get their turn
+        await asyncio.sleep(0)  # blank or failing lines wait for nothing, so yield to other tasks
 
     def _count_errors(self, count: int) -> None:
-        """Raise 413 for a stream of which too many records failed: each is answered, at many times its own size."""
+        """Raise 413 if too many records of a stream failed: each is answered, with many times its own size."""
         self._errors += count
         limit = self._call.settings.max_stream_errors
         if self._errors > limit:
@@ -156,17 +155,17 @@ class ProduceStream(Generic[D]):
             return await call.service.produce(request)
 
     async def _hold(self, size_bytes: int) -> Hold:
-        """Wait for room among the bytes in flight; meanwhile the client is not read from."""
+        """Wait for room among the bytes in flight; meanwhile nothing is read from the client."""
         return await self._call.service.budget.hold_when_free(size_bytes, timeout_s=self._pause_s)
 
     async def _send(self, reports: bytes) -> None:
-        # The connection's own buffer keeps what the client has not read yet.
+        # The connection's own buffer keeps the reports that the client has not read yet.
         writer = cast("StreamWriter", self._call.request.writer)
         await writer.write(reports, drain=False)
         await self._until_read(UNREAD_BYTES)
 
     async def _until_read(self, limit_bytes: int) -> None:
-        """Wait until the client has left no more than that unread; hang up on one that reads nothing."""
+        """Wait until at most `limit_bytes` are unread; disconnect a client that reads nothing."""
         request = self._call.request
         while (transport := request.transport) is not None:
             unread_bytes = transport.get_write_buffer_size()
@@ -182,7 +181,7 @@ class ProduceStream(Generic[D]):
 
 
 def _parts(piece: bytes) -> Iterator[bytes]:
-    """The piece in parts that hold not too many lines, so that others get their turn between them."""
+    """Yield the piece in parts with a limited number of lines, so that other tasks run in between."""
     lines = piece.count(b"\n")
     if lines <= LINES_AT_ONCE:
         yield piece
@@ -193,7 +192,7 @@ def _parts(piece: bytes) -> Iterator[bytes]:
 
 
 def _groups(items: Sequence[Item], limit_bytes: int) -> Iterator[Sequence[Item]]:
-    """The records in order, so many at once as are stored together; at least one."""
+    """Yield the records in order, in groups that are stored together; at least one record per group."""
     begin = size_bytes = 0
     for end, item in enumerate(items):
         item_bytes = len(item) if isinstance(item, bytes) else 0
@@ -210,7 +209,7 @@ def _size_bytes(group: Sequence[Item]) -> int:
 
 
 def _errors(decoded: Produced, runs: Sequence[Run]) -> dict[int, ApiError]:
-    """What is wrong with records, by their position in the group."""
+    """Return the errors of records, by their position in the group."""
     return {
         decoded.positions[index]: as_api_error(run.error)
         for run in runs

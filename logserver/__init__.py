@@ -1,7 +1,7 @@
 """One process that owns one store: settings, the asynchronous service, upkeep and the command line.
 
-This module must import nothing: it is loaded by every offline command and by each worker of a distributed job.
-What programs want of it, `LogServer` and `LogClient`, is imported when it is asked for.
+This module must import nothing: every offline command and each worker of a distributed job loads it. `LogServer` and
+`LogClient`, the classes that programs use, are imported on first use.
 """
 
 __version__ = "0.1.0"
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> object:
-    """The two doors, each imported when it is used."""
+    """Import and return `LogServer` or `LogClient` when it is first used."""
     if name == "LogServer":
         from logserver.embedding import LogServer
 

@@ -1,6 +1,6 @@
 """The composition root: the command line `logserver`, and the one place that joins it with `api`.
 
-Owns the start of the process; nobody imports it. Run as `logserver` or `python -P -m logserver`.
+Owns the start of the process; must not be imported by any module. Run as `logserver` or `python -P -m logserver`.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ def main() -> None:
 
 
 def open_closed_streams() -> None:
-    """Whoever closed a standard stream (`>&-`) wants none: then it leads nowhere, and its number does
-    not go to a file of the store.
+    """Open /dev/null for every standard stream that the parent process closed (`>&-`).
+
+    Otherwise the next opened file, possibly a file of the store, would get the number of that stream.
     """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
@@ -48,7 +49,7 @@ def open_closed_streams() -> None:
 
 
 def misplaced_package() -> str | None:
-    """What is wrong if `storage` or `api`, which are common names, would come from somebody else."""
+    """Return an error text if `storage` or `api`, which are common names, would be imported from another project."""
     home = Path(logserver.__file__).resolve().parent.parent
     for name in PACKAGES:
         spec = importlib.util.find_spec(name)
@@ -63,7 +64,7 @@ def misplaced_package() -> str | None:
 
 
 def group() -> Any:
-    """The command line, with what commands need of the upper layers."""
+    """Return the command line. Its context object holds `run_server`, which commands need from the package `api`."""
     import click
 
     from logserver.commands import LazyGroup
@@ -83,7 +84,7 @@ def group() -> Any:
 
 
 def _run_server(*arguments: Any, **options: Any) -> None:
-    """api.server.run, imported when a server is started: no other command pays for it."""
+    """Call `api.server.run`; it is imported here so that only the command that starts a server pays for the import."""
     from api.server import run
 
     run(*arguments, **options)

@@ -1,6 +1,6 @@
-"""The budget of bytes in flight: how much of all requests together is held in memory.
+"""The budget of bytes in flight: how many bytes all requests together may hold in memory.
 
-Owns the count; must not know what the bytes are. Lives on the event loop.
+Owns the count; must not know what the bytes mean. Use it on the event loop only.
 """
 
 from __future__ import annotations
@@ -11,13 +11,16 @@ from typing import Any, Final
 from logserver.errors import Busy
 
 SMALL_BYTES: Final = 64 << 10
-"""An answer that a connection's buffer takes whole: those of 1,000 connections are 64 MiB. They are not counted, so
-that clients which read nothing keep no others from small answers."""
+"""Largest answer, in bytes, that fits whole into the buffer of a connection: for 1,000 connections this is 64 MiB.
+Small answers are not counted, so clients that read nothing cannot block the small answers of other clients.
+"""
 
 
 class Budget:
-    """The bytes of requests in flight: held from the first byte of a body until its records are
-    written. Or (`what`) of answers: from the read of their records until the client has taken them.
+    """The bytes of requests in flight, or of answers (`what`).
+
+    The bytes of a request are held from the first byte of its body until its records are written. The bytes of an
+    answer are held from the read of its records until the client has received them.
     """
 
     def __init__(self, limit_bytes: int, what: str = "requests") -> None:
@@ -27,14 +30,15 @@ class Budget:
         self._waiting: list[asyncio.Future[None]] = []
 
     def hold(self, size_bytes: int) -> Hold:
-        """Hold bytes for one request. Raises Busy where the limit would be passed."""
+        """Hold bytes for one request. Raises Busy if the limit would be exceeded."""
         hold = Hold(self)
         hold.grow(size_bytes)
         return hold
 
     async def hold_when_free(self, size_bytes: int, *, timeout_s: float) -> Hold:
-        """Hold bytes once they are within the limit: for who can make its client wait. Raises Busy
-        after `timeout_s`.
+        """Wait until the bytes fit within the limit, then hold them. Raises Busy after `timeout_s`.
+
+        For callers that can let their client wait.
         """
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + timeout_s
@@ -45,7 +49,7 @@ class Budget:
         return self.hold(size_bytes)
 
     def give_back(self, size_bytes: int) -> None:
-        """Hold that much less, and let those go on who wait for it."""
+        """Release bytes, and wake the tasks that wait for free bytes."""
         self.held_bytes -= size_bytes
         waiting, self._waiting = self._waiting, []
         for one in waiting:
@@ -54,8 +58,9 @@ class Budget:
 
 
 class Hold:
-    """One request's share of a Budget; given back at the end of the `with` block, or of the future
-    in `keep_for`.
+    """The share of a Budget that belongs to one request.
+
+    It is released at the end of the `with` block, or when the future passed to `keep_for` is done.
     """
 
     __slots__ = ("_budget", "size_bytes")
@@ -65,7 +70,7 @@ class Hold:
         self.size_bytes = 0
 
     def grow(self, size_bytes: int) -> None:
-        """Hold that much more. Raises Busy where the limit would be passed."""
+        """Hold `size_bytes` more. Raises Busy if the limit would be exceeded."""
         budget = self._budget
         if budget.held_bytes + size_bytes > budget.limit_bytes:
             raise Busy(
@@ -78,8 +83,10 @@ class Hold:
         self.size_bytes += size_bytes
 
     def reach(self, size_bytes: int) -> None:
-        """Hold at least that much, but nothing for a small answer. Raises Busy where the limit would be passed, but for
-        one that is alone: else a record that is larger than the limit could never be read.
+        """Raise the hold to at least `size_bytes`; an answer of SMALL_BYTES or less holds nothing.
+
+        Raises Busy if the limit would be exceeded. The limit does not apply if this is the only hold of the budget:
+        otherwise a record larger than the limit could never be read.
         """
         if size_bytes <= max(self.size_bytes, SMALL_BYTES):
             return
@@ -89,12 +96,12 @@ class Hold:
         self._budget.held_bytes = self.size_bytes = size_bytes
 
     def keep_for(self, future: asyncio.Future[Any]) -> None:
-        """The request is answered before it is written: give back when `future` is done."""
+        """Release the bytes when `future` is done: the request is answered before its records are written."""
         size_bytes, self.size_bytes = self.size_bytes, 0
         future.add_done_callback(lambda _: self._budget.give_back(size_bytes))
 
     def release(self) -> None:
-        """Give all of it back."""
+        """Release all bytes of this hold."""
         self._budget.give_back(self.size_bytes)
         self.size_bytes = 0
 

@@ -1,6 +1,6 @@
-"""What the cluster is called that a store belongs to.
+"""The cluster id of a store.
 
-Owns the name where the store tells none; stable, so that clients may keep it.
+Owns the default cluster id, for a store that has none; it must not change, so that clients may keep it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,6 @@ CLUSTER_ID: Final = "logserver"
 
 
 def cluster_id(store: LogStore) -> str:
-    """The cluster's name in the store's directory, else that of this program."""
+    """Return the cluster id from the store's directory, or `CLUSTER_ID` if the store has none."""
     found = store.cluster_id if isinstance(store, SupportsClusterId) else None
     return found or CLUSTER_ID

@@ -1,9 +1,9 @@
-"""Settings: one frozen value, checked once, where each setting knows its source.
+"""Settings: one frozen value, checked once, that records the source of each setting.
 
-Owns names, defaults, limits and precedence: flag, then LOGSERVER_* in the environment, then the
-TOML file, then the default. Must not know click or HTTP. The environment may hold other LOGSERVER_*
-names (an orchestrator puts some there), so only known ones are read; an unknown key in the file or
-among the flags is refused. docs/settings.md lists every setting, and a test holds it to `Settings`.
+Owns names, defaults, limits and precedence: flag, then LOGSERVER_* in the environment, then the TOML file, then the
+default. Must not know click or HTTP. The environment may hold other LOGSERVER_* names (an orchestrator sets some), so
+only known names are read from it. An unknown key in the file or among the flags is rejected. docs/settings.md lists
+every setting; a test compares it with `Settings`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 
 
 class Address(NamedTuple):
-    """Where to listen; port 0 lets the system choose."""
+    """An address to listen on; with port 0 the system chooses the port."""
 
     host: str
     port: int
@@ -44,7 +44,7 @@ class Address(NamedTuple):
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach it. A name but localhost is reachable."""
+        """True if only this machine can reach the address. A host name other than localhost counts as reachable."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -52,8 +52,8 @@ class Address(NamedTuple):
 
 
 class _Refused(Exception):
-    """What is wrong with a value (or with `part` of it); becomes a SettingsError that names the
-    setting and its source.
+    """The reason why a value, or its `part`, is invalid. It is converted to a SettingsError that names the setting
+    and its source.
     """
 
     def __init__(self, problem: str, part: str | None = None) -> None:
@@ -113,7 +113,7 @@ def _address(value: object) -> Address:
 
 
 def _store_options(value: object) -> dict[str, str]:
-    """NAME=VALUE texts (a list, or one text with `;` between them) or a table."""
+    """Parse NAME=VALUE texts (a list, or one text separated by `;`) or a table."""
     if isinstance(value, Mapping):
         return {str(name): _option_text(option) for name, option in value.items()}
     texts = value.split(";") if isinstance(value, str) else value
@@ -141,9 +141,7 @@ DEFAULT_ADDRESS: Final = Address("127.0.0.1", 8082)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Every setting with its default; SETTINGS says what each does. `load_settings` makes and
-    checks it.
-    """
+    """Every setting with its default; SETTINGS describes each one. `load_settings` creates and checks it."""
 
     data: Path = Path("data")
     backend: str | None = None
@@ -300,11 +298,11 @@ def load_settings(
     environ: Mapping[str, str] = os.environ,
     toml_path: Path | None = None,
 ) -> Settings:
-    """The settings in force. `flags` holds what was given on the command line; None means not
+    """Return the effective settings. `flags` holds the values of the command line; None means that a flag was not
     given.
 
-    Options of `set` are merged name by name, each with its own source (`set.segment.bytes`). Raises
-    SettingsError naming the setting, its source and what is wrong.
+    Options of `set` are merged by name, each with its own source (`set.segment.bytes`). Raises SettingsError, which
+    names the setting, its source and the problem.
     """
     given = {name: value for name, value in flags.items() if value is not None}
     from_environment = {
@@ -341,7 +339,7 @@ def _read_toml(path: Path | None) -> Mapping[str, object]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         problem = error.strerror or "cannot be read"
-    except ValueError as error:  # TOML syntax, or bytes that are no UTF-8
+    except ValueError as error:  # invalid TOML, or bytes that are not UTF-8
         problem = str(error)
     raise SettingsError(f"settings file {path}: {problem}", setting="config", source=FLAG)
 
@@ -359,7 +357,7 @@ def _parsed(name: str, raw: object, source: str) -> Any:
 
 
 def _check_together(settings: Settings) -> None:
-    """What only two settings together can get wrong."""
+    """Check the conditions that involve two settings. Raises SettingsError."""
     checks = (
         (settings.read_only and settings.write, "write", "excludes read_only"),
         (settings.read_only and settings.accept_loss, "accept_loss", "excludes read_only"),

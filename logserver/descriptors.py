@@ -1,7 +1,7 @@
-"""How many files this process may have open, and how the store and the connections share them.
+"""The limit of open files of this process, and how the store and the connections share it.
 
-Owns the process's limit (RLIMIT_NOFILE) and the shares; must not open anything. Where a store meets the limit in the
-middle of a change it is fenced, so neither share may grow into the other's.
+Owns the process's limit (RLIMIT_NOFILE) and the two shares; must not open anything. A store that reaches the limit in
+the middle of a change is fenced, so neither share may use descriptors of the other.
 """
 
 from __future__ import annotations
@@ -16,24 +16,25 @@ from logserver.config import Settings
 
 log = logging.getLogger(__name__)
 
-# The event loop and the standard streams have 17 open; connections that are being turned away take some, and so does
-# a file that is opened for a moment beside those that are kept.
+# The event loop and the standard streams hold 17 descriptors. The rest is for connections that are being rejected,
+# and for a file that is opened for a moment in addition to the cached ones.
 RESERVED: Final = 32
-FEWEST: Final = 32  # of the store and connections together: less is of no use to anybody
+FEWEST: Final = 32  # for the store and the connections together: with fewer the server is of no use
 
 
 def raise_limit() -> int:
-    """Raise the soft limit to the hard one, as a Java VM does; the limit that is in force then."""
+    """Raise the soft limit to the hard limit, as a Java VM does. Return the limit in force afterwards."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
-        with suppress(ValueError, OSError):  # above what the kernel allows
+        with suppress(ValueError, OSError):  # the hard limit is above the kernel's own limit
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def fit(settings: Settings, limit: int) -> Settings:
-    """`open_files` and `max_connections` as far as they go into this limit, half for each where both want more; what
-    had to be lowered is logged.
+    """Return settings with `open_files` and `max_connections` lowered to fit within `limit`.
+
+    If both need more, each gets half. A lowered setting is logged.
     """
     if limit == resource.RLIM_INFINITY:
         return settings

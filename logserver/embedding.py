@@ -1,8 +1,8 @@
-"""A server of one's own, as a child process: for programs, notebooks and tests.
+"""An embedded server that runs as a child process: for programs, notebooks and tests.
 
-Owns the child from start to stop; must not import the server, which runs there, nor the client until it
-is asked for. The child holds the other end of a pipe as its standard input and stops when that ends, so
-it does not outlive this process, however that dies (unless a forked child of this process lives on).
+Owns the child process from start to stop; must not import the server, which runs in the child, nor the client before
+it is used. The child's standard input is a pipe from this process, and the child stops when the pipe ends. So it does
+not outlive this process, however this process ends (unless a forked child of this process keeps the pipe open).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ STOP_TIMEOUT_S: Final = 15.0
 
 
 class _Told(msgspec.Struct):
-    """The line that a server prints when it serves."""
+    """The line that a server prints when it is ready."""
 
     url: str
     backend: str
@@ -38,11 +38,11 @@ class _Told(msgspec.Struct):
 
 
 class LogServer:
-    """A server on the store in `path`, or on a temporary one that goes away with it (None).
+    """A server on the store in `path`, or on a temporary store that is deleted at the stop (None).
 
-    `settings` are those of `logserver serve` (docs/settings.md), such as `flush="os"`, `read_only=True` or
-    `set={"segment.bytes": "1048576"}`. As `async with` or, blocking, as `with`: it serves inside, and has
-    stopped in order behind. Raises ServerNotStarted with what the server said.
+    `settings` are the options of `logserver serve` (docs/settings.md), such as `flush="os"`, `read_only=True` or
+    `set={"segment.bytes": "1048576"}`. Use it as `async with` or, blocking, as `with`: the server runs inside the
+    block and has stopped cleanly after it. Raises ServerNotStarted with the error output of the server.
 
     >>> with LogServer() as server:
     ...     server.backend, server.url.startswith("http://127.0.0.1:")
@@ -69,46 +69,49 @@ class LogServer:
 
     @property
     def url(self) -> str:
-        """Where it serves."""
+        """The base URL of the server."""
         return self._running.url
 
     @property
     def backend(self) -> str:
-        """The format of its store: kafka, rocketmq or memory."""
+        """The format of the store: kafka, rocketmq or memory."""
         return self._running.backend
 
     @property
     def data(self) -> str:
-        """The directory of its store."""
+        """The directory of the store."""
         return self._running.data
 
     @property
     def pid(self) -> int | None:
-        """The child's process id, None when there is none."""
+        """The process id of the child, or None if no child runs."""
         return None if self._process is None else self._process.pid
 
     @property
     def log(self) -> str:
-        """What the server has written on standard error since it was started."""
+        """The output of the server on standard error since its start."""
         if self._errors is None:
             return ""
         size_bytes = os.fstat(self._errors.fileno()).st_size
         return os.pread(self._errors.fileno(), size_bytes, 0).decode(errors="replace")
 
     def client(self, **options: Any) -> LogClient:
-        """A client of it; `options` are those of LogClient. Use it as `async with`."""
+        """Return a client of this server; `options` are the options of LogClient. Use it as `async with`."""
         from logserver.client import LogClient
 
         return LogClient(self.url, **options)
 
     def start(self) -> Self:
-        """Start it; on return it serves. Blocks."""
+        """Start the server and block until it is ready."""
         self._spawn()
         self._wait_until_ready()
         return self
 
     def stop(self) -> None:
-        """Stop it: every request answered, the store closed cleanly. Past the grace it is killed. Blocks."""
+        """Stop the server: it answers every request and closes the store cleanly. Blocks.
+
+        Kills the process if it has not ended after `stop_timeout_s`.
+        """
         if self._process is None:
             return
         self._process.terminate()
@@ -146,17 +149,17 @@ class LogServer:
         if self._process is not None:
             raise ServerNotStarted("the server runs already", exit_code=None)
         command = [sys.executable, "-P", "-m", "logserver", "serve", "--exit-with-stdin"]
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # it is read when something is wrong
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # read if the start fails
         self._process = subprocess.Popen(
             [*command, *_as_options(self._options)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
-            process_group=0,  # Ctrl-C is for this process, which then stops the child in order
+            process_group=0,  # Ctrl-C goes to this process only, which then stops the child cleanly
         )
 
     def _wait_until_ready(self) -> None:
-        """Until the child tells where it serves. Raises ServerNotStarted."""
+        """Wait until the child reports its URL. Raises ServerNotStarted."""
         process = self._process
         if process is None or process.stdout is None:
             raise ServerNotStarted("the server does not run", exit_code=None)
@@ -178,7 +181,7 @@ class LogServer:
             self._forget()
 
     def _forget(self) -> None:
-        """Take leave of a child that ends."""
+        """Wait for the end of the child, then close its pipes and the file of its error output."""
         process, self._process, self._told = self._process, None, None
         if process is not None:
             process.wait()
@@ -192,7 +195,7 @@ class LogServer:
 
 
 def _as_options(settings: Mapping[str, Any]) -> list[str]:
-    """Settings as options of `logserver serve`; None is not given.
+    """Convert settings to options of `logserver serve`; a setting of None is left out.
 
     >>> _as_options({"flush": "os", "read_only": True, "auto_create_topics": False, "set": {"a": "b"}})
     ['--flush', 'os', '--read-only', '--no-auto-create-topics', '--set', 'a=b']

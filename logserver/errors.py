@@ -1,7 +1,7 @@
-"""Errors of the service in front of a store, and of its clients; they join the storage tree, so that
-one table maps all of them to HTTP, and one to exit codes.
+"""Errors of the service in front of a store, and of its clients.
 
-Owns the classes only; must not know HTTP or click.
+Owns the classes only; must not know HTTP or click. They extend the tree of storage errors, so one table maps all of
+them to HTTP, and one to exit codes.
 
     StorageError
       ServiceError     Busy NotReady TimedOut KeyReused SettingsError CannotListen
@@ -19,66 +19,62 @@ from typing import Final
 from storage import StorageError
 
 DAMAGED: Final = 50010
-"""The code of a server's answer to a read of damaged data."""
+"""The error code of an answer to a read of damaged data."""
 
 
 class ServiceError(StorageError):
-    """Root of what the service itself refuses or fails at."""
+    """Base class of errors that the service itself raises."""
 
     code = "service-error"
 
 
 class Busy(ServiceError):
-    """Too much is in flight; nothing was stored. Facts: in_flight_bytes, limit_bytes (where it is
-    bytes that are too many).
+    """Too many requests or bytes are in flight; nothing was stored. Facts: in_flight_bytes, limit_bytes (if the limit
+    is one of bytes).
     """
 
     code = "busy"
 
 
 class NotReady(ServiceError):
-    """The store is not open: starting, recovering or stopping. Facts: state, and progress while
-    recovering.
-    """
+    """The store is not open: starting, recovering or stopping. Facts: state, and progress while recovering."""
 
     code = "not-ready"
 
 
 class TimedOut(ServiceError):
-    """The write was not confirmed in time: it may be stored or not. Facts: timeout_ms."""
+    """The write was not confirmed in time: the records may be stored or not. Facts: timeout_ms."""
 
     code = "timed-out"
 
 
 class KeyReused(ServiceError):
-    """The key of a produce request belongs to another request. Facts: key."""
+    """The key of a produce request was already used by another request. Facts: key."""
 
     code = "key-reused"
 
 
 class SettingsError(ServiceError):
-    """A setting is unknown or has a bad value. Facts: setting, source (flag, environment, file or
-    default).
-    """
+    """A setting is unknown or has an invalid value. Facts: setting, source (flag, environment, file or default)."""
 
     code = "settings-error"
 
 
 class CannotListen(ServiceError):
-    """The address cannot be bound: in use, not ours, not allowed. Facts: listen, errno."""
+    """The address cannot be bound: in use, not an address of this machine, or not allowed. Facts: listen, errno."""
 
     code = "cannot-listen"
 
 
 class ClientError(StorageError):
-    """Root of what a client of a running server meets."""
+    """Base class of errors that a client of a running server raises."""
 
     code = "client-error"
 
 
 class ServerRefused(ClientError):
-    """The server answered with an error. `facts()` holds those of the answer too, such as `earliest`
-    and `latest`. Facts: status, error_code.
+    """The server answered with an error. `facts()` also holds the facts of the answer, such as `earliest` and
+    `latest`. Facts: status, error_code.
     """
 
     code = "server-refused"
@@ -92,56 +88,54 @@ class ServerRefused(ClientError):
         self._answer = answer
 
     def facts(self) -> dict[str, object]:
-        """Status and code, and the facts of the answer."""
+        """Return the facts of the answer, with status and error code."""
         return {**self._answer, **super().facts()}
 
     @property
     def next_good_offset(self) -> int | None:
-        """The offset after the damage that the answer reports; None where it reports no such offset."""
+        """The offset after the damage that the answer reports, or None if the answer reports no such offset."""
         following = self._answer.get("next_good_offset")
         return following if self.error_code == DAMAGED and isinstance(following, int) else None
 
 
 class PartlyStored(ServerRefused):
-    """Some records of a request were stored, others refused: `rows` of the facts tells of each, in the
-    order of the request; the status is that of the first refused one. Facts: rows.
+    """Some records of a request were stored, others rejected. `rows` has an entry for each record, in the order of
+    the request. The status is the status of the first rejected record. Facts: rows.
     """
 
     code = "partly-stored"
 
 
 class ServerUnreachable(ClientError):
-    """No answer came: no connection, or none in time. What was asked for may have been done or not.
-    Facts: url.
+    """No answer arrived: the connection failed, or the answer did not arrive in time. The request may have been
+    executed or not. Facts: url.
     """
 
     code = "server-unreachable"
 
 
 class StrangeAnswer(ClientError):
-    """What came back is not what a log server answers. Facts: status."""
+    """The answer is not an answer of a log server. Facts: status."""
 
     code = "strange-answer"
 
 
 class ServerNotStarted(ClientError):
-    """An embedded server ended, or told nothing in time, instead of serving. Facts: exit_code (None
-    if it had to be stopped).
+    """An embedded server ended, or reported nothing in time, instead of serving. Facts: exit_code (None if the
+    process did not end by itself).
     """
 
     code = "server-not-started"
 
 
 class GroupError(ServiceError):
-    """Root of what consumer groups refuse."""
+    """Base class of errors of consumer groups."""
 
     code = "group-error"
 
 
 class UnknownConsumer(GroupError):
-    """The group has no such consumer instance: never made, deleted, or idle for too long. Facts:
-    group, instance.
-    """
+    """The group has no such consumer instance: never created, deleted, or idle for too long. Facts: group, instance."""
 
     code = "unknown-consumer"
 
@@ -155,7 +149,7 @@ class UnknownConsumer(GroupError):
 
 
 class UnknownGroup(GroupError):
-    """No such group: it has neither members nor committed offsets. Facts: group."""
+    """The group does not exist: it has neither members nor committed offsets. Facts: group."""
 
     code = "unknown-group"
 
@@ -167,26 +161,26 @@ class UnknownGroup(GroupError):
 
 
 class ConsumerExists(GroupError):
-    """The group has a consumer instance of that name. Facts: group, instance."""
+    """The group already has a consumer instance with this name. Facts: group, instance."""
 
     code = "consumer-exists"
 
 
 class ConsumerState(GroupError):
-    """A consumer instance or group is in a state in which this cannot be done. Facts:
-    group, instance, topic, partition, members (those that apply).
+    """The state of a consumer instance or group does not allow this operation. Facts: group, instance, topic,
+    partition, members (only facts that apply).
     """
 
     code = "consumer-state"
 
 
 class InvalidGroup(GroupError):
-    """The name of a group or consumer instance breaks the rules. Facts: field."""
+    """The name of a group or consumer instance is invalid. Facts: field."""
 
     code = "invalid-group"
 
 
 class InvalidConsumerConfig(GroupError):
-    """A consumer's setting has a bad value. Facts: name, value."""
+    """A setting of a consumer has an invalid value. Facts: name, value."""
 
     code = "invalid-consumer-config"

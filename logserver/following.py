@@ -1,8 +1,7 @@
-"""Following a partition: page after page from one fetch to the next, until it is enough.
+"""Following a partition: page after page, one fetch after the other, until the request is fulfilled.
 
-Owns where a stream of records ends, and that its reader is called at least every `beat_ms`; must
-not know how pages are fetched or sent. At most one page is held: the next is fetched when its
-reader asks for it.
+Owns where a stream of records ends, and that its reader gets a page at least every `beat_ms`; must not know how pages
+are fetched or sent. At most one page is held: the next page is fetched when the reader asks for it.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from logserver.reading import visible_end
 from logserver.requests import Fetch, Follow, Start, StartAt
 from storage import Page
 
-# Small pages: other requests come in between, and a reader that stops holds up no more than this.
+# Small pages: other requests run in between, and a slow reader holds no more memory than one page.
 PAGE_RECORDS: Final = 500
 PAGE_BYTES: Final = 256 << 10
 
@@ -27,8 +26,10 @@ Fetcher: TypeAlias = Callable[[Fetch], Awaitable[Page]]
 async def follow_pages(
     fetch: Fetcher, request: Follow, *, beat_ms: int, page_records: int = PAGE_RECORDS
 ) -> AsyncGenerator[Page, None]:
-    """The pages of a follow, each with the bounds of its moment. The first comes at once; where
-    nothing comes for `beat_ms` there is a page without records. Raises what `fetch` raises.
+    """Yield the pages of a follow request, each with the current offset bounds.
+
+    The first page is yielded at once. If no record arrives for `beat_ms`, a page without records is yielded. Raises
+    what `fetch` raises.
     """
     now = asyncio.get_running_loop().time
     ask = Fetch(
@@ -64,7 +65,7 @@ async def follow_pages(
 
 
 def _cut(page: Page, *, stop: int | None, left: int | None) -> Page:
-    """The page without what lies at `stop` or behind, and with `left` records at most."""
+    """Return the page without records at or after offset `stop`, and with at most `left` records."""
     records, next_offset = page.records, page.next_offset
     if stop is not None and next_offset > stop:
         records = [record for record in records if record.offset < stop]

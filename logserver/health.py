@@ -1,4 +1,4 @@
-"""How a server is: a value; and when a disk counts as full. Owns no more than that."""
+"""The health of a server as a value, and the check for a full disk. Owns these two; must not know the service."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DISK_FULL_BELOW_BYTES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """How the server is. `state`: starting, recovering, ready, stopping or failed; `progress` while
+    """The health of the server. `state`: starting, recovering, ready, stopping or failed; `progress` while
     recovering.
     """
 
@@ -24,12 +24,12 @@ class Health:
 
     @property
     def ready(self) -> bool:
-        """Whether requests should come here."""
+        """True if clients should send requests to this server."""
         return self.state == "ready" and self.fenced is None and not self.disk_full
 
 
 def is_full(data: Path) -> bool:
-    """Whether there is no space to speak of where `data` is, or it cannot be told."""
+    """Return whether the file system of `data` has almost no free space, or the free space cannot be read."""
     try:
         space = os.statvfs(data)
     except OSError:

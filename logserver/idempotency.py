@@ -1,8 +1,8 @@
-"""Requests with a key: each is stored once, however often it comes.
+"""Requests with an idempotency key: each is stored once, however often it is sent.
 
-Owns the turns of requests with the same key, and which parts of one are appended; must not know HTTP.
-What is remembered, and why it holds after a crash, is `logserver.keybook`'s business. Lives on the
-event loop.
+Owns the order of requests with the same key, and which parts of a request are appended; must not know HTTP.
+`logserver.keybook` defines which data is kept of a request, and why this holds after a crash. Use it on the event
+loop only.
 """
 
 from __future__ import annotations
@@ -41,8 +41,10 @@ InThread: TypeAlias = Callable[..., Awaitable[Any]]
 
 
 class Idempotency:
-    """Appends requests by their keys. `submit` queues parts with a note, `run` makes a blocking call
-    in a thread; `sync`: acks=all is on disk.
+    """Appends requests by their keys.
+
+    `submit` queues parts with a note. `run` runs a blocking call in a thread. `sync`: acks=all waits until the
+    records are on disk.
     """
 
     def __init__(
@@ -56,7 +58,7 @@ class Idempotency:
         self._tasks: set[asyncio.Task[list[Run]]] = set()
 
     async def close(self) -> None:
-        """Wait for what is under way (the queue takes no more), then keep what the journal has."""
+        """Wait for the requests in progress (the queue accepts no more), then flush and close the journal."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._run(self._close)
 
@@ -66,7 +68,7 @@ class Idempotency:
         self.book.journal.close()
 
     async def forget_topic(self, topic: str) -> None:
-        """The topic was deleted: its keys mean nothing any more; durable on return."""
+        """Forget the keys of a deleted topic; durable on return."""
         line = self.book.forget_topic(topic)
         if line is not None:
             await self._run(self.book.journal.append, [line], sync=True)
@@ -74,12 +76,11 @@ class Idempotency:
     def append(
         self, key: RequestKey, parts: Sequence[Part], acks: Acks
     ) -> asyncio.Future[list[Run]]:
-        """Store what of the parts is not stored yet; the future ends with the offsets of all. It goes
-        on when nobody waits for it any more.
+        """Store the parts that are not stored yet. Return a future of the offsets of all parts.
 
-        All parts are of one topic, and of its request as a whole (see `RequestKey`); a part is stored
-        whole or not at all. A request whose key is under way waits for that one's end. The future
-        may raise KeyReused, and what an append raises.
+        The append continues if the caller is cancelled. All parts belong to one topic, and the key covers the request
+        as a whole (see `RequestKey`). A part is stored whole or not at all. A request waits while another request
+        with its key is in progress. The future may raise KeyReused, and what an append raises.
         """
         task = asyncio.ensure_future(self._in_turn(key, parts, acks))
         self._tasks.add(task)
@@ -111,7 +112,7 @@ class Idempotency:
         return runs
 
     async def _stored_before(self, part: Part, base_offset: int, acks: Acks) -> Run:
-        """A part that an earlier request stored, as durable as `acks` says."""
+        """Return the run of a part that an earlier request stored, once it is as durable as `acks` requires."""
         if self._sync and acks is Acks.ALL:
             await self._run(self._make_durable, part.partition)
         locators: Sequence[int] = ()
@@ -121,7 +122,7 @@ class Idempotency:
         return Run(part.partition.partition, part.positions, base_offset, locators=locators)
 
     def _make_durable(self, partition: TopicPartition) -> None:
-        """Records and what is known of their keys: neither had to wait for the disk before."""
+        """Flush the journal and the records: the earlier request may not have waited for the disk."""
         self.book.journal.flush()
         self._store.flush([partition])
 
@@ -133,7 +134,7 @@ class Idempotency:
         except OutOfOrderSequence:
             if not has_old_marks:
                 raise
-            # What their producers had stored before was lost in a crash, so these are not there.
+            # A crash lost earlier records of these producers, so these parts are not stored either.
             for number in numbers:
                 entry.parts.pop(number, None)
             return await self._attempt(entry, parts, acks)
@@ -148,7 +149,7 @@ class Idempotency:
                 mark = self.book.idle_mark(stock) or await self._new_mark()
                 entry.parts[number] = KeyedPart(mark, len(part.positions), stock)
             elif known.stock != stock:
-                known.stock = None  # the attempts wait for the disk in different ways
+                known.stock = None  # the attempts differ in whether they wait for the disk
             marked.append(replace(part, producer=entry.parts[number].mark))
         note = self.book.note(entry, [part.partition.partition for part in parts])
         runs = await self._submit(marked, acks, note)
@@ -162,7 +163,7 @@ class Idempotency:
 async def open_idempotency(
     store: LogStore, settings: Settings, *, submit: Submit, run: InThread, clock: Clock
 ) -> Idempotency:
-    """With what the journal beside the store tells of requests before this start."""
+    """Open the journal next to the store, and restore the keys of requests from before this start."""
     max_keys = settings.max_idempotency_keys
     journal = await run(
         open_journal, store, JOURNAL, generation_entries=max_keys * ENTRIES_OF_A_KEY
@@ -177,7 +178,7 @@ async def open_idempotency(
 def _locators(
     store: LogStore, partition: TopicPartition, base_offset: int, stop: int
 ) -> Sequence[int]:
-    """The locators of stored records; none where they are gone."""
+    """Return the locators of stored records; empty if the records no longer exist."""
     try:
         return [record.locator for record in store.scan(partition, base_offset, stop)]
     except StorageError:

@@ -1,36 +1,40 @@
-"""What is remembered of requests with a key: which there were, what they stored, and by which marks
-their records are known.
+"""The memory of requests with a key: which requests were received, what they stored, and the marks of their records.
 
-Owns the entries in memory, their counterparts in the journal, and what of them holds after a start;
-must not know HTTP, the event loop's tasks or a backend. Lives on the event loop but for `open_book`
-and the two functions for the lane's thread.
+Owns the entries in memory, their counterparts in the journal, and which of them are valid after a start; must not
+know HTTP, the event loop's tasks or a backend. Use it on the event loop only, except `open_book` and the two
+functions for the lane's thread.
 
-Each part of such a request (its records for one partition) is appended under a mark, a producer id
-and sequence that no other append bears, and the store takes a marked append once. So only two things
-must be known for certain: which mark a request has, before its records are written, and that no
-mark is given to two. A group commit therefore does, in this order:
+Each part of such a request (its records for one partition) is appended with a mark: a producer id and a sequence
+number that no other append has. The store accepts a marked append once. So only two things must hold for certain: the
+mark of a request is known before its records are written, and no mark is used for two requests. A group commit
+therefore runs in this order:
 
-    1  Begun: key, digest, marks         written, and synced where the answer waits for the disk
+    1  Begun: key, digest, marks         written, and synced if the answer waits for the disk
     2  the records, each part marked     all or nothing per part, by the store
     3  Ended: key, base offsets          written; synced with the next Begun at the latest
     4  the log's flush, the answers
 
-What a crash leaves, and what a repeat then meets:
+The state after a crash, and how a repeated request is handled:
 
     before 1    neither entry nor records: the request is a new one
-    1 to 3      Begun alone: the part is appended again under its mark, and the store knows whether
-                it is there (its producer appended nothing since: see below)
-    behind 3    Begun and Ended: the offsets of then
-    3, but the log lost the end of it (what was not flushed): Ended tells of offsets that are not
-                there. A start drops such entries from the journal before anything can take these
-                offsets, and the request is a new one
+    1 to 3      Begun alone: the part is appended again with its mark, and the store detects whether
+                it is stored (its producer appended nothing since: see below)
+    after 3     Begun and Ended: the offsets of the first attempt
+    3, but the log lost its unflushed end: Ended names offsets that do not exist. A start drops
+                such entries from the journal before any record can get these offsets, and the
+                request is a new one
 
-A producer id is reused, with the next sequence, only after a Begun, whose sync takes every earlier
-Ended to the disk with it. It is not reused if its Ended could not be written, after a restart, or if
-attempts of one request differed in whether they waited for the disk. So only a producer's last append
-can lack its Ended, and stores recognise exactly that one. A Begun that does not wait for the disk takes
-nothing with it: such requests have producers of their own, and only they can be stored twice, after a
-power loss; not once a repeat that waits for the disk was answered, which syncs journal and records.
+A producer id is reused, with the next sequence number, only after a Begun: its sync makes every earlier Ended
+durable. It is not reused in three cases:
+- its Ended could not be written
+- the server was restarted
+- the attempts of one request differed in whether they waited for the disk
+
+So only the last append of a producer can lack its Ended, and stores recognise exactly that append.
+
+A Begun that does not wait for the disk makes nothing durable, so such requests have producers of their own. Only such
+requests can be stored twice, after a power loss. They no longer can once a repeat that waits for the disk was
+answered: it syncs journal and records.
 """
 
 from __future__ import annotations
@@ -70,7 +74,7 @@ ENTRIES_OF_A_KEY: Final = 2
 
 
 class Stock(NamedTuple):
-    """Producers of one partition whose appends wait for the disk, or do not."""
+    """Key of a pool of reusable producer ids: partition and durability."""
 
     partition: TopicPartition
     durable: bool
@@ -78,8 +82,10 @@ class Stock(NamedTuple):
 
 @dataclass(slots=True)
 class KeyedPart:
-    """The records for one partition. `base_offset` None: whether they are stored only the store can
-    tell. `stock`: where a following mark of this producer belongs, None where it is not to be used again.
+    """The records of a request for one partition.
+
+    `base_offset` None: only the store knows whether the records are stored. `stock`: the pool for the next mark of
+    this producer; None if the producer must not be reused.
     """
 
     mark: ProducerSequence
@@ -90,7 +96,7 @@ class KeyedPart:
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """One request, by its key. `under_way` ends with the attempt that is being made."""
+    """One request, by its key. `under_way` is done when the attempt in progress has ended."""
 
     key: str
     digest: bytes
@@ -102,8 +108,8 @@ class Entry:
 
 @dataclass(slots=True, eq=False)
 class Note:
-    """What the lane's thread writes down of one request, before and behind its records. `kept`: the
-    second was written too.
+    """The journal entries of one request, which the lane's thread writes before and after its records. `kept`: the
+    second entry was written too.
     """
 
     journal: Journal
@@ -112,13 +118,13 @@ class Note:
     kept: bool = False
 
     def ended(self, runs: Iterable[Run]) -> bytes | None:
-        """The entry behind the records; None where none were stored."""
+        """Return the entry to write after the records; None if no records were stored."""
         offsets = [(run.partition, run.base_offset) for run in runs if run.error is None]
         return encode_entry(Ended(self.key, offsets)) if offsets else None
 
 
 def begin_notes(requests: Sequence[Request], *, durable: bool) -> None:
-    """Before the records of a group: a request whose note cannot be written has failed."""
+    """Write the Begun entries before the records of a group. If this fails, each of the requests fails."""
     notes = [request.note for request in requests if request.note is not None]
     try:
         notes[0].journal.append([note.begun for note in notes], sync=durable)
@@ -128,7 +134,9 @@ def begin_notes(requests: Sequence[Request], *, durable: bool) -> None:
 
 
 def end_notes(requests: Sequence[Request]) -> None:
-    """Behind the records of a group. The store itself knows what cannot be written here."""
+    """Write the Ended entries after the records of a group. An error is ignored: the store itself recognises the
+    records.
+    """
     ended = [
         (request.note, entry)
         for request in requests
@@ -145,7 +153,9 @@ def end_notes(requests: Sequence[Request]) -> None:
 
 
 class Keybook:
-    """The keys of a day, at most `max_keys`: the oldest go first. `entries` as of the start."""
+    """The keys of the last 24 hours, at most `max_keys`: the oldest are dropped first. `entries`: the entries at the
+    start.
+    """
 
     def __init__(
         self, journal: Journal, entries: Iterable[Entry] = (), *, clock: Clock, max_keys: int
@@ -160,7 +170,7 @@ class Keybook:
         return len(self._entries)
 
     def entry(self, key: RequestKey, topic: str) -> Entry:
-        """What is known of this key; a new one from here on. Raises KeyReused."""
+        """Return the entry of this key, or add a new entry. Raises KeyReused."""
         now_ms = self._clock()
         entry = self._entries.get(key.key)
         if entry is None or (entry.under_way is None and _is_old(entry, now_ms)):
@@ -175,16 +185,16 @@ class Keybook:
         return entry
 
     def idle_mark(self, stock: Stock) -> ProducerSequence | None:
-        """A mark that no other append has or had; None where there is none in stock."""
+        """Return a mark that no other append has used; None if the pool is empty."""
         idle = self._idle_marks.get(stock)
         return idle.pop() if idle else None
 
     def note(self, entry: Entry, numbers: Iterable[int]) -> Note:
-        """What the journal is told of an attempt at these partitions."""
+        """Return the journal entries of an attempt at these partitions."""
         return Note(self.journal, entry.key, _begun(entry, numbers))
 
     def stored(self, entry: Entry, runs: Iterable[Run], note: Note) -> None:
-        """An attempt was answered: its parts are where the runs say."""
+        """Record the offsets of a stored attempt. Its producers may be reused if its Ended entry was written."""
         for run in runs:
             part = entry.parts[run.partition]
             part.base_offset = run.base_offset
@@ -207,7 +217,7 @@ class Keybook:
         return None if self.journal.is_empty else encode_entry(Forgotten(topic))
 
     def _make_room(self, now_ms: int) -> None:
-        """Let go of the oldest, as far as they are too old or too many; who is under way stays."""
+        """Drop the oldest entries while they are too old or too many; stop at an entry in progress."""
         while self._entries:
             oldest = next(iter(self._entries.values()))
             too_many = len(self._entries) >= self._max_keys
@@ -224,10 +234,10 @@ def open_book(
     max_keys: int,
     losses: Iterable[Loss] = (),
 ) -> Keybook:
-    """The keys that a journal tells of, as far as they hold. Blocking. What does not hold is gone
-    from the journal too on return, durably: nothing may be appended before that.
+    """Read the keys of a journal that are still valid. Blocking.
 
-    `losses`: what the start of the store lost. A log may go on above the offsets of lost records.
+    On return invalid entries are durably removed from the journal too: no record may be appended before that.
+    `losses`: what the start of the store lost. A log may continue above the offsets of lost records.
     """
     now_ms = clock()
     entries = [e for e in replayed(journal.take()).values() if not _is_old(e, now_ms)]
@@ -240,7 +250,7 @@ def open_book(
 
 
 def replayed(lines: Iterable[bytes]) -> dict[str, Entry]:
-    """What a journal's entries tell, oldest key first. What cannot be read is passed over."""
+    """Return the entries of a journal, oldest key first. Unreadable entries are skipped."""
     entries: dict[str, Entry] = {}
     for told in decoded_entries(lines):
         match told:
@@ -271,12 +281,12 @@ def _replay_begun(entries: dict[str, Entry], told: Begun) -> None:
 def _drop_lost(
     entry: Entry, bounds: Callable[[TopicPartition], OffsetBounds], losses: Sequence[Loss]
 ) -> int:
-    """Take out the parts whose records are not in the log; how many they were."""
+    """Remove the parts of which the log has no records. Return their number."""
     lost = []
     for number, part in entry.parts.items():
         try:
             end = bounds(TopicPartition(entry.topic, number)).end
-        except CallerError:  # the topic is gone
+        except CallerError:  # the topic no longer exists
             lost.append(number)
             continue
         if part.base_offset is None:

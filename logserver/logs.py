@@ -1,7 +1,7 @@
 """Logs on standard error: one line of text or one JSON object per event.
 
-Owns their form; what is logged, and where, is the callers' business. A record's fields are those given as
-`extra`; nothing else of a request gets into a line.
+Owns their form; must not decide which events are logged: the callers do. A log record has the fields passed as
+`extra`; no other data of a request gets into a line.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ _OWN: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"
 
 
 def log_to_stderr(level: str, form: str) -> None:
-    """Log what is of `level` or above; `form` is text or json."""
+    """Log events of `level` or above; `form` is text or json."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter(TEXT))
     logging.basicConfig(level=level.upper(), handlers=[handler])
 
 
 def fields_of(record: logging.LogRecord) -> Mapping[str, object]:
-    """What was given as `extra`."""
+    """Return the fields passed as `extra`."""
     return {name: value for name, value in vars(record).items() if name not in _OWN}
 
 
 class TextFormatter(logging.Formatter):
-    """The message, and its fields behind it as name=value."""
+    """A formatter of text lines: the message, followed by its fields as name=value."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         """See logging.Formatter."""
@@ -40,7 +40,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """An object with time, level, logger and message, the fields, and the exception if there is one."""
+    """A formatter of JSON objects: time, level, logger and message, the fields, and the exception if there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
         """See logging.Formatter."""

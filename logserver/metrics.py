@@ -1,8 +1,7 @@
 """Counters of one server, rendered for Prometheus.
 
-Owns the metric names and their cached children (looking one up by labels costs four times its
-increment); must not do IO, but for asking the store for its sizes when it is scraped. `render` is
-slow with many series: call it in a thread.
+Owns the metric names and their cached children (a look-up by labels costs four times an increment); must not do IO,
+except that a scrape asks the store for its sizes. `render` is slow with many series: call it in a thread.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ _GROUP_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
 
 class Metrics:
-    """All metrics of one server, in a registry of their own. Any thread may increment."""
+    """All metrics of one server, in a registry of their own. Any thread may increment them."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(
             registry=self.registry
-        )  # CPU, memory, files; nothing where there is no /proc
+        )  # CPU, memory, open files; no metrics on systems without /proc
         self._requests = Counter(
             "logserver_http_requests",
             "HTTP requests answered.",
@@ -83,16 +82,16 @@ class Metrics:
         return Counter(f"logserver_{name}", about, registry=self.registry)
 
     def gauge(self, name: str, about: str, value: Callable[[], float]) -> None:
-        """A gauge that asks `value` at every scrape."""
+        """Register a gauge that calls `value` at every scrape."""
         gauge = Gauge(f"logserver_{name}", about, registry=self.registry)
         gauge.set_function(value)
 
     def watch_store(self, stats: Callable[[], StoreStats | None]) -> None:
-        """Gauges of the store, from `stats` at every scrape; None while there is no store."""
+        """Register the gauges of the store, read from `stats` at every scrape; None while no store is open."""
         self.registry.register(_StoreCollector(stats))
 
     def requested(self, *, route: str, method: str, status: int, elapsed_s: float) -> None:
-        """One HTTP request was answered."""
+        """Count one answered HTTP request."""
         counter = self._requests_children.get((route, method, status))
         if counter is None:
             counter = self._requests.labels(route, method, str(status))
@@ -104,36 +103,36 @@ class Metrics:
         histogram.observe(elapsed_s)
 
     def produced(self, *, records: int, size_bytes: int) -> None:
-        """A produce request was stored."""
+        """Count a stored produce request."""
         self._produced_records.inc(records)
         self._produced_bytes.inc(size_bytes)
 
     def fetched(self, *, records: int, size_bytes: int) -> None:
-        """A fetch was answered."""
+        """Count an answered fetch."""
         self._fetched_records.inc(records)
         self._fetched_bytes.inc(size_bytes)
 
     def committed(self, *, requests: int, appends: int, append_s: float) -> None:
-        """One group went through a lane."""
+        """Count one group commit."""
         self._group_size.observe(requests)
         self._appends.inc(appends)
         self._append_s.observe(append_s)
 
     def flushed(self, flush_s: float) -> None:
-        """One group's flush returned."""
+        """Count the flush of one group."""
         self._flush_s.observe(flush_s)
 
     def dropped(self) -> None:
-        """A request that was answered before it was written has failed."""
+        """Count a request that failed after it was answered (acks=0)."""
         self._dropped.inc()
 
     def render(self) -> bytes:
-        """The text exposition format."""
+        """Return all metrics in the Prometheus text format."""
         return generate_latest(self.registry)
 
 
 class _StoreCollector(Collector):
-    """Asks the store only when it is scraped."""
+    """A collector that asks the store for its sizes only at a scrape."""
 
     def __init__(self, stats: Callable[[], StoreStats | None]) -> None:
         self._stats = stats
@@ -170,5 +169,5 @@ class _StoreCollector(Collector):
             )
 
     def describe(self) -> Iterator[Metric]:
-        """Nothing: so that registering does not ask the store."""
+        """Return no metrics, so that a registration does not call the store."""
         return iter(())

@@ -1,7 +1,7 @@
-"""Which store a server opens, and how: the directory decides, the settings may narrow.
+"""The choice of store and mode for a server: the directory decides, the settings may restrict.
 
-Owns the choice of backend and of read-only; must not open anything before it is asked to. A
-directory made by a real server is served read-only until `write` takes it over.
+Owns the choice of backend and of read-only; must not open anything before `open` is called. A directory that was made
+by a real server is served read-only until `write` takes it over.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MEMORY_BACKEND = "memory"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorePlan:
-    """What will be opened. `notice` is for the operator: why it is read-only."""
+    """The store to open. `notice` explains to the operator why the store is read-only."""
 
     backend: str
     path: Path
@@ -28,16 +28,16 @@ class StorePlan:
     options: StoreOptions
 
     def open(self, progress: Progress) -> LogStore:
-        """Open the store and recover it; blocks. Raises what `storage.open_store` raises."""
+        """Open the store and recover it. Blocks. Raises what `storage.open_store` raises."""
         options = replace(self.options, progress=progress)
         return open_store(self.backend, self.path, options, read_only=self.read_only)
 
 
 def plan_store(settings: Settings) -> StorePlan:
-    """Look at the directory and choose.
+    """Inspect the directory and choose the backend and the mode.
 
-    Raises UnsupportedFormat for a directory that holds something else, IoFailure for an unreadable
-    one, and SettingsError where the settings do not fit what is there.
+    Raises UnsupportedFormat for a directory that holds other data, IoFailure for an unreadable directory, and
+    SettingsError if the settings do not fit the store.
     """
     asked = settings.backend
     if asked is not None and asked not in backends():

@@ -1,9 +1,9 @@
-"""Which partition a record goes to: the one it names, else by key, else in turn.
+"""The partition of a record: the one that the record names, else by the hash of its key, else in turn (round robin).
 
-Owns the choice and the turns; must not know how a key is hashed (the storage door tells) and
-appends nothing. A repeated request must reach the same partitions, so one with a producer sequence
-or a key of its own takes no turn: the first goes to one partition that it tells, the second by the
-hash of its key.
+Owns the choice and the turns; must not know how a key is hashed (the storage package does) and must not append
+anything. A repeated request must reach the same partitions, so two kinds of request take no turn:
+- A request with a producer sequence must lead to one partition by itself.
+- A request with an idempotency key uses the hash of this key.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from storage.errors import InvalidArgument, MissingPartitions, UnknownPartition
 
 
 class Partitioner:
-    """By key as Kafka's default partitioner; keyless records of one request together, requests in
+    """Places records by key like Kafka's default partitioner; keyless records of one request go to one partition, in
     turn.
     """
 
@@ -25,11 +25,12 @@ class Partitioner:
         self._turns: dict[str, int] = {}
 
     def parts(self, info: TopicInfo, request: Produce) -> tuple[list[Part], list[Run]]:
-        """The records by partition, in order, and those that cannot be placed: they name a partition which does not
-        exist, or have a key while partitions of the topic are missing.
+        """Return the records by partition, in order, and the failed records. A record fails in two cases:
+        - It names a partition that does not exist.
+        - It has a key while partitions of the topic are missing.
 
-        Raises InvalidArgument for a sequenced request that does not lead to one partition, and
-        UnknownPartition where the request as a whole names one that is not there.
+        Raises InvalidArgument for a sequenced request that does not lead to one partition. Raises UnknownPartition if
+        the request as a whole names a partition that does not exist.
         """
         if request.partitions is None:
             number = request.partition
@@ -43,11 +44,11 @@ class Partitioner:
         return [_part(info, number, placed[number], request) for number in placed], failed
 
     def forget(self, topic: str) -> None:
-        """The topic was deleted: one of its name begins anew."""
+        """Forget the turns of a deleted topic: a new topic of the same name starts at its first partition."""
         self._turns.pop(topic, None)
 
     def _placed(self, info: TopicInfo, request: Produce) -> tuple[dict[int, list[int]], list[Run]]:
-        """Positions of the records by partition."""
+        """Return the positions of the records by partition, and the failed records."""
         placed: dict[int, list[int]] = {}
         failed: list[Run] = []
         keyless: int | None = request.partition
@@ -55,7 +56,8 @@ class Partitioner:
         for position, (record, named) in enumerate(zip(request.records, given, strict=True)):
             number = named
             if number is None and record.key is not None:
-                if info.missing:  # no client would look for the key where a shorter list leads
+                # A hash over fewer partitions gives a partition in which no client looks for the key.
+                if info.missing:
                     error = MissingPartitions(info.name, info.missing)
                     failed.append(Run(min(info.missing), (position,), -1, error))
                     continue
@@ -88,21 +90,23 @@ class Partitioner:
 
 
 def address(info: TopicInfo, number: int) -> TopicPartition:
-    """The address of a partition that a topic has. Raises UnknownPartition, MissingPartitions."""
+    """Return the address of a partition of a topic. Raises UnknownPartition, MissingPartitions."""
     if number not in info.partitions:
         raise not_served(info, number)
     return TopicPartition(info.name, number)
 
 
 def not_served(info: TopicInfo, number: int) -> UnknownPartition | MissingPartitions:
-    """The error for a partition that is not served: it is missing, or the topic has none of this number."""
+    """Return the error for a partition that is not served: it is missing, or the topic has no partition of this
+    number.
+    """
     if number in info.missing:
         return MissingPartitions(info.name, info.missing, partition=number)
     return UnknownPartition(info.name, number, len(info.partitions) + len(info.missing))
 
 
 def only_partition(info: TopicInfo) -> int:
-    """The partition of a topic that has one. Raises InvalidArgument."""
+    """Return the partition of a topic that has exactly one. Raises InvalidArgument, MissingPartitions."""
     if info.missing:
         raise MissingPartitions(info.name, info.missing)
     if len(info.partitions) != 1:

@@ -1,7 +1,7 @@
-"""Waiting for a partition to move on: the loop of a long poll.
+"""The loop of a long poll: wait until a partition has new records.
 
-Owns when a look at the partition is enough, and where the next one begins; must not touch the store: looking is the
-caller's. Lives on the event loop.
+Owns when a page is enough, and where the next read begins; must not touch the store: the caller reads. Use it on the
+event loop only.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from logserver.waiters import Waiters
 async def poll(
     request: Fetch, look: Callable[[Fetch], Awaitable[Look[SomePage]]], waiters: Waiters
 ) -> SomePage:
-    """Look; while that is not enough and there is time, wait for a publish and look again. Raises what `look` raises,
-    and Busy where too many wait. May be cancelled.
+    """Read; until `min_bytes` are available or the timeout expires, wait for new records and read again.
+
+    Raises what `look` raises, and Busy if too many requests wait. May be cancelled.
     """
     now = asyncio.get_running_loop().time
     deadline_s = now() + request.timeout_ms / 1000

@@ -1,8 +1,7 @@
-"""The way of records in: to which partitions they go, what is refused before anything is stored, and
-when the answer is given.
+"""The path of a produce request: choice of partitions, checks before anything is stored, time of the answer.
 
-Owns the rules of a produce request, and the topic that one makes; must not know HTTP or a backend. How
-requests share appends is the writer's business. All methods are called on one event loop.
+Owns the rules of a produce request, and the topic that a request creates; must not know HTTP or a backend. The writer
+decides how requests share appends. All methods are called on one event loop.
 """
 
 from __future__ import annotations
@@ -33,19 +32,21 @@ _ANY_MARK: Final = ProducerSequence(0, 0, 0)
 
 
 class CreateTopic(Protocol):
-    """`LogService.create_topic`."""
+    """The signature of `LogService.create_topic`."""
 
     async def __call__(
         self, topic: str, partitions: int | None, configs: Mapping[str, str] | None
     ) -> tuple[TopicInfo, bool]:
-        """Create a topic, or find it in that shape."""
+        """Create a topic, or find an existing topic of the same shape."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Producing:
-    """Produce requests to one open, writable store. `keyed` gives None once the server is stopping;
-    `topic_changes` is held while a topic is made or deleted; `run` makes a blocking call in a thread.
+    """Produce requests to one open, writable store.
+
+    `keyed` returns None once the server is stopping. `topic_changes` is held while a topic is created or deleted.
+    `run` runs a blocking call in a thread.
     """
 
     store: LogStore
@@ -58,17 +59,19 @@ class Producing:
     create_topic: CreateTopic
     run: InThread
     partitioner: Partitioner = field(default_factory=Partitioner)
-    created: set[str] = field(default_factory=set)  # topics that requests have made
-    unpacking: asyncio.Lock = field(default_factory=asyncio.Lock)  # one request's batches at a time
+    created: set[str] = field(default_factory=set)  # topics that requests have created
+    # Only one request at a time may unpack compressed batches.
+    unpacking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def produce(self, request: Produce) -> list[Run]:
-        """Append records; on return they are as durable as `acks` says. With acks=0 nothing is told
-        of them, but for those that the store refuses: where there are runs, nothing is stored.
+        """Append records; on return they are as durable as `acks` requires.
 
-        A record that fails alone is a run with an error; what speaks for the whole request is
-        raised: UnknownTopic, InvalidTopic, OutOfOrderSequence, FencedProducer, RecordTooLarge (of a
-        sequenced request, or of one with a key), KeyReused, StoreReadOnly, StoreFenced, DiskFull,
-        TimedOut.
+        With acks=0 the result holds only the records that the store rejects, and then no record of the request is
+        stored.
+
+        A record that fails alone is a run with an error. An error of the whole request is raised: UnknownTopic,
+        InvalidTopic, OutOfOrderSequence, FencedProducer, RecordTooLarge (of a request with a sequence or a key),
+        KeyReused, StoreReadOnly, StoreFenced, DiskFull, TimedOut.
         """
         return await self._once_more(partial(self._produce, request))
 
@@ -95,16 +98,17 @@ class Producing:
         return failed + runs
 
     async def check_target(self, topic: str, partition: int | None) -> None:
-        """Whether records can be sent there, known before the first one comes. Raises what `produce`
-        raises for the topic and, with `partition`, UnknownPartition.
+        """Check that records can be sent to the topic, before the first record arrives.
+
+        Raises what `produce` raises for the topic and, with `partition`, UnknownPartition.
         """
         info = await self._target(topic, partition)
         if partition is not None:
             address(info, partition)
 
     async def produce_batches(self, request: ProduceBatches) -> list[Run]:
-        """Append a client's whole batches: all or nothing. Raises InvalidBatch, NotOffered and what
-        `produce` does.
+        """Append whole batches of a client: all or nothing. Raises InvalidBatch, NotOffered and what `produce`
+        raises.
         """
         return await self._once_more(partial(self._produce_batches, request))
 
@@ -124,13 +128,14 @@ class Producing:
     async def _checked(
         self, target: TopicPartition, request: ProduceBatches, *, is_new: bool
     ) -> Part:
-        """Check a client's batches in a thread, so that the writer goes on with other requests; compressed ones of one
-        request at a time, since each may unpack to 256 MiB.
+        """Check a client's batches in a thread, so that the writer continues with other requests.
+
+        Compressed batches are checked for one request at a time, since each may unpack to 256 MiB.
         """
         store = self.store
         if not isinstance(store, SupportsBatchBytes):
             await self._preview_batches(request, is_new=is_new)
-            return Part(target, request.data, ())  # the writer refuses it
+            return Part(target, request.data, ())  # the writer rejects it with NotOffered
         async with self.unpacking if store.are_compressed(request.data) else nullcontext():
             await self._preview_batches(request, is_new=is_new)
             data = await self.run(store.check_client_batches, request.topic, request.data)
@@ -141,17 +146,17 @@ class Producing:
             await self.run(self.store.preview_topic, request.topic, request.data)
 
     async def _once_more(self, attempt: Callable[[], Awaitable[list[Run]]]) -> list[Run]:
-        """What an attempt gives, or a second one where the topic was deleted under the first: it
-        finds, or makes, the topic of that name anew.
+        """Run an attempt, and a second one if the topic was deleted during the first.
 
-        Nothing is stored twice: what the first had stored went with the topic, and after the error the
-        writer stores no more of it.
+        The second attempt finds the new topic of that name, or creates it. Nothing is stored twice: the records of
+        the first attempt were deleted with the topic, and after the error the writer stores no more records of it.
         """
         try:
             return await attempt()
         except UnknownTopic:
             pass
-        async with self.topic_changes:  # the store deletes a topic before the server forgets it
+        # Wait for the deletion: the store deletes a topic before the server forgets it.
+        async with self.topic_changes:
             pass
         return await attempt()
 
@@ -180,19 +185,19 @@ class Producing:
         try:
             return await answer
         except UnknownPartition as error:
-            if len(parts) > 1:  # the others may be stored
+            if len(parts) > 1:  # the other parts may be stored
                 raise
-            # It was there: the topic was deleted, and made anew with fewer.
+            # The partition existed before: the topic was deleted, and created again with fewer partitions.
             raise UnknownTopic(request.topic) from error
 
     async def _target(self, topic: str, partition: int | None) -> TopicInfo:
-        """The topic that records go to, perhaps yet to be made. Raises what `produce` raises for it."""
+        """Return the topic of a request, which may not exist yet. Raises what `produce` raises for the topic."""
         info = self.topics().get(topic) or await self._preview(topic, partition)
         check_open(info)
         return info
 
     async def _create(self, topic: str) -> None:
-        """Make the topic of a request. Raises Busy where requests have made too many."""
+        """Create the topic of a request. Raises Busy if requests have created too many topics."""
         limit = self.settings.max_auto_created_topics
         if len(self.created) >= limit:
             self.created.intersection_update(self.topics())
@@ -206,7 +211,7 @@ class Producing:
             self.created.add(topic)
 
     async def _preview(self, topic: str, partition: int | None) -> TopicInfo:
-        """The topic that a produce request to an unknown one would make."""
+        """Return the topic that a produce request to an unknown topic would create."""
         if not self.settings.auto_create_topics:
             raise UnknownTopic(topic)
         check_new_name(topic)
@@ -225,11 +230,14 @@ class Producing:
 
 
 def _refusals(store: LogStore, parts: Sequence[Part], *, whole: bool) -> list[Run]:
-    """The records that the store would refuse, each as a run with its error. Blocking.
+    """Return the records that the store would reject, each as a run with its error. Blocking.
 
-    Asked before a topic is made for a request, for one that is refused whole would leave it behind empty,
-    and before an answer that does not wait for the append. `whole`: a part is all or nothing (the
-    request has a sequence or a key), and its error is raised; what does not speak of one record is always.
+    Called in two cases:
+    - before a topic is created for a request: a request that is rejected whole would leave an empty topic
+    - before an answer that does not wait for the append
+
+    `whole`: a part is all or nothing (the request has a sequence or a key), and its error is raised. An error that is
+    not about one record is always raised.
     """
     return [run for part in parts for run in _refused(store, part, range(len(part.records)), whole)]
 
@@ -257,6 +265,6 @@ def _refused(store: LogStore, part: Part, span: range, whole: bool) -> list[Run]
 
 
 def _ignore(answer: asyncio.Future[list[Run]]) -> None:
-    """Nobody waits any more; look at the error so that it does not count as forgotten."""
+    """Read the error of an answer that no caller waits for, so that asyncio does not log it as never retrieved."""
     if not answer.cancelled():
         answer.exception()

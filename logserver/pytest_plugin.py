@@ -1,7 +1,7 @@
-"""The pytest plugin: a server for tests, started when the first of them asks for it.
+"""The pytest plugin: a server for tests, started when the first test uses it.
 
-Owns the fixtures and their option. It is loaded by every pytest where this package is installed, so it
-must import nothing but pytest until a test uses it.
+Owns the fixtures and their option. Every pytest run loads it if this package is installed, so it must not import
+anything but pytest before a test uses it.
 
     def test_orders(log_server, log_topic):
         log_server.produce(log_topic, {"apples": 3}, key="ann")
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--logserver-backend`."""
+    """Add the option `--logserver-backend`."""
     parser.getgroup("logserver").addoption(
         "--logserver-backend",
         default="kafka",
@@ -31,9 +31,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def log_server(request: pytest.FixtureRequest) -> Iterator[ServerForTests]:
-    """A running server with a store of its own, which goes away with it; one for the whole run.
+    """A running server with a temporary store, which is deleted at the end; one server for the whole run.
 
-    Tests do not get in each other's way if each has a topic of its own: see log_topic.
+    Tests do not disturb each other if each test has its own topic: see log_topic.
     """
     from logserver.testing import ServerForTests
 
@@ -43,7 +43,7 @@ def log_server(request: pytest.FixtureRequest) -> Iterator[ServerForTests]:
 
 @pytest.fixture
 def log_topic(log_server: ServerForTests, request: pytest.FixtureRequest) -> Iterator[str]:
-    """The name of a topic of this test's own, empty, with one partition; deleted behind it."""
+    """The name of a topic that only this test uses: empty, with one partition, deleted after the test."""
     topic = log_server.fresh_topic(request.node.name)
     yield topic
     log_server.drop_topic(topic)

@@ -1,8 +1,7 @@
-"""One look at a partition: where it begins, what is there, how much that is.
+"""One read of a partition: the start offset, the page, and its size.
 
-Owns what a fetch's start means and how reading gets past offsets that hold nothing for the reader
-(control records, aborted transactions, other tags). Blocking; runs in a thread and must not know
-the event loop.
+Owns the meaning of a fetch's start, and how a read skips offsets without a record for the reader (control records,
+aborted transactions, other tags). Blocking; it runs in a thread and must not know the event loop.
 """
 
 from __future__ import annotations
@@ -26,17 +25,18 @@ from storage.errors import NotOffered
 
 SomePage = TypeVar("SomePage", Page, BatchPage)
 
-# What a header takes in an answer beside its own bytes, which may be none.
+# Size in bytes that a header adds to an answer, without its own bytes, which may be none.
 HEADER_BYTES: Final = 32
 
-# How many pages without a record for this reader one look passes over before it answers.
+# Number of pages without a record for this reader that one read skips before it returns.
 MAX_EMPTY_PAGES: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Look(Generic[SomePage]):
-    """A page, the offset it was read from, its size in keys and values (or batches), and whether
-    more is there.
+    """A page and the offset it was read from.
+
+    `size_bytes`: the size of keys and values, or of batches. `more`: whether more records follow the page.
     """
 
     page: SomePage
@@ -46,7 +46,7 @@ class Look(Generic[SomePage]):
 
 
 def read_page(store: LogStore, request: Fetch) -> Look[Page]:
-    """Records from the start on; raises what LogStore.read raises."""
+    """Read records from the start on. Raises what LogStore.read raises."""
     begin = _begin(store, request)
     page = _matching(store, request, begin)
     more = page.next_offset < visible_end(page.bounds, request.isolation)
@@ -75,8 +75,9 @@ def _matching(store: LogStore, request: Fetch, offset: int) -> Page:
 
 
 def _cut(page: Page, max_bytes: int) -> Page:
-    """No more than `max_bytes` with what headers take, but at least one record: the store counts
-    bytes as stored, and a million headers can be little there.
+    """Return a page of at most `max_bytes`, headers included, but at least one record.
+
+    The store counts bytes as stored, and a million headers can be small there.
     """
     weights = weights_bytes(page.records)
     if sum(weights) <= max_bytes:
@@ -89,7 +90,7 @@ def _cut(page: Page, max_bytes: int) -> Page:
 
 
 def weights_bytes(records: Sequence[StoredRecord]) -> list[int]:
-    """About how large each record is in an answer, without looking at each header."""
+    """Return the approximate size of each record in an answer, without a loop over its headers."""
     return [
         len(record.value or b"") + len(record.key or b"") + len(record.headers) * HEADER_BYTES
         for record in records
@@ -97,9 +98,7 @@ def weights_bytes(records: Sequence[StoredRecord]) -> list[int]:
 
 
 def read_batch_page(store: LogStore, request: Fetch) -> Look[BatchPage]:
-    """Whole batches from the one that holds the start on; raises what `read_batches` raises, and
-    NotOffered.
-    """
+    """Read whole batches from the batch that contains the start. Raises what `read_batches` raises, and NotOffered."""
     if not isinstance(store, SupportsBatchBytes):
         raise NotOffered(
             f"backend {store.capabilities.backend} hands out no record batches", feature="batches"
@@ -113,7 +112,7 @@ def read_batch_page(store: LogStore, request: Fetch) -> Look[BatchPage]:
 
 
 def _begin(store: LogStore, request: Fetch) -> int:
-    """The offset that the start means now."""
+    """Return the current offset of the request's start."""
     at, value = request.start
     if at is StartAt.OFFSET:
         return value
@@ -129,5 +128,5 @@ def _begin(store: LogStore, request: Fetch) -> int:
 
 
 def visible_end(bounds: OffsetBounds, isolation: Isolation) -> int:
-    """The next offset that a reader of this isolation may not see yet."""
+    """Return the end of the offsets that a reader of this isolation may see (exclusive)."""
     return bounds.stable if isolation is Isolation.READ_COMMITTED else bounds.end

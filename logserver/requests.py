@@ -1,4 +1,4 @@
-"""What is asked of the service: values only, no HTTP and no logic."""
+"""Requests to the service, as values. Owns their fields; must not know HTTP or hold any logic."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from storage import Isolation, ProducerSequence, Record, TopicPartition
 
 
 class RequestKey(NamedTuple):
-    """A client's own name for a produce request, by which a repeat is known; `digest` is of what the
+    """A client's idempotency key of a produce request, which identifies a repeat. `digest` covers the data that the
     request stores.
     """
 
@@ -24,9 +24,9 @@ class RequestKey(NamedTuple):
 
 
 class ProduceOptions(Struct, frozen=True, kw_only=True):
-    """How records are to be written.
+    """The options of a write.
 
-    `timeout_ms` None: wait for the answer as long as it takes. `born_host`: who sent them, as in
+    `timeout_ms` None: wait for the answer without a limit. `born_host`: the address of the sender, as in
     `LogStore.append`. `key` and `producer` exclude each other.
     """
 
@@ -39,8 +39,8 @@ class ProduceOptions(Struct, frozen=True, kw_only=True):
 
 
 class Produce(ProduceOptions, frozen=True, kw_only=True):
-    """Records for one topic. `partition` holds for all of them, `partitions` for each (None: by
-    key, or in turn). `hold` is given back when the records are written.
+    """Records for one topic. `partition` applies to all records, `partitions` to each (None: by key, or in turn).
+    `hold` is released when the records are written.
     """
 
     topic: str
@@ -52,7 +52,7 @@ class Produce(ProduceOptions, frozen=True, kw_only=True):
 
 
 class ProduceBatches(Struct, frozen=True, kw_only=True):
-    """Whole record batches for one partition; `partition` None: the only one of the topic."""
+    """Whole record batches for one partition; `partition` None: the only partition of the topic."""
 
     topic: str
     data: bytes
@@ -63,7 +63,7 @@ class ProduceBatches(Struct, frozen=True, kw_only=True):
 
 
 class StartAt(enum.Enum):
-    """How a fetch says where to begin."""
+    """The kind of start position of a fetch."""
 
     OFFSET = "offset"
     EARLIEST = "earliest"
@@ -73,15 +73,17 @@ class StartAt(enum.Enum):
 
 
 class Start(NamedTuple):
-    """Where to begin: `value` is the offset, the count for LAST, the milliseconds for TIME."""
+    """The start position: `value` is the offset, the count for LAST, the milliseconds for TIME."""
 
     at: StartAt
     value: int = 0
 
 
 class Fetch(Struct, frozen=True, kw_only=True):
-    """Records of one partition. With `timeout_ms` wait until there are `min_bytes` of keys and
-    values, at least one, or `until` is done.
+    """Records of one partition.
+
+    With `timeout_ms` wait until `min_bytes` of keys and values, or at least one record, are available, or until
+    `until` is done.
     """
 
     partition: TopicPartition
@@ -92,14 +94,16 @@ class Fetch(Struct, frozen=True, kw_only=True):
     timeout_ms: int = 0
     isolation: Isolation = Isolation.READ_UNCOMMITTED
     tag: str | None = None
-    hold: Hold | None = None  # of the answer's bytes: reaches those of the page
+    hold: Hold | None = None  # of the answer's bytes: raised to the size of the page
     until: asyncio.Future[None] | None = None
 
 
 class Follow(Struct, frozen=True, kw_only=True):
-    """Records of one partition as they come: on and on, or with `live` False up to the end as it is
-    at the beginning. It also ends behind `max_records`, when for `idle_ms` none has come, and at the end
-    as it is once `until` is done.
+    """Records of one partition as they arrive: without an end, or with `live` False up to the end at the time of the
+    request.
+
+    It also ends after `max_records`, and after `idle_ms` without a record. Once `until` is done, it ends at the end
+    at that time.
     """
 
     partition: TopicPartition
@@ -113,7 +117,7 @@ class Follow(Struct, frozen=True, kw_only=True):
 
 
 class Find(Struct, frozen=True, kw_only=True):
-    """Records of one topic by what they carry: see `LogStore.find`."""
+    """A search for records of one topic by key, id, tag or time: see `LogStore.find`."""
 
     topic: str
     key: str | None = None

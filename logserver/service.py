@@ -1,9 +1,8 @@
-"""The asynchronous face of one store: produce, fetch with wait, topics, offsets, health, start and
-stop.
+"""The asynchronous interface of one store: produce, fetch with wait, topics, offsets, health, start and stop.
 
-Owns the server's life, the topics as it knows them, and the way between the event loop and the
-blocking store; what becomes of a produce request is `producing`'s business. Must not know HTTP or a
-backend. All methods are called on one event loop.
+Owns the server's life cycle, its view of the topics, and the calls from the event loop to the blocking store;
+`producing` owns the rules of a produce request. Must not know HTTP or a backend. All methods are called on one event
+loop.
 """
 
 from __future__ import annotations
@@ -59,18 +58,18 @@ T = TypeVar("T")
 Opener: TypeAlias = Callable[[Progress], LogStore]
 
 READERS: Final = 4
-SEARCHERS: Final = 2  # threads of their own: a long scan holds up no fetch
+SEARCHERS: Final = 2  # threads of their own, so that a long scan does not delay a fetch
 
 
 class LogService:
-    """One store, served. `opener` opens it and blocks; it is called in a thread by `start`."""
+    """The service of one store. `opener` opens the store; it blocks, and `start` calls it in a thread."""
 
     def __init__(self, settings: Settings, opener: Opener, *, clock: Clock = wall_clock_ms) -> None:
         self.settings = settings
         self.metrics = Metrics()
         self.budget = Budget(settings.max_in_flight_bytes)
         self.answers = Budget(settings.max_answer_bytes, "answers")
-        self.stopping = asyncio.Event()  # set once: streams end in order
+        self.stopping = asyncio.Event()  # set once: streams then end cleanly
         self._opener = opener
         self._clock = clock
         self._state = "starting"
@@ -96,12 +95,10 @@ class LogService:
         gauge("answer_bytes", "Bytes of answers on their way.", lambda: self.answers.held_bytes)
         self.metrics.watch_store(lambda: None if self._store is None else self._store.stats())
 
-    # -- life
+    # -- start, stop, health
 
     async def start(self) -> None:
-        """Open the store (it recovers in a thread) and begin. Until this returns every call raises
-        NotReady.
-        """
+        """Open the store (it recovers in a thread) and begin. Before this returns every call raises NotReady."""
         try:
             store = await self._run(self._opener, self._note_progress)
         except BaseException:
@@ -156,13 +153,13 @@ class LogService:
             self._state = "ready"
 
     def begin_stop(self) -> None:
-        """Refuse new requests, end long polls; what is under way goes on."""
+        """Reject new requests and end long polls; requests in progress continue."""
         self._state = "stopping"
         self.stopping.set()
         self._waiters.close()
 
     async def stop(self) -> None:
-        """Answer what is queued, then flush, trim and mark the store as stopped cleanly."""
+        """Answer the queued requests, then flush, trim and mark the store as cleanly stopped."""
         self.begin_stop()
         if self._groups is not None:
             await self._groups.stop()
@@ -181,14 +178,15 @@ class LogService:
         self._upkeep_thread.shutdown(wait=False)
 
     async def health(self) -> Health:
-        """How the server is now; never raises NotReady."""
+        """Return the current health of the server. Never raises NotReady."""
         store = self._store
         if store is None or self._state != "ready":
             recovering = self._state == "starting" and self._progress is not None
             state = "recovering" if recovering else self._state
             return Health(state=state, progress=self._progress if recovering else None)
         stats = await self._run(store.stats)
-        no_space = self._writer is not None and self._writer.disk_full  # at the last append: still?
+        # As of the last append; check whether the disk is still full.
+        no_space = self._writer is not None and self._writer.disk_full
         disk_full = no_space and is_full(self.settings.data)
         return Health(
             state=self._state,
@@ -199,29 +197,29 @@ class LogService:
 
     @property
     def waiting(self) -> int:
-        """How many fetches wait for records."""
+        """The number of fetches that wait for records."""
         return self._waiters.count
 
     @property
     def queued(self) -> int:
-        """How many requests wait for their group to be written."""
+        """The number of requests that wait for their group to be written."""
         return 0 if self._writer is None else self._writer.queued
 
     def hold(self, size_bytes: int) -> Hold:
-        """Hold bytes of the budget for a request about to be read. Raises Busy."""
+        """Hold bytes of the budget for a request that will be read. Raises Busy."""
         return self.budget.hold(size_bytes)
 
     @property
     def store(self) -> LogStore:
-        """The open store, for what it says about itself. Raises NotReady."""
+        """The open store, for its capabilities and properties. Raises NotReady."""
         return self._open()
 
     async def stats(self) -> StoreStats:
-        """The store's sizes and counters."""
+        """Return the store's sizes and counters."""
         return await self._run(self._open().stats)
 
     async def render_metrics(self) -> bytes:
-        """All metrics as Prometheus text; also while there is no store."""
+        """Return all metrics as Prometheus text, also while no store is open."""
         return await self._run(self.metrics.render)
 
     @property
@@ -234,12 +232,12 @@ class LogService:
     # -- topics
 
     def topics(self) -> Sequence[str]:
-        """All topic names in order."""
+        """Return all topic names in order."""
         self._open()
         return sorted(self._topics)
 
     def topic(self, name: str) -> TopicInfo:
-        """One topic. Raises UnknownTopic."""
+        """Return one topic. Raises UnknownTopic."""
         self._open()
         info = self._topics.get(name)
         if info is None:
@@ -247,13 +245,15 @@ class LogService:
         return info
 
     def partition(self, topic: str, number: int) -> TopicPartition:
-        """The address of a partition that exists. Raises UnknownTopic, UnknownPartition."""
+        """Return the address of a partition that exists. Raises UnknownTopic, UnknownPartition."""
         return address(self.topic(topic), number)
 
     async def create_topic(
         self, topic: str, partitions: int | None, configs: Mapping[str, str] | None
     ) -> tuple[TopicInfo, bool]:
-        """Create a topic, or find it in that shape: then False. Raises what the store raises."""
+        """Create a topic, or find an existing topic of the same shape: then the second value is False. Raises what
+        the store raises.
+        """
         store = self._writable()
         async with self._topic_changes:
             known = self._topics.get(topic)
@@ -270,7 +270,7 @@ class LogService:
             return info, known is None
 
     async def alter_topic(self, topic: str, configs: Mapping[str, str | None]) -> TopicInfo:
-        """Set topic configs; None resets one."""
+        """Set topic configs; the value None resets a config."""
         store = self._writable()
         self.topic(topic)
         async with self._topic_changes:
@@ -279,7 +279,7 @@ class LogService:
             return info
 
     async def delete_topic(self, topic: str) -> None:
-        """Delete a topic with its records; those who wait on it are told that it is gone."""
+        """Delete a topic with its records, and wake the fetches that wait on it: they then find that it is deleted."""
         store = self._writable()
         info = self.topic(topic)
         async with self._topic_changes:
@@ -295,40 +295,41 @@ class LogService:
     # -- reading
 
     async def bounds(self, partition: TopicPartition) -> OffsetBounds:
-        """First, stable and next offset."""
+        """Return the first, last stable and next offset of a partition."""
         return await self._run(self._open().bounds, partition)
 
     async def offset_for_time(
         self, partition: TopicPartition, timestamp_ms: int
     ) -> TimedOffset | None:
-        """The first record at or after a time."""
+        """Return the first record at or after a time."""
         return await self._run(self._open().offset_for_time, partition, timestamp_ms)
 
     async def fetch(self, request: Fetch) -> Page:
-        """Records, waiting for them as `request` says; an empty page when the time is up.
+        """Return records, waiting for them as `request` says; an empty page if the time expires.
 
         Raises UnknownTopic, UnknownPartition, OffsetOutOfRange, Corrupt, Busy. May be cancelled.
         """
         return await poll(request, partial(self._look, read_page), self._waiters)
 
     async def fetch_batches(self, request: Fetch) -> BatchPage:
-        """Whole batches as stored, waiting for them as `request` says; `max_records` and `tag` do
-        not apply.
+        """Return whole batches as stored, waiting for them as `request` says; `max_records` and `tag` do not apply.
 
-        Raises what `fetch` raises, and NotOffered where the backend has no batches.
+        Raises what `fetch` raises, and NotOffered if the backend has no batches.
         """
         return await poll(request, partial(self._look, read_batch_page), self._waiters)
 
     def follow(self, request: Follow) -> AsyncGenerator[Page, None]:
-        """Records as they come, page by page; a page without any at least every `heartbeat_ms`.
+        """Yield records as they arrive, page by page; a page without records at least every `heartbeat_ms`.
 
         Raises what `fetch` raises, NotReady when the server stops. May be cancelled.
         """
         return follow_pages(self.fetch, request, beat_ms=self.settings.heartbeat_ms)
 
     async def find(self, request: Find) -> FoundPage:
-        """One page of a topic's records by what they carry; what a page looks at is bounded by the
-        setting max_scanned_records. Raises what `LogStore.find` raises. May be cancelled.
+        """Return one page of a topic's records by key, id, tag or time.
+
+        A page scans at most as many records as the setting max_scanned_records. Raises what `LogStore.find` raises.
+        May be cancelled.
         """
         look = partial(
             self._open().find,
@@ -338,14 +339,15 @@ class LogService:
         return await asyncio.get_running_loop().run_in_executor(self._search_threads, look)
 
     async def find_by_id(self, record_id: str) -> tuple[TopicPartition, StoredRecord]:
-        """The record with this id, and where it is. Raises RecordNotFound."""
+        """Return the record with this id, and its partition. Raises RecordNotFound."""
         return await self._run(self._open().find_by_id, record_id)
 
     async def _look(
         self, read: Callable[[LogStore, Fetch], Look[SomePage]], request: Fetch
     ) -> Look[SomePage]:
         self.partition(*request.partition)
-        async with self._reading:  # so few pages are on their way to the loop, and not counted yet
+        # Limits the number of pages that are on their way to the loop and not counted in the budget yet.
+        async with self._reading:
             look = await self._run(read, self._open(), request)
             if request.hold is not None:
                 request.hold.reach(look.size_bytes)
@@ -354,11 +356,11 @@ class LogService:
     # -- writing
 
     async def produce(self, request: Produce) -> list[Run]:
-        """Append records; see `Producing.produce`. Raises what it does, NotReady, StoreReadOnly."""
+        """Append records; see `Producing.produce`. Raises what it raises, NotReady, StoreReadOnly."""
         return await self._ways_in().produce(request)
 
     async def check_target(self, topic: str, partition: int | None) -> None:
-        """Whether records can be sent there; see `Producing.check_target`."""
+        """Check that records can be sent to a topic; see `Producing.check_target`."""
         await self._ways_in().check_target(topic, partition)
 
     async def produce_batches(self, request: ProduceBatches) -> list[Run]:
@@ -366,13 +368,13 @@ class LogService:
         return await self._ways_in().produce_batches(request)
 
     async def new_producer_id(self) -> int:
-        """An id above every one seen or handed out."""
+        """Return a producer id above every id that was seen or allocated."""
         return await self._run(self._writable().new_producer_id)
 
-    # -- inside
+    # -- internal
 
     async def _run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """A blocking call in a thread."""
+        """Run a blocking call in a thread."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._threads, lambda: call(*args, **kwargs))
 
@@ -413,8 +415,9 @@ class LogService:
             self._groups.topic_changed(name)
 
     def _note_progress(self, what: str, done: int, total: int) -> None:
-        """Called by the opening thread. Raising here ends a recovery that nobody waits for any
-        more.
+        """Record the progress of recovery; the opening thread calls it.
+
+        Raises NotReady if the server is stopping: this ends a recovery that no caller waits for.
         """
         if self._state == "stopping":
             raise NotReady("stopped while recovering", state="stopping")

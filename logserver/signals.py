@@ -1,9 +1,10 @@
-"""When the signals that ask a process to end are heard.
+"""The times at which a process receives SIGINT and SIGTERM.
 
-Python tells of a signal by an exception wherever it is, and one that is raised where nobody called is printed and
-lost: in what a weak reference calls at its end, as every import has one, or in a finalizer. Who may not lose a
-signal holds them: the system keeps them until they are let through. Must not import but the standard library: the
-command line is held from its first line.
+Owns the mask of these signals; must not import anything but the standard library: the command line holds the signals
+from its first line. Python reports a signal as an exception at any line. The exception is printed and lost if it is
+raised in a callback of the interpreter: in the callback of a weak reference (every import has one), or in a
+finalizer. Code that must not lose a signal therefore holds the signals: the system keeps them pending until they are
+let through.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ STOPS: Final = frozenset({signal.SIGINT, signal.SIGTERM})
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Within it they wait, in this thread and those that it starts; what came is told at the end, where SIGINT may
-    raise KeyboardInterrupt.
+    """Hold the signals inside the block, in this thread and in the threads that it starts.
+
+    A signal that arrived meanwhile is delivered at the end, where SIGINT may raise KeyboardInterrupt.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
     try:
@@ -30,7 +32,7 @@ def held() -> Iterator[None]:
 
 @contextmanager
 def let_through() -> Iterator[None]:
-    """Within it they are heard, what waited at once; behind it they are held again if they were."""
+    """Deliver signals inside the block, pending ones at once. After it the mask is as before."""
     before = signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)
     try:
         yield
@@ -39,6 +41,6 @@ def let_through() -> Iterator[None]:
 
 
 def forget() -> None:
-    """Drop those that wait, within `held`: what they ask for is done."""
+    """Drop pending signals, inside `held`: the stop that they ask for is done."""
     while waiting := signal.sigpending() & STOPS:
         signal.sigwait(waiting)

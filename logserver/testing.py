@@ -1,6 +1,6 @@
-"""A server for tests: LogServer with what a plain test, without an event loop, wants of it.
+"""A server for tests: LogServer with the calls that a plain test, without an event loop, needs.
 
-Owns names of topics that no other test has; the blocking calls are the blocking client's.
+Owns unique topic names; must not make requests itself: the blocking client does.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from logserver.client.blocking import BlockingClient
 from logserver.client.outgoing import RecordParts, Value
 from logserver.embedding import LogServer
 
-_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]+")  # what either format takes in a topic's name
+_NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]+")  # allowed in a topic name in both formats
 _NAME_LENGTH: Final = 80
 _NOT_FOUND: Final = 404
 
 
 class ServerForTests(LogServer):
-    """A server with blocking calls; `client()` gives asynchronous ones.
+    """A server with blocking calls; `client()` returns an asynchronous client.
 
     >>> with ServerForTests() as server:
     ...     topic = server.fresh_topic()
@@ -37,13 +37,11 @@ class ServerForTests(LogServer):
 
     @cached_property
     def blocking(self) -> BlockingClient:
-        """All the blocking calls."""
+        """The blocking client, which has all calls."""
         return BlockingClient(self.url)
 
     def fresh_topic(self, name: str = "topic", *, partitions: int = 1, **configs: str) -> str:
-        """Make a topic that nobody else has, named after `name`. In the names of configs `_` stands
-        for `.`.
-        """
+        """Create a topic with a unique name that starts with `name`. In the names of configs `_` stands for `.`."""
         readable = _NOT_IN_NAMES.sub("-", name)[:_NAME_LENGTH].strip("-")
         topic = f"{readable}-{next(self._numbers)}"
         named = {config.replace("_", "."): value for config, value in configs.items()}
@@ -51,7 +49,7 @@ class ServerForTests(LogServer):
         return topic
 
     def drop_topic(self, topic: str) -> None:
-        """Delete a topic, unless somebody has done so already."""
+        """Delete a topic if it still exists."""
         try:
             self.blocking.delete_topic(topic)
         except ServerRefused as error:
@@ -70,17 +68,17 @@ class ServerForTests(LogServer):
         return self.blocking.produce(topic, value, partition=partition, **parts)
 
     def records(self, topic: str) -> list[FetchedRecord]:
-        """All records that a topic holds."""
+        """Return all records of a topic."""
         return self.blocking.records(topic)
 
     def wait_for(
         self, topic: str, count: int = 1, *, timeout_s: float = 10.0
     ) -> list[FetchedRecord]:
-        """The first `count` records of a topic, once there are so many. Raises TimeoutError."""
+        """Return the first `count` records of a topic, once it holds so many. Raises TimeoutError."""
         return self.blocking.wait_for(topic, count, timeout_s=timeout_s)
 
     def stop(self) -> None:
-        """See LogServer.stop; the blocking client is closed too."""
+        """Stop the server, see LogServer.stop, and close the blocking client."""
         client = self.__dict__.pop("blocking", None)
         if client is not None:
             client.close()

@@ -1,7 +1,7 @@
-"""Bearer tokens: who may do what.
+"""Bearer tokens and the scopes that they allow.
 
-Owns the token file and the comparison; must not know HTTP. Only hashes of the tokens are kept in memory, and
-no message ever holds a token.
+Owns the token file and the comparison; must not know HTTP. Only hashes of the tokens are kept in memory, and no
+message ever holds a token.
 
     # token                         scopes
     3yZk0c6mZ1Wv9tQ2bX8u            read,produce
@@ -30,7 +30,7 @@ _OTHERS: Final = stat.S_IWGRP | stat.S_IRWXO
 
 
 class Scope(enum.Enum):
-    """What a token allows; `admin` allows everything."""
+    """A permission of a token; `admin` allows everything."""
 
     READ = "read"
     PRODUCE = "produce"
@@ -44,13 +44,13 @@ class _Entry:
 
 
 class Tokens:
-    """The tokens of one file, as it was when it was read."""
+    """The tokens of one file, as of the time it was read."""
 
     def __init__(self, entries: Sequence[_Entry]) -> None:
         self._entries = entries
 
     def scopes_of(self, token: bytes) -> frozenset[Scope] | None:
-        """What a token allows; None for one that is not in the file. Takes as long for each token."""
+        """Return the scopes of a token; None if it is not in the file. The time does not depend on the token."""
         digest = sha256(token).digest()
         found: frozenset[Scope] | None = None
         for entry in self._entries:
@@ -60,8 +60,10 @@ class Tokens:
 
 
 def load_tokens(path: Path) -> Tokens:
-    """Read a token file. Raises SettingsError naming the line, for one that is malformed or that others than its
-    owner and group can read.
+    """Read a token file.
+
+    Raises SettingsError, which names the line, for a malformed file. Also raises it for a file that users other than
+    owner and group can access, or that the group can change.
     """
     try:
         mode, data = _read(path)
@@ -88,8 +90,8 @@ def load_tokens(path: Path) -> Tokens:
 
 
 def _read(path: Path) -> tuple[int, bytes]:
-    """The mode and the content of a regular file."""
-    # Opened without waiting: the open of a FIFO that has no writer would never return, and no signal would end it.
+    """Return the mode and the content of a regular file."""
+    # O_NONBLOCK: the open of a FIFO without a writer would never return, and no signal would end it.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         status = os.fstat(descriptor)

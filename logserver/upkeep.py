@@ -1,9 +1,7 @@
-"""What a store needs done now and then: flush what was not synced before its answer, checkpoint,
-retention.
+"""The periodic work of a store: flush of appends that were answered before a sync, checkpoint, retention.
 
-Owns the schedule; each pass is one blocking call that a test makes by hand. Must not know what a
-pass does inside. Nothing is deleted here but by the topics' own retention settings. The passes run
-one at a time in a thread.
+Owns the schedule; each pass is one blocking call, which a test can make directly. Must not know what a pass does
+inside. It deletes only what the topics' own retention settings allow. The passes run one at a time in a thread.
 """
 
 from __future__ import annotations
@@ -23,9 +21,7 @@ log = logging.getLogger(__name__)
 
 
 class Upkeep:
-    """Periodic work on one store and its journal. `take_unflushed` runs on the loop, the passes in
-    `executor`.
-    """
+    """Periodic work on one store and its journal. `take_unflushed` runs on the loop, the passes run in `executor`."""
 
     def __init__(
         self,
@@ -44,7 +40,8 @@ class Upkeep:
         self._clock = clock
         self._executor = executor
         self._tasks: list[asyncio.Task[None]] = []
-        self._told: dict[str, str] = {}  # of the passes that fail: the code of what was said
+        # The error code that was logged last, by pass; only for passes that fail.
+        self._told: dict[str, str] = {}
 
     def start(self) -> None:
         """Begin the schedule; a read-only store needs none."""
@@ -60,24 +57,24 @@ class Upkeep:
         self._tasks += [asyncio.create_task(self._repeat(*entry)) for entry in schedule]
 
     async def stop(self) -> None:
-        """End the schedule; a pass that runs is waited for."""
+        """End the schedule, and wait for a pass that is running."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks.clear()
 
     def flush_pass(self, partitions: set[TopicPartition]) -> None:
-        """Make the earlier appends to these partitions durable; one that went away needs none."""
+        """Make the earlier appends to these partitions durable; a deleted partition is skipped."""
         for partition in sorted(partitions):
             with suppress(CallerError):
                 self._store.flush([partition])
 
     def checkpoint_pass(self) -> None:
-        """Keep how far the logs are synced."""
+        """Record up to which offset the logs are synced."""
         self._store.checkpoint()
 
     def retention_pass(self) -> RetentionReport:
-        """Delete what the topics' own settings say."""
+        """Delete the segments that the topics' own settings no longer retain."""
         report = self._store.enforce_retention(self._clock())
         if report.segments_deleted:
             log.info(
@@ -101,21 +98,23 @@ class Upkeep:
             await self._run(name, one_pass)
 
     async def _run(self, name: str, one_pass: Callable[[], object]) -> None:
-        """A pass that fails is tried again at its next turn, whatever failed: a fenced store fails them all, so what
-        fails again as before is not told again.
+        """Run a pass; a pass that fails is tried again at its next turn.
+
+        A fenced store fails every pass, so an error with the same code as the last one is not logged again.
         """
         running = asyncio.get_running_loop().run_in_executor(self._executor, one_pass)
         try:
             await asyncio.shield(running)
         except asyncio.CancelledError:
-            # Its error is taken up here: the stop of a fenced store reports it.
+            # Retrieve its error, but do not log it: the stop of a fenced store reports it.
             await asyncio.gather(running, return_exceptions=True)
             raise
         except StorageError as error:
             if self._told.get(name) != error.code:
                 log.error("upkeep: %s", error)  # noqa: TRY400  # no trace: the message is complete
-            self._told[name] = error.code  # the message may name another file each time
-        except Exception:  # a mistake of ours: the next pass may still be good
+            # Compare codes, because the message may name another file each time.
+            self._told[name] = error.code
+        except Exception:  # a bug: the next pass may still succeed
             log.exception("upkeep: the %s pass broke", name)
         else:
             self._told.pop(name, None)

@@ -1,8 +1,8 @@
-"""Who waits for which partition to move on: long polls.
+"""Long polls: the tasks that wait until a partition changes.
 
-Owns the tickets and futures; all of it lives on the event loop and must not touch the store. A
-reader takes a ticket, reads, and if that was not enough waits for a later publish than its ticket:
-nothing published in between is missed. A publish wakes all waiters of its partition at once.
+Owns the tickets and futures; must not touch the store. Use it on the event loop only. A reader takes a ticket and
+reads. If the page is not enough, it waits for a publish after its ticket, so it misses no publish in between. A
+publish wakes all waiters of its partition at once.
 """
 
 from __future__ import annotations
@@ -15,29 +15,32 @@ from storage import TopicPartition
 
 
 class Waiters:
-    """Publishes per partition, counted, and those who wait for the next one: at most `limit`."""
+    """Counted publishes per partition, and the tasks that wait for the next publish: at most `limit`."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._changes = 0  # of all partitions; each has the number of its last one
+        self._changes = 0  # of all partitions; a partition stores the number of its last change
         self._published: dict[TopicPartition, int] = {}
-        self._forgotten = 0  # the last change that took a partition away
+        self._forgotten = 0  # the last change that removed a partition
         self._waiting: dict[TopicPartition, asyncio.Future[None]] = {}
         self._closed = False
         self.count = 0
 
     def ticket(self, partition: TopicPartition) -> int:
-        """To be taken before reading; given to `changed`."""
+        """Return a ticket for `changed`; take it before reading."""
         return self._published.get(partition, self._forgotten)
 
     def notify(self, partition: TopicPartition) -> None:
-        """Something was published there: wake all who wait."""
+        """Count a publish of this partition, and wake all waiters."""
         self._changes += 1
         self._published[partition] = self._changes
         self._wake(partition)
 
     def forget(self, partition: TopicPartition) -> None:
-        """It went away: wake all who wait. Who has a ticket of one without a publish looks once more."""
+        """Forget a deleted partition, and wake all waiters.
+
+        The tickets of all partitions without a publish change, so their readers read once more.
+        """
         self._changes += 1
         self._forgotten = self._changes
         self._published.pop(partition, None)
@@ -56,8 +59,9 @@ class Waiters:
         *,
         or_done: asyncio.Future[None] | None = None,
     ) -> bool:
-        """Wait until something was published after `ticket` was taken; False: time is up, or the
-        server stops. `or_done` ends the wait as a publish does. Raises Busy where too many wait already.
+        """Wait for a publish after `ticket` was taken. Return False if the time expires or the server stops.
+
+        `or_done` ends the wait like a publish. Raises Busy if too many tasks wait already.
         """
         return await self.any_changed({partition: ticket}, timeout_s, or_done=or_done)
 
@@ -68,7 +72,7 @@ class Waiters:
         *,
         or_done: asyncio.Future[None] | None = None,
     ) -> bool:
-        """The same for any of several partitions."""
+        """Wait like `changed`, for any of several partitions."""
         if self._closed:
             return False
         if any(self.ticket(partition) != ticket for partition, ticket in tickets.items()):
@@ -91,14 +95,14 @@ class Waiters:
         return bool(done) and not self._closed
 
     def _next_publish(self, partition: TopicPartition) -> asyncio.Future[None]:
-        """One future for all who wait there."""
+        """Return the future that all waiters of a partition share."""
         waiting = self._waiting.get(partition)
         if waiting is None:
             waiting = self._waiting[partition] = asyncio.get_running_loop().create_future()
         return waiting
 
     def close(self) -> None:
-        """Wake everybody for good: nobody waits any more."""
+        """Wake all waiters; no task can wait any more."""
         self._closed = True
         for waiting in self._waiting.values():
             waiting.set_result(None)

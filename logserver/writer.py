@@ -1,13 +1,13 @@
 """Group commit: many requests, one thread hop, one flush of each partition.
 
-Owns the queues between the event loop and the store's blocking appends, and the split of a request
-that must not fail as one. Must not know HTTP, topics or partitioners.
+Owns the queues between the event loop and the store's blocking appends, and the split of a request that must not fail
+as a whole. Must not know HTTP, topics or partitioners.
 
-A lane is a queue with one thread behind it. While the thread works on a group the next one gathers,
-so the group grows with the load and each pays one hop and one flush. In sync mode `acks=all` goes
-through the durable lane (appended unpublished, flushed, then answered) and everything else through
-the relaxed one, which never waits for a disk: that is why an acks=1 request is not held up by
-another's fsync. In the other modes all of it is relaxed.
+A lane is a queue with one thread. While the thread works on a group, the next group gathers, so the group grows with
+the load, and each group pays one hop and one flush. In sync mode there are two lanes. `acks=all` goes through the
+durable lane: append unpublished, flush, then answer. Everything else goes through the relaxed lane, which never waits
+for a disk, so an acks=1 request is not delayed by the fsync of another request. In the other modes all requests go
+through the relaxed lane.
 
     request -> submit -> lane [request, ...] -> thread: append, append, ..., flush -> loop: answers
 """
@@ -39,20 +39,18 @@ from storage.errors import CallerError, DiskFull, NotOffered, RecordTooLarge, Un
 
 log = logging.getLogger(__name__)
 
-# Parts up to these sizes are appended together: one batch, one write. Larger ones gain nothing.
+# Parts up to these sizes are appended together: one batch, one write. Larger parts gain nothing.
 SHARED_PART_RECORDS: Final = 256
 SHARED_PART_BYTES: Final = 64 << 10
 SHARED_RECORDS: Final = 4096
 SHARED_BYTES: Final = 512 << 10
 
-# Around so many records at fault the good ones of a request stay in as few batches as can be.
+# Up to this number of invalid records, the valid records of a request stay in as few batches as possible.
 KEPT_TOGETHER_FAULTS: Final = 8
 
 
 class Acks(enum.Enum):
-    """When a request is answered: after validation, after the write, after the store's flush mode
-    is met.
-    """
+    """The time of a request's answer: after validation, after the write, or after the store's flush mode is met."""
 
     NONE = "0"
     WRITTEN = "1"
@@ -60,12 +58,10 @@ class Acks(enum.Enum):
 
 
 class Run(NamedTuple):
-    """Records of one request that met the same fate. `positions` are theirs in the request,
-    ascending.
+    """Records of one request with the same result. `positions` are their positions in the request, ascending.
 
-    Stored ones have the offsets base_offset, base_offset + 1, ... and their locators; failed ones
-    have `error`. `timestamp_ms`: the time of the append, where the store gives that to its records
-    (LogAppendTime), else -1.
+    Stored records have the offsets base_offset, base_offset + 1, ... and their locators; failed records have `error`.
+    `timestamp_ms`: the time of the append, if the store sets it on its records (LogAppendTime), else -1.
     """
 
     partition: int
@@ -78,9 +74,10 @@ class Run(NamedTuple):
 
 @dataclass(slots=True)
 class Part:
-    """What one request appends to one partition: records, or whole batches as bytes.
+    """The data that one request appends to one partition: records, or whole batches as bytes.
 
-    `born_host`: who sent them, for a store that keeps it. `checked`: of whole batches the records have been checked.
+    `born_host`: the address of the sender, for a store that keeps it. `checked`: the records of whole batches have
+    been checked.
     """
 
     partition: TopicPartition
@@ -94,8 +91,8 @@ class Part:
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """One request in a lane. The thread fills `runs` or sets `error`; the loop reads them after the
-    hop. `note`: what is written down beside the records.
+    """One request in a lane. The thread fills `runs` or sets `error`; the loop reads them after the hop. `note`: the
+    journal entries to write next to the records.
     """
 
     parts: Sequence[Part]
@@ -107,7 +104,7 @@ class Request:
 
 @dataclass(slots=True)
 class Group:
-    """What one hop does. Written by the lane's thread, read by the loop after the hop."""
+    """The work of one hop. Written by the lane's thread, read by the loop after the hop."""
 
     requests: Sequence[Request]
     touched: dict[TopicPartition, None] = field(default_factory=dict)
@@ -116,12 +113,12 @@ class Group:
     flush_s: float = 0.0
 
     def appended_to(self, partition: TopicPartition) -> None:
-        """One append succeeded there; only such partitions are flushed and published."""
+        """Note a successful append to a partition; only such partitions are flushed and published."""
         self.touched[partition] = None
         self.appends += 1
 
     def fail(self, error: StorageError, partition: TopicPartition | None = None) -> None:
-        """Give the error to each request (of `partition` only) that has none of its own."""
+        """Set the error on each request (of `partition` only) that has no error yet."""
         for request in self.requests:
             if partition is None or any(part.partition == partition for part in request.parts):
                 request.error = request.error or error
@@ -131,9 +128,7 @@ Finished: TypeAlias = Callable[[Group], None]
 
 
 class Lane:
-    """A queue and its thread. `durable`: append unpublished, then flush, once per group and partition,
-    then answer.
-    """
+    """A queue and its thread. `durable`: append unpublished, flush each partition once per group, then answer."""
 
     def __init__(self, store: LogStore, *, durable: bool, name: str, finished: Finished) -> None:
         self._store = store
@@ -147,11 +142,13 @@ class Lane:
 
     @property
     def queued(self) -> int:
-        """Requests that wait for the next hop."""
+        """The number of requests that wait for the next hop."""
         return len(self._queue)
 
     def submit(self, request: Request) -> None:
-        """Queue a request; the hop starts when what else is ready on the loop is queued too."""
+        """Queue a request. The hop starts after all other callbacks that are ready on the loop, so their requests
+        join it.
+        """
         self._queue.append(request)
         if self._idle.is_set():
             self._idle.clear()
@@ -182,7 +179,9 @@ class Lane:
             _answer(request, broken or request.error)
 
     def commit(self, group: Group) -> None:
-        """Append all of the group, flush each partition once. Runs in the lane's thread; tests call it."""
+        """Append all requests of the group, and flush each partition once. Runs in the lane's thread; tests call it
+        directly.
+        """
         begun = perf_counter()
         noted = [request for request in group.requests if request.note is not None]
         if noted:
@@ -201,8 +200,9 @@ class Lane:
             group.flush_s = perf_counter() - appended
 
     def _flush(self, group: Group) -> None:
-        """A flush that fails acknowledges nothing of the group, but for a topic that went away
-        meanwhile: that fails only who wrote to it.
+        """Flush the partitions of a group. If this fails, all requests of the group fail.
+
+        If a topic was deleted meanwhile, only requests that wrote to it fail.
         """
         try:
             self._store.flush(group.touched)
@@ -222,9 +222,9 @@ class Lane:
                 return
 
     def _append_shared(self, group: Group, shared: Sequence[tuple[Request, Part]]) -> bool:
-        """Small parts for one partition in one append; False when they must be tried one by one."""
+        """Append small parts for one partition together; return False if they must be tried one by one."""
         if any(request.error is not None for request, _ in shared):
-            return False  # of a request that has failed nothing more is stored
+            return False  # store no more parts of a failed request
         first = shared[0][1]
         records = [record for _, part in shared for record in part.records]
         try:
@@ -254,7 +254,7 @@ class Lane:
         return True
 
     def _append_part(self, group: Group, request: Request, part: Part) -> None:
-        """One part by itself. What speaks for the whole request is its error, the rest a run."""
+        """Append one part by itself. An error of the whole request goes to `request.error`, any other to a run."""
         try:
             if isinstance(part.records, bytes):
                 request.runs.append(self._append_batches(group, part, part.records))
@@ -279,10 +279,10 @@ class Lane:
         return Run(part.partition.partition, range(count), result.base_offset)
 
     def _append_records(self, group: Group, part: Part, records: Sequence[Record]) -> list[Run]:
-        """Append, leaving out records that fail alone and splitting what is too large as one.
+        """Append records; leave out records that fail alone, and split records that are too large together.
 
-        A sequenced append is all or nothing: there the error is raised. Around the first records at
-        fault what is good stays together; where there are many, halving keeps the price down.
+        A sequenced append is all or nothing, so its error is raised. Around the first invalid records the valid ones
+        stay together. If there are many invalid records, halving limits the number of attempts.
         """
         number = part.partition.partition
         runs: list[Run] = []
@@ -320,10 +320,9 @@ class Lane:
 
 
 class Writer:
-    """The way in for appends: lanes by flush mode, and what is left to be flushed by upkeep.
+    """The entry point of appends: lanes by flush mode, and the set of partitions that upkeep must flush.
 
-    Lives on the event loop. `published` is told each partition where readers may see more than
-    before.
+    Use it on the event loop only. `published` is called with each partition in which readers may see new records.
     """
 
     def __init__(
@@ -338,7 +337,7 @@ class Writer:
         self._published = published
         self._unflushed: set[TopicPartition] = set()
         self._closed = False
-        self.disk_full = False  # as the last group found it
+        self.disk_full = False  # as of the last group
         self._relaxed = Lane(store, durable=False, name="append", finished=self._relaxed_finished)
         self._durable = (
             Lane(store, durable=True, name="commit", finished=self._durable_finished)
@@ -348,17 +347,16 @@ class Writer:
 
     @property
     def queued(self) -> int:
-        """Requests that wait for their group's hop."""
+        """The number of requests that wait for the hop of their group."""
         lanes = {self._relaxed, self._durable}
         return sum(lane.queued for lane in lanes)
 
     def submit(
         self, parts: Sequence[Part], acks: Acks, note: Note | None = None
     ) -> asyncio.Future[list[Run]]:
-        """Queue one request; its one future ends with the runs, or with the error of the whole
-        request. With a `note` the parts are marked, each by a producer of its own.
+        """Queue one request. Return a future of its runs, or of the error of the whole request.
 
-        Raises NotReady once the writer is closing.
+        With a `note` the parts are marked, each by its own producer. Raises NotReady once the writer is closing.
         """
         if self._closed:
             raise NotReady("the server is stopping", state="stopping")
@@ -368,12 +366,12 @@ class Writer:
         return answer
 
     def take_unflushed(self) -> set[TopicPartition]:
-        """The partitions appended to without a flush since the last call."""
+        """Return the partitions with unflushed appends since the last call."""
         taken, self._unflushed = self._unflushed, set()
         return taken
 
     async def close(self) -> None:
-        """Take no more, answer all that is queued."""
+        """Accept no more requests, and answer all queued ones."""
         self._closed = True
         await self._relaxed.drain()
         if self._durable is not self._relaxed:
@@ -398,8 +396,9 @@ class Writer:
 
 
 def without_waiting(records: Iterable[Record]) -> bool:
-    """Whether no record wants to be on disk before its answer: each says so by its property WAIT,
-    read as RocketMQ's Message.isWaitStoreMsgOK reads it.
+    """Return whether no record must be on disk before its answer.
+
+    Each record says so by its property WAIT, read like RocketMQ's Message.isWaitStoreMsgOK.
     """
     return all(
         record.properties is not None and record.properties.get("WAIT", "true").lower() != "true"
@@ -427,7 +426,7 @@ class _Filling:
         self._bytes = size_bytes
 
     def take(self, request: Request, part: Part, size_bytes: int) -> bool:
-        """Put a part to the others; False where it must not be."""
+        """Add a part; return False if it does not fit or has another codec."""
         records = self._records + len(part.records)
         filled_bytes = self._bytes + size_bytes
         if (
@@ -442,8 +441,8 @@ class _Filling:
 
 
 def _shared(requests: Sequence[Request]) -> Iterable[list[tuple[Request, Part]]]:
-    """The parts of a group, small ones for one partition and codec together, in order of arrival
-    per partition.
+    """Return the parts of a group, in order of arrival per partition; small parts for one partition and codec are
+    joined.
     """
     done: list[list[tuple[Request, Part]]] = []
     open_ones: dict[TopicPartition, _Filling] = {}
@@ -462,7 +461,7 @@ def _shared(requests: Sequence[Request]) -> Iterable[list[tuple[Request, Part]]]
 
 
 def _born_hosts(parts: Sequence[Part]) -> Sequence[bytes]:
-    """One for each record of the parts, or none where one part has none."""
+    """Return the sender of each record, or an empty sequence if one of the parts has no sender."""
     hosts: list[bytes] = []
     for part in parts:
         if part.born_host is None:
@@ -472,7 +471,7 @@ def _born_hosts(parts: Sequence[Part]) -> Sequence[bytes]:
 
 
 def _shareable_bytes(part: Part) -> int | None:
-    """About how large a part is; None when it must be appended by itself."""
+    """Return the approximate size of a part; None if the part must be appended by itself."""
     records = part.records
     if (
         part.producer is not None
@@ -487,7 +486,7 @@ def _shareable_bytes(part: Part) -> int | None:
 
 
 def _pieces(begin: int, end: int, index: object) -> list[tuple[int, int]]:
-    """How to go on with records that failed as one: around the one at fault, else in halves."""
+    """Return the ranges to try next after records failed together: around the invalid record, else two halves."""
     if isinstance(index, int) and 0 <= index < end - begin:
         at = begin + index
         pieces = [(begin, at), (at, at + 1), (at + 1, end)]

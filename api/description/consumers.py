@@ -1,4 +1,4 @@
-"""Consumer instances: the calls, described."""
+"""Descriptions of the calls of consumer instances. Owns their texts and examples; must not handle a call."""
 
 from __future__ import annotations
 

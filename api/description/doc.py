@@ -1,4 +1,4 @@
-"""The values that describe a call. Owns their shapes only: no route, no text of the API, no OpenAPI."""
+"""The values that describe a call. Owns their shapes only; must not know routes, texts of the API or OpenAPI."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from logserver.tokens import Scope
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """A stream of JSON values of this type, each on a line or in an event of its own."""
+    """A stream of JSON values of this type, each on its own line or in its own event."""
 
     type: Any
 
@@ -28,7 +28,7 @@ class OneOf:
 
 @dataclass(frozen=True, slots=True)
 class Octets:
-    """Bytes or text that are no JSON."""
+    """Bytes or text that are not JSON."""
 
     is_text: bool = False
 
@@ -36,13 +36,13 @@ class Octets:
 OCTETS: Final = Octets()
 TEXT: Final = Octets(is_text=True)
 
-# A msgspec type, or what stands for one that is no JSON value.
+# A msgspec type, or one of the values above for a body that is not one JSON value.
 Shape: TypeAlias = Any
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One status that a call can have, other than an error's. `headers`: what each means."""
+    """One status that a call can have, other than an error's. `headers`: the meaning of each header."""
 
     status: int
     about: str
@@ -52,8 +52,10 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A request and its answer. A path parameter that is not given is that of `parameters.SAMPLES`. `answer` shows the
-    answer's shape: offsets and times of another run differ. `backends`: where it holds, empty: everywhere.
+    """A request and its answer.
+
+    A path parameter that is not given has its value in `parameters.SAMPLES`. `answer` shows the answer's shape:
+    offsets and times differ in another run. `backends`: the backends to which it applies; empty: all.
     """
 
     name: str = "default"
@@ -70,9 +72,11 @@ class Example:
 
 @dataclass(frozen=True, kw_only=True)
 class Doc:
-    """One call: `id` is its operation id, `tag` the part of the API. `errors` are the codes beside those that
-    every call can have. `scope` is what a token must allow; None: no token is needed. `needs_store` False: it
-    answers while the store is not open.
+    """One call.
+
+    `id` is its operation id, `tag` the part of the API. `errors` are its codes in addition to the codes of every
+    call. `scope` is the scope that a token needs; None: no token is needed. `needs_store` False: the call is answered
+    while the store is not open.
     """
 
     id: str
@@ -96,10 +100,10 @@ class Doc:
 
     @cached_property
     def offers(self) -> Sequence[str]:
-        """The media types that the answer can have; empty: it has no body."""
+        """The possible media types of the answer; empty if it has no body."""
         return tuple(dict.fromkeys(kind for answer in self.answers for kind in answer.shapes))
 
 
 def plain(shape: Shape) -> Mapping[str, Shape]:
-    """A JSON value, under each of the media types that mean JSON."""
+    """Return a JSON value under each of the media types for JSON."""
     return dict.fromkeys(PLAIN_TYPES, shape)

@@ -1,4 +1,4 @@
-"""Documentation: the calls, described."""
+"""Descriptions of the calls for documentation. Owns their texts and examples; must not handle a call."""
 
 from __future__ import annotations
 

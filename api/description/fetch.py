@@ -1,4 +1,4 @@
-"""Fetch: the calls, described."""
+"""Descriptions of the fetch calls. Owns their texts and examples; must not handle a call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups: the calls, described."""
+"""Descriptions of the group calls. Owns their texts and examples; must not handle a call."""
 
 from __future__ import annotations
 

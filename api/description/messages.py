@@ -1,4 +1,4 @@
-"""Messages: the calls, described."""
+"""Descriptions of the message calls. Owns their texts and examples; must not handle a call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operation: the calls, described."""
+"""Descriptions of the calls for operation. Owns their texts and examples; must not handle a call."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""The table of parameters: what each takes and what it means. The documentation tells it, the check
-reads it.
+"""The table of parameters, with allowed values and meaning. The documentation shows it, and the check uses it.
 
-Owns names, kinds, defaults and texts; must not know routes or handlers. A word that stands for a
-value of the service is mapped to it here.
+Owns names, kinds, defaults and texts; must not know routes or handlers. A word that stands for a value of the service
+is mapped to it here.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from storage import Isolation
 MAX_PAGE_BYTES: Final = 64 << 20
 MAX_PAGE_FILES: Final = 1000
 
-# -- of the path
+# -- path
 
 TOPIC: Final = Parameter("topic", Text(1), "Name of the topic, percent-encoded.")
 PARTITION: Final = Parameter("partition", Integer(0, MAX_INT32), "Number of the partition.")
@@ -39,7 +38,7 @@ PATH: Final[Mapping[str, Parameter[Any]]] = {
     parameter.name: parameter
     for parameter in (TOPIC, PARTITION, MESSAGE_ID, GROUP, INSTANCE, CLUSTER_ID, CONFIG_NAME)
 }
-# What the path parameters are in examples.
+# The values of path parameters in examples.
 SAMPLES: Final[Mapping[str, str]] = {
     "topic": "orders",
     "partition": "0",
@@ -50,7 +49,7 @@ SAMPLES: Final[Mapping[str, str]] = {
     "name": "retention.ms",
 }
 
-# -- of several calls
+# -- common to several calls
 
 FORMAT: Final = Parameter(
     "format",
@@ -102,7 +101,7 @@ IDEMPOTENCY_KEY: Final = Parameter(
     "stored once.",
 )
 
-# -- headers of a record that is sent as it is
+# -- headers of a record that is sent as a plain body
 
 X_KEY: Final = Parameter("X-Key", Text(), "`application/octet-stream`: the key, as UTF-8.")
 X_KEY_BASE64: Final = Parameter(
@@ -157,7 +156,7 @@ FOLLOW: Final = Parameter(
     Choice({"true": True, "false": False}),
     "Of a stream. `false`: it ends at the end of the log as it is when the request comes.",
 )
-# A stream's own meaning of two that a page has too.
+# The meaning for a stream of two parameters that a page has too.
 STREAM_RECORDS: Final = Parameter(
     "max_records", Integer(1), "The stream ends behind so many records."
 )

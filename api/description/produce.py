@@ -1,4 +1,4 @@
-"""Produce: the calls, described."""
+"""Descriptions of the produce calls. Owns their texts and examples; must not handle a call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The store's files: the calls, described."""
+"""Descriptions of the calls for the store's files. Owns their texts and examples; must not handle a call."""
 
 from __future__ import annotations
 

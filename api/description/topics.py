@@ -1,4 +1,4 @@
-"""Topics: the calls, described."""
+"""Descriptions of the topic calls. Owns their texts and examples; must not handle a call."""
 
 from __future__ import annotations
 

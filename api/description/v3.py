@@ -1,4 +1,4 @@
-"""The v3 API: the calls, described."""
+"""Descriptions of the v3 API calls. Owns their texts and examples; must not handle a call."""
 
 from __future__ import annotations
 

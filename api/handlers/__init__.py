@@ -1,1 +1,4 @@
-"""A module per part of the API: parse, call the service, render; no rule of the log lives here."""
+"""The handlers of the API, a module per part.
+
+Owns parsing, the service call and rendering; must not contain a rule of the log.
+"""

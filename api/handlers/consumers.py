@@ -1,9 +1,9 @@
-"""Consumer instances, as the Kafka REST Proxy's v2 API has them.
+"""Consumer instances, as in the Kafka REST Proxy's v2 API.
 
-Owns the shapes of these calls, and the trap among them: a commit names the last record that was
-consumed, so `offset` 3 commits 4, while every other number here is the next offset. Whole numbers
-and booleans may come as text; settings of a new instance that are not known are ignored and named in a header, as
-clients of other servers send more. How a group reads is the business of `logserver.groups`.
+Owns the shapes of these calls; must not know how a group reads (`logserver.groups`). One trap: a commit names the
+last consumed record, so `offset` 3 commits 4, while every other number here is the next offset. Whole numbers and
+booleans may be given as text. Unknown settings of a new instance are ignored and reported in a header, because
+clients of other servers send more settings.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class PositionsBody(Struct):
 
 
 async def create(call: Call) -> web.Response:
-    """POST /consumers/{group}"""
+    """Handle POST /consumers/{group}."""
     call.params()
     settings = await call.json_body(dict[str, object], lax=True) or {}
     asked = as_kind(settings, NewConsumer)
@@ -159,14 +159,14 @@ async def create(call: Call) -> web.Response:
 
 
 async def delete(call: Call) -> web.Response:
-    """DELETE /consumers/{group}/instances/{instance}"""
+    """Handle DELETE /consumers/{group}/instances/{instance}."""
     call.params()
     await call.service.groups.consumers.delete(call.group, call.instance)
     return web.Response(status=204)
 
 
 async def subscribe(call: Call) -> web.Response:
-    """POST .../subscription"""
+    """Handle POST .../subscription."""
     call.params()
     asked = await _body(call, SubscriptionBody, '{"topics": [...]} or {"topic_pattern": "..."}')
     if (asked.topics is None) == (asked.topic_pattern is None):
@@ -183,14 +183,14 @@ async def subscribe(call: Call) -> web.Response:
 
 
 async def get_subscription(call: Call) -> web.Response:
-    """GET .../subscription"""
+    """Handle GET .../subscription."""
     call.params()
     with call.consumer() as consumer:
         return call.json(SubscriptionAnswer(consumer.topics))
 
 
 async def unsubscribe(call: Call) -> web.Response:
-    """DELETE .../subscription: of assigned partitions too."""
+    """Handle DELETE .../subscription; assigned partitions are dropped too."""
     call.params()
     with call.consumer() as consumer:
         consumer.unsubscribe()
@@ -198,7 +198,7 @@ async def unsubscribe(call: Call) -> web.Response:
 
 
 async def assign(call: Call) -> web.Response:
-    """POST .../assignments"""
+    """Handle POST .../assignments."""
     call.params()
     asked = await _body(call, PartitionsBody, '{"partitions": [...]}')
     with call.consumer() as consumer:
@@ -207,7 +207,7 @@ async def assign(call: Call) -> web.Response:
 
 
 async def get_assignments(call: Call) -> web.Response:
-    """GET .../assignments"""
+    """Handle GET .../assignments."""
     call.params()
     with call.consumer() as consumer:
         rows = [PartitionName(*partition) for partition in consumer.member.partitions]
@@ -215,8 +215,10 @@ async def get_assignments(call: Call) -> web.Response:
 
 
 async def poll(call: Call) -> web.Response:
-    """GET .../records: the answer is written within the poll, so that positions move only when it
-    was; a client that went away before is given the same records again.
+    """Handle GET .../records.
+
+    The answer is written inside the poll, so positions move only after the write. A client that disconnected before
+    gets the same records again.
     """
     params = call.params()
     if call.request.method == "HEAD":
@@ -224,7 +226,8 @@ async def poll(call: Call) -> web.Response:
     response = web.Response()
     with call.consumer() as consumer:
         call.answer_type = _agreed_type(call, consumer.config.format)
-        store = call.service.store  # asked for before the wait: a stop that ends it is no error
+        # Read before the wait, so that a stop during the wait raises no error.
+        store = call.service.store
         wait_ms = params.get(CONSUMER_TIMEOUT)
         try:
             with call.while_connected():
@@ -243,7 +246,7 @@ async def poll(call: Call) -> web.Response:
 
 
 def _agreed_type(call: Call, kind: str) -> str:
-    """The best media type of the instance's format. Raises 40601."""
+    """Return the best media type of the instance's format. Raises 40601."""
     try:
         return negotiate(call.request.headers.get("Accept"), OFFERS[kind])
     except ApiError as refused:
@@ -253,7 +256,7 @@ def _agreed_type(call: Call, kind: str) -> str:
 
 
 async def commit(call: Call) -> web.Response:
-    """POST .../offsets: of each partition the last offset that was consumed."""
+    """Handle POST .../offsets: the last consumed offset of each partition."""
     call.params()
     asked = await call.json_body(CommitBody, lax=True) or CommitBody()
     with call.consumer() as consumer:
@@ -272,7 +275,7 @@ async def commit(call: Call) -> web.Response:
 
 
 async def get_committed(call: Call) -> web.Response:
-    """GET .../offsets: of the partitions in the body, else in the query, else of its own."""
+    """Handle GET .../offsets: of the partitions in the body, else in the query, else of the instance."""
     params = call.params()
     topic, number = params.get(OF_TOPIC), params.get(OF_PARTITION)
     asked = await call.json_body(PartitionsBody, lax=True)
@@ -296,7 +299,7 @@ async def get_committed(call: Call) -> web.Response:
 
 
 async def seek(call: Call) -> web.Response:
-    """POST .../positions: of each partition the next offset."""
+    """Handle POST .../positions: the next offset of each partition."""
     call.params()
     asked = await _body(call, PositionsBody, '{"offsets": [...]}')
     with call.consumer() as consumer:
@@ -308,12 +311,12 @@ async def seek(call: Call) -> web.Response:
 
 
 async def seek_to_beginning(call: Call) -> web.Response:
-    """POST .../positions/beginning"""
+    """Handle POST .../positions/beginning."""
     return await _seek_to(call, Reset.EARLIEST)
 
 
 async def seek_to_end(call: Call) -> web.Response:
-    """POST .../positions/end"""
+    """Handle POST .../positions/end."""
     return await _seek_to(call, Reset.LATEST)
 
 

@@ -1,4 +1,4 @@
-"""Documentation: the API as this server has it, for programs and for readers."""
+"""The API documentation of this server, for programs and for readers. Owns the headers of these answers only."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from api.page import POLICY
 
 
 async def openapi(call: Call) -> web.Response:
-    """GET /openapi.json"""
+    """Handle GET /openapi.json."""
     call.params()
     return call.encoded(call.book.openapi)
 
 
 async def docs(call: Call) -> web.Response:
-    """GET /docs"""
+    """Handle GET /docs."""
     call.params()
     headers = {
         "Content-Type": "text/html; charset=utf-8",

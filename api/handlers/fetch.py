@@ -1,6 +1,6 @@
-"""Fetch: records of one partition, from any place, waiting for them if asked.
+"""Fetch: records of one partition, from any position, with an optional wait.
 
-Owns the parameters and the answer's headers; how a wait is met is the service's business.
+Owns the parameters and the answer's headers; must not wait itself: the service does.
 """
 
 from __future__ import annotations
@@ -31,11 +31,12 @@ from storage import BatchPage, LogStore, Page, TopicPartition
 
 
 async def fetch(call: Call) -> web.StreamResponse:
-    """GET /topics/{topic}/partitions/{partition}/records"""
+    """Handle GET /topics/{topic}/partitions/{partition}/records."""
     if call.answer_type in STREAM_TYPES:
         return await follow(call)
     request, body_format = _parsed(call)
-    store = call.service.store  # asked for before the wait: a stop that ends it is no error
+    # Read before the wait, so that a stop during the wait raises no error.
+    store = call.service.store
     page: Page | BatchPage
     if call.answer_type == RECORD_BATCH:
         with call.while_connected():

@@ -1,8 +1,8 @@
-"""Follow: the records of one partition as a stream that goes on.
+"""Follow: the records of one partition as a continuous stream.
 
-Owns the parameters and the life of such an answer: it begins when the first page could be read, so
-that what is wrong with the request has its own status, and ends with the reason. How a record looks
-on the wire is `api.frames`' business. The next page is read when the client has taken the last one.
+Owns the parameters and the life of such an answer; must not know the encoding of a record (`api.frames`). The answer
+begins after the first page was read, so that an error of the request has its own status. It ends with the reason. The
+next page is read when the client has received the last one.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from api.rendering import encode_lines, is_large
 from logserver.requests import Follow, Start, StartAt
 from storage import Page, StorageError
 
-# A proxy on the way must neither keep the answer nor wait until it has some of it together.
+# A proxy must neither cache the answer nor buffer it.
 _HEADERS: Final = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 
 
 async def follow(call: Call) -> web.StreamResponse:
-    """GET /topics/{topic}/partitions/{partition}/records as a stream"""
+    """Handle GET /topics/{topic}/partitions/{partition}/records as a stream."""
     request, body_format = _parsed(call)
     with call.while_connected():
         async with aclosing(call.service.follow(request)) as pages:
@@ -58,7 +58,7 @@ async def follow(call: Call) -> web.StreamResponse:
 
 
 class _Stream:
-    """One stream on its way."""
+    """One stream in progress."""
 
     def __init__(self, call: Call, request: Follow, body_format: Format) -> None:
         self._call = call
@@ -72,7 +72,7 @@ class _Stream:
     async def send(
         self, stream: web.StreamResponse, page: Page, pages: AsyncGenerator[Page, None]
     ) -> None:
-        """Every page, then how it ended. Waits where the client is slow to read."""
+        """Send every page, then the end or the error. Waits if the client reads slowly."""
         frames = self._frames
         await stream.write(await self._framed(page) if page.records else b"")
         try:

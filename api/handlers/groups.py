@@ -1,7 +1,7 @@
-"""Groups as an operator sees them: list, describe, reset, delete.
+"""The operator's view of groups: list, describe, reset, delete.
 
-Owns the shapes of these calls. Here every offset is the next one, as everywhere but in the commits
-of `api.handlers.consumers`.
+Owns the shapes of these calls; must not commit or assign itself. Every offset here is the next offset, as everywhere
+except in the commits of `api.handlers.consumers`.
 """
 
 from __future__ import annotations
@@ -82,19 +82,19 @@ class ResetGroup(Struct, forbid_unknown_fields=True):
 
 
 async def list_groups(call: Call) -> web.Response:
-    """GET /groups"""
+    """Handle GET /groups."""
     call.params()
     return call.json(await call.service.groups.names())
 
 
 async def get_group(call: Call) -> web.Response:
-    """GET /groups/{group}"""
+    """Handle GET /groups/{group}."""
     call.params()
     return call.json(_described(await call.service.groups.overview(call.group)))
 
 
 async def reset_group(call: Call) -> web.Response:
-    """PUT /groups/{group}/offsets"""
+    """Handle PUT /groups/{group}/offsets."""
     call.params()
     asked = await call.json_body(ResetGroup)
     if asked is None:
@@ -104,14 +104,14 @@ async def reset_group(call: Call) -> web.Response:
 
 
 async def delete_group(call: Call) -> web.Response:
-    """DELETE /groups/{group}"""
+    """Handle DELETE /groups/{group}."""
     call.params()
     await call.service.groups.delete(call.group)
     return web.Response(status=204)
 
 
 def _chosen(call: Call, asked: ResetGroup) -> Iterable[TopicPartition] | None:
-    """The partitions that the body names, which exist; None: it names none."""
+    """Return the partitions that the body names, which exist; None if it names none."""
     if asked.topic is None:
         if asked.partitions is not None:
             raise ApiError(PAYLOAD, "partitions is given without topic: give both, or topic alone")

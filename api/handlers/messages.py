@@ -1,7 +1,7 @@
-"""Messages: records of a topic by what they carry, and one record by its id.
+"""Messages: records of a topic by key, id, tag or time, and one record by its id.
 
-Owns the parameters of these calls, the link to the next page and the answer's shape; how records are
-found, and in which order, is the store's business.
+Owns the parameters of these calls, the link to the next page and the answer's shape; must not know how records are
+found, and in which order: the store decides.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class FoundAnswer(Struct):
 
 
 async def find(call: Call) -> web.Response:
-    """GET /topics/{topic}/messages"""
+    """Handle GET /topics/{topic}/messages."""
     params = call.params()
     request = _parsed(call, params)
     body_format = _format(call, params)
@@ -69,7 +69,7 @@ async def find(call: Call) -> web.Response:
 
 
 async def get_message(call: Call) -> web.Response:
-    """GET /messages/{message_id}"""
+    """Handle GET /messages/{message_id}."""
     body_format = _format(call, call.params())
     record_id = call.service.store.record_id
     found = await call.service.find_by_id(call.message_id)

@@ -1,6 +1,6 @@
-"""Produce as NDJSON: a record per line, and a line of the answer for each.
+"""Produce as NDJSON: one record per line, and one line of the answer for each.
 
-Owns how these lines stand; the stream itself is `api.streaming`'s.
+Owns the encoding of these lines; must not run the stream: `api.streaming` does.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BY_ITSELF: Final = "each record of a stream is stored by itself, or fails by it
 
 
 async def produce_lines(call: Call) -> web.StreamResponse:
-    """POST of application/x-ndjson to a topic or a partition."""
+    """Handle POST of application/x-ndjson to a topic or a partition."""
     call.answer_type = negotiate(call.request.headers.get("Accept"), (NDJSON,))
     params = call.params()
     params.refuse(SEQUENCED, _BY_ITSELF)
@@ -44,7 +44,7 @@ async def produce_lines(call: Call) -> web.StreamResponse:
 
 @dataclass(frozen=True, slots=True)
 class _Lines:
-    """Records as in `records` of a JSON body, rows as in its answer."""
+    """Records in the form of `records` of a JSON body, rows in the form of its answer."""
 
     kind: Format
     bounds: Bounds

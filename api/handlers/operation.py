@@ -1,6 +1,6 @@
-"""Operation: alive, ready, metrics, and what the store is.
+"""Operation: liveness, readiness, metrics, and a description of the store.
 
-Owns the shapes of these answers. /livez and /readyz answer whatever the store's state.
+Owns the shapes of these answers; must not change anything. /livez and /readyz answer in every state of the store.
 """
 
 from __future__ import annotations
@@ -54,14 +54,14 @@ class StoreAnswer(Struct):
 
 
 async def livez(call: Call) -> web.Response:
-    """GET /livez: the process answers."""
+    """Handle GET /livez: the process answers."""
     call.params()
     return call.json(Alive("alive"))
 
 
 async def readyz(call: Call) -> web.Response:
-    """GET /readyz: 200 when requests should come here, else 503 with the reason and the progress of
-    a recovery.
+    """Handle GET /readyz: 200 if the server accepts requests, else 503 with the reason and the progress of a
+    recovery.
     """
     call.params()
     health = await call.service.health()
@@ -76,14 +76,14 @@ async def readyz(call: Call) -> web.Response:
 
 
 async def metrics(call: Call) -> web.Response:
-    """GET /metrics"""
+    """Handle GET /metrics."""
     call.params()
     text = await call.service.render_metrics()
     return web.Response(body=text, headers={"Content-Type": CONTENT_TYPE})
 
 
 async def store(call: Call) -> web.Response:
-    """GET /store: backend, capabilities, what recovery found, sizes."""
+    """Handle GET /store: backend, capabilities, findings of recovery, sizes."""
     call.params()
     opened = call.service.store
     return call.json(

@@ -1,7 +1,7 @@
-"""Produce: JSON records, one record as it is, whole record batches; producer ids.
+"""Produce: JSON records, one record as a plain body, whole record batches; producer ids.
 
-Owns the answers of these calls; where a record goes and when it is answered is the service's
-business, streams are `handlers.ndjson`'s.
+Owns the answers of these calls; must not decide where a record goes and when it is answered (the service does), nor
+run streams (`handlers.ndjson`).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class NewProducer(Struct):
 
 
 async def produce(call: Call) -> web.StreamResponse:
-    """POST /topics/{topic}, POST /topics/{topic}/partitions/{partition}"""
+    """Handle POST /topics/{topic} and POST /topics/{topic}/partitions/{partition}."""
     body_type = call.content_type()
     if body_type == NDJSON:
         return await produce_lines(call)
@@ -57,7 +57,7 @@ async def produce(call: Call) -> web.StreamResponse:
 
 
 async def new_producer(call: Call) -> web.Response:
-    """POST /producers"""
+    """Handle POST /producers."""
     call.params()
     await call.json_body(dict[str, object])
     return call.json(NewProducer(await call.service.new_producer_id(), 0))
@@ -93,7 +93,7 @@ async def _produce_octets(call: Call, hold: Hold) -> web.Response:
 async def _store(
     call: Call, decoded: Produced, options: ProduceOptions, *, hold: Hold, size_bytes: int
 ) -> web.Response:
-    """Store the good records of one request, or none of them where one bad one speaks for all."""
+    """Store the valid records of one request, or none if the request is all or nothing and a record is invalid."""
     all_or_nothing = options.producer is not None or options.acks is Acks.NONE
     if not decoded.records or (all_or_nothing and decoded.failed):
         return _answer(call, decoded, [])
@@ -140,8 +140,9 @@ def _answer(
     runs: Sequence[Run],
     record_names: RecordNames | None = None,
 ) -> web.Response:
-    """200 if any record was stored; else the first record's error speaks for all, with every row
-    beside it. `record_names` as in `offset_rows`.
+    """Return 200 if any record was stored; else raise the first record's error, with all rows in its facts.
+
+    `record_names`: see `offset_rows`.
     """
     rows = offset_rows(
         decoded.count, runs, decoded.positions, decoded.failed, record_names=record_names

@@ -1,6 +1,6 @@
-"""The store as it lies on the disk: its files, in pages.
+"""The files of the store, in pages.
 
-Owns the answer's shape and the link to the next page; what the files are is told by the storage engine.
+Owns the answer's shape and the link to the next page; must not know the files: the storage engine lists them.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class FilesAnswer(Struct):
 
 
 async def store_files(call: Call) -> web.Response:
-    """GET /store/files: every file of the store."""
+    """Handle GET /store/files: every file of the store."""
     return await _page(call, call.params(), None)
 
 
 async def partition_files(call: Call) -> web.Response:
-    """GET /store/topics/{topic}/partitions/{partition}/files: those of one partition alone."""
+    """Handle GET /store/topics/{topic}/partitions/{partition}/files: the files of one partition."""
     return await _page(call, call.params(), call.partition)
 
 

@@ -1,6 +1,6 @@
 """Topics: list, create, describe, alter, delete; partitions and their offsets.
 
-Owns the shapes of these calls; names, configs and what may be deleted are judged by the store.
+Owns the shapes of these calls; must not judge names, configs and deletions: the store does.
 """
 
 from __future__ import annotations
@@ -75,19 +75,19 @@ class TimedAnswer(Struct):
 
 
 async def list_topics(call: Call) -> web.Response:
-    """GET /topics"""
+    """Handle GET /topics."""
     call.params()
     return call.json(call.service.topics())
 
 
 async def get_topic(call: Call) -> web.Response:
-    """GET /topics/{topic}"""
+    """Handle GET /topics/{topic}."""
     call.params()
     return call.json(_described(call.service.topic(call.topic)))
 
 
 async def put_topic(call: Call) -> web.Response:
-    """PUT /topics/{topic}: 201 created, 200 the same already, 409 there in another shape."""
+    """Handle PUT /topics/{topic}: 201 if created, 200 if it exists in this shape, 409 if it exists in another shape."""
     call.params()
     asked = await call.json_body(NewTopic) or NewTopic()
     configs = None
@@ -100,7 +100,7 @@ async def put_topic(call: Call) -> web.Response:
 
 
 async def patch_topic(call: Call) -> web.Response:
-    """PATCH /topics/{topic}"""
+    """Handle PATCH /topics/{topic}."""
     call.params()
     asked = await call.json_body(ChangedTopic)
     if asked is None:
@@ -115,29 +115,27 @@ async def patch_topic(call: Call) -> web.Response:
 
 
 async def delete_topic(call: Call) -> web.Response:
-    """DELETE /topics/{topic}"""
+    """Handle DELETE /topics/{topic}."""
     call.params()
     await call.service.delete_topic(call.topic)
     return web.Response(status=204)
 
 
 async def list_partitions(call: Call) -> web.Response:
-    """GET /topics/{topic}/partitions"""
+    """Handle GET /topics/{topic}/partitions."""
     call.params()
     info = call.service.topic(call.topic)
     return call.json([_partition(number) for number in info.partitions])
 
 
 async def get_partition(call: Call) -> web.Response:
-    """GET /topics/{topic}/partitions/{partition}"""
+    """Handle GET /topics/{topic}/partitions/{partition}."""
     call.params()
     return call.json(_partition(call.partition.partition))
 
 
 async def get_offsets(call: Call) -> web.Response:
-    """GET /topics/{topic}/partitions/{partition}/offsets: the bounds, or the first record at or
-    after a time.
-    """
+    """Handle GET /topics/{topic}/partitions/{partition}/offsets: the bounds, or the first record at or after a time."""
     timestamp_ms = call.params().get(TIMESTAMP)
     partition = call.partition
     if timestamp_ms is not None:
@@ -151,7 +149,7 @@ async def get_offsets(call: Call) -> web.Response:
 
 
 def warn_of_configs(call: Call, response: web.Response, configs: Mapping[str, str | None]) -> None:
-    """Name the configs that are kept for the real server and change nothing here."""
+    """Report the configs that are stored for the real server and have no effect here."""
     inert = call.service.store.capabilities.inert_configs
     names = [
         name
@@ -171,5 +169,5 @@ def _partition(number: int) -> Partition:
 
 
 def _config_text(value: ConfigValue) -> str:
-    """A config as the reference writes it: text."""
+    """Convert a config value to text, as in the reference implementation."""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,7 +1,7 @@
-"""Produce as the v3 API has it: a stream of objects answered by reports, or a batch of named ones.
+"""Produce in the v3 API: a stream of objects answered by reports, or a batch of entries with ids.
 
-Owns how reports are written, and the batch; the shapes are `api.v3.records`', the stream is
-`api.streaming`'s.
+Owns the encoding of reports, and the batch; must not define shapes (`api.v3.records`) or run the stream
+(`api.streaming`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from storage.shown import encode_json
 
 
 async def produce_records(call: Call) -> web.StreamResponse:
-    """POST /v3/clusters/{cluster_id}/topics/{topic}/records"""
+    """Handle POST /v3/clusters/{cluster_id}/topics/{topic}/records."""
     call.params()
     call.content_type()
     refuse_key(call, "each record of a stream is stored by itself, or fails by itself")
@@ -51,7 +51,7 @@ async def produce_records(call: Call) -> web.StreamResponse:
 
 
 async def produce_batch(call: Call) -> web.Response:
-    """POST /v3/clusters/{cluster_id}/topics/{topic}/records:batch"""
+    """Handle POST /v3/clusters/{cluster_id}/topics/{topic}/records:batch."""
     call.params()
     call.content_type()
     refuse_key(call, "the entries of a batch have ids for their reports only")
@@ -87,7 +87,7 @@ async def produce_batch(call: Call) -> web.Response:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Objects:
-    """Objects one after the other, and a report for each; the end of each report is CR LF."""
+    """Objects one after the other, and a report for each; each report ends with CR LF."""
 
     bounds: Bounds
     cluster_id: str

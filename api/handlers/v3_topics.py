@@ -1,7 +1,7 @@
-"""Clusters and topics as the v3 API has them: what this server can say of itself.
+"""Clusters and topics in the v3 API, as far as this server has them.
 
-Owns which of these calls there are and how a wish becomes a service call; the shapes are
-`api.v3.resources`'. There is one cluster, and one replica of each partition.
+Owns the set of these calls and their conversion to service calls; must not define shapes (`api.v3.resources`). There
+is one cluster, and one replica of each partition.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from storage.errors import InvalidConfig, TopicExists
 
 
 async def list_clusters(call: Call) -> web.Response:
-    """GET /v3/clusters"""
+    """Handle GET /v3/clusters."""
     call.params()
     return call.json(_resources(call, cluster_id(call.service.store)).clusters())
 
 
 async def get_cluster(call: Call) -> web.Response:
-    """GET /v3/clusters/{cluster_id}"""
+    """Handle GET /v3/clusters/{cluster_id}."""
     call.params()
     return call.json(_resources(call, call.cluster_id).cluster())
 
 
 async def list_topics(call: Call) -> web.Response:
-    """GET /v3/clusters/{cluster_id}/topics"""
+    """Handle GET /v3/clusters/{cluster_id}/topics."""
     call.params()
     resources = _resources(call, call.cluster_id)
     infos = [call.service.topic(name) for name in call.service.topics()]
@@ -37,7 +37,7 @@ async def list_topics(call: Call) -> web.Response:
 
 
 async def create_topic(call: Call) -> web.Response:
-    """POST /v3/clusters/{cluster_id}/topics: 201; a topic that is there already is 409, in any shape."""
+    """Handle POST /v3/clusters/{cluster_id}/topics: 201; an existing topic is 409, in any shape."""
     call.params()
     resources = _resources(call, call.cluster_id)
     asked = await call.json_body(CreateTopicRequest)
@@ -56,14 +56,14 @@ async def create_topic(call: Call) -> web.Response:
 
 
 async def get_topic(call: Call) -> web.Response:
-    """GET /v3/clusters/{cluster_id}/topics/{topic}"""
+    """Handle GET /v3/clusters/{cluster_id}/topics/{topic}."""
     call.params()
     resources = _resources(call, call.cluster_id)
     return call.json(resources.topic(call.service.topic(call.topic)))
 
 
 async def delete_topic(call: Call) -> web.Response:
-    """DELETE /v3/clusters/{cluster_id}/topics/{topic}"""
+    """Handle DELETE /v3/clusters/{cluster_id}/topics/{topic}."""
     call.params()
     _resources(call, call.cluster_id)
     await call.service.delete_topic(call.topic)
@@ -71,28 +71,28 @@ async def delete_topic(call: Call) -> web.Response:
 
 
 async def list_partitions(call: Call) -> web.Response:
-    """GET /v3/clusters/{cluster_id}/topics/{topic}/partitions"""
+    """Handle GET /v3/clusters/{cluster_id}/topics/{topic}/partitions."""
     call.params()
     resources = _resources(call, call.cluster_id)
     return call.json(resources.partitions(call.service.topic(call.topic)))
 
 
 async def get_partition(call: Call) -> web.Response:
-    """GET /v3/clusters/{cluster_id}/topics/{topic}/partitions/{partition}"""
+    """Handle GET /v3/clusters/{cluster_id}/topics/{topic}/partitions/{partition}."""
     call.params()
     resources = _resources(call, call.cluster_id)
     return call.json(resources.partition(*call.partition))
 
 
 async def list_configs(call: Call) -> web.Response:
-    """GET /v3/clusters/{cluster_id}/topics/{topic}/configs"""
+    """Handle GET /v3/clusters/{cluster_id}/topics/{topic}/configs."""
     call.params()
     resources = _resources(call, call.cluster_id)
     return call.json(resources.configs(call.service.topic(call.topic)))
 
 
 async def get_config(call: Call) -> web.Response:
-    """GET /v3/clusters/{cluster_id}/topics/{topic}/configs/{name}"""
+    """Handle GET /v3/clusters/{cluster_id}/topics/{topic}/configs/{name}."""
     call.params()
     resources = _resources(call, call.cluster_id)
     info, name = call.service.topic(call.topic), call.config_name
@@ -106,7 +106,7 @@ def _resources(call: Call, cluster_id: str) -> Resources:
 
 
 def _check(asked: CreateTopicRequest) -> None:
-    """Refuse what one process cannot do, or would not do as it is told."""
+    """Reject a request for a feature that this server does not have."""
     if asked.replication_factor not in {None, 1}:
         raise InvalidConfig(
             f"replication_factor is {asked.replication_factor}: this server keeps 1 replica",

@@ -1,15 +1,15 @@
-"""Records of the v3 API, to values and to their reports: pure.
+"""Records of the v3 API: conversion to values and to reports. Pure.
 
-Owns the shapes of v3 produce, in a stream and in a batch; must not know HTTP or the service. A record
-is an object of its own, with the type of key and value beside the data:
+Owns the shapes of v3 produce, in a stream and in a batch; must not know HTTP or the service. A record is an object,
+with the types of key and value next to the data:
 
     type             data                        stored
     BINARY           base64 text                 its bytes
     STRING           text                        UTF-8
     JSON, or none    JSON of any kind            as it was written
-    any              null, or nothing            null
+    any              null, or missing            null
 
-Types that need a schema registry are known and refused.
+Types that need a schema registry are recognised and rejected.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _WITH_SCHEMA: Final = frozenset({"AVRO", "JSONSCHEMA", "PROTOBUF"})
 _SCHEMA_FIELDS: Final = (
     "subject", "subject_name_strategy", "schema_id", "schema_version", "schema",
 )  # fmt: skip
-# Where the data stands in a record: the record, `key` or `value`.
+# The depth of the data in a record: the record, then `key` or `value`.
 _DEPTH_OF_DATA: Final = 2
 
 MaybeTime: TypeAlias = Annotated[datetime, Meta(tz=True)] | None
@@ -101,7 +101,7 @@ class Shown(Struct, gc=False):
 
 
 class _Stored(Struct, gc=False, kw_only=True):
-    """Where a record went. `key` and `value` are there where the record had them."""
+    """The place of a stored record. `key` and `value` are set if the record has them."""
 
     cluster_id: str
     topic_name: str
@@ -172,8 +172,9 @@ def decode_typed(
     now_ms: int,
     kind: type[ProduceRequest] = ProduceRequest,
 ) -> TypedRecords:
-    """The records of a stream's group, or of a batch. One without a time has `now_ms`. What is wrong
-    with a record is its failure.
+    """Decode the records of a stream's group, or of a batch.
+
+    A record without a time gets `now_ms`. An invalid record becomes a failure.
     """
     decode = _DECODERS[kind]
     records: list[Record] = []
@@ -210,8 +211,10 @@ def reports_of(
     *,
     append_time: bool,
 ) -> list[Stored | ApiError]:
-    """What became of each record, in order. `make` gets the position and what is to be told; with
-    `append_time` the time that the store gave at the append goes before the record's own.
+    """Return the result of each record, in order.
+
+    `make` gets the position and the fields of the report. With `append_time` the time that the store set at the
+    append replaces the record's own time.
     """
     found: list[Stored | ApiError | None] = [None] * decoded.count
     for position, refused in decoded.failed:
@@ -243,8 +246,8 @@ def _shown(kind: str | None, data: bytes | None) -> Shown | UnsetType:
 
 
 def decode_batch(body: bytes, *, max_records: int) -> tuple[Sequence[str], Sequence[bytes]]:
-    """The entries of a batch, still JSON, and their ids, which differ. Raises ApiError for what speaks
-    of the whole batch.
+    """Return the ids of a batch's entries, which differ, and the entries as JSON. Raises ApiError for an error of the
+    whole batch.
     """
     try:
         body.decode()
@@ -298,7 +301,7 @@ def _converted(request: ProduceRequest, max_depth: int, now_ms: int) -> tuple[Re
 
 
 def _data(given: ProduceData | None, name: str, max_depth: int) -> tuple[bytes | None, str | None]:
-    """The bytes of a key or value, and their type; no type where it is not there."""
+    """Return the bytes of a key or value, and their type; no type if it is missing."""
     if given is None:
         return None, None
     _refuse_schema(given, name)

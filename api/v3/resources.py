@@ -1,6 +1,6 @@
-"""Clusters and topics of the v3 API: each with its kind, its own URL and those of what belongs to it.
+"""Clusters and topics of the v3 API: each with its kind, its own URL and the URLs of its parts.
 
-Owns these shapes; pure. URLs begin with the one that the client came by.
+Owns these shapes; must not know HTTP. Pure. URLs begin with the URL by which the client reached the server.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class CreateTopicRequest(Struct):
 
 
 class Resources:
-    """Makes the resources of one cluster, as a client sees them that came by `base_url`."""
+    """Creates the resources of one cluster, with URLs that begin with `base_url`."""
 
     def __init__(self, base_url: str, cluster_id: str) -> None:
         self._clusters_url = f"{base_url}/v3/clusters"
@@ -141,11 +141,11 @@ class Resources:
         self._cluster_id = cluster_id
 
     def clusters(self) -> Listed[ClusterData]:
-        """The list of the one cluster."""
+        """Return the list of the one cluster."""
         return Listed("KafkaClusterList", ListMetadata(self._clusters_url), [self.cluster()])
 
     def cluster(self) -> ClusterData:
-        """The cluster."""
+        """Return the cluster."""
         return ClusterData(
             "KafkaCluster",
             Metadata(self._url, self._named()),
@@ -160,12 +160,12 @@ class Resources:
         )
 
     def topics(self, infos: Sequence[TopicInfo]) -> Listed[TopicData]:
-        """The list of these topics."""
+        """Return the list of these topics."""
         metadata = ListMetadata(f"{self._url}/topics")
         return Listed("KafkaTopicList", metadata, [self.topic(info) for info in infos])
 
     def topic(self, info: TopicInfo) -> TopicData:
-        """One topic."""
+        """Return one topic."""
         url = self._topic_url(info.name)
         return TopicData(
             "KafkaTopic",
@@ -181,13 +181,13 @@ class Resources:
         )
 
     def partitions(self, info: TopicInfo) -> Listed[PartitionData]:
-        """The list of a topic's partitions."""
+        """Return the list of a topic's partitions."""
         metadata = ListMetadata(f"{self._topic_url(info.name)}/partitions")
         data = [self.partition(info.name, number) for number in info.partitions]
         return Listed("KafkaPartitionList", metadata, data)
 
     def partition(self, topic: str, number: int) -> PartitionData:
-        """One partition."""
+        """Return one partition."""
         url = f"{self._topic_url(topic)}/partitions/{number}"
         return PartitionData(
             "KafkaPartition",
@@ -201,13 +201,13 @@ class Resources:
         )
 
     def configs(self, info: TopicInfo) -> Listed[TopicConfigData]:
-        """The list of the configs that were set for a topic."""
+        """Return the list of the configs that were set for a topic."""
         metadata = ListMetadata(f"{self._topic_url(info.name)}/configs")
         data = [self.config(info.name, *config) for config in sorted(info.configs.items())]
         return Listed("KafkaTopicConfigList", metadata, data)
 
     def config(self, topic: str, name: str, value: str) -> TopicConfigData:
-        """One config that was set."""
+        """Return one config that was set."""
         source = "DYNAMIC_TOPIC_CONFIG"
         return TopicConfigData(
             "KafkaTopicConfig",
@@ -230,7 +230,5 @@ class Resources:
         return f"{self._url}/topics/{quote(topic, safe='')}"
 
     def _named(self, rest: str = "") -> str:
-        """The name that Confluent gives a resource: crn://authority/kafka=cluster..., here without
-        an authority.
-        """
+        """Return Confluent's name of a resource: crn://authority/kafka=cluster..., here without an authority."""
         return f"crn:///kafka={self._cluster_id}{rest}"

@@ -1,7 +1,6 @@
 """The Python client of a running server: asynchronous and typed.
 
-Owns the names that programs import. Must not import the server: a program that only talks to one needs
-nothing of it.
+Owns the names that programs import. Must not import the server: a program that is only a client needs nothing of it.
 
     async with LogClient("http://127.0.0.1:8082") as client:
         await client.produce("orders", {"apples": 3}, key="ann")

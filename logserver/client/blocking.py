@@ -1,6 +1,6 @@
 """The client for programs without an event loop: scripts, notebooks, plain tests.
 
-Owns a thread with a loop in which one LogClient lives; what is asked is that client's business.
+Owns a thread with an event loop that runs one LogClient; must not make requests itself: that client does.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ T = TypeVar("T")
 
 
 class BlockingClient:
-    """A client whose calls block; any thread may make them, also one with a running loop. Use it as
-    `with`; the options are those of LogClient.
+    """A client with blocking calls. Any thread may use it, also a thread with a running loop.
+
+    Use it as `with`; the options are the options of LogClient.
 
     >>> with BlockingClient(url) as client:
     ...     client.produce("letters", "a", key="k").offset
@@ -59,8 +60,8 @@ class BlockingClient:
         self._loop.close()
 
     def run(self, ask: Callable[[LogClient], Coroutine[Any, Any, T]]) -> T:
-        """What a coroutine function gives that is handed the asynchronous client: for every call that
-        has no method here.
+        """Run a coroutine function with the asynchronous client and return its result: for calls without a method
+        here.
         """
         if self._loop.is_closed():
             raise ClientError("the client is closed")
@@ -114,7 +115,7 @@ class BlockingClient:
         *,
         tag: str | None = None,
     ) -> list[FetchedRecord]:
-        """All records that are there."""
+        """Return all existing records."""
 
         async def read(client: LogClient) -> list[FetchedRecord]:
             return [record async for record in client.records(topic, partition, offset, tag=tag)]
@@ -130,7 +131,7 @@ class BlockingClient:
         offset: Start = "earliest",
         timeout_s: float = 10.0,
     ) -> list[FetchedRecord]:
-        """The first `count` records from `offset`, once there are so many. Raises TimeoutError."""
+        """Return the first `count` records from `offset`, once so many exist. Raises TimeoutError."""
 
         async def read(client: LogClient) -> list[FetchedRecord]:
             found: list[FetchedRecord] = []

@@ -1,6 +1,6 @@
-"""The client: one method per thing that the HTTP API offers, typed.
+"""The client: one typed method for each operation of the HTTP API.
 
-Owns which call means which request; connections and retries are `transport`'s, shapes are `values`'.
+Owns which request a call makes; must not know connections and retries (`transport`) or shapes of answers (`values`).
 """
 
 from __future__ import annotations
@@ -54,9 +54,10 @@ class _BatchesProduced(Struct):
 class LogClient(QueryCalls, GroupCalls):
     """A client of one running server. Use it as `async with`; calls may run concurrently.
 
-    Every call may raise ServerRefused (the server says no), ServerUnreachable (it says nothing) or
-    StrangeAnswer; all are ClientErrors. `timeout_s` bounds an answer, beside the time that a call
-    lets the server wait; `tls` is for a server whose certificate the system does not know, or that asks for one.
+    Every call may raise ServerRefused (the server answers with an error), ServerUnreachable (no answer) or
+    StrangeAnswer; all are ClientErrors. `timeout_s` limits the wait for an answer, in addition to the time that a
+    call lets the server wait. `tls` is for a server with a certificate that the system does not know, or that
+    requires a client certificate.
 
     >>> async with LogClient(url) as client:
     ...     await client.produce("greetings", "hello")
@@ -94,7 +95,7 @@ class LogClient(QueryCalls, GroupCalls):
     # ---- topics ----------------------------------------------------------------------------------
 
     async def topics(self) -> list[str]:
-        """The names of all topics, in order.
+        """Return the names of all topics, in order.
 
         >>> await client.topics()
         ['orders']
@@ -108,7 +109,7 @@ class LogClient(QueryCalls, GroupCalls):
         partitions: int | None = None,
         configs: Mapping[str, str] | None = None,
     ) -> bool:
-        """Make a topic; False if it is there already in this shape (in another: ServerRefused 40901).
+        """Create a topic; return False if it exists in this shape (in another shape: ServerRefused 40901).
 
         >>> await client.create_topic("payments", partitions=2)
         True
@@ -119,7 +120,7 @@ class LogClient(QueryCalls, GroupCalls):
         return answer.status == CREATED
 
     async def topic(self, topic: str) -> TopicDescription:
-        """A topic's partitions and configs.
+        """Return a topic's partitions and configs.
 
         >>> (await client.topic("orders")).partitions
         [0]
@@ -127,7 +128,7 @@ class LogClient(QueryCalls, GroupCalls):
         return await self.transport.json(TopicDescription, "GET", topic_path(topic))
 
     async def alter_topic(self, topic: str, configs: Mapping[str, str | None]) -> TopicDescription:
-        """Set configs, those that are None back to their default; gives the topic as it is then."""
+        """Set configs; a value of None resets a config to its default. Return the topic with its new configs."""
         answer = await self._send("PATCH", topic_path(topic), {"configs": configs})
         return answer.decoded(TopicDescription)
 
@@ -145,8 +146,10 @@ class LogClient(QueryCalls, GroupCalls):
         partition: int | None = None,
         **parts: Unpack[RecordParts],
     ) -> Placed:
-        """Store one record, durably by the server's flush mode. Bytes go as they are, text as UTF-8,
-        None as no value, anything else as JSON. Not repeated after a failure: see `producer`.
+        """Store one record, durably as the server's flush mode requires.
+
+        Bytes are sent unchanged, text as UTF-8, None as no value, any other value as JSON. The request is not
+        repeated after a failure: see `producer`.
 
         >>> await client.produce("orders", {"apples": 3}, key="ann", headers={"source": "web"})
         Placed(partition=0, offset=1, message_id=...)
@@ -166,12 +169,12 @@ class LogClient(QueryCalls, GroupCalls):
         timeout_ms: int | None = None,
         idempotency_key: str | None = None,
     ) -> list[Placed]:
-        """Store records (see `as_record`) in one request; where they went, in their order. Without
-        `partition` each goes by its key. With `acks=0` nothing is known and the list is empty.
+        """Store records (see `as_record`) in one request. Return the place of each record, in their order.
 
-        With an `idempotency_key`, a name of your own for the request, it is repeated after a failure and
-        stored once, within a day; also if you repeat it. Raises PartlyStored when some are refused and
-        others stored.
+        Without `partition` each record goes to the partition of its key. With `acks=0` the places are unknown and the
+        list is empty. With an `idempotency_key`, your own name for the request, it is repeated after a failure and
+        stored once within a day; this also holds if you repeat it. Raises PartlyStored if some records are rejected
+        and others stored.
 
         >>> placed = await client.produce_many("orders", [as_record("a"), as_record("b", key="k")])
         >>> [place.offset for place in placed]
@@ -195,7 +198,7 @@ class LogClient(QueryCalls, GroupCalls):
         query: Query,
         idempotency_key: str | None = None,
     ) -> list[Placed]:
-        """Send a produce body in the binary format; what `produce_many` and producers stand on."""
+        """Send a produce body in the binary format; `produce_many` and the producers use this."""
         answer = await self.transport.call(
             "POST",
             topic_path(topic) if partition is None else partition_path(topic, partition),
@@ -210,8 +213,9 @@ class LogClient(QueryCalls, GroupCalls):
     def producer(
         self, topic: str, *, give_up_s: float = 120.0, producer_id: ProducerId | None = None
     ) -> IdempotentProducer:
-        """A producer whose records are stored once, however often they have to be sent. `producer_id`: one
-        of your own, for what may have to be sent again by another process (`send_again`).
+        """Return a producer that stores each record once, however often it has to send it.
+
+        `producer_id`: an id of your own, for records that another process may have to send again (`send_again`).
 
         >>> async with client.producer("orders") as producer:
         ...     await producer.send("3 apples", key="ann")
@@ -220,15 +224,13 @@ class LogClient(QueryCalls, GroupCalls):
         return IdempotentProducer(self, topic, give_up_s=give_up_s, producer_id=producer_id)
 
     async def new_producer_id(self) -> ProducerId:
-        """An id for a producer of one's own; `producer` does it all."""
+        """Return a new producer id, for a producer of your own; `producer` needs no id."""
         return await self.transport.json(ProducerId, "POST", "/producers")
 
     async def produce_batches(
         self, topic: str, partition: int, batches: bytes, *, acks: str | int = "all"
     ) -> PlacedBatches | None:
-        """Store Kafka's record batches as they are, all or none (Kafka stores only); None with
-        `acks=0`.
-        """
+        """Store Kafka's record batches unchanged, all or none (Kafka stores only). Return None with `acks=0`."""
         answer = await self.transport.call(
             "POST",
             partition_path(topic, partition),
@@ -248,10 +250,11 @@ class LogClient(QueryCalls, GroupCalls):
         acks: str | int = "all",
         compression: str | None = None,
     ) -> AsyncGenerator[ProducedRow, None]:
-        """Store any number of records over one connection, each as it comes; rows come back as they are
-        stored, in order. A record that is refused has its error in its row, and the others go on.
+        """Store any number of records over one connection, each as it comes. Yield rows as the records are stored, in
+        order.
 
-        Raises ServerRefused when the stream as a whole cannot go on: nothing behind the rows before is stored.
+        A rejected record has its error in its row, and the stream continues. Raises ServerRefused if the stream as a
+        whole cannot continue: then no record after the yielded rows is stored.
 
         >>> records = (as_record(f"{n} apples") for n in range(3))
         >>> [row.offset async for row in client.produce_stream("orders", records)]
@@ -282,8 +285,10 @@ class LogClient(QueryCalls, GroupCalls):
         isolation: Isolation | None = None,
         tag: str | None = None,
     ) -> FetchedPage:
-        """One page of a partition from `offset`: a number, "earliest", "latest", "-N" (the last N) or
-        "@ms" (a time). Waits up to `timeout_ms` for `min_bytes`. At least one record comes if there is one.
+        """Return one page of a partition from `offset`: a number, "earliest", "latest", "-N" (the last N) or "@ms" (a
+        time).
+
+        Waits up to `timeout_ms` for `min_bytes`. The page has at least one record if one is available.
 
         >>> page = await client.fetch("orders", offset="-1")
         >>> page.records[0].text, page.next_offset
@@ -310,7 +315,7 @@ class LogClient(QueryCalls, GroupCalls):
         max_bytes: int | None = None,
         timeout_ms: int = 0,
     ) -> FetchedBatches:
-        """Whole record batches as they are stored, undecoded (Kafka stores only)."""
+        """Return whole record batches as they are stored, undecoded (Kafka stores only)."""
         query = {"offset": offset, "max_bytes": max_bytes, "timeout": timeout_ms}
         answer = await self._fetched(topic, partition, query, RECORD_BATCH)
         return FetchedBatches(answer.body, *_bounds(answer))
@@ -326,11 +331,11 @@ class LogClient(QueryCalls, GroupCalls):
         isolation: Isolation | None = None,
         on_damage: OnDamage | None = None,
     ) -> AsyncGenerator[FetchedRecord, None]:
-        """The records of a partition in order, or of all partitions, which then take turns. Ends where
-        the partitions ended when it began; with `follow` it waits for more, for ever.
+        """Yield the records of a partition in order, or of all partitions in turn.
 
-        Damage in the store raises ServerRefused with code 50010; with `on_damage` it is called with that error, and the
-        reading continues after the damage.
+        Ends where the partitions ended at its start; with `follow` it waits for more records without an end. Damage
+        in the store raises ServerRefused with code 50010. With `on_damage` this function is called with that error,
+        and reading continues after the damage.
 
         >>> [record.text async for record in client.records("orders")]
         ['first']
@@ -357,7 +362,9 @@ class LogClient(QueryCalls, GroupCalls):
         isolation: Isolation | None = None,
         on_damage: OnDamage | None = None,
     ) -> AsyncGenerator[FetchedPage, None]:
-        """The same in pages, as they come: for what is cheaper many at a time. A page may be empty."""
+        """Yield the same records in pages, as they arrive: for work that is cheaper on many records. A page may be
+        empty.
+        """
         return read_topic(
             self,
             topic,
@@ -372,7 +379,7 @@ class LogClient(QueryCalls, GroupCalls):
     # ---- the server ------------------------------------------------------------------------------
 
     async def store(self) -> dict[str, Any]:
-        """What the server's store is: backend, capabilities, what its last start found, sizes.
+        """Return a description of the server's store: backend, capabilities, findings of its last start, sizes.
 
         >>> (await client.store())["read_only"]
         False
@@ -397,7 +404,7 @@ def _whole(value: object) -> int:
 
 
 def _bounds(answer: Answer) -> tuple[int, int, int]:
-    """Next, beginning and end offset from an answer's headers."""
+    """Return the next, beginning and end offset from an answer's headers."""
     try:
         next_offset, beginning, end = (
             int(answer.headers[name])

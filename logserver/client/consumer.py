@@ -1,7 +1,7 @@
-"""A member of a consumer group: reads its share of the topics, and commits what it has read.
+"""A member of a consumer group: reads its share of the topics, and commits the records that it has read.
 
-Owns the life of one consumer instance; how a group shares partitions is the server's business. An offset
-that is committed here is that of the last record taken, as on all paths of the Kafka REST Proxy.
+Owns the life of one consumer instance; must not know how a group shares partitions: the server does. An offset that
+is committed here is the offset of the last record taken, as on all paths of the Kafka REST Proxy.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class _Partitions(Struct):
 class GroupConsumer:
     """A consumer of a group. Use it as `async with`; one call at a time.
 
-    It reads `topics`, or those whose name matches `pattern`, in turns with the group's other members; or
-    just `partitions`. What has been taken counts as read once `commit` says so. Until it does, another
-    member may be given the same records again: each comes at least once.
+    It reads `topics`, or the topics that match `pattern`, shared with the group's other members; or only
+    `partitions`. The records that were taken count as read once `commit` has returned. Before that, another member
+    may get the same records again: each record is delivered at least once.
     """
 
     def __init__(
@@ -93,13 +93,13 @@ class GroupConsumer:
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        """Leave the group, so that others take over at once; nothing more is committed."""
+        """Leave the group, so that other members take over at once; nothing more is committed."""
         try:
             await self._transport.call("DELETE", self._path, accept=V2_JSON)
         except ServerRefused as error:
             if (
                 error.error_code != _NO_INSTANCE
-            ):  # it is gone: idle for too long, or the server restarted
+            ):  # removed: idle for too long, or the server restarted
                 raise
 
     async def poll(
@@ -109,8 +109,9 @@ class GroupConsumer:
         max_bytes: int | None = None,
         max_records: int | None = None,
     ) -> list[FetchedRecord]:
-        """The next records; none when none came in time. All of them count as taken. What is over
-        `max_records` is kept for the next poll.
+        """Return the next records; an empty list if none arrived in time. All returned records count as taken.
+
+        Records above `max_records` are kept for the next poll.
         """
         if not self._kept:
             self._kept.extend(await self._polled(timeout_ms, max_bytes))
@@ -121,40 +122,40 @@ class GroupConsumer:
         return records
 
     async def records(self) -> AsyncGenerator[FetchedRecord, None]:
-        """Records as they come, for ever; each counts as taken when it is handed out."""
+        """Yield records as they arrive, without an end; a record counts as taken when it is yielded."""
         while True:
             for record in await self.poll(timeout_ms=POLL_MS, max_records=1):
                 yield record
 
     async def commit(self) -> None:
-        """Note that all that was taken is read, durably by the server's flush mode."""
+        """Commit all records taken, durably as the server's flush mode requires."""
         taken, self._taken = self._taken, {}
         if taken:
             rows = [PartitionOffset(*place, offset) for place, offset in taken.items()]
             try:
                 await self._send("POST", "offsets", PartitionOffsets(rows))
             except BaseException:
-                self._taken = taken | self._taken  # it may be tried again
+                self._taken = taken | self._taken  # the commit may be tried again
                 raise
 
     async def assigned(self) -> list[TopicPartition]:
-        """The partitions that are its share at the moment."""
+        """Return the partitions that the member has at the moment."""
         answer = await self._transport.json(
             _Partitions, "GET", f"{self._path}/assignments", accept=V2_JSON
         )
         return [TopicPartition(row.topic, row.partition) for row in answer.partitions]
 
     async def seek(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Go on at these offsets."""
+        """Continue at these offsets."""
         rows = [PartitionOffset(*place, offset) for place, offset in positions.items()]
         await self._seek("positions", PartitionOffsets(rows), positions)
 
     async def seek_to_beginning(self, partitions: Sequence[TopicPartition]) -> None:
-        """Go on at the first record of these partitions."""
+        """Continue at the first record of these partitions."""
         await self._seek("positions/beginning", {"partitions": _places(partitions)}, partitions)
 
     async def seek_to_end(self, partitions: Sequence[TopicPartition]) -> None:
-        """Go on with what comes from now on."""
+        """Continue with the records that are written from now on."""
         await self._seek("positions/end", {"partitions": _places(partitions)}, partitions)
 
     @property
@@ -164,8 +165,10 @@ class GroupConsumer:
         return f"{self._group}/instances/{segment(self.name)}"
 
     async def _polled(self, timeout_ms: int, max_bytes: int | None) -> list[FetchedRecord]:
-        """One poll. An answer that gets lost on its way is not given again: then this consumer must not
-        go on behind it, or what it commits next would cover records that nobody has seen.
+        """Poll once. The server does not send a lost answer again.
+
+        After a lost answer this consumer must not continue: its next commit would cover records that no consumer has
+        seen.
         """
         if self._in_doubt:
             raise ClientError(
@@ -189,7 +192,9 @@ class GroupConsumer:
         return records
 
     async def _seek(self, where: str, body: object, partitions: Collection[TopicPartition]) -> None:
-        """What is kept of other partitions stays: the server has passed it, and gives it once."""
+        """Seek, and drop the kept records of these partitions. Kept records of other partitions stay: the server
+        delivers them once.
+        """
         await self._send("POST", where, body)
         self._kept = deque(
             record

@@ -1,6 +1,6 @@
-"""Consumer groups as an operator sees them: who reads what, how far, and from where again.
+"""The operator's view of consumer groups: members, progress, and reset of offsets.
 
-Owns the shapes of these answers and the calls behind them. Every offset here is the next one.
+Owns the shapes of these answers and their calls; must not know connections. Every offset here is the next offset.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from storage import TopicPartition
 
 
 class GroupMember(Struct, frozen=True):
-    """A consumer instance of a group, and what it wants to read."""
+    """A consumer instance of a group, and its subscription."""
 
     instance_id: str
     topics: Sequence[str] | None = None
@@ -27,8 +27,10 @@ class GroupMember(Struct, frozen=True):
 
 
 class GroupPartition(Struct, frozen=True):
-    """How far a group is in a partition. `committed` is the next offset to be read; None: it has
-    committed none. The bounds and the lag are None when the topic is gone. `instance_id`: who reads it.
+    """The progress of a group in a partition.
+
+    `committed` is the next offset to read; None if the group has committed none. The bounds and the lag are None if
+    the topic no longer exists. `instance_id`: the member that reads the partition.
     """
 
     topic: str
@@ -41,7 +43,7 @@ class GroupPartition(Struct, frozen=True):
 
 
 class GroupDescription(Struct, frozen=True):
-    """A group; `lag` is that of all its partitions."""
+    """A group; `lag` is the sum over all its partitions."""
 
     name: str
     lag: int
@@ -50,7 +52,7 @@ class GroupDescription(Struct, frozen=True):
 
 
 class GroupCalls:
-    """The part of LogClient that is about groups."""
+    """The group calls of LogClient."""
 
     transport: Transport
 
@@ -64,8 +66,8 @@ class GroupCalls:
         name: str | None = None,
         offset_reset: str = "earliest",
     ) -> GroupConsumer:
-        """A member of a consumer group. A group that has committed nothing begins at `offset_reset`,
-        "earliest" or "latest".
+        """Return a member of a consumer group. A group without commits begins at `offset_reset`, "earliest" or
+        "latest".
 
         >>> async with client.consumer("billing", ["orders"]) as consumer:
         ...     for record in await consumer.poll():
@@ -85,11 +87,11 @@ class GroupCalls:
         )
 
     async def groups(self) -> list[str]:
-        """The groups that have members or committed offsets."""
+        """Return the groups that have members or committed offsets."""
         return await self.transport.json(list[str], "GET", "/groups")
 
     async def group(self, group: str) -> GroupDescription:
-        """A group's members, and how far it is (ServerRefused 40405 if there is none)."""
+        """Return a group's members and progress (ServerRefused 40405 if the group does not exist)."""
         return await self.transport.json(GroupDescription, "GET", _path(group))
 
     async def reset_group(
@@ -100,8 +102,10 @@ class GroupCalls:
         topic: str | None = None,
         partitions: Sequence[int] | None = None,
     ) -> Mapping[TopicPartition, int]:
-        """Let a group without members go on from elsewhere: an offset, "earliest", "latest" or "@ms"; in all
-        that it has committed, or in a topic (some partitions of it). Gives the offsets as they are then.
+        """Move a group without members to other offsets. Return the new offsets.
+
+        `to` is an offset, "earliest", "latest" or "@ms". It applies to all partitions that the group has committed,
+        or to a topic (or some partitions of it).
         """
         given: dict[str, Any] = {"to": _target(to), "topic": topic, "partitions": partitions}
         body = {name: value for name, value in given.items() if value is not None}
@@ -111,7 +115,7 @@ class GroupCalls:
         return {TopicPartition(row.topic, row.partition): row.offset for row in answer.offsets}
 
     async def delete_group(self, group: str) -> None:
-        """Forget what a group without members has committed."""
+        """Delete the committed offsets of a group without members."""
         await self.transport.call("DELETE", _path(group))
 
 
@@ -120,7 +124,7 @@ def _path(group: str) -> str:
 
 
 def _target(to: Start) -> object:
-    """A start as the API takes it.
+    """Convert a start to the form of the API.
 
     >>> _target("latest"), _target(7), _target("@1000")
     ('latest', {'offset': 7}, {'timestamp': 1000})

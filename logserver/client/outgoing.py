@@ -1,7 +1,7 @@
-"""From what a program has to what a produce request carries: pure.
+"""Conversion of a program's values to the body of a produce request: pure.
 
-Owns how values become bytes and how records stand in a request's JSON (keys, values and headers in
-base64, so that any bytes go through); must not know connections.
+Owns how values become bytes, and the JSON form of records in a request (keys, values and headers in base64, so that
+any bytes can be sent); must not know connections.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from storage import Header, Record
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
 Value: TypeAlias = "Bytes | str | int | float | bool | Mapping[str, Any] | Sequence[Any] | None"
-"""What can be sent: bytes as they are, text as UTF-8, None as no value, anything else as JSON."""
+"""A value that can be sent: bytes unchanged, text as UTF-8, None as no value, any other value as JSON."""
 
 CHUNK_BYTES: Final = 64 << 10
 
@@ -24,7 +24,7 @@ Headers: TypeAlias = "Mapping[str, bytes | str | None] | Iterable[tuple[str, byt
 
 
 class RecordParts(TypedDict, total=False):
-    """What a record has beside its value; see `as_record`."""
+    """The parts of a record other than its value; see `as_record`."""
 
     key: Value
     headers: Headers
@@ -54,7 +54,7 @@ class _Body(Struct):
 
 
 def as_bytes(value: Value) -> bytes | None:
-    """The bytes of a key or a value.
+    """Convert a key or a value to bytes.
 
     >>> as_bytes("é"), as_bytes({"n": 1}), as_bytes(0), as_bytes(None), as_bytes(bytearray(b"\\0"))
     (b'\\xc3\\xa9', b'{"n":1}', b'0', None, b'\\x00')
@@ -67,7 +67,7 @@ def as_bytes(value: Value) -> bytes | None:
 
 
 def as_record(value: Value, **parts: Unpack[RecordParts]) -> Record:
-    """A record to be produced.
+    """Return a record to produce.
 
     >>> as_record({"n": 1}, key="k", headers={"h": "x"}).headers
     [('h', b'x')]
@@ -84,15 +84,17 @@ def as_record(value: Value, **parts: Unpack[RecordParts]) -> Record:
 
 
 def produce_body(records: Iterable[Record]) -> bytes:
-    """The body of a produce request in the binary format."""
+    """Return the body of a produce request in the binary format."""
     return msgspec.json.encode(_Body([_as_row(record) for record in records]))
 
 
 async def produce_lines(
     records: Iterable[Record] | AsyncIterable[Record],
 ) -> AsyncGenerator[tuple[int, bytes], None]:
-    """The lines of a streamed produce request, with how many: those of an iterable many at once, those
-    of an asynchronous one as they come.
+    """Yield the lines of a streamed produce request, each time with their number.
+
+    Records of an iterable are joined to larger pieces; records of an asynchronous iterable are yielded as they
+    arrive.
     """
     if isinstance(records, AsyncIterable):
         async for record in records:
@@ -111,7 +113,7 @@ async def produce_lines(
 
 
 def produce_line(record: Record) -> bytes:
-    """One line of a streamed produce request."""
+    """Return one line of a streamed produce request."""
     return msgspec.json.encode(_as_row(record)) + b"\n"
 
 

@@ -1,6 +1,6 @@
-"""What comes back from a produce request: at once, or row by row from one that streams both ways.
+"""Answers to produce requests: one whole answer, or rows from a request that streams both ways.
 
-Owns how rows become values or errors; must not know how records look on the way there.
+Owns how rows become values or errors; must not know the form of records in a request.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class _Produced(Struct):
 
 
 def placed(answer: Answer) -> list[Placed]:
-    """Where the records of a produce request went. Raises PartlyStored."""
+    """Return the places of the records of a produce request. Raises PartlyStored."""
     found = []
     rows = answer.decoded(_Produced).offsets or ()
     for row in rows:
@@ -36,7 +36,7 @@ def placed(answer: Answer) -> list[Placed]:
 
 
 class ProduceStream:
-    """One request that streams records there and rows back, at the same time."""
+    """A request that streams records to the server and rows back, at the same time."""
 
     def __init__(self, records: Iterable[Record] | AsyncIterable[Record]) -> None:
         self._records = records
@@ -46,7 +46,7 @@ class ProduceStream:
     async def run(
         self, transport: Transport, path: str, query: Query
     ) -> AsyncGenerator[ProducedRow, None]:
-        """The rows, one for each record. Raises ServerRefused when the stream ended before its records did."""
+        """Yield the rows, one for each record. Raises ServerRefused if the stream ended before its records did."""
         headers = {"Content-Type": NDJSON, "Accept": NDJSON}
         count, last = 0, None
         async with transport.stream(

@@ -1,8 +1,8 @@
-"""An idempotent producer: numbers its requests, so that what has to be sent again is stored once.
+"""An idempotent producer: numbers its requests, so that a repeated request is stored once.
 
-Owns ids, sequences and repeats; where a key goes is Kafka's own rule (storage). The server remembers
-the last batches of a producer, after a restart perhaps only the very last, so one request is under way
-at a time.
+Owns ids, sequence numbers and repeats; must not know how a key is hashed (Kafka's own rule, in storage). The server
+remembers the last batches of a producer, after a restart perhaps only the last one. So only one request is in
+progress at a time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from logserver.client.client import LogClient
 
 REQUEST_RECORDS: Final = 1000
-REQUEST_BYTES: Final = 512 << 10  # such a request goes into one batch, or not at all
+# A request of this size goes into one batch, or is not stored at all.
+REQUEST_BYTES: Final = 512 << 10
 _UNKNOWN_TOPIC: Final = 40401
 _OUT_OF_ORDER: Final = 40904
 _OUTCOME_UNKNOWN: Final = frozenset({500, 503, 504})
@@ -33,8 +34,9 @@ _PAUSE_S: Final = (0.1, 0.2, 0.5, 1.0, 2.0)
 class IdempotentProducer:
     """Sends records to one topic, each stored once. Use it as `async with`; calls take turns.
 
-    What gets no answer is sent again under the same number until it is confirmed, for `give_up_s`.
-    Then the error is raised, and as nobody knows what became of the records, the producer takes no more.
+    A request without an answer is sent again under the same sequence number until it is confirmed, for up to
+    `give_up_s`. Then the error is raised. The state of these records is unknown, so the producer accepts no more
+    records.
     """
 
     def __init__(
@@ -62,7 +64,7 @@ class IdempotentProducer:
         return self
 
     async def __aexit__(self, *exc_info: object) -> None:
-        """Nothing is left to be sent: every call has waited for its answer."""
+        """Leave the block; no request is pending, since every call has waited for its answer."""
 
     async def send(
         self, value: Value, *, partition: int | None = None, **parts: Unpack[RecordParts]
@@ -74,9 +76,9 @@ class IdempotentProducer:
     async def send_many(
         self, records: Iterable[Record], *, partition: int | None = None
     ) -> list[Placed]:
-        """Store records, each once, in their order within a partition; where they went.
+        """Store records, each once, in their order within a partition. Return the place of each record.
 
-        Raises ServerRefused when a request is refused as a whole: those before it are stored.
+        Raises ServerRefused if a request is rejected as a whole: the records of earlier requests are stored.
         """
         given = list(records)
         placed: dict[int, Placed] = {}
@@ -89,10 +91,11 @@ class IdempotentProducer:
         return [placed[position] for position in range(len(given))]
 
     async def send_again(self, records: Sequence[Record], *, partition: int) -> int:
-        """As `send_many`, by a producer whose id has perhaps sent these records before, in the same calls:
-        requests that are stored are passed over. How many records were sent.
+        """Send records that a producer with this id may have sent before, in the same calls. Return the number of
+        records sent.
 
-        Raises ServerRefused (out of order) where other records were sent in their place.
+        Otherwise like `send_many`; requests that are already stored are skipped. Raises ServerRefused (out of order)
+        if other records were sent in their place.
         """
         sent = 0
         async with self._turn:
@@ -108,7 +111,9 @@ class IdempotentProducer:
         return sent
 
     def _is_behind(self, error: ServerRefused, partition: int, count: int) -> bool:
-        """Whether a request was refused because it is stored, and others behind it; then the next may go."""
+        """Return whether a request was rejected because it and later requests are stored; then the next one may be
+        sent.
+        """
         expected = error.facts().get("expected")
         behind = self._sequences.get(partition, 0) + count
         if error.error_code != _OUT_OF_ORDER or not isinstance(expected, int) or expected < behind:
@@ -119,7 +124,7 @@ class IdempotentProducer:
     def _by_partition(
         self, records: Sequence[Record], partition: int | None
     ) -> dict[int, list[int]]:
-        """The positions of the records by where they go; keyless ones of a call stay together."""
+        """Return the positions of the records by partition; keyless records of a call stay together."""
         count = len(self._partitions)
         if not count:
             raise ClientError("the producer has no id: use it as `async with`")
@@ -136,7 +141,7 @@ class IdempotentProducer:
         return found
 
     async def _send(self, partition: int, body: bytes, count: int) -> list[Placed]:
-        """One numbered request. While its outcome is unknown, its number must not go to another."""
+        """Send one numbered request. While its outcome is unknown, no other request may use its number."""
         if self._in_doubt:
             raise ClientError(
                 "nobody knows whether the last records of this producer are stored: make another"
@@ -168,7 +173,7 @@ class IdempotentProducer:
                 if _is_refused(error) or time.monotonic() + pause_s > deadline_s:
                     raise
                 await asyncio.sleep(pause_s)
-        raise AssertionError  # the pauses have no end
+        raise AssertionError  # not reached: the pauses have no end
 
     async def _find_partitions(self) -> Sequence[int]:
         try:
@@ -181,12 +186,12 @@ class IdempotentProducer:
 
 
 def _is_refused(error: ClientError) -> bool:
-    """Whether nothing of the request is stored, nor will be."""
+    """Return whether nothing of the request is stored, now or later."""
     return isinstance(error, ServerRefused) and error.status not in _OUTCOME_UNKNOWN
 
 
 def _requests(records: Sequence[Record], positions: Sequence[int]) -> Iterator[list[int]]:
-    """Runs of positions, each small enough for one batch (unless one record alone is not)."""
+    """Yield runs of positions, each small enough for one batch (unless one record alone is too large)."""
     run: list[int] = []
     size_bytes = 0
     for position in positions:

@@ -1,6 +1,6 @@
-"""Offsets, and records by what they carry.
+"""Look-ups of offsets, and searches for records by key, id, tag and time.
 
-Owns these calls of the client; how records are found is the store's business.
+Owns these calls of the client; must not know how records are found: the store does.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ class _TimeFound(Struct):
 
 
 class Wanted(TypedDict, total=False):
-    """What a query looks for: all that is given must hold. `limit` is that of a page; `cursor` is a fact of the error
-    at a damaged record (ServerRefused 50010), and goes on behind it.
+    """The conditions of a query: all given conditions must hold.
+
+    `limit` is the number of records of a page. `cursor` is a fact of the error at a damaged record (ServerRefused
+    50010); it continues after that record.
     """
 
     key: str | None
@@ -44,12 +46,12 @@ class Wanted(TypedDict, total=False):
 
 
 class QueryCalls:
-    """The part of LogClient that asks for offsets and messages."""
+    """The calls of LogClient for offsets and messages."""
 
     transport: Transport
 
     async def offsets(self, topic: str, partition: int = 0) -> OffsetRange:
-        """The first offset of a partition, and the next to be given.
+        """Return the first offset of a partition, and the next offset to be assigned.
 
         >>> await client.offsets("orders")
         OffsetRange(beginning_offset=0, end_offset=1)
@@ -61,7 +63,7 @@ class QueryCalls:
     async def offset_for_time(
         self, topic: str, partition: int, timestamp_ms: int
     ) -> TimedOffset | None:
-        """The first record at or after a time; None if there is none."""
+        """Return the first record at or after a time; None if there is no such record."""
         found = await self.transport.json(
             _TimeFound,
             "GET",
@@ -71,7 +73,7 @@ class QueryCalls:
         return None if found.timestamp is None else TimedOffset(found.offset, found.timestamp)
 
     async def find_page(self, topic: str, **wanted: Unpack[Wanted]) -> MessagesFound:
-        """The first page of a query; `next_page` gives the one behind it."""
+        """Return the first page of a query; `next_page` returns the page after it."""
         query = {
             "key": wanted.get("key"),
             "unique_id": wanted.get("unique_id"),
@@ -88,7 +90,7 @@ class QueryCalls:
         )
 
     async def next_page(self, page: MessagesFound) -> MessagesFound | None:
-        """The page behind another; None if that was the last."""
+        """Return the page after another page; None after the last page."""
         if page.next is None:
             return None
         return await self.transport.json(MessagesFound, "GET", page.next, accept=BINARY_JSON)
@@ -96,8 +98,7 @@ class QueryCalls:
     async def find(
         self, topic: str, **wanted: Unpack[Wanted]
     ) -> AsyncGenerator[FetchedRecord, None]:
-        """The records of a topic by key, unique id, tag and time, page after page to the last;
-        see Wanted.
+        """Yield the records of a topic by key, unique id, tag and time, page after page to the last; see Wanted.
 
         >>> [record.offset async for record in client.find("orders", key="ann")]
         [0]
@@ -110,14 +111,16 @@ class QueryCalls:
     async def find_pages(
         self, topic: str, **wanted: Unpack[Wanted]
     ) -> AsyncGenerator[MessagesFound, None]:
-        """The same in pages. A page may be empty and others follow: a query looks at so many records only."""
+        """Yield the same records in pages. A page may be empty although others follow: a query scans a limited number
+        of records.
+        """
         page: MessagesFound | None = await self.find_page(topic, **wanted)
         while page is not None:
             yield page
             page = await self.next_page(page)
 
     async def message(self, message_id: str) -> FetchedRecord:
-        """The record with this message id (ServerRefused 40404 if there is none).
+        """Return the record with this message id (ServerRefused 40404 if it does not exist).
 
         >>> found = [record async for record in client.find("orders", key="ann")]
         >>> (await client.message(found[0].message_id)).text

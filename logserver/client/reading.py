@@ -1,8 +1,8 @@
-"""Reading on: records one after the other, from one partition or from several at once.
+"""Continuous reading: records one after the other, from one partition or from several at once.
 
-Owns where a reading starts, goes on and ends; a page is fetched by the client. Of each partition at
-most one page waits to be taken, so memory is bounded however slow the reader is. Waiting is a long poll:
-a page tells where to read on past what is not shown, and a connection that breaks costs one repeat.
+Owns where reading starts, continues and ends; must not make requests: the client fetches a page. At most one page of
+each partition waits to be taken, so memory is bounded even if the reader is slow. Waiting is a long poll. A page says
+where to continue after hidden offsets, and a broken connection costs one repeat.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ Start: TypeAlias = int | str
 """An offset, "earliest", "latest", "-N" (the last N) or "@ms" (the first at or after a time)."""
 
 OnDamage: TypeAlias = Callable[[ServerRefused], None]
-"""Gets the server's answer to a read of damaged data, which is then skipped. The facts name partition and offsets."""
+"""Called with the server's answer to a read of damaged data, which is then skipped. The facts name partition and
+offsets.
+"""
 
 POLL_MS: Final = 20_000
 
@@ -31,7 +33,7 @@ POLL_MS: Final = 20_000
 async def each_record(
     pages: AsyncGenerator[FetchedPage, None],
 ) -> AsyncGenerator[FetchedRecord, None]:
-    """The records of pages, one by one."""
+    """Yield the records of pages, one by one."""
     async with aclosing(pages):
         async for page in pages:
             for record in page.records:
@@ -49,7 +51,7 @@ async def read_topic(
     isolation: Isolation | None,
     on_damage: OnDamage | None = None,
 ) -> AsyncGenerator[FetchedPage, None]:
-    """The pages of one partition, or of all of a topic. See LogClient.records."""
+    """Yield the pages of one partition, or of all partitions of a topic. See LogClient.records."""
     if partition is not None:
         partitions: Sequence[int] = [partition]
     else:
@@ -84,10 +86,10 @@ async def read_pages(
     isolation: Isolation | None = None,
     on_damage: OnDamage | None = None,
 ) -> AsyncIterator[FetchedPage]:
-    """The pages of one partition, up to its end at the first of them, or with `follow` for ever."""
+    """Yield the pages of one partition, up to its end at the first page, or with `follow` without an end."""
 
     async def fetch(offset: Start, timeout_ms: int = 0) -> FetchedPage:
-        """The page at an offset, or at the next good one."""
+        """Return the page at an offset, or at the next good offset after damage."""
         while True:
             try:
                 return await client.fetch(
@@ -107,7 +109,7 @@ async def read_pages(
         before = page.next_offset
         page = await fetch(before, POLL_MS if follow else 0)
         if not follow and page.next_offset == before:
-            return  # an open transaction begins there: nobody may read past it yet
+            return  # an open transaction begins there: reading stops before it
         yield page
 
 
@@ -122,7 +124,7 @@ async def _one_by_one(
 async def _merged(
     readings: Sequence[AsyncIterator[FetchedPage]],
 ) -> AsyncGenerator[FetchedPage, None]:
-    """Pages as they come, whoever has them first. An error of one reading ends all."""
+    """Yield pages as they arrive, from any reading. An error of one reading ends all."""
     waiting = {asyncio.ensure_future(anext(reading)): reading for reading in readings}
     try:
         while waiting:

@@ -1,8 +1,8 @@
 """Requests to one server: connections, time-outs, retries, and errors as exceptions.
 
-Owns everything of HTTP on the client's side; must not know topics or records. A request is repeated
-only where that is safe: a GET after anything that may pass, any other one only when the answer has a
-Retry-After, by which the server says that it has done nothing.
+Owns all HTTP on the client's side; must not know topics or records. A request is repeated only if that is safe: a GET
+after any temporary failure, any other request only if the answer has a Retry-After. By this header the server says
+that it has done nothing.
 """
 
 from __future__ import annotations
@@ -43,8 +43,9 @@ _FAILURES: Final = (aiohttp.ClientError, TimeoutError, OSError)
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """How often a request is tried, and the pauses between: each twice the one before, half of it by
-    chance, so that many clients do not come back at once.
+    """The number of attempts of a request, and the pauses between them.
+
+    Each pause is twice the pause before; half of it is random, so that many clients do not return at the same time.
     """
 
     attempts: int = 5
@@ -52,7 +53,7 @@ class Retry:
     most_s: float = 5.0
 
     def pause_s(self, attempt: int, retry_after: str | None) -> float:
-        """How long to wait after that attempt (counted from 1)."""
+        """Return the pause after this attempt (counted from 1), in seconds."""
         grown_s = min(self.first_s * float(2 ** (attempt - 1)), self.most_s)
         asked_s = float(retry_after) if retry_after is not None and retry_after.isdigit() else 0.0
         return max(min(asked_s, self.most_s), grown_s * random.uniform(0.5, 1.0))
@@ -66,7 +67,7 @@ class Answer(NamedTuple):
     body: bytes
 
     def decoded(self, kind: type[T]) -> T:
-        """The JSON body as `kind`. Raises StrangeAnswer."""
+        """Decode the JSON body as `kind`. Raises StrangeAnswer."""
         try:
             return msgspec.json.decode(self.body, type=kind)
         except msgspec.DecodeError as error:
@@ -100,7 +101,7 @@ class Transport:
         """The connections, opened at the first use."""
         if self._session is None or self._session.closed:
             headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
-            # One connection for each partition that is followed; the server bounds them.
+            # Each followed partition uses one connection; the server limits their number.
             connector = aiohttp.TCPConnector(limit=0, ssl=self._tls or True)
             self._session = aiohttp.ClientSession(headers=headers, connector=connector)
         return self._session
@@ -123,9 +124,10 @@ class Transport:
         repeatable: bool | None = None,
         idempotency_key: str | None = None,
     ) -> Answer:
-        """One request and its answer, repeated where that is safe. `wait_ms` is how long the server
-        itself may take its time; `repeatable` whether a second time is as good as the first: else a
-        GET, and what has an idempotency key.
+        """Send one request and return its answer; repeat it if that is safe.
+
+        `wait_ms`: the time that the server itself may wait. `repeatable`: whether a repeat has no further effect; by
+        default true for a GET and for a request with an idempotency key.
 
         Raises ServerRefused, ServerUnreachable.
         """
@@ -156,7 +158,7 @@ class Transport:
         raise ServerUnreachable(f"{self.url} was not asked: attempts is 0", url=self.url)
 
     async def json(self, kind: type[T], method: str, path: str, **options: Any) -> T:
-        """A call whose answer is JSON of this kind. Raises StrangeAnswer too."""
+        """Make a call with a JSON answer of this kind. Raises what `call` raises, and StrangeAnswer."""
         return (await self.call(method, path, **options)).decoded(kind)
 
     @asynccontextmanager
@@ -169,7 +171,7 @@ class Transport:
         body: AsyncIterator[bytes] | None = None,
         headers: Mapping[str, str],
     ) -> AsyncIterator[aiohttp.StreamReader]:
-        """A request whose answer is read as it comes; it may take for ever, but not to connect.
+        """Send a request and yield its answer as it arrives; only the connect has a timeout.
 
         Raises ServerRefused, ServerUnreachable.
         """
@@ -195,7 +197,7 @@ class Transport:
         self, method: str, url: URL, headers: Mapping[str, str], body: bytes | None, *, wait_ms: int
     ) -> Answer:
         timeout = aiohttp.ClientTimeout(total=self._timeout_s + wait_ms / 1000)
-        # The library warns of large bytes; a file of them is the same on the wire.
+        # aiohttp warns about large bytes objects; a file object sends the same bytes.
         data = io.BytesIO(body) if body is not None and len(body) > _LARGE_BYTES else body
         try:
             async with self.session.request(
@@ -207,11 +209,11 @@ class Transport:
 
     def _unreachable(self, error: BaseException) -> ServerUnreachable:
         if isinstance(error, aiohttp.ClientConnectorError):
-            error = error.os_error  # the library's own text tells of TLS also where there is none
+            error = error.os_error  # aiohttp's text mentions TLS also without TLS
         number = getattr(error, "errno", None) or 0
         reason = getattr(error, "strerror", None) or str(error)
         if number > 0:
-            reason = os.strerror(number)  # asyncio's own text names the address once more
+            reason = os.strerror(number)  # asyncio's own text repeats the address
         if not reason and isinstance(error, TimeoutError):
             reason = "no answer in time"
         return ServerUnreachable(
@@ -220,7 +222,7 @@ class Transport:
 
 
 async def lines_of(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
-    """The lines of a stream, however long, without those that are blank."""
+    """Yield the lines of a stream, however long, without blank lines."""
     rest = b""
     async for data in content.iter_any():
         *lines, rest = (rest + data).split(b"\n")
@@ -232,18 +234,19 @@ async def lines_of(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
 
 
 def topic_path(topic: str) -> str:
-    """The path of a topic."""
+    """Return the path of a topic."""
     return f"/topics/{segment(topic)}"
 
 
 def partition_path(topic: str, partition: int) -> str:
-    """The path of a partition."""
+    """Return the path of a partition."""
     return f"{topic_path(topic)}/partitions/{partition}"
 
 
 def segment(text: object) -> str:
-    """One segment of a path, percent-encoded. Raises InvalidArgument for an empty one, which would make
-    another path.
+    """Return one segment of a path, percent-encoded.
+
+    Raises InvalidArgument for an empty segment, which would make another path.
     """
     if text == "":
         raise InvalidArgument("a name is empty", field="name")
@@ -251,7 +254,7 @@ def segment(text: object) -> str:
 
 
 def refusal(status: int, body: bytes, url: str) -> ServerRefused | StrangeAnswer:
-    """The exception for an answer with an error."""
+    """Return the exception for an answer with an error."""
     try:
         told = msgspec.json.decode(body, type=ErrorBody)
         facts = msgspec.json.decode(body, type=dict[str, Any])
@@ -268,7 +271,7 @@ def _text(value: object) -> str:
 
 
 def _check_address(url: str) -> None:
-    """Raises InvalidArgument for what is no address of a server."""
+    """Raise InvalidArgument for an invalid address of a server."""
     try:
         given = URL(url)
         is_address = given.scheme in {"http", "https"} and bool(given.host)

@@ -1,7 +1,7 @@
-"""What a server's answers hold, as typed values; decoded straight from JSON.
+"""The contents of a server's answers as typed values, decoded directly from JSON.
 
-Owns shapes only; must not know HTTP connections. Times are integer milliseconds since the epoch; keys,
-values and headers are bytes, whatever format they came in.
+Owns shapes only; must not know HTTP connections. Times are integer milliseconds since the epoch. Keys, values and
+headers are bytes, in whatever format they were sent.
 """
 
 from __future__ import annotations
@@ -16,15 +16,17 @@ from storage import Header
 
 
 class _HeaderRow(Struct, frozen=True, gc=False):
-    """A header as it stands in an answer."""
+    """A header in the form of an answer."""
 
     key: str
     value: bytes | None = None
 
 
 class FetchedRecord(Struct, frozen=True, kw_only=True, gc=False):
-    """A record as it was fetched. `tag` and `lookup_keys` are those for lookups; `properties`,
-    `message_id` and `store_timestamp_ms` are there where the store keeps (or the call tells) them.
+    """A fetched record.
+
+    `tag` and `lookup_keys` are RocketMQ's tag and keys for look-ups. `properties`, `message_id` and
+    `store_timestamp_ms` are set if the store keeps them and the call returns them.
     """
 
     topic: str
@@ -42,22 +44,22 @@ class FetchedRecord(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def headers(self) -> Sequence[Header]:
-        """Name and value of each, in stored order; names may repeat."""
+        """Name and value of each header, in stored order; names may repeat."""
         return [(row.key, row.value) for row in self.header_rows]
 
     @property
     def text(self) -> str:
-        """The value as UTF-8 text, "" where there is none. Raises UnicodeDecodeError."""
+        """The value as UTF-8 text, "" if there is no value. Raises UnicodeDecodeError."""
         return (self.value or b"").decode()
 
     def json(self) -> Any:
-        """The value as JSON, None where there is none. Raises msgspec.DecodeError."""
+        """Decode the value as JSON; None if there is no value. Raises msgspec.DecodeError."""
         return None if self.value is None else msgspec.json.decode(self.value)
 
 
 class FetchedPage(NamedTuple):
-    """One read of a partition. Read on from `next_offset`, which gets past what is not shown, even
-    where `records` is empty.
+    """One read of a partition. Continue at `next_offset`, which also skips hidden offsets, even if `records` is
+    empty.
     """
 
     records: Sequence[FetchedRecord]
@@ -67,7 +69,7 @@ class FetchedPage(NamedTuple):
 
 
 class FetchedBatches(NamedTuple):
-    """Whole record batches as they are stored; the first may begin before the offset asked for."""
+    """Whole record batches as they are stored; the first may begin before the requested offset."""
 
     data: bytes
     next_offset: int
@@ -76,14 +78,14 @@ class FetchedBatches(NamedTuple):
 
 
 class OffsetRange(Struct, frozen=True):
-    """What a partition holds; `end_offset` is the next offset to be given."""
+    """The range of offsets of a partition; `end_offset` is the next offset to be assigned."""
 
     beginning_offset: int
     end_offset: int
 
 
 class Placed(Struct, frozen=True, gc=False):
-    """Where a produced record went. `message_id` is there where a store gives one."""
+    """The place of a produced record. `message_id` is set if the store has message ids."""
 
     partition: int
     offset: int
@@ -91,7 +93,7 @@ class Placed(Struct, frozen=True, gc=False):
 
 
 class ProducedRow(Struct, frozen=True, gc=False):
-    """Where one record of a request went, or why it did not: then `error_code` is not None."""
+    """The place of one record of a request, or the reason why it was not stored: then `error_code` is not None."""
 
     partition: int | None = None
     offset: int | None = None
@@ -101,7 +103,7 @@ class ProducedRow(Struct, frozen=True, gc=False):
 
 
 class PlacedBatches(Struct, frozen=True):
-    """Where the record batches of a request went: the first and the last record's offset."""
+    """The place of the record batches of a request: the offsets of the first and the last record."""
 
     partition: int
     offset: int
@@ -115,7 +117,7 @@ class PartitionNumber(Struct, frozen=True):
 
 
 class PartitionOffset(Struct, frozen=True):
-    """An offset of a partition; the call says which."""
+    """An offset of a partition; the call defines its meaning."""
 
     topic: str
     partition: int
@@ -123,13 +125,13 @@ class PartitionOffset(Struct, frozen=True):
 
 
 class PartitionOffsets(Struct, frozen=True):
-    """Offsets of partitions, on the way there or back."""
+    """Offsets of partitions, in a request or an answer."""
 
     offsets: Sequence[PartitionOffset]
 
 
 class TopicDescription(Struct, frozen=True):
-    """A topic: its configs (those that were set) and its partitions."""
+    """A topic: its configs (only configs that were set) and its partitions."""
 
     name: str
     configs: Mapping[str, str]
@@ -142,7 +144,7 @@ class TopicDescription(Struct, frozen=True):
 
 
 class MessagesFound(Struct, frozen=True, kw_only=True):
-    """One page of a query: `scanned` records were looked at; `next` is the path of the next page."""
+    """One page of a query: `scanned` is the number of records that were read; `next` is the path of the next page."""
 
     records: Sequence[FetchedRecord]
     scanned: int
@@ -153,14 +155,14 @@ class MessagesFound(Struct, frozen=True, kw_only=True):
 
 
 class ProducerId(Struct, frozen=True):
-    """The mark of an idempotent producer."""
+    """The id and epoch of an idempotent producer."""
 
     producer_id: int
     producer_epoch: int
 
 
 class ErrorBody(Struct, frozen=True):
-    """What every error's body has; its other members are facts."""
+    """The members of every error body; its other members are facts."""
 
     error_code: int
     message: str

@@ -1,6 +1,6 @@
-"""Consumer groups: who reads which partition, from where, and what a group has committed.
+"""Consumer groups: the members of a group, their partitions and positions, and its committed offsets.
 
-Owns membership, assignment, consumer instances and the way of offsets to the store. Must not know
-HTTP: every front end uses the same groups. The server assigns (as Kafka's KIP-848 does); members
-are told of a new assignment and need no protocol of their own.
+Owns membership, assignment, consumer instances and the path of offsets to the store. Must not know HTTP: every front
+end uses the same groups. The server assigns partitions (like Kafka's KIP-848). It passes a new assignment to the
+members, which need no protocol of their own.
 """

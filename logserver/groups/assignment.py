@@ -1,9 +1,10 @@
-"""Which member of a group reads which partitions: pure.
+"""The assignment of partitions to the members of a group: pure.
 
-Owns the rule and nothing else. The same input gives the same answer. Every partition of a topic
-that somebody wants has exactly one owner, who wants it; no single partition could move to a member
-with two fewer (so members who want the same differ by one at most); what a member had it keeps,
-unless balance needs it elsewhere.
+Owns the rule; must not know clients, offsets or IO. The same input gives the same answer. The rule guarantees:
+- Every partition of a subscribed topic has exactly one owner, and this member subscribes to the topic.
+- No single partition could move to a member with at least two partitions fewer. So members with the same
+  topics differ by one partition at most.
+- A member keeps the partitions that it had, unless balance needs them elsewhere.
 """
 
 from __future__ import annotations
@@ -20,8 +21,10 @@ def assign(
     *,
     previous: Mapping[str, Collection[TopicPartition]],
 ) -> dict[str, tuple[TopicPartition, ...]]:
-    """The partitions of each member, in order. `wanted`: member -> topics; `partitions`: topic ->
-    its partitions (a topic without an entry has none); `previous`: what members had before.
+    """Return the partitions of each member, in order.
+
+    `wanted`: member -> topics; `partitions`: topic -> its partitions (a topic without an entry has none); `previous`:
+    the partitions that members had before.
     """
     plan = _Plan(wanted, partitions)
     plan.keep(previous)
@@ -31,7 +34,7 @@ def assign(
 
 
 class _Plan:
-    """An assignment in the making: the owner of each partition and the load of each member."""
+    """An assignment in progress: the owner of each partition and the number of partitions of each member."""
 
     def __init__(
         self, wanted: Mapping[str, Collection[str]], partitions: Mapping[str, Sequence[int]]
@@ -41,13 +44,14 @@ class _Plan:
         for member in sorted(wanted):
             for topic in wanted[member]:
                 candidates[topic].append(member)
-        # Topics that the same members want share one tuple of them, by name.
+        # Topics with the same members share one tuple of these members, in order of their names.
         shared: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._candidates = {
             topic: shared.setdefault(tuple(members), tuple(members))
             for topic, members in candidates.items()
         }
-        self._least_loaded: dict[int, str] = {}  # of candidates, by identity; until a load changes
+        # The key is the id() of the candidates' tuple; cleared when a load changes.
+        self._least_loaded: dict[int, str] = {}
         self._partitions = [
             TopicPartition(topic, number)
             for topic in sorted(self._candidates)
@@ -57,7 +61,9 @@ class _Plan:
         self._loads = dict.fromkeys(sorted(wanted), 0)
 
     def keep(self, previous: Mapping[str, Collection[TopicPartition]]) -> None:
-        """Each member keeps what it had, where that is there and it still wants it."""
+        """Let each member keep a partition that it had, if the partition exists and the member still subscribes to
+        its topic.
+        """
         there = set(self._partitions)
         for member in self._loads:
             for partition in previous.get(member, ()):
@@ -69,14 +75,14 @@ class _Plan:
                     self._own(partition, member)
 
     def give(self) -> None:
-        """The rest goes to whoever has least, partitions that few want first."""
+        """Give each free partition to its least loaded candidate; partitions with few candidates come first."""
         free = (partition for partition in self._partitions if partition not in self._owners)
         for partition in sorted(free, key=self._rarity):
             self._own(partition, self._least(partition.topic))
 
     def even_out(self) -> None:
-        """Move single partitions while that evens loads. Each move lowers the sum of the loads'
-        squares, so it ends.
+        """Move single partitions while that balances loads. Each move lowers the sum of the squared loads, so the
+        loop ends.
         """
         moved = True
         while moved:
@@ -90,7 +96,7 @@ class _Plan:
                     moved = True
 
     def owned(self) -> dict[str, tuple[TopicPartition, ...]]:
-        """The partitions of each member."""
+        """Return the partitions of each member."""
         owned: dict[str, list[TopicPartition]] = {member: [] for member in self._loads}
         for partition in self._partitions:
             owned[self._owners[partition]].append(partition)
@@ -105,7 +111,7 @@ class _Plan:
         return len(self._candidates[partition.topic])
 
     def _least(self, topic: str) -> str:
-        """The candidate with the fewest partitions; the first by name of equals."""
+        """Return the candidate with the fewest partitions; among equals the first by name."""
         candidates = self._candidates[topic]
         least = self._least_loaded.get(id(candidates))
         if least is None:

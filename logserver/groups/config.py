@@ -1,9 +1,9 @@
-"""How a consumer instance is configured, and the rules for names: pure.
+"""The configuration of a consumer instance, and the rules for names: pure.
 
-Owns Kafka's names of the consumer settings with their defaults and limits, and what a new group or
-instance may be called. Numbers and booleans may come as text. A setting that changes which records a consumer
-gets, how, or what is committed is never ignored: it is obeyed, or refused where its value asks for something that this
-server does not do. Other settings that are not known here are ignored and named.
+Owns Kafka's names of the consumer settings with their defaults and limits, and the valid names of a new group or
+instance; must not know HTTP or a running consumer. Numbers and booleans may be given as text. A setting that changes
+which records a consumer gets, how, or which offsets are committed is never ignored. It is obeyed, or rejected if its
+value requires something that this server does not do. Other unknown settings are ignored and reported.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ GROUP: Final = "group.id"
 SETTINGS: Final = (
     FORMAT, OFFSET_RESET, AUTO_COMMIT, MIN_BYTES, MAX_BYTES, TIMEOUT_MS, MAX_RECORDS, ISOLATION, COMMIT_INTERVAL_MS,
 )  # fmt: skip
-"""All that are obeyed."""
+"""All settings that are obeyed."""
 
 PREFIX: Final = "consumer."  # of a consumer's settings in the REST Proxy's own configuration
 OTHER_NAMES: Final[Mapping[str, str]] = {"enable.auto.commit": AUTO_COMMIT}
@@ -50,8 +50,9 @@ FIXED: Final[Mapping[str, tuple[str, str]]] = {
     "partition.assignment.strategy": ("", "the server assigns by its own rule"),
     "value.deserializer": ("", "use format"),
 }
-"""Settings of Kafka's consumer that change what is read and are not offered: the one value that says what is done
-here (empty: none does), and what that is."""
+"""Settings of Kafka's consumer that change which records are read and that are not offered. Each has the one value
+that describes the behaviour of this server (empty: no value does), and that behaviour.
+"""
 
 FORMATS: Final = ("binary", "json")
 MAX_MIN_BYTES: Final = 10_000_000
@@ -64,9 +65,11 @@ _BOOLEANS: Final = {"true": True, "false": False}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig:
-    """How an instance consumes. `format` is for its front end. A poll that says nothing else waits
-    `timeout_ms` for `min_bytes` and gives about `max_bytes` and at most `max_records` (None: as many as the server
-    allows). `ignored`: settings that were given and are not known.
+    """The configuration of an instance.
+
+    `format` is for its front end. A poll without its own limits waits `timeout_ms` for `min_bytes`, and returns about
+    `max_bytes` and at most `max_records` (None: as many as the server allows). `ignored`: the given settings that are
+    unknown.
     """
 
     format: str = "binary"
@@ -84,7 +87,7 @@ class ConsumerConfig:
 def consumer_config(
     given: Mapping[str, object], *, group: str = "", max_wait_ms: int
 ) -> ConsumerConfig:
-    """The config of a new instance of a group; None is as good as not given. Raises InvalidConsumerConfig."""
+    """Return the configuration of a new instance of a group. Raises InvalidConsumerConfig. None counts as not given."""
     values = _by_known_name(given)
     _check_fixed(values, group)
     unknown = values.keys() - {GROUP, *SETTINGS, *FIXED}
@@ -95,7 +98,7 @@ def consumer_config(
         format=_choice(values, FORMAT, {name: name for name in FORMATS}, default.format),
         reset=reset,
         auto_commit=_choice(values, AUTO_COMMIT, _BOOLEANS, default.auto_commit),
-        min_bytes=max(min_bytes, 1),  # -1 is "no such bound"
+        min_bytes=max(min_bytes, 1),  # -1 means that there is no minimum
         max_bytes=_integer(values, MAX_BYTES, default.max_bytes, low=1, high=MAX_MAX_BYTES),
         timeout_ms=_integer(
             values, TIMEOUT_MS, min(default.timeout_ms, max_wait_ms), low=0, high=max_wait_ms
@@ -112,7 +115,7 @@ def consumer_config(
 
 
 def _by_known_name(given: Mapping[str, object]) -> dict[str, object]:
-    """The settings that have a value, by the names of this module."""
+    """Return the settings that have a value, under the names of this module."""
     values: dict[str, object] = {}
     for name, value in given.items():
         if value is None:
@@ -132,7 +135,7 @@ def _by_known_name(given: Mapping[str, object]) -> dict[str, object]:
 
 
 def _check_fixed(values: Mapping[str, object], group: str) -> None:
-    """Raise InvalidConsumerConfig for a value that asks for what is not done here."""
+    """Raise InvalidConsumerConfig for a value that requires behaviour that this server does not offer."""
     for name, value in values.items():
         offered, reason = FIXED.get(name, ("", ""))
         if name == GROUP:
@@ -150,7 +153,7 @@ def _check_fixed(values: Mapping[str, object], group: str) -> None:
 
 
 def check_group_name(group: str, *, rocketmq: bool) -> None:
-    """Raise InvalidGroup for what is no name for a new group."""
+    """Raise InvalidGroup for an invalid name of a new group."""
     if rocketmq and not _ROCKETMQ_GROUP.fullmatch(group):
         raise InvalidGroup(
             f"group name {group[:80]!r} is not 1 to 255 of A-Z a-z 0-9 % | _ -", field="group"
@@ -159,7 +162,7 @@ def check_group_name(group: str, *, rocketmq: bool) -> None:
 
 
 def check_instance_name(name: str) -> None:
-    """Raise InvalidGroup for what is no name for a consumer instance."""
+    """Raise InvalidGroup for an invalid name of a consumer instance."""
     _check_text("name", name)
 
 
@@ -170,7 +173,7 @@ def _check_text(field: str, text: str) -> None:
             f"{field} {text[:80]!r} is not 1 to {MAX_NAME_BYTES} bytes of printable text",
             field=field,
         )
-    if text in {".", ".."}:  # clients take them out of the path of the base URI
+    if text in {".", ".."}:  # HTTP clients remove these segments from a path
         raise InvalidGroup(f"{field} is {text!r}: it cannot be part of a URL", field=field)
 
 

@@ -1,9 +1,9 @@
-"""One consumer instance: its positions, what it has been given, its polls and commits.
+"""One consumer instance: its positions, the records delivered to it, its polls and commits.
 
-Owns the rules of reading as a group: a position moves when an answer has been delivered, not before,
-so a poll that failed on its way is given the same records again; what is committed by itself is what
-was delivered before. Polls of one instance take turns; a newer one ends the wait of the one before
-it, which may be its own repeat. Lives on the event loop.
+Owns the rules of reading as a group; must not know HTTP. A position moves when an answer has been delivered, not
+before. So a poll that failed gets the same records again, and an auto-commit covers only records that were delivered
+before. Polls of one instance take turns; a newer poll ends the wait of the earlier poll, which may be the same
+request sent twice. Use it on the event loop only.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ log = logging.getLogger(__name__)
 
 
 class Consumer:
-    """One instance, a member of its group from the start. Its calls may run at the same time.
+    """One instance, a member of its group from the start. Its calls may run concurrently.
 
-    Raises ConsumerExists where the group has a member of that name.
+    Raises ConsumerExists if the group has a member with this name.
     """
 
     def __init__(
@@ -55,17 +55,18 @@ class Consumer:
         self._log = log
         self._coordinator = coordinator
         self._offsets = offsets
-        # Where it goes on in each partition that it has; one that is missing is not located yet.
+        # The next offset in each partition of the member; a partition without an entry is not located yet.
         self._positions: dict[TopicPartition, int] = {}
-        # Those that were set anew since the poll that is under way began to read: it must not move them.
+        # Partitions that a seek or reassignment changed since the current poll began to read: the poll must not move
+        # them.
         self._moved: set[TopicPartition] = set()
-        # Where it stood when offsets were last committed, or found: nothing new since.
+        # The positions at the last commit, or as found in the commits: an equal position needs no new commit.
         self._committed: dict[TopicPartition, int] = {}
         self._auto_committed_ms = log.clock()
         self._turn = asyncio.Lock()
-        self._polls = 0  # under way, those that wait for their turn included
+        self._polls = 0  # polls in progress, including polls that wait for their turn
         self._changed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._last_first: TopicPartition | None = None  # who came first in the last poll
+        self._last_first: TopicPartition | None = None  # the first partition of the last poll
         self._closed = False
         self.member = coordinator.join(
             group,
@@ -76,12 +77,12 @@ class Consumer:
 
     @property
     def group(self) -> str:
-        """The group's name."""
+        """The name of the group."""
         return self.member.group.name
 
     @property
     def topics(self) -> Sequence[str]:
-        """The topics of its subscription; of a pattern those that match at the moment."""
+        """The topics of the subscription; for a pattern the topics that match it now."""
         subscription = self.member.subscription
         if subscription is None:
             return ()
@@ -91,7 +92,7 @@ class Consumer:
 
     @contextmanager
     def in_use(self) -> Iterator[None]:
-        """A call is under way: the instance is not idle."""
+        """Mark a call in progress: the instance is not idle inside the block."""
         self.member.busy += 1
         try:
             yield
@@ -99,14 +100,16 @@ class Consumer:
             self.member.busy -= 1
             self._coordinator.seen(self.member)
 
-    # -- what it reads
+    # -- partitions
 
     async def subscribe(self, subscription: Subscription) -> None:
-        """Take a share of these topics; the positions are fixed on return. Replaces a subscription
-        of the same kind; raises ConsumerState over one of the other kind, or assigned partitions.
+        """Take a share of these topics; the positions are fixed on return.
+
+        Replaces a subscription of the same kind. Raises ConsumerState if there is a subscription of the other kind,
+        or assigned partitions.
         """
         known = None
-        if subscription.pattern is not None:  # thousands of long names take a while
+        if subscription.pattern is not None:  # in a thread: thousands of long names take a while
             known = await self._log.run(subscription.pattern.matching, tuple(self._log.topics()))
         before = self.member.subscription
         other_kind = before is not None and (before.pattern is None) != (
@@ -118,8 +121,9 @@ class Consumer:
         await self._begin()
 
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these, whoever else does; the positions are fixed on return. Raises
-        ConsumerState where there is a subscription.
+        """Read exactly these partitions, even if other members read them too; the positions are fixed on return.
+
+        Raises ConsumerState if there is a subscription.
         """
         if self.member.subscription is not None:
             raise self._exclusive()
@@ -127,19 +131,21 @@ class Consumer:
         await self._begin()
 
     def unsubscribe(self) -> None:
-        """Read nothing any more."""
+        """Drop the subscription or the assigned partitions."""
         if self.member.subscription is None:
             self._coordinator.pin(self.member, ())
         else:
             self._coordinator.subscribe(self.member, None)
 
-    # -- where it stands
+    # -- positions
 
     async def seek(
         self, offsets: Mapping[TopicPartition, int], times_ms: Mapping[TopicPartition, int]
     ) -> None:
-        """Go on at these offsets, and at the first records at or after these times. Raises
-        ConsumerState for a partition that is not its own, OffsetOutOfRange behind the end.
+        """Continue at these offsets, and at the first records at or after these times.
+
+        Raises ConsumerState for a partition that is not assigned to the instance, OffsetOutOfRange for an offset
+        after the end.
         """
         self._check_own([*offsets, *times_ms])
         await self._log.run(check_range, self._log.store, offsets, from_start=False)
@@ -147,8 +153,9 @@ class Consumer:
         self._move({**offsets, **found})
 
     async def seek_to(self, end: Reset, partitions: Sequence[TopicPartition]) -> None:
-        """Go on at the earliest or latest offset of these partitions; none given: of all its own.
-        Raises ConsumerState for a partition that is not its own.
+        """Continue at the earliest or latest offset of these partitions (empty: all partitions of the instance).
+
+        Raises ConsumerState for a partition that is not assigned to the instance.
         """
         self._check_own(partitions)
         chosen = partitions or self.member.partitions
@@ -157,9 +164,11 @@ class Consumer:
     # -- commits
 
     async def commit(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """Commit these next offsets, of any partitions: auto-commit leaves them until more has been
-        delivered. Durable by the flush mode on return. Raises
-        OffsetOutOfRange behind the end, UnknownTopic, UnknownPartition, StoreReadOnly, ...
+        """Commit these next offsets, of any partitions. Auto-commit does not change them until more records are
+        delivered.
+
+        On return they are durable as the flush mode requires. Raises OffsetOutOfRange for an offset after the end,
+        UnknownTopic, UnknownPartition, StoreReadOnly, ...
         """
         wanted = {partition: committed.offset for partition, committed in offsets.items()}
         await self._log.run(check_range, self._log.store, wanted, from_start=False)
@@ -167,22 +176,21 @@ class Consumer:
         self._committed |= {at: self._positions[at] for at in offsets if at in self._positions}
 
     async def commit_consumed(self) -> None:
-        """Commit where it stands in its partitions: all that was delivered. Durable by the flush
-        mode on return. Raises StoreReadOnly, ...
+        """Commit the positions in the instance's partitions: all delivered records.
+
+        On return they are durable as the flush mode requires. Raises StoreReadOnly, ...
         """
         await self._offsets.commit(self.group, self._kept(self._positions))
 
     async def committed(
         self, partitions: Iterable[TopicPartition]
     ) -> Mapping[TopicPartition, CommittedOffset]:
-        """What the group has committed in these partitions, those without a commit left out."""
+        """Return the group's committed offsets in these partitions; partitions without a commit are left out."""
         found = await self._offsets.committed(self.group)
         return {partition: found[partition] for partition in partitions if partition in found}
 
     async def close(self) -> None:
-        """Leave the group; with auto-commit what was delivered has been committed on return. A poll
-        that waits ends.
-        """
+        """Leave the group and end a poll that waits. With auto-commit the delivered records are committed on return."""
         self._closed = True
         self._coordinator.leave(self.member)
         self._wake()
@@ -194,12 +202,12 @@ class Consumer:
     async def poll(
         self, *, timeout_ms: int, max_bytes: int, until: asyncio.Future[None] | None = None
     ) -> AsyncIterator[Batch]:
-        """Records of its partitions, waiting for them, but not longer than `until`. The block delivers them:
-        positions move at its end, and not when it raises.
+        """Yield records of the instance's partitions, waiting for them, but not longer than `until`.
 
-        Raises UnknownConsumer when the instance goes away meanwhile, ConsumerState where nothing
-        says what to read or where to begin, OffsetOutOfRange without a reset, Corrupt, Busy. May be
-        cancelled.
+        The block delivers the records: positions move at its end, but not if it raises.
+
+        Raises UnknownConsumer if the instance is closed meanwhile, ConsumerState if it has no partitions or no start
+        position, OffsetOutOfRange without a reset, Corrupt, Busy. May be cancelled.
         """
         self._polls += 1
         self._wake()
@@ -235,7 +243,9 @@ class Consumer:
                 return batch
 
     def _reading(self, max_bytes: int) -> Reading:
-        """All positions; first comes the partition behind the one that came first the last time."""
+        """Return a request to read at all positions. It begins with the partition after the one that was first in the
+        last poll.
+        """
         partitions = sorted(self._positions)
         first = 0 if self._last_first is None else bisect_right(partitions, self._last_first)
         turns = partitions[first:] + partitions[:first]
@@ -249,8 +259,9 @@ class Consumer:
         )
 
     def _own(self, batch: Batch) -> Batch:
-        """The slices with records, without those whose partition went elsewhere or was moved while
-        it was read. Offsets that hold nothing for the reader are passed over.
+        """Return the slices with records. Drop slices of a partition that was reassigned or moved during the read.
+
+        Positions of slices without records advance at once: their offsets hold no record for the reader.
         """
         slices = []
         for part in batch.slices:
@@ -271,24 +282,24 @@ class Consumer:
             self._last_first = batch.slices[0].partition
 
     def _advance(self, part: Slice) -> None:
-        """Unless it was moved meanwhile."""
+        """Set the position after the slice, unless it was moved meanwhile."""
         if self._stands_at(part):
             self._positions[part.partition] = part.next_offset
 
     def _stands_at(self, part: Slice) -> bool:
-        """Whether it stands where the slice begins. A seek to that very place counts as a move."""
+        """Return whether the position is at the start of the slice. A seek to the same offset counts as a move."""
         partition = part.partition
         return partition not in self._moved and self._positions.get(partition) == part.begin
 
-    # -- inside
+    # -- internal
 
     async def _begin(self) -> None:
-        """Fix the positions; where no reset says one, the next poll tells so."""
+        """Fix the positions. Without a reset the next poll does this, and reports a partition that has no position."""
         if self.config.reset is not Reset.NONE:
             await self._locate()
 
     async def _locate(self) -> None:
-        """Fix the positions that are not known: the committed ones, else what the reset says."""
+        """Fix the unknown positions: the committed offset, else the position that the reset defines."""
         if self._positions.keys() >= set(self.member.partitions):
             return
         committed = await self._offsets.committed(self.group)
@@ -312,7 +323,7 @@ class Consumer:
         )
 
     def _reassigned(self, partitions: Sequence[TopicPartition]) -> None:
-        """Other partitions from here on. What went is committed before its next owner begins."""
+        """Take the new partitions. Positions in removed partitions are committed before their next owner begins."""
         gone = {at: offset for at, offset in self._positions.items() if at not in set(partitions)}
         if gone:
             self._auto_commit(gone)
@@ -330,13 +341,13 @@ class Consumer:
         self._wake()
 
     def _wake(self) -> None:
-        """End a wait: something about this instance is another than it was."""
+        """End a wait: the state of this instance has changed."""
         changed, self._changed = self._changed, asyncio.get_running_loop().create_future()
         changed.set_result(None)
 
     @contextmanager
     def _woken_by(self, until: asyncio.Future[None] | None) -> Iterator[None]:
-        """The end of `until` ends a wait inside."""
+        """Let the end of `until` end a wait inside the block."""
         if until is None:
             yield
             return
@@ -357,7 +368,7 @@ class Consumer:
             self._auto_commit(self._positions)
 
     def _auto_commit(self, positions: Mapping[TopicPartition, int]) -> None:
-        """Commit what is new among these, without waiting; a failure is for the log."""
+        """Commit the positions that have changed, without waiting; a failure is logged."""
         fresh = {
             at: offset for at, offset in positions.items() if self._committed.get(at) != offset
         }
@@ -376,7 +387,7 @@ class Consumer:
     def _kept(
         self, positions: Mapping[TopicPartition, int]
     ) -> Mapping[TopicPartition, CommittedOffset]:
-        """To be committed: without partitions whose topic is gone."""
+        """Return the offsets to commit, without partitions that no longer exist."""
         topics = self._log.topics()
         return {
             at: CommittedOffset(offset)

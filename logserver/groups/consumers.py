@@ -1,7 +1,7 @@
-"""All consumer instances of one server: made, found, closed, and let go when they are idle.
+"""All consumer instances of one server: created, found, closed, and removed when they are idle.
 
-Owns their table and its limit, and the schedule that looks for idle ones. Must not know HTTP. Lives
-on the event loop.
+Owns their table and its limit, and the schedule of the search for idle instances. Must not know HTTP. Use it on the
+event loop only.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ class Consumers:
 
     @property
     def count(self) -> int:
-        """How many instances there are."""
+        """The number of instances."""
         return len(self._instances)
 
     def start(self) -> None:
-        """Begin to look for idle instances, and to count groups."""
+        """Begin to close idle instances, and to count groups."""
         self.offsets.start()
         self._sweeping = asyncio.create_task(self._sweep())
 
     async def stop(self) -> None:
-        """Close all instances; what they commit by themselves is stored on return."""
+        """Close all instances; their auto-commits are stored on return."""
         if self._sweeping is not None:
             self._sweeping.cancel()
             await asyncio.wait((self._sweeping,))
@@ -55,8 +55,8 @@ class Consumers:
         await self.offsets.stop()
 
     def create(self, group: str, name: str | None, config: ConsumerConfig) -> Consumer:
-        """A new instance; without a name it gets one. Raises InvalidGroup, ConsumerExists, Busy
-        (too many instances or groups).
+        """Create an instance; without a name it gets a generated one. Raises InvalidGroup, ConsumerExists, Busy (too
+        many instances or groups).
         """
         check_group_name(group, rocketmq=self._log.store.capabilities.messages)
         if name is None:
@@ -77,7 +77,7 @@ class Consumers:
 
     @contextmanager
     def using(self, group: str, name: str) -> Iterator[Consumer]:
-        """An instance for one call, during which it is not idle. Raises UnknownConsumer."""
+        """Yield an instance for one call, during which it is not idle. Raises UnknownConsumer."""
         consumer = self._instances.get((group, name))
         if consumer is None:
             raise UnknownConsumer(group=group, instance=name)
@@ -85,12 +85,12 @@ class Consumers:
             yield consumer
 
     async def delete(self, group: str, name: str) -> None:
-        """Close an instance; its partitions go to others. Raises UnknownConsumer."""
+        """Close an instance; other members get its partitions. Raises UnknownConsumer."""
         with self.using(group, name) as consumer:
             await self._close(consumer)
 
     async def close_idle(self) -> int:
-        """Close those that were idle for too long; tells how many."""
+        """Close the instances that were idle for too long. Return their number."""
         silent = self.coordinator.silent()
         for member in silent:
             consumer = self._instances.get((member.group.name, member.name))
@@ -108,5 +108,5 @@ class Consumers:
             await asyncio.sleep(SWEEP_S)
             try:
                 await self.close_idle()
-            except Exception:  # a mistake of ours: others are idle too
+            except Exception:  # a bug: the sweep must go on for other instances
                 log.exception("closing idle consumers broke")

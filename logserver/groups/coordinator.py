@@ -1,9 +1,8 @@
-"""The members of all groups: joins, leaves, subscriptions, generations, and who has been silent for
-too long.
+"""The members of all groups: joins, leaves, subscriptions, generations, and session timeouts.
 
-Owns membership and tells each member of its partitions; a new assignment is made at once when a
-member comes, goes or changes its subscription, and when a topic that somebody wants is created,
-changed or deleted. In memory only: no IO, no offsets, no waiting. Lives on the event loop.
+Owns membership, and passes each member its partitions. A new assignment is made at once when a member joins, leaves
+or changes its subscription, and when a topic with a subscription is created, changed or deleted. In memory only: it
+must not do IO, know offsets or wait. Use it on the event loop only.
 """
 
 from __future__ import annotations
@@ -18,21 +17,23 @@ from logserver.groups.pattern import TopicPattern
 from storage import Clock, TopicInfo, TopicPartition
 
 Topics: TypeAlias = Callable[[], Mapping[str, TopicInfo]]
-"""Gives all topics there are."""
+"""Returns all existing topics."""
 
 Reassigned: TypeAlias = Callable[[Sequence[TopicPartition]], None]
-"""Told a member's new partitions, all of them. Must not call the coordinator."""
+"""Called with all partitions of a member after a change. Must not call the coordinator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subscription:
-    """What a member wants: topics by name, or those that match a pattern but are not internal."""
+    """The subscription of a member: topics by name, or the topics that match a pattern and are not internal."""
 
     topics: frozenset[str] = frozenset()
     pattern: TopicPattern | None = None
 
     def wants(self, topic: TopicInfo, known: Mapping[str, bool] | None = None) -> bool:
-        """Whether this topic is among them. `known`: names that the pattern was tried on already."""
+        """Return whether the subscription contains this topic. `known`: results of the pattern for names that were
+        matched before.
+        """
         if self.pattern is None:
             return topic.name in self.topics
         if topic.internal:
@@ -42,7 +43,7 @@ class Subscription:
 
 
 class Member:
-    """One member of a group. `partitions` are what it reads: assigned, or pinned by itself."""
+    """One member of a group. `partitions` are the partitions that it reads: assigned, or pinned by itself."""
 
     __slots__ = (
         "busy", "group", "name", "partitions", "reassigned", "seen_ms", "session_timeout_ms",
@@ -57,12 +58,12 @@ class Member:
         self.session_timeout_ms = session_timeout_ms
         self.reassigned = reassigned
         self.seen_ms = 0
-        self.busy = 0  # how many of its calls are under way: it is not silent meanwhile
+        self.busy = 0  # the number of its calls in progress: while there are any it is not silent
         self.subscription: Subscription | None = None
         self.partitions: Sequence[TopicPartition] = ()
 
     def take(self, partitions: Sequence[TopicPartition]) -> None:
-        """From here on the member has these partitions; it is told when they are others."""
+        """Set the partitions of the member; it is notified if they differ from before."""
         if self.partitions != partitions:
             self.partitions = partitions
             self.reassigned(partitions)
@@ -75,15 +76,16 @@ class Group:
         self.name = name
         self.generation = 0
         self.members: dict[str, Member] = {}
-        # The topics of each subscription; members with the same one share an entry.
+        # The topics of each subscription; members with the same subscription share an entry.
         self._topics: dict[Subscription, set[str]] = {}
 
     def rebalance(
         self, topics: Mapping[str, TopicInfo], known: Mapping[str, bool] | None = None
     ) -> None:
-        """Make a new assignment. `known`: which names the pattern of a new subscription matches, as far as that has
-        been found out. First everybody gives up what goes elsewhere, then the new
-        partitions are handed out: no partition ever has two owners.
+        """Make a new assignment. First every member releases the partitions that it loses, then members get the new
+        ones: no partition ever has two owners.
+
+        `known`: the names that the pattern of a new subscription matches, as far as they are known.
         """
         subscribed = {
             member.name: member.subscription
@@ -105,11 +107,11 @@ class Group:
             self.members[name].take(partitions)
 
     def topics(self, subscription: Subscription) -> Sequence[str]:
-        """The topics there are of a subscription of its members, in order."""
+        """Return the existing topics of a subscription of the members, in order."""
         return sorted(self._topics[subscription])
 
     def wants(self, topic: TopicInfo) -> bool:
-        """Whether a subscription is for this topic. It counts among them from here on."""
+        """Return whether a subscription contains this topic. The topic is added to such subscriptions."""
         wanted = False
         for subscription, topics in self._topics.items():
             if subscription.wants(topic):
@@ -118,15 +120,17 @@ class Group:
         return wanted
 
     def drop(self, topic: str) -> bool:
-        """Whether the deleted topic was among those of a subscription. It is not any more."""
+        """Remove a deleted topic from all subscriptions. Return whether one of them contained it."""
         holders = [topics for topics in self._topics.values() if topic in topics]
         for topics in holders:
             topics.remove(topic)
         return bool(holders)
 
     def unlocate(self, topic: str) -> None:
-        """Members that pinned partitions of the deleted topic begin anew, should it be made again: they
-        lose these partitions, and have them back.
+        """Reset the positions of members that pinned partitions of a deleted topic, in case the topic is created
+        again.
+
+        Each such member loses these partitions, and gets them back.
         """
         for member in self.members.values():
             pinned = member.partitions
@@ -140,7 +144,7 @@ class Group:
         topics: Mapping[str, TopicInfo],
         known: Mapping[str, bool],
     ) -> None:
-        """Know the topics of exactly these subscriptions: only new ones are looked at."""
+        """Keep the topics of exactly these subscriptions; only new subscriptions are matched with the topics."""
         self._topics = {
             subscription: self._topics[subscription]
             if subscription in self._topics
@@ -150,7 +154,7 @@ class Group:
 
 
 class Coordinator:
-    """All groups that have members. `topics` is asked at every new assignment."""
+    """All groups that have members. `topics` is called at every new assignment."""
 
     def __init__(self, topics: Topics, clock: Clock) -> None:
         self.groups: dict[str, Group] = {}
@@ -160,7 +164,7 @@ class Coordinator:
     def join(
         self, group: str, name: str, *, session_timeout_ms: int, reassigned: Reassigned
     ) -> Member:
-        """A new member, as yet without a subscription. Raises ConsumerExists."""
+        """Add a member, without a subscription. Raises ConsumerExists."""
         members = self.groups.setdefault(group, Group(group))
         if name in members.members:
             raise ConsumerExists(
@@ -174,7 +178,7 @@ class Coordinator:
         return member
 
     def leave(self, member: Member) -> None:
-        """The member goes, its partitions go to others. The group ends with its last member."""
+        """Remove the member; other members get its partitions. The group ends with its last member."""
         group = member.group
         if group.members.get(member.name) is not member:
             return
@@ -186,7 +190,7 @@ class Coordinator:
             group.rebalance(self._topics())
 
     def members(self, group: str) -> Iterable[Member]:
-        """The group's members by name; none of an unknown group."""
+        """Return the group's members by name; no members for an unknown group."""
         found = self.groups.get(group)
         return () if found is None else [found.members[name] for name in sorted(found.members)]
 
@@ -196,9 +200,7 @@ class Coordinator:
         subscription: Subscription | None,
         known: Mapping[str, bool] | None = None,
     ) -> None:
-        """Take part in the group's assignment with this subscription; None: no more. `known`: as for
-        `Group.rebalance`.
-        """
+        """Set the member's subscription in the group's assignment; None ends it. `known`: see `Group.rebalance`."""
         if member.subscription == subscription:
             return
         member.subscription = subscription
@@ -207,12 +209,14 @@ class Coordinator:
         member.group.rebalance(self._topics(), known)
 
     def pin(self, member: Member, partitions: Sequence[TopicPartition]) -> None:
-        """The member reads exactly these, whoever else does: it takes no part in the assignment."""
+        """Let the member read exactly these partitions, even if others read them too: it has no part in the
+        assignment.
+        """
         member.subscription = None
         member.take(partitions)
 
     def topic_changed(self, name: str) -> None:
-        """A topic was created, changed or deleted: groups that want it get a new assignment."""
+        """Give a new assignment to groups that subscribe to a topic that was created, changed or deleted."""
         info = self._topics().get(name)
         for group in self.groups.values():
             if info is None:
@@ -221,11 +225,11 @@ class Coordinator:
                 group.rebalance(self._topics())
 
     def seen(self, member: Member) -> None:
-        """The member gave a sign of life."""
+        """Note that the member is alive."""
         member.seen_ms = self._clock()
 
     def silent(self) -> Sequence[Member]:
-        """The members whose session has timed out."""
+        """Return the members with an expired session."""
         now_ms = self._clock()
         return [
             member

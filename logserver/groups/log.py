@@ -1,4 +1,4 @@
-"""What groups need of the server that they are part of: values and callables, no logic."""
+"""The parts of the server that groups use: values and callables. Owns their types; must not hold logic."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ T = TypeVar("T")
 
 
 class Run(Protocol):
-    """Makes a blocking call in a thread."""
+    """Runs a blocking call in a thread."""
 
     async def __call__(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What `call` gives or raises."""
+        """Return or raise the result of `call`."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Log:
-    """The open store and the ways to it. All but the store's own methods live on the event loop."""
+    """The open store and the access to it. Use all but the store's own methods on the event loop only."""
 
     store: LogStore
     settings: Settings
     topics: Topics
-    note_topic: Callable[[str, TopicInfo | None], None]  # a topic was made, or is gone
+    note_topic: Callable[[str, TopicInfo | None], None]  # a topic was created, or deleted (None)
     run: Run
     waiters: Waiters
     clock: Clock

@@ -1,8 +1,8 @@
-"""The way of committed offsets to the store and back.
+"""The path of committed offsets to the store and back.
 
-Owns the queue of commits: what many requests commit meanwhile goes in one call, so one sync serves
-them all. Commits are stored in the order in which they were submitted, and what is read shows all
-that were submitted before. Lives on the event loop.
+Owns the queue of commits: the commits that arrive during a store call go into one next call, so one sync serves them
+all. Must not know HTTP. Commits are stored in the order in which they were submitted, and a read shows all commits
+that were submitted before it. Use it on the event loop only.
 """
 
 from __future__ import annotations
@@ -29,26 +29,26 @@ Answer: TypeAlias = "asyncio.Future[None]"
 
 
 class Offsets:
-    """Commits and lookups of all groups of one store."""
+    """Commits and look-ups of all groups of one store."""
 
     def __init__(self, log: Log, live: Callable[[], Iterable[str]]) -> None:
-        """`live` gives the groups that have members."""
+        """Create the queue. `live` returns the groups that have members."""
         self._log = log
         self._live = live
         self._groups: set[str] = set()
-        self._counted = False  # whether those are all
+        self._counted = False  # whether `_groups` holds all groups of the store
         self._counting: asyncio.Task[None] | None = None
         self._queue: list[tuple[GroupCommit, Answer]] = []
         self._last: Answer | None = None  # of the newest commit: when it is done, all are
         self._draining: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to count the groups that there are."""
+        """Begin to count the existing groups."""
         if self._counting is None:
             self._counting = asyncio.create_task(self._count())
 
     async def stop(self) -> None:
-        """Store what was submitted."""
+        """Store the submitted commits."""
         await self.settled()
         if self._counting is not None:
             await asyncio.wait((self._counting,))
@@ -63,22 +63,23 @@ class Offsets:
             self._counting = None
 
     def admit(self, group: str) -> None:
-        """Take a group, which may be a new one. Raises Busy where it would be one more than `max_groups`."""
+        """Admit a group, which may be new. Raises Busy if it would exceed `max_groups`."""
         limit = self._log.settings.max_groups
         if self._counted and group not in self._groups and len(self._groups) >= limit:
-            self.start()  # some may have ended meanwhile: who tries again will see
+            self.start()  # count again: some groups may have ended, so a later attempt may succeed
             raise Busy(
                 f"there are {len(self._groups)} groups, the limit is {limit} (max_groups): delete some"
             )
         self._groups.add(group)
 
     def submit(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> Answer:
-        """Commit these; the future is done when they are as durable as the flush mode says.
+        """Commit these offsets. The future is done when they are as durable as the flush mode requires.
 
-        It raises what `SupportsGroupOffsets.commit_offsets` raises; then none of them is stored.
+        It raises what `SupportsGroupOffsets.commit_offsets` raises; then none of these offsets is stored.
         """
         answer: Answer = asyncio.get_running_loop().create_future()
-        answer.add_done_callback(asyncio.Future.exception)  # it may be that nobody asks
+        # Mark an error as retrieved: the caller may not wait for it.
+        answer.add_done_callback(asyncio.Future.exception)
         self._last = answer
         self._queue.append((GroupCommit(group, offsets), answer))
         if self._draining is None:
@@ -86,8 +87,9 @@ class Offsets:
         return answer
 
     async def commit(self, group: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """The same, waited for. Who stops waiting does not stop the commit. Raises Busy also for one group too many
-        and for metadata that is too long.
+        """Commit and wait. Cancelling the caller does not stop the commit.
+
+        Raises what `submit` raises, and Busy for one group too many or for metadata that is too long.
         """
         limit_bytes = self._log.settings.max_group_metadata_bytes
         for partition, committed in offsets.items():
@@ -101,24 +103,24 @@ class Offsets:
         await asyncio.shield(self.submit(group, offsets))
 
     async def committed(self, group: str) -> Mapping[TopicPartition, CommittedOffset]:
-        """The group's offsets; what was submitted before is in them."""
+        """Return the group's offsets, including commits submitted before."""
         await self.settled()
         return await self._log.run(self._store().committed, group)
 
     async def groups(self) -> Sequence[str]:
-        """The groups that have offsets."""
+        """Return the groups that have offsets."""
         await self.settled()
         return await self._log.run(self._store().groups)
 
     async def delete(self, group: str, partitions: Iterable[TopicPartition] | None = None) -> None:
-        """Forget offsets (None: all of the group); durable on return. Raises StoreReadOnly, ..."""
+        """Delete offsets (None: all offsets of the group); durable on return. Raises StoreReadOnly, ..."""
         await self.settled()
         await self._log.run(self._store().delete_offsets, group, partitions)
         if partitions is None and group not in self._live():
             self._groups.discard(group)
 
     async def settled(self) -> None:
-        """Until everything that was submitted before has been stored or has failed."""
+        """Wait until all commits submitted before have been stored or have failed."""
         if self._last is not None:
             await asyncio.wait((self._last,))
 
@@ -129,7 +131,7 @@ class Offsets:
         self._draining = None
 
     async def _store_all(self, taken: Sequence[tuple[GroupCommit, Answer]]) -> None:
-        """All in one call. It is all or nothing: where one of them is refused, each is told apart."""
+        """Store all commits in one call. The call is all or nothing: if it is rejected, store each commit by itself."""
         error = await self._attempt([commit for commit, _ in taken])
         alone = isinstance(error, CallerError) and len(taken) > 1
         for commit, answer in taken:
@@ -141,19 +143,19 @@ class Offsets:
                 answer.set_exception(error)
 
     async def _attempt(self, commits: Sequence[GroupCommit]) -> Exception | None:
-        durable = self._log.settings.flush != "os"  # in mode async too: one sync serves them all
+        durable = self._log.settings.flush != "os"  # in mode async too: one sync serves all commits
         try:
             await self._log.run(self._store().commit_offsets, commits, durable=durable)
             await self._note_their_topic()
         except StorageError as error:
             return error
-        except Exception as error:  # a mistake of ours: those who wait must be told all the same
+        except Exception as error:  # a bug: the callers that wait must get an error all the same
             log.exception("a commit of offsets broke")
             return error
         return None
 
     async def _note_their_topic(self) -> None:
-        """The topic that the store made for offsets is a topic as any other."""
+        """Add the topic that the store created for offsets to the server's topics."""
         name = self._store().offsets_topic
         if name is not None and name not in self._log.topics():
             topics = await self._log.run(self._log.store.topics)

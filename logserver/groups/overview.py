@@ -1,6 +1,6 @@
-"""Groups as an operator sees them: who is in them, how far they are, how far behind; reset, delete.
+"""The operator's view of groups: members, committed offsets, lag; reset and delete.
 
-Owns what is told of a group and what may be done to it from outside. Must not know HTTP.
+Owns the description of a group and the operations on it from outside. Must not know HTTP.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ MEMBERS_NAMED: Final = 3  # in an error
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a group is in one partition. `committed` is its next offset, None: it has committed
-    nothing there. `bounds` None: the topic is gone. `member`: who reads it, if anybody.
+    """The progress of a group in one partition.
+
+    `committed` is its next offset; None if it has committed nothing there. `bounds` None: the partition no longer
+    exists. `member`: the name of the member that reads the partition, if any.
     """
 
     partition: TopicPartition
@@ -37,7 +39,7 @@ class Progress:
 
     @property
     def lag(self) -> int | None:
-        """How many offsets the group is behind; None where that cannot be said."""
+        """The number of offsets between the committed offset and the end; None if one of them is unknown."""
         if self.committed is None or self.bounds is None:
             return None
         return max(self.bounds.end - self.committed.offset, 0)
@@ -45,7 +47,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupOverview:
-    """One group: its members by name, and every partition that it has committed or that is read."""
+    """One group: its members by name, and every partition that it has committed or that a member reads."""
 
     name: str
     generation: int
@@ -54,7 +56,7 @@ class GroupOverview:
 
 
 class Groups:
-    """All groups of one server: their consumer instances, and what is seen and done from outside."""
+    """All groups of one server: their consumer instances, and the operations from outside."""
 
     def __init__(self, log: Log) -> None:
         self.consumers = Consumers(log)
@@ -63,25 +65,25 @@ class Groups:
         self._offsets = self.consumers.offsets
 
     def start(self, metrics: Metrics) -> None:
-        """Begin to look for idle instances, and to count."""
+        """Begin to close idle instances and to count groups, and register the metrics."""
         self.consumers.start()
         metrics.gauge("consumer_instances", "Consumer instances.", lambda: self.consumers.count)
         metrics.gauge("groups", "Groups with members.", lambda: len(self._coordinator.groups))
 
     async def stop(self) -> None:
-        """Close all instances; what they commit by themselves is stored on return."""
+        """Close all instances; their auto-commits are stored on return."""
         await self.consumers.stop()
 
     def topic_changed(self, name: str) -> None:
-        """A topic was created, changed or deleted: its readers get a new assignment at once."""
+        """Give the readers of a topic that was created, changed or deleted a new assignment at once."""
         self._coordinator.topic_changed(name)
 
     async def names(self) -> Sequence[str]:
-        """All groups that have members or committed offsets, in order."""
+        """Return all groups that have members or committed offsets, in order."""
         return sorted({*await self._offsets.groups(), *self._coordinator.groups})
 
     async def overview(self, group: str) -> GroupOverview:
-        """One group. Raises UnknownGroup."""
+        """Return one group. Raises UnknownGroup."""
         committed = await self._known(group)
         members = list(self._coordinator.members(group))
         readers = {at: member.name for member in members for at in member.partitions}
@@ -106,12 +108,14 @@ class Groups:
     async def reset(
         self, group: str, partitions: Iterable[TopicPartition] | None, to: Start
     ) -> Mapping[TopicPartition, int]:
-        """Commit other next offsets, for these partitions (None: all that the group has committed):
-        the first or the next to be written, those of a time, or exactly `to`'s. Durable by the flush
-        mode on return. A group that is not there yet is made, if partitions are given.
+        """Commit other next offsets for these partitions (None: all that the group has committed): earliest, latest,
+        at a time, or exactly the offset of `to`.
 
-        Raises ConsumerState while the group has members (they would go on from where they stand),
-        UnknownGroup, InvalidGroup, OffsetOutOfRange, UnknownTopic, UnknownPartition, StoreReadOnly.
+        On return they are durable as the flush mode requires. If partitions are given, a group that does not exist is
+        created.
+
+        Raises ConsumerState while the group has members (they would continue at their own positions), UnknownGroup,
+        InvalidGroup, OffsetOutOfRange, UnknownTopic, UnknownPartition, StoreReadOnly.
         """
         self._check_empty(group)
         if partitions is None:
@@ -126,8 +130,8 @@ class Groups:
         return offsets
 
     async def delete(self, group: str) -> None:
-        """Forget all of a group's offsets; durable on return. Raises UnknownGroup, ConsumerState
-        while it has members, StoreReadOnly.
+        """Delete all offsets of a group; durable on return. Raises UnknownGroup, ConsumerState while it has members,
+        StoreReadOnly.
         """
         self._check_empty(group)
         await self._known(group)
@@ -135,7 +139,7 @@ class Groups:
         await self._offsets.delete(group)
 
     async def _known(self, group: str) -> Mapping[TopicPartition, CommittedOffset]:
-        """What a group has committed. Raises UnknownGroup."""
+        """Return the committed offsets of a group. Raises UnknownGroup."""
         committed = await self._offsets.committed(group)
         if not committed and group not in self._coordinator.groups:
             raise UnknownGroup(group)
@@ -171,7 +175,7 @@ def _resolved(
 def _bounds(
     store: LogStore, partitions: Iterable[TopicPartition]
 ) -> Mapping[TopicPartition, OffsetBounds]:
-    """Of those that are there."""
+    """Return the offset bounds of the partitions that exist."""
     bounds = {}
     for partition in partitions:
         with suppress(UnknownTopic, UnknownPartition):

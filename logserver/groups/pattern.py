@@ -1,7 +1,8 @@
-"""Topic patterns: regular expressions whose cost is bounded, whatever a client writes.
+"""Topic patterns: regular expressions with a bounded cost, whatever pattern a client sends.
 
-Owns the limits and RE2's options. RE2 follows all places that can be reached at once, in time that grows with the
-name's length, and knows no look-around and no references. A pattern must match a name as a whole. Pure.
+Owns the limits and RE2's options; must not know topics or clients. RE2 follows all reachable states at once, in time
+linear in the length of the name. It has no look-around and no back references. A pattern must match a name as a
+whole. Pure.
 """
 
 from __future__ import annotations
@@ -16,30 +17,31 @@ from storage.errors import InvalidArgument
 
 MAX_PATTERN_LENGTH: Final = 500
 MAX_PROGRAM_SIZE: Final = 5000
-"""Instructions of the compiled pattern: repetitions such as `(a|b){0,120}` multiply. A name of 249 characters takes
-0.4 ms at worst."""
+"""Largest number of instructions of a compiled pattern: repetitions such as `(a|b){0,120}` multiply them. A name of
+249 characters takes 0.4 ms at worst.
+"""
 CACHED_PATTERNS: Final = 256
 CACHED_MATCHES: Final = 4096
 
 
 class TopicPattern:
-    """A pattern, ready to be matched. Equal patterns are equal."""
+    """A compiled pattern. Patterns with the same text are equal."""
 
     __slots__ = ("text",)
 
     def __init__(self, text: str) -> None:
-        """Compile the pattern, which takes up to 50 ms. Raises InvalidArgument naming what is wrong."""
+        """Compile the pattern, which takes up to 50 ms. Raises InvalidArgument, which names the problem."""
         if len(text) > MAX_PATTERN_LENGTH:
             raise _invalid(f"is longer than {MAX_PATTERN_LENGTH} characters")
         self.text = text
         _compiled(text)
 
     def matches(self, name: str) -> bool:
-        """Whether the whole of `name` matches."""
+        """Return whether the whole of `name` matches."""
         return _matches(self.text, name)
 
     def matching(self, names: Iterable[str]) -> dict[str, bool]:
-        """Whether each of many names matches; may run in a thread."""
+        """Return for each name whether it matches; may run in a thread."""
         pattern = _compiled(self.text)
         return {name: pattern.fullmatch(name) is not None for name in names}
 
@@ -53,9 +55,9 @@ class TopicPattern:
 @lru_cache(maxsize=CACHED_PATTERNS)
 def _compiled(text: str) -> Any:
     options = re2.Options()
-    options.log_errors = False  # RE2 would write a client's text to standard error
+    options.log_errors = False  # else RE2 writes a client's text to standard error
     options.dot_nl = True
-    options.never_capture = True  # groups only group: finding their ends is what is slow
+    options.never_capture = True  # groups need no positions: to find these is the slow part
     try:
         pattern = re2.compile(text, options)
     except re2.error as error:
@@ -70,12 +72,12 @@ def _compiled(text: str) -> Any:
 
 @lru_cache(maxsize=CACHED_MATCHES)
 def _matches(text: str, name: str) -> bool:
-    """The groups of a server ask the same of each new topic."""
+    """Match with a cache: all groups of a server ask about the same new topic."""
     return _compiled(text).fullmatch(name) is not None
 
 
 def _reason(error: Exception) -> str:
-    """RE2's own words, which it gives as bytes."""
+    """Return RE2's own error text, which it gives as bytes."""
     reason = error.args[0] if error.args else ""
     return reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
 

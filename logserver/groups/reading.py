@@ -1,7 +1,7 @@
-"""One look at all partitions of a consumer: where it begins, and what is there.
+"""One read of all partitions of a consumer: from which positions, and the records there.
 
-Owns how a poll's bytes are shared among partitions and what becomes of a position that the log does
-not hold any more. Blocking; runs in a thread and must not know the event loop.
+Owns how a poll's bytes are shared among partitions, and how a position that the log no longer holds is reset.
+Blocking; it runs in a thread and must not know the event loop.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from storage.errors import OffsetOutOfRange, UnknownPartition, UnknownTopic
 
 
 class Reset(enum.Enum):
-    """Where to begin in a partition without a committed offset, or whose records there are gone."""
+    """The start position in a partition without a committed offset, or with a position that the log no longer holds."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -29,7 +29,7 @@ class Reset(enum.Enum):
 
 
 class Slice(NamedTuple):
-    """Records of one partition. The reader stood at `begin` and goes on at `next_offset`."""
+    """Records of one partition. The position was `begin` and becomes `next_offset`."""
 
     partition: TopicPartition
     begin: int
@@ -39,8 +39,9 @@ class Slice(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """What one look found: at most one slice of each partition, in the order in which they were
-    read. `full`: there is more than was asked for. `failed`: where the look ended, and why.
+    """The result of one read: at most one slice of each partition, in the order in which they were read.
+
+    `full`: more records are available. `failed`: the partition at which the read ended, and its error.
     """
 
     slices: Sequence[Slice] = ()
@@ -50,15 +51,13 @@ class Batch:
 
     @property
     def records(self) -> list[tuple[TopicPartition, StoredRecord]]:
-        """All records with their partitions, those of a partition in offset order."""
+        """All records with their partitions; records of a partition are in offset order."""
         return [(part.partition, record) for part in self.slices for record in part.records]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What to read: partitions in the order in which they get their turn, with where the reader
-    stands.
-    """
+    """The parameters of a read: partitions in the order of their turns, each with the reader's position."""
 
     positions: Sequence[tuple[TopicPartition, int]]
     max_records: int
@@ -68,9 +67,11 @@ class Reading:
 
 
 def read_batch(store: LogStore, reading: Reading) -> Batch:
-    """Go through the partitions until the answer is full: the first record comes however large it
-    is, after it none that passes `max_bytes`. Partitions whose topic is gone are passed over; any
-    other error of one (Corrupt, OffsetOutOfRange without a reset, ...) ends the look.
+    """Read the partitions in order until the answer is full.
+
+    The first record is returned whatever its size; later records must fit within `max_bytes`. Partitions that no
+    longer exist are skipped. Any other error of a partition (Corrupt, OffsetOutOfRange without a reset, ...) ends the
+    read.
     """
     slices: list[Slice] = []
     size_bytes = count = 0
@@ -91,7 +92,8 @@ def read_batch(store: LogStore, reading: Reading) -> Batch:
             continue
         except StorageError as error:
             return Batch(slices=slices, size_bytes=size_bytes, failed=(partition, error))
-        if count and look.size_bytes > wanted.max_bytes:  # one record, too large for what is left
+        # The page is one record that is too large for the remaining bytes.
+        if count and look.size_bytes > wanted.max_bytes:
             full = True
             continue
         page = look.page
@@ -108,8 +110,9 @@ def reset_positions(
     reset: Reset,
     isolation: Isolation = Isolation.READ_UNCOMMITTED,
 ) -> Mapping[TopicPartition, int]:
-    """Where the log begins or ends in each partition for a reader of this isolation; those whose topic is gone are
-    left out. Raises ConsumerState where there is no reset.
+    """Return the start or the end of the log in each partition, for a reader of this isolation.
+
+    Partitions that no longer exist are left out. Raises ConsumerState if `reset` is NONE.
     """
     positions = {}
     for partition in partitions:
@@ -131,8 +134,9 @@ def reset_positions(
 def timed_positions(
     store: LogStore, times_ms: Mapping[TopicPartition, int]
 ) -> Mapping[TopicPartition, int]:
-    """The first record at or after a time in each partition, its end where there is none. Raises
-    UnknownTopic, UnknownPartition.
+    """Return the offset of the first record at or after a time in each partition; its end if there is no such record.
+
+    Raises UnknownTopic, UnknownPartition.
     """
     positions = {}
     for partition, timestamp_ms in times_ms.items():
@@ -144,8 +148,9 @@ def timed_positions(
 def check_range(
     store: LogStore, offsets: Mapping[TopicPartition, int], *, from_start: bool = True
 ) -> None:
-    """Raise OffsetOutOfRange for an offset behind the end of its partition, `from_start` also for
-    one before its start. Raises UnknownTopic, UnknownPartition.
+    """Raise OffsetOutOfRange for an offset after the end of its partition, with `from_start` also before its start.
+
+    Raises UnknownTopic, UnknownPartition.
     """
     for partition, offset in offsets.items():
         bounds = store.bounds(partition)
