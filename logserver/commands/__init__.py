@@ -1,7 +1,7 @@
-"""The command line: one module per command, imported only when it is the one that was asked for.
+"""The command line: one module per command, imported only when that command is used.
 
-Owns the table of commands and the way they end: exit codes, and one plain line for every error. Must
-not import a command by itself, nor storage: `logserver --help` is as fast as Python starts.
+Owns the table of commands and their end: exit codes, and one plain line for every error. Must not import a command by
+itself, nor storage, so that `logserver --help` starts about as fast as Python.
 
     0  fine    1  findings (something on disk is wrong)    2  wrong use    3  the machine, or a bug
 """
@@ -24,7 +24,7 @@ INTERRUPTED: Final = 130
 
 
 class Lazy(NamedTuple):
-    """Where a command is (module:name), and what `--help` says of it."""
+    """A command: its place (module:name), and its text in `--help`."""
 
     target: str
     about: str
@@ -56,16 +56,16 @@ COMMANDS: Final[Mapping[str, Lazy]] = {
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are imported when they are used."""
+    """A group of commands that are imported when they are used."""
 
     table: Mapping[str, Lazy] = COMMANDS
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order of the table."""
+        """Return the names of the commands, in the order of the table."""
         return list(self.table)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import one command."""
+        """Import and return one command."""
         lazy = self.table.get(cmd_name)
         if lazy is None:
             return None
@@ -75,14 +75,14 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list in `--help`, from the table."""
+        """Write the list of commands for `--help`, from the table."""
         rows = [(name, lazy.about) for name, lazy in self.table.items()]
         if rows:
             with formatter.section("Commands"):
                 formatter.write_dl(rows)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; whatever goes wrong ends in one line and an exit code."""
+        """Run the command; every error ends in one line and an exit code."""
         try:
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort):

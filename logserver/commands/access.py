@@ -1,6 +1,6 @@
-"""How a command shows itself to a server: a token, and certificates.
+"""Credentials of a command for a server: a token, and certificates.
 
-Owns these options; must not import the client, since commands that look into files have them too.
+Owns these options; must not import the client, because commands that read files have these options too.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _OPTIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The files that were given."""
+    """The files given to the options."""
 
     token_file: Path | None = None
     ca_file: Path | None = None
     cert_file: Path | None = None
 
     def token(self) -> str | None:
-        """The first word that is in no comment: a server's own list of tokens will do."""
+        """Return the first word outside comments, so that a server's own token list works; None without a file."""
         if self.token_file is None:
             return None
         lines = self.token_file.read_bytes().decode("ascii", "replace").splitlines()
@@ -42,7 +42,7 @@ class Access:
         return words[0]
 
     def tls(self) -> SSLContext | None:
-        """What to speak TLS by; None: the system's own certificates."""
+        """Return the TLS context; None: use the system's certificates."""
         if self.ca_file is None and self.cert_file is None:
             return None
         import ssl
@@ -53,13 +53,13 @@ class Access:
             if self.cert_file is not None:
                 path = self.cert_file
                 context.load_cert_chain(path)
-        except OSError as error:  # it names no file
+        except OSError as error:  # the error names no file
             raise OSError(error.errno, error.strerror, str(path)) from None
         return context
 
 
 def access_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options; the command gets them as `access`."""
+    """Add the options to a command; the command gets them as `access`."""
 
     def run(
         *arguments: Any,

@@ -1,6 +1,6 @@
-"""`logserver bench WORKLOAD...`: put the same load on our server, the real brokers and others, and measure it.
+"""`logserver bench WORKLOAD...`: put the same load on this server, the real brokers and others, and measure it.
 
-Owns where the document goes and the table of it; must not measure.
+Owns the destination of the document and its table; must not measure.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ COLUMNS: Final = {
     "key us": "key_lookup_latency.p50_us",
     "time us": "time_lookup_latency.p50_us",
 }
-"""Medians that the table shows, where any run has them."""
+"""Columns of the table and their values: medians, shown if any run has them."""
 
 
 @click.command("bench")
@@ -53,7 +53,7 @@ def command(
 
 
 def _write(result: Result, json_path: str | None, output: str) -> None:
-    """The document where it was asked for, else a row a run."""
+    """Write the document to the requested file or standard output; print a table row for each run."""
     from logserver.bench.result import to_json
 
     if not result.complete:

@@ -1,6 +1,6 @@
-"""`logserver compare`: what a comparison of both designs came to, as a page, as Markdown and as JSON.
+"""`logserver compare`: report a comparison of both designs, as HTML, as Markdown and as JSON.
 
-Owns the options and where the forms of a report go; the report itself is logserver.bench.report's.
+Owns the options and the output files; must not compute the report, which is the job of logserver.bench.report.
 """
 
 from __future__ import annotations
@@ -81,14 +81,14 @@ def command(
 
 
 class Forms(NamedTuple):
-    """Where each form of a report goes; printed as Markdown, if nowhere."""
+    """The output file of each form of a report. Without any, the report is printed as Markdown."""
 
     report: Path | None
     json: Path | None
     markdown: Path | None
 
     def write(self, document: Document) -> None:
-        """All that were asked for."""
+        """Write all requested forms, and the report's warnings to standard error."""
         from logserver.bench.report import html, markdown
 
         if self.report is not None:
@@ -105,7 +105,7 @@ class Forms(NamedTuple):
 
 
 def _measured(result: Result, kept: Path | None, tell: Callable[[Result], None]) -> None:
-    """Keep and tell what was measured, however far it came."""
+    """Write the result to `kept` and report it, even if it is partial."""
     from logserver.bench.result import to_json
 
     if kept is not None:
@@ -117,7 +117,7 @@ def _measured(result: Result, kept: Path | None, tell: Callable[[Result], None])
 
 
 def _result(path: Path) -> Result:
-    """Raises InvalidArgument for a file that holds none, and OSError."""
+    """Read a result. Raises InvalidArgument for a file that holds no result, and OSError."""
     from logserver.bench.result import load
     from logserver.bench.workload import check_facts
 

@@ -1,6 +1,6 @@
-"""`logserver config show`: every setting, its value, and where it came from.
+"""`logserver config show`: every setting, its value, and its source.
 
-Owns the listing; settings, their sources and checks are logserver.config's, the options are serve's.
+Owns the listing; must not define settings, their sources or checks (logserver.config), nor their options (serve).
 """
 
 from __future__ import annotations

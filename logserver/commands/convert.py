@@ -1,6 +1,6 @@
-"""`logserver convert`: a new store in the other format, of all that it can keep, and a report of the rest.
+"""`logserver convert`: a new store in the other format, with a report of all that it cannot keep.
 
-Owns how the report is printed; the rule is storage's.
+Owns the printing of the report; must not decide which data is kept, which is storage's job.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SHOWN: Final = 5
 
 
 class Conversion(TypedDict):
-    """What the options say."""
+    """The values of the options."""
 
     source: Path
     target: Path
@@ -81,7 +81,7 @@ _OPTIONS: Final = (
 
 
 def conversion_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The arguments and options of a `Conversion`."""
+    """Add the arguments and options of a `Conversion` to a command."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
@@ -133,7 +133,7 @@ def command(
 
 
 def _announce(notes: Sequence[ConversionNote], *, encode: bool) -> None:
-    """Say on standard error, before the work begins, what will be left out."""
+    """Print on standard error, before the work begins, what will be left out."""
     for note in notes:
         click.echo(readable(_line("will be left out", note)), err=True)
     if notes and not encode:

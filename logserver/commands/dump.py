@@ -1,7 +1,7 @@
-"""`logserver dump`: print what is in a store, a partition or a file, kind by kind.
+"""`logserver dump`: print the contents of a store, a partition or a file, kind by kind.
 
-Owns the shapes of the output: a row per record or batch, a row per index file, and with
-`--output json` one document by file. Must not know a format.
+Owns the shapes of the output: a row per record or batch, a row per index file, and with `--output json` one document by
+file. Must not know a format.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _MESSAGE: Final = (
     "keys",
     "body",
 )
-"""What of a RocketMQ message fits a line."""
+"""The fields of a RocketMQ message that fit on one line."""
 
 
 @click.command("dump")
@@ -112,7 +112,7 @@ def command(
 
 
 def _by_file(runs: Iterable[Sequence[Row]], *, single: bool) -> Mapping[str, Any]:
-    """{file: entries}, or {partition: {file: entries}} where several are shown ("": the root)."""
+    """Return {file: entries}, or {partition: {file: entries}} for several partitions ("": the root)."""
     found: dict[str, dict[str, Any]] = {}
     for row in (row for run in runs for row in run):
         place = "" if row["topic"] is None else f"{row['topic']}-{row['partition']}"
@@ -128,13 +128,13 @@ def _by_file(runs: Iterable[Sequence[Row]], *, single: bool) -> Mapping[str, Any
 
 
 def short_messages(runs: Iterable[Sequence[Row]]) -> Iterator[Sequence[Row]]:
-    """For a table: of RocketMQ's messages only what fits a line."""
+    """Yield the rows for a table: RocketMQ messages with only the fields that fit on one line."""
     for run in runs:
         yield [{name: row.get(name) for name in _MESSAGE} if "msgId" in row else row for row in run]
 
 
 def _flat(runs: Iterable[Sequence[Row]], kind: str) -> Iterator[Sequence[Row]]:
-    """A row of a table for every entry of a file."""
+    """Yield a table row for every entry of a file."""
     for run in runs:
         yield [flat for row in run for flat in _entries(row, kind)]
 

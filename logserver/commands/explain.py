@@ -1,6 +1,6 @@
-"""`logserver explain CODE`: what a code of a finding or an error means, and what to do.
+"""`logserver explain CODE`: the meaning of a finding's code, and its remedy.
 
-Owns the page of one code; the texts are the catalogue's and the documented classes of errors.
+Owns the page of one code; must not word it: the texts are in the catalogue of findings.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How a command ends when it cannot go on: the line on standard error and the exit code.
+"""The end of a command that cannot continue: the line on standard error and the exit code.
 
 Owns the table from an exception to an exit code. Must not raise anything itself.
 """
@@ -20,7 +20,7 @@ from storage.shown import encode_json, readable
 
 
 def told(error: BaseException, ctx: click.Context) -> int:
-    """Say what happened, in one line; the exit code for it."""
+    """Print the error on one line; return its exit code."""
     if isinstance(error, BrokenPipeError):
         _drop_output()
         return FINE
@@ -34,7 +34,7 @@ def told(error: BaseException, ctx: click.Context) -> int:
         else:
             _say(f"error: {_line(error.message)} [{error.code}]")
         return _exit_code(error)
-    if isinstance(error, UnicodeEncodeError):  # a word of the command line, which may be any bytes
+    if isinstance(error, UnicodeEncodeError):  # an argument of the command line may be any bytes
         _say(f"error: {error.object!a} holds bytes that are no UTF-8 [invalid-argument]")
         return USAGE
     if isinstance(error, OSError):
@@ -66,7 +66,7 @@ def _say(line: str) -> None:
 
 
 def _drop_output() -> None:
-    """Nobody reads any more: what Python flushes at its end must not fail once more."""
+    """Redirect standard output to the null device: its reader has closed it, and Python's last flush must not fail."""
     with contextlib.suppress(OSError, ValueError):
         stdout = sys.stdout.fileno()
         nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -1,6 +1,6 @@
-"""`logserver find`: records by key, id, tag, text or time.
+"""`logserver find`: find records by key, id, tag, text or time.
 
-Owns the options; the search is storage's. Prints rows as `dump` does.
+Owns the options; must not search, which is storage's job. Prints rows as `dump` does.
 """
 
 from __future__ import annotations

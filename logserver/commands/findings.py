@@ -1,7 +1,7 @@
-"""How findings look to a person and in JSON, and how a command that met some ends.
+"""Findings as text and in JSON, and the exit code of a command that has findings.
 
-Owns the line of a finding (what it means, and the command that helps), and the grouping of repeats. The codes and their
-texts are the catalogue's (storage/findings.toml).
+Owns the line of a finding (its meaning and the command that helps) and the grouping of repeats; must not define codes
+and their texts, which are in the catalogue (storage/findings.toml).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from storage import Finding
 from storage.findings import catalogue
 from storage.shown import readable
 
-_SINGLY: Final = 3  # up to so many of a kind are shown one by one
+_SINGLY: Final = 3  # up to this number, findings of a kind are shown one by one
 
 _Kind: TypeAlias = tuple[str, str, str | None, int | None]
 
@@ -30,14 +30,15 @@ all_option: Final = click.option(
 
 
 class Inspected(NamedTuple):
-    """The PATH and the store options that a command was given: the commands in its findings repeat them."""
+    """The PATH and the store options given to a command: the commands in its findings repeat them."""
 
     path: Path
     settings: Mapping[str, str]
 
     def command(self, template: str, place: str = "") -> str:
-        """A command of the catalogue for this PATH. It names a folder, since rebuild and salvage need one. `place`: the
-        path of the finding, which is FOLDER in a command about that folder alone.
+        """Return a command of the catalogue for this PATH. It names a folder, since rebuild and salvage need one.
+
+        `place` is the path of the finding; it replaces FOLDER in a command about that folder alone.
         """
         folder = str(self.path if self.path.is_dir() else self.path.parent)
         options = [
@@ -51,7 +52,7 @@ class Inspected(NamedTuple):
 
 
 def _quoted(name: str) -> str:
-    """A name as a word of a command line; one that is no UTF-8 in the form of bash, with escapes."""
+    """Quote a name for a command line. A name that is not UTF-8 is written in bash's notation with escapes."""
     shown = readable(name)
     if shown == name:
         return shlex.quote(name)
@@ -59,12 +60,12 @@ def _quoted(name: str) -> str:
 
 
 def is_wrong(finding: Finding) -> bool:
-    """Whether this is more than worth knowing."""
+    """Return whether a finding is a warning or an error."""
     return finding.severity != "info"
 
 
 def help_command(finding: Finding, inspected: Inspected) -> str | None:
-    """The command that helps. None where nothing is wrong, or no command helps."""
+    """Return the command that helps. None if nothing is wrong, or no command helps."""
     kind = catalogue().get(finding.code)
     if kind is None or not kind.command or not is_wrong(finding):
         return None
@@ -72,7 +73,7 @@ def help_command(finding: Finding, inspected: Inspected) -> str | None:
 
 
 def finding_line(finding: Finding, inspected: Inspected, *, others: str = "") -> str:
-    """One finding for a person. `others`: what is said of more findings like it."""
+    """Return the line of one finding. `others`: a note about more findings like it."""
     details = [
         f"{name} {value}"
         for name, value in (("expected", finding.expected), ("found", finding.found))
@@ -90,7 +91,7 @@ def finding_line(finding: Finding, inspected: Inspected, *, others: str = "") ->
 
 
 def _place(finding: Finding) -> str:
-    """File and position, then topic, partition and offset where they are known."""
+    """Return file and position, then topic, partition and offset if they are known."""
     place = finding.path if finding.position is None else f"{finding.path} at {finding.position}"
     if finding.topic is None:
         return place
@@ -99,7 +100,7 @@ def _place(finding: Finding) -> str:
 
 
 def finding_row(finding: Finding, inspected: Inspected) -> dict[str, object]:
-    """A finding's fields, and as `help` the command that helps, where there is one."""
+    """Return a finding's fields, and as `help` the command that helps, if there is one."""
     row: dict[str, object] = msgspec.to_builtins(finding)
     command = help_command(finding, inspected)
     return row if command is None else {**row, "help": command}
@@ -108,7 +109,7 @@ def finding_row(finding: Finding, inspected: Inspected) -> dict[str, object]:
 def with_help(
     report: object, inspected: Inspected, findings: Iterable[Finding]
 ) -> dict[str, object]:
-    """A report of storage as a JSON object, its findings with `help`."""
+    """Convert a report of storage to a JSON object; its findings have `help`."""
     document: dict[str, object] = msgspec.to_builtins(report)
     return {**document, "findings": [finding_row(finding, inspected) for finding in findings]}
 
@@ -116,9 +117,10 @@ def with_help(
 def finding_lines(
     findings: Iterable[Finding], inspected: Inspected, *, shows_all: bool = False
 ) -> Iterator[str]:
-    """Findings for a person, in order of the first of each kind; many of a kind are one line with a count.
+    """Yield the lines of findings, ordered by the first finding of each kind. Many findings of a kind are one line with
+    a count.
 
-    Errors are grouped within one partition only, so that each damaged partition has a line.
+    Errors are only grouped within one partition, so that each damaged partition has a line.
     """
     kinds: dict[_Kind, list[Finding]] = {}
     for finding in findings:
@@ -137,7 +139,7 @@ def _kind(finding: Finding) -> _Kind:
 
 
 def _others(alike: Sequence[Finding]) -> str:
-    """How many findings are alike, and where: partitions, or the offsets of one partition."""
+    """Return the number of similar findings, and their place: partitions, or the offsets of one partition."""
     partitions = {(found.topic, found.partition) for found in alike if found.topic is not None}
     offsets = [found.offset for found in alike if found.offset is not None]
     text = f"{len(alike)} like it, this is the first"
@@ -149,7 +151,7 @@ def _others(alike: Sequence[Finding]) -> str:
 
 
 def incomplete_line(findings: Sequence[Finding]) -> str | None:
-    """What a dump left out, partition by partition. None where it is complete."""
+    """Return a line about what a dump left out, by partition; None if the dump is complete."""
     kinds: dict[str, Counter[str]] = {}
     for finding in filter(is_wrong, findings):
         place = "the store" if finding.topic is None else f"{finding.topic}-{finding.partition}"
@@ -164,7 +166,7 @@ def incomplete_line(findings: Sequence[Finding]) -> str | None:
 
 
 def end_with(findings: Sequence[Finding], inspected: Inspected, *, shows_all: bool = False) -> None:
-    """Report on standard error what was met; the exit code is 1 if something is wrong."""
+    """Report findings on standard error; end with exit code 1 if any is a warning or an error."""
     for line in finding_lines(findings, inspected, shows_all=shows_all):
         click.echo(readable(line), err=True)
     if any(map(is_wrong, findings)):

@@ -1,6 +1,6 @@
-"""`logserver inspect`: what a PATH is, on one screen.
+"""`logserver inspect`: a summary of PATH on one screen.
 
-Owns the screen; elsewhere the summary is printed as one JSON document.
+Owns the screen; must not compute the summary. In other output formats the summary is one JSON document.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Row = Mapping[str, Any]
 
 MAX_PARTITIONS: Final = 30
 MAX_FINDINGS: Final = 10
-_ENDLESS: Final = 1 << 16  # columns, also of a dumb terminal: a table that is wider is not cut
+_ENDLESS: Final = 1 << 16  # columns, also of a dumb terminal: a wider table is not cut
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NOT_FACTS: Final = frozenset({"topics", "findings", "recovery", "identity", "metadataLogs"})
 _COLORS: Final = {"error": "red", "warning": "yellow", "info": "dim"}
@@ -111,14 +111,14 @@ def _facts(summary: Row) -> Iterator[tuple[str, str]]:
 
 
 def _plain(name: str, value: object) -> str:
-    """A number of a summary; one that is a time as a time."""
+    """Return a value of a summary as text; a timestamp as a time."""
     if name.endswith("Timestamp") and isinstance(value, int) and value > 0:
         return time_text(value)
     return "-" if value is None else str(value)
 
 
 def _show_partitions(console: Console, topics: Sequence[Row]) -> None:
-    """A line for each partition; where they are many the empty ones are left out."""
+    """Print a line for each partition; if there are too many, leave out empty partitions."""
     rows = [(topic, row) for topic in topics for row in topic["partitions"]]
     filled = rows
     if len(rows) > MAX_PARTITIONS:
@@ -165,7 +165,7 @@ def _show_findings(console: Console, lines: Sequence[str]) -> None:
 
 
 def time_text(time_ms: int | None) -> str:
-    """To the minute, in UTC; the number where that has no year of ours."""
+    """Return a time to the minute, in UTC; "-" if there is none, the number if it is after the year 9999."""
     if time_ms is None or time_ms < 0:
         return "-"
     try:

@@ -1,6 +1,6 @@
-"""Load on servers for commands: the options that say which, the progress on standard error, and how it ends.
+"""Load on servers for commands: the options that choose the load, the progress on standard error, and the exit code.
 
-Owns what `logserver bench` and `logserver compare` share; must not measure, nor know what becomes of a result.
+Owns the code that `logserver bench` and `logserver compare` share; must not measure, nor know the use of a result.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ OURS: Final = ("logserver-kafka", "logserver-rocketmq")
 
 
 class Load(TypedDict):
-    """What the options say."""
+    """The values of the options."""
 
     targets: tuple[str, ...]
     repeats: int
@@ -81,15 +81,17 @@ _OPTIONS: Final = (
 
 
 def load_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of a `Load`."""
+    """Add the options of a `Load` to a command."""
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
 
 
 def take(names: Sequence[str], load: Load, tell: Callable[[Result], None]) -> None:
-    """Put these workloads on the targets. `tell` is given the result in any case, one that is not complete too; then
-    what ended it is raised. The command ends with 1 when counts do not agree.
+    """Run these workloads on the targets.
+
+    `tell` always gets the result, even a partial result; after that, the error that ended the run is raised. The
+    command ends with exit code 1 if counts do not agree.
     """
     _require()
     from logserver.bench import run, workload
@@ -121,15 +123,16 @@ def take(names: Sequence[str], load: Load, tell: Callable[[Result], None]) -> No
 
 
 def target_names(load: Load) -> list[str]:
-    """As they stand in the result. Raises InvalidArgument, OSError for the description of a server."""
+    """Return the targets' names in the result. Raises InvalidArgument, and OSError for a server's description."""
     from logserver.bench.targets import name_of
 
     return [name_of(target) for target in load["targets"]]
 
 
 def check_places(read: Iterable[Path] = (), **places: Path | None) -> None:
-    """That files can be written there, by the options that name them, each in a file of its own and none in one that
-    is `read`: hours of measuring end in them. Raises InvalidArgument.
+    """Check that the files named by options can be written: hours of measuring end in them.
+
+    Each file must be a different file, and no file that is `read`. Raises InvalidArgument.
     """
     taken = {path.resolve(): "is what is read" for path in read}
     for option, path in places.items():
@@ -151,16 +154,16 @@ def check_places(read: Iterable[Path] = (), **places: Path | None) -> None:
 
 
 def _once(field: str, names: Sequence[str]) -> None:
-    """A result has one run of a name: two would overwrite each other."""
+    """Check that no name is given twice: a result has one run of a name, and two would overwrite each other."""
     for name in names:
         if names.count(name) > 1:
             raise InvalidArgument(f"{field}: {name!r} is given twice", field=field)
 
 
 def _require() -> None:
-    """Raises NotOffered without the libraries of the extra."""
+    """Raise NotOffered if a library of the extra is not installed."""
     try:
-        import hdrh.histogram  # noqa: F401  # is it there?
+        import hdrh.histogram  # noqa: F401  # checks that it is installed
     except ImportError as error:
         message = f"bench needs {error.name}: pip install 'logserver[report]'"
         raise NotOffered(message, feature="bench") from None
@@ -168,8 +171,10 @@ def _require() -> None:
 
 @contextmanager
 def ended_as_interrupted() -> Iterator[None]:
-    """SIGTERM is taken as Ctrl-C, by whoever hears that at the moment: a loop that runs cancels its task, where an
-    exception in the middle of a callback may be lost. Children are stopped, and what was measured is told.
+    """Handle SIGTERM like Ctrl-C, with the handler of SIGINT that is set at that moment.
+
+    That way a running event loop cancels its task, while an exception raised inside a callback could be lost. Child
+    processes are stopped, and the measured part is reported.
     """
 
     def interrupt(_: int, frame: FrameType | None) -> None:
@@ -184,7 +189,7 @@ def ended_as_interrupted() -> Iterator[None]:
 
 
 class Shown:
-    """How far it is, on standard error: a bar on a terminal, and a line for each run that is done."""
+    """The progress on standard error: a bar on a terminal, and a line for each finished run."""
 
     def __init__(self) -> None:
         self._display: Progress | None = None

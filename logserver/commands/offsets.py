@@ -1,4 +1,4 @@
-"""`logserver offsets`: where partitions begin and end, or the first offset at a time.
+"""`logserver offsets`: the first and the next offset of partitions, or the first offset at or after a time.
 
 Owns the shapes {topic, partition, earliest, latest} and {topic, partition, offset, timestamp}.
 """

@@ -1,6 +1,6 @@
-"""What the offline commands take: PATH, store options, topic, partition, times; and opening PATH.
+"""Arguments and options of the offline commands: PATH, store options, topic, partition, times; and opening PATH.
 
-Owns parsing of these into plain values; must not know what a command does with them.
+Owns the parsing of these into plain values; must not know what a command does with them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _path(ctx: click.Context, param: click.Parameter, value: str) -> Path:
 
 
 def is_url(place: str) -> bool:
-    """Whether this is a server's address rather than a path."""
+    """Return whether this is a server's address and not a path."""
     return place.startswith(("http://", "https://"))
 
 
@@ -51,7 +51,7 @@ def _time(ctx: click.Context, param: click.Parameter, value: str | None) -> int 
 
 
 def parse_time(text: str) -> int:
-    """Milliseconds since the epoch, from such a number or ISO 8601 (UTC where it names no zone).
+    """Return milliseconds since the epoch, from a number of milliseconds or ISO 8601 (UTC if it names no zone).
 
     Raises ValueError.
     """
@@ -67,14 +67,14 @@ def parse_time(text: str) -> int:
 
 
 def time_option(*names: str, about: str) -> Callable[[Command], Command]:
-    """An option that takes a time; the command gets milliseconds."""
+    """Return an option for a time; the command gets milliseconds."""
     return click.option(*names, metavar="TIME", callback=_time, help=about)
 
 
 def name_values(
     ctx: click.Context, param: click.Parameter, values: Sequence[str]
 ) -> Mapping[str, str]:
-    """The callback of an option that takes NAME=VALUE and may be repeated."""
+    """Parse the values of a repeatable option NAME=VALUE; a callback of click."""
     settings = {}
     for value in values:
         name, equals, setting = value.partition("=")
@@ -90,7 +90,7 @@ place_argument: Final = click.argument("place", metavar="PATH|URL", callback=_pl
 
 
 def settings_option(name: str, *, about: str) -> Callable[[Command], Command]:
-    """An option for store options; `--set` is the command's `settings`, `--X-set` its `X_settings`."""
+    """Return an option for store options; `--set` is the command's `settings`, `--X-set` its `X_settings`."""
     parameter = name.removeprefix("--").replace("-", "_").removesuffix("set") + "settings"
     return click.option(
         name, parameter, multiple=True, metavar="NAME=VALUE", callback=name_values, help=about
@@ -116,7 +116,7 @@ write_option: Final = click.option(
 
 @contextmanager
 def opened(path: Path, settings: Mapping[str, str]) -> Iterator[tuple[SupportsInspect, Progress]]:
-    """PATH, opened for looking, and whom to tell about progress."""
+    """Open PATH for inspection; yield the inspector and the progress display."""
     with LateProgress() as progress:
         options = StoreOptions(settings=settings, progress=progress)
         inspector = open_inspector(path, options)
@@ -129,7 +129,7 @@ def opened(path: Path, settings: Mapping[str, str]) -> Iterator[tuple[SupportsIn
 def selected(
     inspector: SupportsInspect, topic: str | None, partition: int | None
 ) -> Sequence[TopicPartition]:
-    """The partitions meant by `--topic` and `--partition`, either of which may be left out."""
+    """Return the partitions selected by `--topic` and `--partition`; None selects all."""
     return [
         address
         for address in inspector.partitions()

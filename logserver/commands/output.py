@@ -1,7 +1,7 @@
-"""Printing rows: a table on a terminal, a JSON line per row in a pipe, one JSON document on demand.
+"""Printing of rows: a table on a terminal, a JSON line per row in a pipe, one JSON document on demand.
 
-Owns standard output (written in large pieces, since a dump may be gigabytes) and files that options name; must not know
-where rows come from. Bytes are base64 in JSON, text in a table.
+Owns standard output (written in large pieces, since a dump may be gigabytes) and the files that options name; must not
+know the source of the rows. Bytes are base64 in JSON, text in a table.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ABOUT: Final = "Default: table on a terminal, else ndjson (a JSON line per row)
 
 
 def output_parameter() -> click.Option:
-    """`output_option` for commands that are put together by hand."""
+    """Return `output_option` for commands that are built without decorators."""
     return click.Option(["--output"], type=_CHOICE, callback=_choose, help=_ABOUT)
 
 
@@ -42,25 +42,25 @@ def _choose(ctx: click.Context, _: click.Parameter, value: str | None) -> str:
 
 
 def chosen_output(ctx: click.Context) -> str | None:
-    """What was asked for by `--output`, if anything."""
+    """Return the value given to `--output`, or None."""
     value: str | None = ctx.meta.get(_KEY)
     return value
 
 
 output_option: Final = click.option("--output", type=_CHOICE, callback=_choose, help=_ABOUT)
-"""`--output`: the command gets what is in force as `output`."""
+"""`--output`: the command gets the format in force as `output`."""
 
 
 # ---- rows ----------------------------------------------------------------------------------------
 
 
 def write_rows(runs: Iterable[Sequence[Row]], output: str) -> None:
-    """Print runs of rows as they come."""
+    """Print runs of rows as they arrive."""
     if output == NDJSON:
         _write(map(encode_json_lines, runs))
     elif output == JSON:
         failures: list[StorageError] = []
-        _write(_array(_until_failure(runs, failures)))  # a document is closed, whatever happens
+        _write(_array(_until_failure(runs, failures)))  # the document is closed even after an error
         for error in failures:
             raise error
     else:
@@ -68,18 +68,18 @@ def write_rows(runs: Iterable[Sequence[Row]], output: str) -> None:
 
 
 def write_document(document: object, output: str) -> None:
-    """Print one value: on one line, or indented."""
+    """Print one value: on one line (ndjson), or indented."""
     data = encode_json(document)
     _write([data if output == NDJSON else msgspec.json.format(data, indent=1), b"\n"])
 
 
 def write_text(lines: Iterable[str]) -> None:
-    """Print lines for a person."""
+    """Print lines of text."""
     _write(encode_text(f"{line}\n") for line in lines)
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write a file that an option names. Raises OSError, which names it also where the disk is full."""
+    """Write a file that an option names. Raises OSError, which names the file even if the disk is full."""
     try:
         path.write_bytes(data)
     except OSError as error:
@@ -87,7 +87,7 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 def size_text(size_bytes: int) -> str:
-    """12345678 is "11.8 MiB"."""
+    """Return a readable size: 12345678 is "11.8 MiB"."""
     size = float(size_bytes)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size < 1024:
@@ -97,7 +97,7 @@ def size_text(size_bytes: int) -> str:
 
 
 def _write(pieces: Iterable[bytes]) -> None:
-    """Print all of it; a stream without a buffer (`python -u`) may take less than it is given."""
+    """Write all pieces. A stream without a buffer (`python -u`) may accept less than a whole piece."""
     stdout = sys.stdout.buffer
     for piece in pieces:
         done = stdout.write(piece)
@@ -118,7 +118,7 @@ def _array(runs: Iterable[Sequence[Row]]) -> Iterable[bytes]:
 def _until_failure(
     runs: Iterable[Sequence[Row]], failures: list[StorageError]
 ) -> Iterator[Sequence[Row]]:
-    """The runs up to an error, which is kept."""
+    """Yield the runs up to an error, which is added to `failures`."""
     try:
         yield from runs
     except StorageError as error:
@@ -126,7 +126,7 @@ def _until_failure(
 
 
 def within_limit(runs: Iterable[Sequence[Row]], limit: int) -> Iterator[Sequence[Row]]:
-    """The same runs. Where they end with row number `limit`, a line on standard error says so."""
+    """Yield the same runs. If they have at least `limit` rows, report that on standard error."""
     rows = 0
     for run in runs:
         rows += len(run)
@@ -141,8 +141,10 @@ def within_limit(runs: Iterable[Sequence[Row]], limit: int) -> Iterator[Sequence
 
 
 def _table(runs: Iterable[Sequence[Row]]) -> Iterable[str]:
-    """Columns as wide as the first run needs. A longer cell is cut, so that a row stays a line; but the cells that say
-    where a record is stored stay whole, and move the rest of their row to the right.
+    """Yield the lines of a table. Columns are as wide as the first run needs.
+
+    A longer cell is cut, so that a row stays on one line. Cells of the columns in `_WHOLE`, which say where a record is
+    stored, stay whole and move the rest of their row to the right.
     """
     widths: dict[str, int] = {}
     for run in runs:
@@ -155,7 +157,7 @@ def _table(runs: Iterable[Sequence[Row]]) -> Iterable[str]:
 
 
 def _widths(rows: Sequence[Mapping[str, str]]) -> dict[str, int]:
-    """Each column as wide as it needs, at most `_MAX_CELL`; the last one gets what is left."""
+    """Return the width of each column: as needed, at most `_MAX_CELL`; the last column gets the remaining width."""
     columns = list(dict.fromkeys(name for row in rows for name in row))
     needed = {name: max(len(name), *(len(row.get(name, "")) for row in rows)) for name in columns}
     widths = {

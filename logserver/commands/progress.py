@@ -1,4 +1,4 @@
-"""Progress on standard error, once the work has taken a while: a bar on a terminal, else a line now and then.
+"""Progress on standard error, after the work has taken a while: a bar on a terminal, else a line every few seconds.
 
 Owns that display; must not touch standard output.
 """
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 PATIENCE_S = 1.0
 LINE_EVERY_S = 5.0
 _COUNTED: Final = (
-    "partitions"  # work whose name ends so is counted, all other work is measured in bytes
+    "partitions"  # names of work that end so are counted; all other work is measured in bytes
 )
 
 
 class LateProgress:
-    """A `storage.Progress` that appears late. A bar leaves no trace; `with` takes it away at the end."""
+    """A `storage.Progress` that appears late. `with` removes the bar at the end."""
 
     def __init__(self) -> None:
         self._has_bar = sys.stderr.isatty()

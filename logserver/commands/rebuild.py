@@ -1,6 +1,6 @@
-"""`logserver rebuild`: make derived files anew from the logs.
+"""`logserver rebuild`: rebuild derived files from the logs.
 
-Owns the report; without `--write` nothing is changed.
+Owns the report; without `--write` it must not change anything.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def command(
 
 
 def _joined(reports: Sequence[RebuildReport]) -> RebuildReport:
-    """Those of all kinds as one."""
+    """Combine the reports of all kinds."""
     return RebuildReport(
         what=",".join(report.what for report in reports),
         written=reports[0].written,

@@ -1,6 +1,6 @@
-"""`logserver salvage`: copy what is good into a new store, and report exactly what was left behind.
+"""`logserver salvage`: copy the intact data into a new store, and report exactly which data was not copied.
 
-Owns how the report is printed; its content is storage's LossReport.
+Owns the printing of the report; must not decide its content, which is storage's LossReport.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def command(
 
 
 def _totals(report: LossReport) -> Iterator[str]:
-    """What was kept and lost of each partition, then in all."""
+    """Yield the kept and lost ranges of each partition, then the totals."""
     if report.moved_bytes:
         yield (
             f"physical offsets, and with them message ids, are {report.moved_bytes} larger than before"
@@ -134,7 +134,7 @@ def _range(loss: Loss) -> str:
 
 
 def _loss_line(loss: Loss) -> str:
-    """One place that was left behind."""
+    """Return the line of one loss."""
     where = f"{loss.path} at {loss.position}: {loss.size_bytes} bytes"
     if not loss.topic:
         return f"lost: {where}, of an unknown partition [{loss.reason}]"

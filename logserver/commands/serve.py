@@ -1,7 +1,7 @@
 """`logserver serve`: run a server on one store until SIGTERM or SIGINT.
 
-Owns the options (one per setting, made from the table of settings) and what is told at the start. The server itself
-is handed in by the composition root as `obj["run_server"]`; nothing of HTTP is imported here.
+Owns the options (one per setting, made from the table of settings) and the messages at the start; must not import HTTP.
+The composition root passes the server as `obj["run_server"]`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CURL_WITH_TOKEN: Final = "curl -H 'Authorization: Bearer TOKEN'"
 
 
 class Plan(Protocol):
-    """What was opened."""
+    """The opened store."""
 
     @property
     def backend(self) -> str: ...
@@ -39,7 +39,7 @@ class Plan(Protocol):
 
 
 class Started(Protocol):
-    """What a server tells when it serves."""
+    """The facts that a server reports when it is ready."""
 
     @property
     def url(self) -> str: ...
@@ -53,7 +53,7 @@ RunServer = Callable[[Settings, Callable[[Started], None]], None]
 
 
 def _options() -> list[click.Parameter]:
-    """One option per setting, under its name; their values are read by the settings' own rules."""
+    """Return one option per setting, under its name; the settings' own rules parse the values."""
     options: list[click.Parameter] = [
         click.Option(["--config"], metavar="FILE", help="A TOML file of settings.")
     ]
@@ -73,8 +73,10 @@ def _options() -> list[click.Parameter]:
 
 
 def _serve(config: str | None, **flags: Any) -> None:
-    """With the settings read, a signal to stop waits until the server listens to it, and behind that until its
-    directory is gone: one that comes during the start is not lost.
+    """Read the settings, then run the server with stop signals held, so that a signal during the start is not lost.
+
+    The server lets the signals through when it is ready. After the server ends, they are held until its temporary
+    directory is removed.
     """
     flags["set"] = flags["set"] or None
     settings = load_settings(flags, toml_path=Path(config) if config is not None else None)
@@ -106,14 +108,14 @@ command: Final = click.Command(
 
 
 def _ephemeral(settings: Settings, folder: Path) -> Settings:
-    """The settings of a store that nobody will open again: it need not be synced."""
+    """Return the settings of a store that is never opened again: its data need not be synced."""
     flush = "os" if settings.sources["flush"] == DEFAULT else settings.flush
     return replace(settings, data=folder / "data", flush=flush)
 
 
 def _tell(started: Started, *, curl: str) -> None:
-    """One JSON line for a program that started us; for a person what is served, and what to try with
-    `curl`.
+    """Print one JSON line for a program that started this process, and for a person the served store and commands to
+    try with `curl`.
     """
     plan = started.plan
     facts: Mapping[str, object] = {
@@ -154,7 +156,7 @@ def _recovery_lines(report: RecoveryReport) -> list[str]:
 
 
 def _to_try(url: str, *, read_only: bool) -> tuple[str, str, str]:
-    """What stands behind `curl`."""
+    """Return arguments for `curl`."""
     json_type = "application/vnd.kafka.json.v2+json"
     if read_only:
         return (

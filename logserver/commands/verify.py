@@ -1,6 +1,6 @@
-"""`logserver verify`: read everything, report what is wrong and what was checked.
+"""`logserver verify`: read everything, report all findings and counts of the checked items.
 
-Owns the order of the output: findings, then what was checked. A code's texts are the catalogue's.
+Owns the order of the output: findings, then the counts. Must not word a finding: its texts are in the catalogue.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from storage import FileCount, Finding
 
 
 class _Checked:
-    """What was checked, and the findings by severity."""
+    """The counts of checked items, and of findings by severity."""
 
     def __init__(self) -> None:
         self.met: Counter[str] = Counter()
@@ -45,7 +45,7 @@ class _Checked:
         self._files = self._records = self._size_bytes = 0
 
     def count(self, file: FileCount) -> None:
-        """Take in a file that was read."""
+        """Add a file that was read."""
         if file.topic is not None:
             self._partitions.add((file.topic, file.partition))
         self._files += 1
@@ -53,14 +53,14 @@ class _Checked:
         self._size_bytes += file.size_bytes
 
     def pass_on(self, found: Iterable[Finding]) -> Iterator[Finding]:
-        """The same findings, counted."""
+        """Yield the same findings and count them."""
         for finding in found:
             self.met[finding.severity] += 1
             self.is_sound = self.is_sound and not is_wrong(finding)
             yield finding
 
     def summary(self) -> Mapping[str, object]:
-        """The counts as a JSON object."""
+        """Return the counts as a JSON object."""
         return {
             "topics": len({topic for topic, _ in self._partitions}),
             "partitions": len(self._partitions),
@@ -72,7 +72,7 @@ class _Checked:
         }
 
     def line(self) -> str:
-        """The counts for a person."""
+        """Return the counts as a line of text."""
         told = self.summary()
         counts = (
             f"{told[name]} {name[:-1] if told[name] == 1 else name}"

@@ -1,8 +1,8 @@
-"""The data pipeline: stores as DataFrames of Apache Spark, in batches and streams, in and out.
+"""The data pipeline: reads and writes stores as DataFrames of Apache Spark, in batches and streams.
 
-Owns the data source "logserver" and the jobs. Must import nothing but the doors of `storage`: executors
-load it. PySpark and PyArrow (the extra `spark`) are imported here and nowhere else, by the modules
-that use them; this one stays light.
+Owns the data source "logserver" and the jobs. Must not import anything of `storage` but its public modules, because
+executors load this package. PySpark and PyArrow (the extra `spark`) are imported only in this package, by the modules
+that use them; importing this module stays cheap.
 """
 
 from __future__ import annotations
@@ -19,29 +19,30 @@ if TYPE_CHECKING:
 __all__ = ["register"]
 
 PROCESSES: Final = str(Path(__file__).parent / "processes")
-"""Stands first in the path of Spark's Python processes; on a worker that does not have it nothing changes."""
+"""Folder that stands first in the path of Spark's Python processes. A worker that does not have it is not affected."""
 TASKS: Final = "LOGSERVER_SPARK_TASKS"
-"""How many tasks run at once, where that is known when the data source is registered."""
+"""Environment variable: the number of tasks that run at once, if it is known when the data source is registered."""
 _PATH: Final = "PYTHONPATH"
-_REGISTERING: Final = Lock()  # over the environment of a session
+_REGISTERING: Final = Lock()  # guards the environment of a session
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format "logserver" known to a session, for `spark.read`, `readStream` and the writers.
+    """Register the format "logserver" in a session, for `spark.read`, `readStream` and the writers.
 
-    Also switches `spark.sql.python.filterPushdown.enabled` on for this session: without it Spark reads
-    whole partitions for a filter on offsets or times. Every worker must be able to import `logserver`.
+    Also sets `spark.sql.python.filterPushdown.enabled` for this session. Without it Spark reads whole partitions for a
+    filter on offsets or times. Every worker must be able to import `logserver`.
     """
     from logserver.pipeline.source import LogServerSource
 
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    if not hasattr(spark, "sparkContext"):  # Spark Connect: the processes are the server's
+    if not hasattr(spark, "sparkContext"):  # Spark Connect: the server starts the Python processes
         spark.dataSource.register(LogServerSource)
         return
     context = spark.sparkContext
     with _REGISTERING:
         before = context.environment
-        context.environment = {**before, **of_processes(spark)}  # others may be reading the old one
+        # A new dictionary, because other threads may be reading the old one.
+        context.environment = {**before, **of_processes(spark)}
         try:
             spark.dataSource.register(LogServerSource)
         finally:
@@ -49,7 +50,7 @@ def register(spark: SparkSession) -> None:
 
 
 def of_processes(spark: SparkSession) -> dict[str, str]:
-    """What the data source's Python processes have in their environment beside what the session gives to all."""
+    """Return the environment variables that the data source's Python processes get in addition to the session's."""
     context = spark.sparkContext
     path = [entry for entry in context.environment.get(_PATH, "").split(os.pathsep) if entry]
     if PROCESSES not in path:
@@ -60,8 +61,9 @@ def of_processes(spark: SparkSession) -> dict[str, str]:
 
 
 def _tasks_at_once(context: SparkContext) -> int | None:
-    """By the master of one machine, or by the cores that the application asks a cluster for; None where it grows with
-    the work, takes what there is, or is not what Spark tells.
+    """Return the number of tasks that run at once, from a local master or from the cores requested of a cluster.
+
+    Returns None if the number grows with the work, depends on the free cores, or is not reported by Spark.
     """
     conf = context.getConf()
 
@@ -75,7 +77,7 @@ def _tasks_at_once(context: SparkContext) -> int | None:
         cores = context.defaultParallelism
     elif (conf.get("spark.dynamicAllocation.enabled") or "").lower() == "true":
         return None
-    elif master.startswith("spark:"):  # its executors take whole shares of the cores
+    elif master.startswith("spark:"):  # executors get fixed shares of the cores
         cores = number("executor.cores", number("cores.max"))
         executors = number("cores.max") // max(cores, 1)
     else:

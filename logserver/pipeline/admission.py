@@ -1,6 +1,6 @@
-"""How much a streaming query takes at a time: offsets as JSON, the share of each partition, and waiting for more.
+"""Rate limits of a streaming query: offsets as JSON, the share of each partition, and the number of waiting offsets.
 
-Owns the arithmetic, which is that of Spark's Kafka source. Must not know Spark, a store or a clock.
+Owns the arithmetic, which is the same as in Spark's Kafka source. Must not know Spark, a store or a clock.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ JsonOffsets: TypeAlias = Mapping[str, Mapping[str, int]]
 
 
 def to_json(offsets: Offsets) -> dict[str, dict[str, int]]:
-    """{"topic": {"0": 12}}, as Spark's Kafka source writes into its checkpoints; in order."""
+    """Convert offsets to {"topic": {"0": 12}}, sorted, as Spark's Kafka source writes them into its checkpoints."""
     found: dict[str, dict[str, int]] = {}
     for address in sorted(offsets):
         found.setdefault(address.topic, {})[str(address.partition)] = offsets[address]
@@ -24,7 +24,7 @@ def to_json(offsets: Offsets) -> dict[str, dict[str, int]]:
 
 
 def from_json(offsets: JsonOffsets) -> dict[TopicPartition, int]:
-    """The inverse of `to_json`."""
+    """Convert JSON offsets back; the inverse of `to_json`."""
     return {
         TopicPartition(topic, int(partition)): offset
         for topic, partitions in offsets.items()
@@ -33,8 +33,10 @@ def from_json(offsets: JsonOffsets) -> dict[TopicPartition, int]:
 
 
 def share_out(limit: int, starts: Offsets, ends: Offsets) -> dict[TopicPartition, int]:
-    """Ends so that about `limit` offsets lie between: every partition gives in proportion to what it has,
-    and at least one offset if it has any, so that a small one does not starve.
+    """Return end offsets such that about `limit` offsets are between `starts` and the result.
+
+    Each partition gets a share in proportion to its available offsets. A partition with any offset gets at least one,
+    so that a small partition does not starve.
     """
     sizes = {at: max(0, end - starts[at]) for at, end in ends.items()}
     total = sum(sizes.values())
@@ -49,5 +51,5 @@ def share_out(limit: int, starts: Offsets, ends: Offsets) -> dict[TopicPartition
 
 
 def waiting(starts: Offsets, ends: Offsets) -> int:
-    """How many offsets lie between."""
+    """Return the number of offsets between `starts` and `ends`."""
     return sum(max(0, end - starts[address]) for address, end in ends.items())

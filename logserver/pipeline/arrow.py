@@ -1,8 +1,8 @@
-"""A chunk of a store as an Arrow record batch: every column by one gather, no value touched in Python.
+"""A chunk of a store as an Arrow record batch: each column is built by one gather, without touching values in Python.
 
-Owns the way from positions in bytes to Arrow arrays. Must not read files.
+Owns the conversion from byte positions to Arrow arrays. Must not read files.
 
-A gather lays an array of alternating gaps and values over the bytes and takes every second one:
+A gather defines an array of alternating gaps and values over the bytes, and takes every second element:
 
     bytes     ..k1.v1v1v1...k2.v2v2        key: starts [2, 15]  lengths [2, 2]
     offsets   2  4  15  17  19             value 0 = [2, 4), gap = [4, 15), value 1 = [15, 17), gap: the rest
@@ -27,14 +27,14 @@ from storage.errors import UnrepresentableRecord
 if TYPE_CHECKING:
     from storage.columns import Numbers
 
-MAX_MS: Final = ((1 << 63) - 1) // 1000  # what Spark's timestamps, microseconds, hold
+MAX_MS: Final = ((1 << 63) - 1) // 1000  # the largest time of Spark, in units of 1 us
 
 
 def record_batch(chunk: Chunk, schema: pa.Schema, *, permissive: bool = False) -> pa.RecordBatch:
-    """The chunk's rows as `schema` says: names of COLUMNS, in small or capital letters, with their types.
+    """Convert a chunk's rows to `schema`: names of COLUMNS, in any letter case, with their types.
 
-    Text that is no UTF-8 has U+FFFD for what is not. A time that Spark cannot hold raises
-    UnrepresentableRecord; with `permissive` it is null.
+    Bytes of a text that are not UTF-8 become U+FFFD. Raises UnrepresentableRecord for a time that Spark cannot
+    represent; with `permissive` the time becomes null.
     """
     arrays = [_array(chunk, field, permissive=permissive) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -106,7 +106,7 @@ def _slices(values: Slices, kind: pa.DataType) -> pa.Array:
 
 
 def gather(values: Slices) -> pa.Array:
-    """A binary column, by one take."""
+    """Build a binary column with one take."""
     count = len(values.starts)
     edges = np.empty(2 * count + 1, dtype=np.int32)
     edges[0:-1:2] = values.starts
@@ -120,7 +120,7 @@ def gather(values: Slices) -> pa.Array:
 
 
 def as_text(values: pa.Array) -> pa.Array:
-    """A binary column as text; what is no UTF-8 becomes U+FFFD."""
+    """Convert a binary column to text; bytes that are not UTF-8 become U+FFFD."""
     try:
         return values.cast(pa.string())
     except pa.ArrowInvalid:
@@ -129,16 +129,14 @@ def as_text(values: pa.Array) -> pa.Array:
 
 
 def _words(text: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Lookup keys: the words of a text; null where there are none."""
+    """Split each text into its lookup keys; null if it has none."""
     single = pc.utf8_trim(pc.replace_substring_regex(text, " +", " "), " ")
     words = pc.split_pattern(single, " ")
     return pc.if_else(pc.equal(single, ""), pa.scalar(None, words.type), words).cast(kind)
 
 
 def _named(values: Named, kind: pa.DataType) -> pa.Array:
-    """Headers as a list, null where there are none, as Spark's Kafka source gives them; properties as a
-    map.
-    """
+    """Convert headers to lists (null if a record has none, as in Spark's Kafka source), or properties to maps."""
     edges = np.zeros(len(values.counts) + 1, dtype=np.int32)
     np.cumsum(values.counts, out=edges[1:])
     pair = kind.field(0).type
@@ -163,8 +161,10 @@ def record_batches(
     check_crcs: bool,
     on_damage: Damage | None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a split as `schema` says, some megabytes at a time. With `on_damage` it is told what is
-    passed over, and a time that Spark cannot hold is null; see `storage.read_split`.
+    """Yield the rows of a split as `schema` defines them, some megabytes at a time.
+
+    With `on_damage`, damaged ranges are skipped and reported to it, and a time that Spark cannot represent is null. See
+    `storage.read_split`.
     """
     columns = stored_columns(_NAMES[field.name.lower()] for field in schema)
     for chunk in read_split(split, columns, check_crcs=check_crcs, on_damage=on_damage):

@@ -1,7 +1,7 @@
-"""Batch reads of Spark: partitions planned on the driver, Arrow record batches made on the executors.
+"""Batch reads of Spark: partitions are planned on the driver, Arrow record batches are built on the executors.
 
-Owns the two reader classes: Spark refuses one that takes filters unless its setting
-`spark.sql.python.filterPushdown.enabled` is on. Must not decide what options mean.
+Owns two reader classes, because Spark rejects a reader with `pushFilters` unless its setting
+`spark.sql.python.filterPushdown.enabled` is on. Must not interpret options.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SKIPPING: Final = (
 
 
 class SplitPartition(InputPartition):
-    """A split, for one task."""
+    """An input partition of Spark: one split, read by one task."""
 
     def __init__(self, split: Split) -> None:
         super().__init__(split)
@@ -42,15 +42,18 @@ class SplitPartition(InputPartition):
 def read_partition(
     partition: InputPartition, schema: StructType, options: ReadOptions
 ) -> Iterator[RecordBatch]:
-    """The rows of one task, on whatever machine it runs. A damaged stretch raises Corrupt, which names the
-    file and the position, and the mode that skips it: with mode=PERMISSIVE it is logged, and the rows after it follow.
+    """Yield the rows of one task, on any machine.
+
+    A damaged range raises Corrupt, which names the file, the position and the mode that skips the range. With
+    mode=PERMISSIVE the range is logged and the rows after it follow.
     """
     from pyspark.sql.pandas.types import to_arrow_schema
 
     from logserver.pipeline.arrow import record_batches
 
     _spare_collector()
-    if not isinstance(partition, SplitPartition):  # Spark makes another of no partitions at all
+    # Spark passes a partition of its own if none was planned.
+    if not isinstance(partition, SplitPartition):
         return
     try:
         yield from record_batches(
@@ -68,8 +71,10 @@ def read_partition(
 
 @cache
 def _spare_collector() -> None:
-    """Once in a process. Spark's worker collects garbage behind each of its tasks, and looks at all that PySpark and
-    pyarrow have imported each time: 13 ms, as much as reading 10 MB. What is there at the first task stays anyway.
+    """Exclude all objects of the process from garbage collection, once per process.
+
+    Spark's worker collects garbage after each task and would inspect all objects that PySpark and pyarrow have created
+    on import: 13 ms, as much as reading 10 MB. Objects that exist at the first task stay alive anyway.
     """
     gc.freeze()
 
@@ -83,7 +88,7 @@ def _told(finding: Finding) -> tuple[str, object, str, str]:
 
 
 class BatchReader(DataSourceReader):
-    """Reads what the options say."""
+    """A batch reader that applies the options but no filters."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self.options = options
@@ -91,7 +96,7 @@ class BatchReader(DataSourceReader):
         self.pruning = Pruning()
 
     def partitions(self) -> list[InputPartition]:
-        """One for each split; planned from the indexes, on the driver."""
+        """Return one partition for each split. Planned on the driver, from the indexes."""
         chosen = open_chosen(self.options)
         try:
             ranges = self.pruning.applied(chosen.batch_ranges(), chosen.splitter)
@@ -105,11 +110,12 @@ class BatchReader(DataSourceReader):
 
 
 class FilteredBatchReader(BatchReader):
-    """Leaves out what filters on topic, partition, offset and timestamp exclude."""
+    """A batch reader that leaves out rows by filters on topic, partition, offset and timestamp."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take what narrows the ranges. All filters are given back: Spark applies them to the rows, so that
-        pruning need only be safe, not exact.
+        """Use filters to narrow the ranges; return all filters.
+
+        Spark applies the returned filters to the rows again, so pruning has to be safe but need not be exact.
         """
         self.pruning = pruning_of(filters)
         return filters

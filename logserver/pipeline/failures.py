@@ -1,4 +1,4 @@
-"""Errors of a store as Spark hands them back: a Python traceback inside the text of an exception of its own.
+"""Storage errors as Spark returns them: a Python traceback in the text of one of Spark's own exceptions.
 
 Owns finding the error in that text. Must not know PySpark's classes.
 """
@@ -17,8 +17,9 @@ _RAISED: Final = re.compile(
 
 
 def storage_error(error: BaseException) -> StorageError | None:
-    """The storage error, with its class and message, that a task or a planner raised; None when what an
-    exception of PySpark tells is something else.
+    """Return the storage error, with its class and message, that a task or a planner raised.
+
+    Returns None if the exception of PySpark has another cause.
     """
     for name, message in reversed(_RAISED.findall(str(error))):
         for kind in _classes(StorageError):

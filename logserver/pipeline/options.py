@@ -1,7 +1,7 @@
-"""The options of a read, under the names of Spark's Kafka source: parsed, checked, told by name when wrong.
+"""The options of a read, named as in Spark's Kafka source: parsed and checked; errors name the option.
 
-Owns names, defaults and precedence. Must not open a store or know Spark. Names are compared without case,
-as Spark does; it hands them over in small letters.
+Owns names, defaults and precedence. Must not open a store or know Spark. Names are compared without case, as in Spark,
+which passes them in lower case.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from storage.errors import InvalidArgument
 
 EARLIEST: Final = -2
 LATEST: Final = -1
-STREAM_SPLIT_BYTES: Final = 8 << 20  # of a micro-batch
+STREAM_SPLIT_BYTES: Final = 8 << 20  # split size of a micro-batch
 SETTING_PREFIX: Final = "set."
 MAX_OFFSET: Final = (1 << 63) - 1
 
@@ -70,8 +70,8 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """Where reading begins or ends, as `option` says: an offset or (`by_time`) a time in milliseconds, for
-    every partition or for each by name. EARLIEST and LATEST stand for themselves.
+    """Where reading begins or ends, and the `option` that defines it: an offset or (`by_time`) a time in milliseconds,
+    for all partitions (`every`) or for each partition (`each`). EARLIEST and LATEST stand for themselves.
     """
 
     option: str
@@ -82,8 +82,8 @@ class Limit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """What a read was asked for. Of `topics`, `pattern` and `assigned` at most one is set; none: every
-    topic that is not internal.
+    """The options of a read. At most one of `topics`, `pattern` and `assigned` is set; if none is, all topics that are
+    not internal are read.
     """
 
     path: str
@@ -99,7 +99,7 @@ class ReadOptions:
     min_partitions: int
     max_records_per_partition: int | None
     max_partition_bytes: int
-    shared_by: int | None  # tasks at once, of a stream without maxPartitionBytes
+    shared_by: int | None  # tasks that run at once; of a stream without maxPartitionBytes
     fail_on_data_loss: bool
     include_headers: bool
     isolation: Isolation
@@ -110,9 +110,9 @@ class ReadOptions:
 
 
 def parse_read_options(options: Mapping[str, str], *, streaming: bool | None = None) -> ReadOptions:
-    """Check the options of one read; `streaming` None: of a batch or a stream, which is not known yet.
+    """Check the options of one read; `streaming` is None while it is not known whether it is a batch or a stream.
 
-    Raises InvalidArgument, naming the option.
+    Raises InvalidArgument, which names the option.
     """
     given = Given(options)
     given.refuse_unknown()
@@ -153,19 +153,20 @@ def parse_read_options(options: Mapping[str, str], *, streaming: bool | None = N
 
 
 def _tasks() -> int | None:
-    """How many tasks run at once, where it is known."""
+    """Return the number of tasks that run at once, or None if it is not known."""
     told = os.environ.get(TASKS, "")
     return int(told) if _COUNT.fullmatch(told) else None
 
 
 def wrong(option: str, problem: str) -> InvalidArgument:
-    """The error for an option's value."""
+    """Return the error for an option's value."""
     return InvalidArgument(f"option {option}: {problem}", field=option)
 
 
 def store_settings(given: Mapping[str, str], backend: str | None) -> Mapping[str, str]:
-    """The options `set.NAME`, which come in small letters, as settings of a store of this backend. Raises
-    InvalidArgument for one that it does not have.
+    """Convert the options `set.NAME`, with names in lower case, to settings of a store of this backend.
+
+    Raises InvalidArgument for a setting that the backend does not have.
     """
     names = () if backend is None else setting_names(backend)
     known = {name.lower(): name for name in names}
@@ -178,7 +179,7 @@ def store_settings(given: Mapping[str, str], backend: str | None) -> Mapping[str
 
 
 class Given:
-    """The options as they were given, by name in small letters; `names` are those there are."""
+    """The given options, by name in lower case; `names` are the known options."""
 
     def __init__(self, options: Mapping[str, str], names: Sequence[str] = NAMES) -> None:
         self._names = names
@@ -215,7 +216,7 @@ class Given:
             )
 
     def path(self) -> str:
-        """The whole path, so that every task means the same folder and an error says which."""
+        """Return the absolute path, so that all tasks use the same folder and errors name it."""
         path = self.text("path")
         if not path:
             raise wrong("path", "is missing: load(PATH) names the directory of one store")
@@ -227,7 +228,7 @@ class Given:
         return str(Path(path).absolute())
 
     def whole(self, name: str) -> int | None:
-        """A whole number above 0."""
+        """Return a whole number above 0, or None if the option is not given."""
         return self.parsed(name, _positive)
 
     def parsed(self, name: str, parse: Callable[[str, str], T]) -> T | None:
@@ -268,7 +269,7 @@ def _refuse_value(limit: Limit, value: int, why: str) -> None:
 
 
 def _limit(given: Given, names: Sequence[str], default: int) -> Limit:
-    """The first of the names that is given: one time for all, times by partition, offsets."""
+    """Return the limit of the first given option of: one time for all partitions, times by partition, offsets."""
     one_time, times, offsets = names
     text = given.text(one_time)
     if text is not None:
@@ -285,7 +286,7 @@ def _limit(given: Given, names: Sequence[str], default: int) -> Limit:
 
 
 def _by_partition(name: str, text: str, *, least: int) -> Mapping[TopicPartition, int]:
-    """{"topic": {"0": 12}}."""
+    """Parse {"topic": {"0": 12}}."""
     found = {}
     for topic, partitions in _object(name, text).items():
         if not isinstance(partitions, dict):
@@ -300,7 +301,7 @@ def _by_partition(name: str, text: str, *, least: int) -> Mapping[TopicPartition
 
 
 def _assigned(name: str, text: str) -> Sequence[TopicPartition]:
-    """{"topic": [0, 1]}."""
+    """Parse {"topic": [0, 1]}."""
     found = []
     for topic, partitions in _object(name, text).items():
         if not isinstance(partitions, list) or not all(map(_is_whole, partitions)):

@@ -1,8 +1,8 @@
-"""Filters that Spark pushes down, as bounds of what is planned.
+"""Filters that Spark pushes down, converted to bounds of the planned ranges.
 
-Owns which filters narrow the ranges. Spark applies all of them to the rows once more, so a bound may be too
-wide but never too narrow: an upper bound of time prunes nothing, since times need not rise with offsets.
-Filters are taken by the names of their classes; must not know Spark, nor read records.
+Owns the choice of filters that narrow the ranges. Spark applies all filters to the rows again, so a bound may be too
+wide but never too narrow. An upper bound of time prunes nothing, because times need not rise with offsets. Must not
+know Spark (filters are recognised by their class names), nor read records.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _EQUAL: Final = ("EqualTo", "EqualNullSafe")
 
 @dataclass(slots=True, kw_only=True)
 class Pruning:
-    """What rows can pass: these topics and partitions (None: any), offsets [start, end), times from
-    `start_ms` on.
+    """Bounds of the rows that can pass: topics and partitions (None: all), offsets [start, end), times from `start_ms`
+    on.
     """
 
     topics: set[str] | None = None
@@ -32,7 +32,7 @@ class Pruning:
     start_ms: int | None = None
 
     def applied(self, ranges: Iterable[OffsetRange], splitter: Splitter) -> Iterator[OffsetRange]:
-        """What is left of the ranges."""
+        """Yield the ranges that remain, narrowed."""
         for address, start, end in ranges:
             if self.topics is not None and address.topic not in self.topics:
                 continue
@@ -44,14 +44,14 @@ class Pruning:
                 yield narrowed
 
     def _in_time(self, wanted: OffsetRange, splitter: Splitter) -> OffsetRange:
-        """Without the offsets before the first record of the time."""
+        """Remove the offsets before the first record that can be at or after the time."""
         if self.start_ms is None:
             return wanted
         first = splitter.offset_before_time(wanted.partition, self.start_ms)
         return wanted._replace(start=max(wanted.start, first))
 
     def narrow(self, column: str, kind: str, value: Any) -> None:
-        """Take one filter: the name of Spark's class for it, and what it compares the column with."""
+        """Apply one filter. `kind` is the name of Spark's class, `value` is what the column is compared with."""
         values = set(value) if kind == "In" else {value}
         if column == "topic" and (kind == "In" or kind in _EQUAL):
             self.topics = values if self.topics is None else self.topics & values
@@ -80,7 +80,7 @@ class Pruning:
 
 
 def pruning_of(filters: Iterable[Any]) -> Pruning:
-    """What Spark's filters, all of which a row must pass, leave to be planned."""
+    """Return the bounds of rows that pass all of Spark's filters."""
     pruning = Pruning()
     for item in filters:
         path, value = list(getattr(item, "attribute", ())), getattr(item, "value", None)

@@ -1,7 +1,7 @@
-"""Which partitions and offsets a read means: options and a store's bounds made into offset ranges and splits.
+"""The partitions and offsets of a read: combines options with a store's bounds into offset ranges and splits.
 
-Owns the choice of partitions, what earliest, latest and a time stand for, and what happens where offsets
-are gone. Must not read records or know Spark.
+Owns the choice of partitions, the meaning of earliest, latest and a time, and the reaction to offsets that no longer
+exist. Must not read records or know Spark.
 """
 
 from __future__ import annotations
@@ -41,14 +41,15 @@ from storage.errors import (
 
 Offsets: TypeAlias = Mapping[TopicPartition, int]
 
-SHOWN: Final = 5  # partitions that a message names
+SHOWN: Final = 5  # maximum number of names that a message lists
 
 _log = logging.getLogger(__name__)
 
 
 def open_chosen(options: ReadOptions) -> Chosen:
-    """The store that the options name. Raises InvalidArgument for a setting that its backend does not
-    have, and what `open_splitter` raises.
+    """Open the store that the options name.
+
+    Raises InvalidArgument for a setting that its backend does not have, and what `open_splitter` raises.
     """
     detected = detect(options.path)
     settings = store_settings(options.settings, detected.backend if detected else None)
@@ -57,15 +58,16 @@ def open_chosen(options: ReadOptions) -> Chosen:
 
 
 class Chosen:
-    """What options choose of a store. To be used by one thread at a time."""
+    """The part of a store that the options choose. Not thread-safe."""
 
     def __init__(self, splitter: Splitter, options: ReadOptions) -> None:
         self.splitter = splitter
         self._options = options
 
     def partitions(self) -> Sequence[TopicPartition]:
-        """The partitions that are read, of those that are there, in order; without a choice those of every
-        topic that is not internal.
+        """Return the existing partitions that are read, in order.
+
+        Without a choice, these are the partitions of all topics that are not internal.
         """
         return [address for address in self.splitter.partitions() if self._chooses(address)]
 
@@ -80,13 +82,13 @@ class Chosen:
         return not self.splitter.is_internal(partition.topic)
 
     def require_named(self) -> None:
-        """Raise InvalidArgument for a topic or partition that the options name and the store lacks."""
+        """Raise InvalidArgument for a topic or partition that the options name and the store does not have."""
         there, options = self.splitter.partitions(), self._options
         _refuse_missing("assign", options.assigned or (), there)
         _refuse_missing("subscribe", options.topics or (), [address.topic for address in there])
 
     def missing(self, partition: TopicPartition) -> CallerError:
-        """The error for a partition that was read before."""
+        """Return the error for a partition that was read before and is not read any more."""
         topic, number = partition
         there = self.splitter.partitions()
         if partition in there:
@@ -99,19 +101,21 @@ class Chosen:
         return UnknownPartition(topic, number, left) if left else UnknownTopic(topic)
 
     def bounds(self, partition: TopicPartition) -> OffsetBounds:
-        """What a reader sees: under read_committed the end is the last stable offset."""
+        """Return the bounds that a reader sees: under read_committed the end is the last stable offset."""
         bounds = self.splitter.bounds(partition)
         if self._options.isolation is Isolation.READ_COMMITTED:
             return bounds._replace(end=bounds.stable)
         return bounds
 
     def latest(self) -> Offsets:
-        """The end of every partition that is read."""
+        """Return the end offset of every partition that is read."""
         return {address: self.bounds(address).end for address in self.partitions()}
 
     def offsets(self, limit: Limit) -> Offsets:
-        """What a limit stands for, in every partition that is read; an offset that it names is given as
-        it is. Raises InvalidArgument when it leaves out partitions, or no record is of its time.
+        """Return the offset that a limit means in every partition that is read. A named offset is returned unchanged.
+
+        Raises InvalidArgument if the limit does not name exactly these partitions, or if no record is at or after its
+        time.
         """
         partitions = self.partitions()
         if limit.each is not None and set(limit.each) != set(partitions):
@@ -140,8 +144,10 @@ class Chosen:
         return end
 
     def batch_ranges(self) -> Sequence[OffsetRange]:
-        """What a batch reads. Raises InvalidArgument for a choice that cannot be, OffsetOutOfRange where
-        offsets are gone and failOnDataLoss is on, and what `check_missing` raises.
+        """Return the ranges that a batch reads.
+
+        Raises InvalidArgument for options that contradict each other or the store, OffsetOutOfRange if offsets no
+        longer exist and failOnDataLoss is on, and what `check_missing` raises.
         """
         self.require_named()
         starts, ends = self.offsets(self._options.start), self.offsets(self._options.end)
@@ -154,9 +160,10 @@ class Chosen:
         return list(self.checked(OffsetRange(at, starts[at], ends[at]) for at in starts))
 
     def check_missing(self, ends: Offsets) -> None:
-        """Raise Corrupt for a partition that is read and missing, or read up to an end that records are missing from.
+        """Raise Corrupt if a chosen partition is missing, or records are missing from a partition that is read to its
+        end.
 
-        With mode=PERMISSIVE, or without failOnDataLoss, log each.
+        With mode=PERMISSIVE, or without failOnDataLoss, log each of them instead.
         """
 
         def is_read(partition: TopicPartition) -> bool:
@@ -168,9 +175,9 @@ class Chosen:
         check_missing(self.splitter, is_read, lenient=lenient)
 
     def checked(self, ranges: Iterable[OffsetRange]) -> Iterator[OffsetRange]:
-        """The ranges that are not empty, within the bounds.
+        """Yield the ranges that are not empty, cut to the bounds.
 
-        Where they are not: OffsetOutOfRange, or without failOnDataLoss a warning, and what is there.
+        A range outside the bounds raises OffsetOutOfRange; without failOnDataLoss it is logged and the rest is yielded.
         """
         for address, start, end in ranges:
             bounds = self.bounds(address)
@@ -182,16 +189,16 @@ class Chosen:
                 yield OffsetRange(address, start, end)
 
     def lose(self, error: CallerError) -> None:
-        """Raise what is lost, or without failOnDataLoss say it."""
+        """Raise the error of a data loss; without failOnDataLoss, log it."""
         if self._options.fail_on_data_loss:
             raise error
         _log.warning("%s; failOnDataLoss is off: reading goes on with what is there", error)
 
     def plan(self, ranges: Sequence[OffsetRange]) -> Sequence[Split]:
-        """The splits of checked ranges, by maxPartitionBytes, minPartitions and maxRecordsPerPartition.
+        """Plan the splits of checked ranges, by maxPartitionBytes, minPartitions and maxRecordsPerPartition.
 
-        Those of a stream that says nothing of maxPartitionBytes are as many as run at once, or fewer where
-        there is little: a task more costs as much as reading 25 MB.
+        A stream without maxPartitionBytes gets one split for each task that can run at once, or fewer for little data:
+        an additional task costs as much as reading 25 MB.
         """
         options = self._options
         splits = self._planned(ranges, options.max_partition_bytes, options.min_partitions)
@@ -221,7 +228,7 @@ class Chosen:
 
 
 def _cut(ranges: Sequence[OffsetRange], most: int | None) -> Iterator[OffsetRange]:
-    """The ranges, none with more than `most` offsets."""
+    """Yield the ranges, cut into ranges of at most `most` offsets."""
     for address, start, end in ranges:
         step = most or max(1, end - start)
         for first in range(start, end, step):
@@ -253,7 +260,7 @@ def _listed(names: Sequence[object]) -> str:
 def check_missing(
     splitter: Splitter, is_read: Callable[[TopicPartition], bool], *, lenient: bool
 ) -> None:
-    """Raise Corrupt for a missing partition, or one with missing records, that is read; `lenient`: log each."""
+    """Raise Corrupt for a partition that is read and is missing or misses records; if `lenient`, log each instead."""
     for found in splitter.missing():
         partition = TopicPartition(str(found.topic), found.partition or 0)
         if not is_read(partition):

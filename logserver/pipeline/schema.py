@@ -1,14 +1,14 @@
-"""The columns of a DataFrame: those of Spark's Kafka source, in its order, and RocketMQ's own behind them.
+"""The columns of a DataFrame: the columns of Spark's Kafka source, in its order, then RocketMQ's own columns.
 
-Owns their names, types, and which column of `storage.columns` each is made of. Must not know Spark's or
+Owns their names, their types, and the column of `storage.columns` that each is made of. Must not know Spark's or
 Arrow's classes.
 
     key BINARY, value BINARY, topic STRING, partition INT, offset BIGINT, timestamp TIMESTAMP, timestampType INT,
-    headers ARRAY<STRUCT<key: STRING, value: BINARY>>              with includeHeaders; null where there are none
+    headers ARRAY<STRUCT<key: STRING, value: BINARY>>              with includeHeaders; null if a record has none
     tag STRING, keys ARRAY<STRING>, ...                            of a RocketMQ store
 
-Any of them may be asked for by `.schema(...)`, in any order: what is not asked for is not decoded. A Kafka
-store has `tag` and `keys` too (its headers TAGS and KEYS), so that one DataFrame program fits both kinds.
+`.schema(...)` may select any of them, in any order; other columns are not decoded. A Kafka store has `tag` and `keys`
+too (its headers TAGS and KEYS), so that one DataFrame program works with both formats.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from storage.errors import InvalidArgument
 
 
 class Column(NamedTuple):
-    """A column: its type in Spark's words, and the stored column that it is made of (None: the address)."""
+    """A column: its type in Spark's notation, and the stored column it is made of (None: topic or partition)."""
 
     type: str
     stored: str | None
@@ -65,7 +65,7 @@ _BY_SMALL_NAME: Final = {name.lower(): name for name in COLUMNS}
 
 
 def default_schema(backend: str, *, headers: bool) -> str:
-    """The columns of a store that nobody chose from, as DDL."""
+    """Return the columns of a read without an explicit schema, as DDL."""
     found = {**_KAFKA, **(_HEADERS if headers else {})}
     if backend == "rocketmq":
         found |= {**_LOOKUP, **_MESSAGE}
@@ -73,9 +73,9 @@ def default_schema(backend: str, *, headers: bool) -> str:
 
 
 def check_schema(fields: Iterable[tuple[str, str]], backend: str) -> Sequence[str]:
-    """The columns that a schema of (name, type in Spark's words) asks for, by their names in COLUMNS.
+    """Return the columns of a schema, given as (name, type in Spark's notation), by their names in COLUMNS.
 
-    Raises InvalidArgument for a name or type that is not there, and for no column at all.
+    Raises InvalidArgument for an unknown name, a wrong type, or a schema without columns.
     """
     found = [_checked(name, kind, backend) for name, kind in fields]
     if not found:
@@ -102,5 +102,5 @@ def _checked(name: str, kind: str, backend: str) -> str:
 
 
 def stored_columns(names: Iterable[str]) -> frozenset[str]:
-    """The columns of `storage.columns` that these are made of."""
+    """Return the columns of `storage.columns` that the named columns are made of."""
     return frozenset(COLUMNS[name].stored or "" for name in names) - {""}

@@ -1,6 +1,6 @@
-"""The Spark session of a command: a local one, or the one that spark-submit has prepared.
+"""The Spark session of a command: a local session, or the session prepared by spark-submit.
 
-Owns how it is set up. Must not be used by programs that have a session: they call `register` alone.
+Owns its setup. Must not be used by programs that have a session of their own: they only call `register`.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ DEFAULTS: Final[Mapping[str, str]] = {
 def create_session(
     name: str, *, master: str | None = None, settings: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """A session in which "logserver" is registered; the one that runs already, if there is one.
+    """Return a session in which "logserver" is registered; reuse the running session if there is one.
 
-    `master` None: what spark-submit was told, else all cores of this machine. Workers run the Python that
-    runs this. Raises NotOffered where the extra `spark` or Java is missing, or Spark does not start.
+    If `master` is None, use the master of spark-submit, or else all cores of this machine. Workers run the same Python
+    interpreter as this process. Raises NotOffered if the extra `spark` or Java is missing, or Spark does not start.
     """
     _require()
     from pyspark.sql import SparkSession
 
-    # Workers would otherwise run the first `python3` of the path, which does not have logserver.
+    # Otherwise workers would run the first `python3` in PATH, which does not have logserver installed.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     given = _submitted()
     builder = SparkSession.builder.appName(f"logserver {name}")
@@ -56,7 +56,8 @@ def create_session(
     running = running_session()
     with _starting():
         spark = builder.getOrCreate()
-    if running is None:  # then its processes are ours: those of the jobs too
+    # Then this process owns the session and all its Python processes, also for the jobs.
+    if running is None:
         spark.sparkContext.environment.update(of_processes(spark))
     register(spark)
     return spark
@@ -64,13 +65,13 @@ def create_session(
 
 @contextmanager
 def _starting() -> Iterator[None]:
-    """Raise NotOffered, with what Java says, where Spark does not start: mostly a wrong master or setting."""
+    """Raise NotOffered, with Java's message, if Spark does not start: mostly because of a wrong master or setting."""
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
 
     try:
         yield
-    except (Py4JError, PySparkException) as error:  # the first has Java's error behind a colon
+    except (Py4JError, PySparkException) as error:  # a Py4JError has Java's error after a colon
         found = _JAVA_SAYS.search(str(error))
         reason = found[1] if found else str(error).partition("\n")[0]
         told = f"Spark does not start: {reason} (check --master, --conf and the Java that is used)"
@@ -78,10 +79,10 @@ def _starting() -> Iterator[None]:
 
 
 def _submitted() -> Mapping[str, str]:
-    """The settings that spark-submit was given, where it is what has started this process.
+    """Return the settings given to spark-submit if it started this process, else an empty mapping.
 
-    They are in the Java virtual machine that runs already; to ask for them starts one where none does,
-    before the memory of its driver is settled.
+    They are in the Java virtual machine that spark-submit has started. Without spark-submit, reading them would start a
+    virtual machine before the memory of its driver is set.
     """
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
         return {}
@@ -92,7 +93,7 @@ def _submitted() -> Mapping[str, str]:
 
 
 def running_session() -> SparkSession | None:
-    """The session that this process has already."""
+    """Return the active session of this process, or None."""
     _require()
     from pyspark.sql import SparkSession
 
@@ -115,7 +116,7 @@ def _require() -> None:
 
 
 def has_java() -> bool:
-    """Whether Spark will find a Java."""
+    """Return whether Spark will find Java."""
     home = os.environ.get("JAVA_HOME")
     if home and (Path(home) / "bin" / "java").exists():
         return True

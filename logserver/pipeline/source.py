@@ -1,7 +1,7 @@
-"""The data source "logserver": what Spark asks for a path and options.
+"""The data source "logserver": the entry points that Spark calls with a path and options.
 
-Owns which reader and writer answers. Must not read or write itself. Spark starts processes of their own that
-only ask for columns, or only plan: each is to import what it needs alone, for that is most of what it costs.
+Owns the choice of the reader and the writer. Must not read or write records. Spark starts separate processes that only
+read the schema, or only plan. Imports take most of their time, so each entry point imports only what it needs.
 """
 
 from __future__ import annotations
@@ -21,20 +21,24 @@ if TYPE_CHECKING:
 
 
 class LogServerSource(DataSource):
-    """`format("logserver")`: a Kafka log directory or a RocketMQ store, found out by looking."""
+    """`format("logserver")`: a Kafka log directory or a RocketMQ store; the format of the store is detected."""
 
     @classmethod
     def name(cls) -> str:
-        """The name for `format`."""
+        """Return the name for `format`."""
         return "logserver"
 
     def schema(self) -> str:
-        """The columns of a read that names none."""
+        """Return the default columns of a read, as DDL."""
         options = parse_read_options(self.options)
         return default_schema(_backend(options.path), headers=options.include_headers)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A batch. Spark refuses a reader that takes filters unless it is told to push them down."""
+        """Return the reader of a batch.
+
+        Spark rejects a reader with `pushFilters` unless filter pushdown is enabled; option pushFilters=false is for
+        that.
+        """
         from logserver.pipeline.batch import BatchReader, FilteredBatchReader
 
         options = parse_read_options(self.options, streaming=False)
@@ -43,7 +47,11 @@ class LogServerSource(DataSource):
         return kind(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """A stream of micro-batches. An error that came from here Spark would hide behind one of its own."""
+        """Return the reader of a stream of micro-batches.
+
+        If an option or the schema is wrong, return a `RefusedStream`, which raises the error later: Spark would hide an
+        error raised here in one of its own.
+        """
         from logserver.pipeline.stream import RefusedStream, StreamReader
 
         try:
@@ -54,13 +62,13 @@ class LogServerSource(DataSource):
         return StreamReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
-        """A batch into a store or a running server."""
+        """Return the writer of a batch into a store or a running server."""
         from logserver.pipeline.sink.writers import batch_writer
 
         return batch_writer(self.options, schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
-        """Micro-batches into a store or a running server."""
+        """Return the writer of micro-batches into a store or a running server."""
         from logserver.pipeline.sink.writers import stream_writer
 
         return stream_writer(self.options, schema, overwrite=overwrite)

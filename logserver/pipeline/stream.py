@@ -1,8 +1,7 @@
-"""Streaming reads of Spark: offsets as its Kafka source keeps them, and a planner that stays open between batches.
+"""Streaming reads of Spark: offsets in the form of its Kafka source, and a planner that stays open between batches.
 
-Owns the reader classes. One instance lives on the driver, in a process of its own, for as long as the query
-runs, and holds the store open; others are made where rows are read, and hold nothing. Must not decide what
-options mean.
+Owns the reader classes. One instance lives in a process of the driver as long as the query runs, and keeps the store
+open. Other instances are created where rows are read, and keep nothing open. Must not interpret options.
 """
 
 from __future__ import annotations
@@ -32,39 +31,39 @@ if TYPE_CHECKING:
 
 
 class RefusedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """In the place of a reader whose options or schema are wrong: raises that whatever is asked first."""
+    """A stand-in for a reader with wrong options or a wrong schema: the first call of any method raises the error."""
 
     def __init__(self, error: StorageError) -> None:
         self._error = error
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Raises."""
+        """Raise the error."""
         raise self._error
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Raises."""
+        """Raise the error."""
         raise self._error
 
     def initialOffset(self) -> dict[str, Any]:
-        """Raises."""
+        """Raise the error."""
         raise self._error
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Raises."""
+        """Raise the error."""
         raise self._error
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Raises."""
+        """Raise the error."""
         raise self._error
 
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
-        """Raises."""
+        """Raise the error."""
         raise self._error
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads on from where the checkpoint says; `startingOffsets` and its like count at the first start
-    alone.
+    """A stream reader that continues from the checkpoint; `startingOffsets` and similar options only apply at the first
+    start.
     """
 
     def __init__(
@@ -82,13 +81,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last_trigger_s = float("-inf")
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a new query begins; by default at the end, as Spark's Kafka source."""
+        """Return where a new query begins; by default at the end, as in Spark's Kafka source."""
         chosen = self._looked()
         chosen.require_named()
         return to_json(chosen.offsets(self.options.start))
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """What `latestOffset` is given back, unless a trigger wants all there is."""
+        """Return the limit that Spark passes to `latestOffset`, unless a trigger reads all available records."""
         if self.options.max_offsets_per_trigger is not None:
             return ReadMaxRows(self.options.max_offsets_per_trigger)
         if self.options.min_offsets_per_trigger is not None:
@@ -96,12 +95,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Records that come later are not for this run."""
+        """Fix the end offsets of this run: records appended later are not read."""
         self._final = self._looked().latest()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Where the next micro-batch ends: all there is, or a share of it; new topics and partitions are
-        met here.
+        """Return where the next micro-batch ends: at the end of all partitions, or after a share of each. New topics
+        and partitions are found here.
         """
         self._latest = self._final if self._final is not None else self._looked().latest()
         starts = self._with_new(from_json(start), self._latest)
@@ -113,14 +112,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return to_json(self._latest if most is None else share_out(most, starts, self._latest))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """What was there at the last look, for the query's progress."""
+        """Return the end offsets of the last refresh, for the query's progress report."""
         return to_json(self._latest) if self._latest else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """The splits of a micro-batch, which may be one that was planned before a restart.
+        """Return the splits of a micro-batch, which may have been planned before a restart.
 
-        Raises OffsetOutOfRange, UnknownTopic or UnknownPartition where offsets, topics or partitions are
-        gone, unless failOnDataLoss is off.
+        Unless failOnDataLoss is off, raises OffsetOutOfRange, UnknownTopic or UnknownPartition if offsets, topics or
+        partitions no longer exist. Then it also raises InvalidArgument for a partition that the options no longer
+        choose.
         """
         chosen = self._looked() if self._chosen is None else self._chosen
         known, planned = from_json(start), from_json(end)
@@ -137,13 +137,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_partition(partition, self.schema, self.options)
 
     def stop(self) -> None:
-        """Let go of open files."""
+        """Close open files."""
         if self._chosen is not None:
             self._chosen.splitter.close()
             self._chosen = None
 
     def _looked(self) -> Chosen:
-        """The store as it is at this moment."""
+        """Open or refresh the store, and return its present state."""
         if self._chosen is None:
             self._chosen = open_chosen(self.options)
         else:
@@ -151,7 +151,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._chosen
 
     def _with_new(self, starts: Offsets, ends: Offsets) -> dict[TopicPartition, int]:
-        """The starts, with those of partitions that are new: at their first record."""
+        """Return the starts, with new partitions added at their first record."""
         new = {at: self._bounds_start(at) for at in ends.keys() - starts.keys()}
         return {**starts, **new}
 
@@ -160,7 +160,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return chosen.bounds(partition).start
 
     def _must_wait(self, starts: Offsets) -> bool:
-        """Whether there is less than minOffsetsPerTrigger, for less than maxTriggerDelay."""
+        """Return whether fewer than minOffsetsPerTrigger offsets wait, for less than maxTriggerDelay."""
         least, now_s = self.options.min_offsets_per_trigger, self._clock_s()
         if least is None or self._final is not None:
             return False

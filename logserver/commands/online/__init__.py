@@ -1,5 +1,5 @@
-"""Commands that ask a running server, by `logserver.client`.
+"""Commands that query a running server, through `logserver.client`.
 
-Only what lies in this folder may import the client, and only a command that talks to a server loads it:
-the others start without the web stack.
+Only modules in this folder may import the client, and only a command that talks to a server loads them: the other
+commands start without the web stack.
 """

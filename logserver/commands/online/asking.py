@@ -1,7 +1,7 @@
-"""`logserver find URL` and `logserver offsets URL`: what these commands ask a running server.
+"""`logserver find URL` and `logserver offsets URL`: the requests of these commands to a running server.
 
-Owns the way from their options to the client and the rows they print; the options themselves stand with
-the commands, which look into files by the same ones.
+Owns the conversion of their options to client calls and of the answers to rows; must not define the options, which are
+in the modules of the commands, because both commands also read files.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NO_RECORD: Final = 40404
 
 
 class Partitions(NamedTuple):
-    """The partitions that are meant, and at which time (None: first and next offset)."""
+    """The selected partitions, and a time (None: first and next offset)."""
 
     topic: str | None
     partition: int | None
@@ -37,8 +37,8 @@ class Partitions(NamedTuple):
 
 
 def find(url: str, query: FindQuery, *, access: Access, output: str) -> None:
-    """Print the records of a server that a query means, page by page; damage is told and passed over, and makes the
-    exit code 1.
+    """Print the records of a server that match a query, page by page. Damage is reported and skipped; it makes the exit
+    code 1.
     """
     query.check()
     if query.raw:
@@ -98,7 +98,7 @@ async def _pages(
 async def _over_damage(
     ask: Callable[..., AsyncGenerator[MessagesFound, None]], tell: Tell
 ) -> AsyncGenerator[MessagesFound, None]:
-    """The pages of a query, also behind damage, which is told."""
+    """Yield the pages of a query, also after damage, which is reported to `tell`."""
     cursor: object = None
     while True:
         try:
@@ -131,7 +131,7 @@ def _holds(record: FetchedRecord, text: str | None) -> bool:
 
 
 def offsets(url: str, wanted: Partitions, *, access: Access, output: str) -> None:
-    """Print what partitions of a server hold, or their first offsets at a time."""
+    """Print the first and next offsets of a server's partitions, or their first offsets at or after a time."""
 
     async def ask(client: LogClient) -> None:
         rows = []

@@ -1,7 +1,7 @@
-"""`logserver consume` and `logserver tail`: print records as they come, with kcat's habits.
+"""`logserver consume` and `logserver tail`: print records as they arrive, with kcat's options.
 
-Owns the options and where a reading starts and ends, by itself or as a member of a group; how records look
-is `showing`'s business, how they get out `printing`'s.
+Owns the options, and the start and end of a reading, alone or as a member of a group; must not know how records are
+formatted (`showing`) or written (`printing`).
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ POLL_MS: Final = 1000
 def _options(
     start: str, names: Mapping[str, str], topic: str = "Topic."
 ) -> Callable[[Command], Command]:
-    """The options of both commands; `start` is where a reading starts unless told, `names` are the words
-    for it, `topic` is the help of -t.
+    """Return a decorator that adds the options of both commands. `start` is the default start of a reading, `names` are
+    the words for a start, `topic` is the help of -t.
     """
     options: list[Callable[[Command], Command]] = [
         click.option(
@@ -146,7 +146,7 @@ async def _consume_as_member(
     skips: bool,
     **shape: Any,
 ) -> None:
-    """Read as a member of a group. What was printed is committed, no more."""
+    """Read as a member of a group. Exactly the printed records are committed."""
     if start not in READING_NAMES.values():
         raise click.UsageError("with -G, -o is beginning, end or stored")
     if tag is not None:
@@ -179,7 +179,7 @@ async def _consume_as_member(
 
 @asynccontextmanager
 async def _hint() -> AsyncIterator[None]:
-    """Say in the error of damaged data how the rest can be read."""
+    """Add to the error of damaged data how the rest can be read."""
     try:
         yield
     except ServerRefused as error:
@@ -198,7 +198,7 @@ class _Skipped:
         self._is_empty = True
 
     def tell(self, error: ServerRefused) -> None:
-        """Name what is skipped."""
+        """Print which offsets are skipped."""
         facts = error.facts()
         place, following = _place(error) or "an unknown partition", error.next_good_offset
         first = facts.get("offset")

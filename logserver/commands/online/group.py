@@ -1,6 +1,6 @@
 """`logserver group`: the consumer groups of a running server.
 
-Owns the rows that are printed; what a group is is the server's business.
+Owns the rows that are printed; must not know a group's rules, which are the server's.
 """
 
 from __future__ import annotations

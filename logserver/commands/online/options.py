@@ -1,6 +1,6 @@
-"""What the commands for a running server share: its address, the token, and how a command runs.
+"""Options and start of the commands for a running server: its address, the token, and the client.
 
-Owns these options and the way from them to a client; must not know what a command asks.
+Owns these options and the creation of a client from them; must not know the requests of a command.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ partition_option: Final = click.option(
 
 
 def online(command: OnlineCommand) -> Command:
-    """A command that gets a client of the server as its first argument, and runs as a coroutine."""
+    """Wrap a coroutine as a command: it gets a client of the server as its first argument."""
 
     def run(*arguments: Any, server: str, access: Access, **options: Any) -> None:
         run_with_client(server, access, lambda client: command(client, *arguments, **options))
@@ -48,14 +48,14 @@ def online(command: OnlineCommand) -> Command:
 
 
 def client_of(url: str, access: Access) -> LogClient:
-    """A client that shows itself as the options say."""
+    """Return a client with the credentials given in the options."""
     return LogClient(url, access.token(), tls=access.tls())
 
 
 def run_with_client(
     url: str, access: Access, command: Callable[[LogClient], Coroutine[Any, Any, None]]
 ) -> None:
-    """Run a coroutine that gets a client; an interrupt cancels it, so that it can take its leave."""
+    """Run a coroutine with a client; an interrupt cancels the coroutine, so that it can clean up."""
 
     async def run() -> None:
         async with client_of(url, access) as client:
@@ -65,7 +65,7 @@ def run_with_client(
 
 
 def parse_pairs(texts: Sequence[str], what: str) -> list[tuple[str, str]]:
-    """NAME=VALUE texts. Raises InvalidArgument naming `what` they are."""
+    """Parse NAME=VALUE texts. Raises InvalidArgument, which names `what` the texts are."""
     pairs = []
     for text in texts:
         name, equals, value = text.partition("=")

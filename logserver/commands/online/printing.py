@@ -1,7 +1,7 @@
-"""Printing records as they come, for commands that wait for more.
+"""Printing records as they arrive, for commands that wait for more.
 
-Owns standard output of these commands: it is written and flushed run by run, so that a reader behind a
-pipe sees what there is, and watched, so that a reader who leaves is noticed at once.
+Owns standard output of these commands. It is written and flushed run by run, so that the reader of a pipe gets each
+record at once. It is also watched, so that the command ends at once when the reader closes the pipe.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ STDOUT: Final = 1
 
 @asynccontextmanager
 async def while_somebody_reads() -> AsyncIterator[None]:
-    """Raises BrokenPipeError as soon as the reader of standard output has gone: who waits for records
-    would not see it before the next one.
+    """Raise BrokenPipeError as soon as the reader of standard output closes it.
+
+    A command that waits for records would not notice this before the next record.
     """
     loop, task, has_gone = asyncio.get_running_loop(), asyncio.current_task(), asyncio.Event()
 
@@ -35,9 +36,7 @@ async def while_somebody_reads() -> AsyncIterator[None]:
 
     is_pipe = stat.S_ISFIFO(os.fstat(STDOUT).st_mode)
     if is_pipe:
-        loop.add_reader(
-            STDOUT, leave
-        )  # nothing comes to be read: this end tells when the other closes
+        loop.add_reader(STDOUT, leave)  # never readable; reports when the reader closes its end
     try:
         yield
     except asyncio.CancelledError:
@@ -49,14 +48,14 @@ async def while_somebody_reads() -> AsyncIterator[None]:
 
 
 class Printer:
-    """Prints records as they come, at most `count`; `left` are still to come (None: any number)."""
+    """A printer of records as they arrive. `left` records are still to be printed (None: any number)."""
 
     def __init__(self, show: Show, count: int | None) -> None:
         self._show = show
         self.left = count
 
     def write(self, records: Sequence[FetchedRecord]) -> bool:
-        """Print and flush; True when all that was wanted has been printed."""
+        """Print and flush; return True if all wanted records have been printed."""
         taken = records if self.left is None else records[: self.left]
         sys.stdout.buffer.write(b"".join(map(self._show, taken)))
         sys.stdout.buffer.flush()

@@ -1,7 +1,7 @@
-"""`logserver produce`: records from lines of standard input or of files, with kcat's habits.
+"""`logserver produce`: send records from lines of standard input or of files, with kcat's options.
 
-Owns how lines become records and requests; must not know what a store takes. What one read of the input
-gives goes in one request, so that a line typed is sent at once and a file in large pieces.
+Owns the conversion of lines to records and requests; must not know the limits of a store. Each read of the input goes
+in one request, so that a typed line is sent at once, and a file in large pieces.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from logserver.commands.online.showing import unescaped
 from storage.errors import InvalidArgument
 
 READ_BYTES: Final = 256 << 10
-MAX_LINE_BYTES: Final = 64 << 20  # more than a server takes in a request unless told
+MAX_LINE_BYTES: Final = 64 << 20  # more than a server accepts in a request by default
 REQUEST_RECORDS: Final = 1000
 REQUEST_BYTES: Final = 4 << 20
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd", "zlib")
@@ -45,7 +45,7 @@ class _JsonHeader(Struct):
 
 
 class _JsonRecord(Struct):
-    """A record as `consume` prints it; what only a stored record has is passed over."""
+    """A record as `consume` prints it; fields that only a stored record has are ignored."""
 
     key: Any = None
     value: Any = msgspec.UNSET
@@ -58,7 +58,7 @@ class _JsonRecord(Struct):
 
 
 def _delimiter(ctx: click.Context, param: click.Parameter, value: str | None) -> bytes | None:
-    """Text with escapes, as bytes."""
+    """Parse text with escapes into bytes; a callback of click."""
     if value is None:
         return None
     data = unescaped(value)
@@ -128,8 +128,9 @@ async def command(
 def _records(
     lines: Sequence[bytes], to_record: ToRecord, place: str, before: int
 ) -> Iterator[Record]:
-    """Those of the lines that are not empty. Raises InvalidArgument, which names `place` and the line's
-    number: `before` are those before them.
+    """Yield the records of the lines that are not empty. `before` is the number of lines before them.
+
+    Raises InvalidArgument, which names `place` and the number of the line.
     """
     for number, line in enumerate(lines, before + 1):
         try:
@@ -142,16 +143,15 @@ def _records(
 
 
 def _stdin() -> IO[bytes]:
-    """Standard input, of which a read gives what is there."""
+    """Return standard input such that a read returns the available data."""
     buffer = sys.stdin.buffer
     return buffer.raw if isinstance(buffer, io.BufferedReader) else buffer
 
 
 async def _runs(source: IO[bytes], delimiter: bytes) -> AsyncGenerator[list[bytes], None]:
-    """Lines without their delimiter, empty ones too, as many at once as a read gives, within what a
-    request takes.
+    """Yield lines without their delimiter, also empty lines: the lines of one read, cut to what a request may hold.
 
-    Raises InvalidArgument for one over MAX_LINE_BYTES: the input may have no end.
+    Raises InvalidArgument for a line over MAX_LINE_BYTES: the input may never end.
     """
     rest = b""
     while data := await _read(source):
@@ -167,11 +167,11 @@ async def _runs(source: IO[bytes], delimiter: bytes) -> AsyncGenerator[list[byte
 
 
 async def _read(source: IO[bytes]) -> bytes:
-    """What is there, once something is. The wait is the loop's: nobody can interrupt a read."""
+    """Read the available data, after waiting for it in the event loop: a blocking read cannot be interrupted."""
     loop, came = asyncio.get_running_loop(), asyncio.Event()
     try:
         loop.add_reader(source, came.set)
-    except (OSError, ValueError):  # a file on a disk always gives something, or its end
+    except (OSError, ValueError):  # a file on a disk always has data, or has ended
         return await asyncio.to_thread(source.read, READ_BYTES)
     try:
         await came.wait()
@@ -216,11 +216,11 @@ def _from_line(
 
 
 def _from_json(line: bytes) -> Record:
-    """Raises ValueError."""
+    """Parse a record from a line of JSON. Raises ValueError."""
     given = msgspec.json.decode(line, type=_JsonRecord)
     if given.value is msgspec.UNSET and given.value_b64 is None:
         raise ValueError("it has no value")
-    # Kafka's stores keep tag and lookup keys in these headers, and show both.
+    # Kafka's stores keep tag and lookup keys in these headers; `consume` prints both forms.
     names = {one.key for one in given.headers}
     return Record(
         as_bytes(given.key) if given.key_b64 is None else given.key_b64,

@@ -1,6 +1,6 @@
-r"""How a record is printed: as JSON, as a line for a person, or by a format string.
+r"""Formats of a printed record: as JSON, as a line of text, or by a format string.
 
-Owns these three shapes; pure. A format string is kcat's:
+Owns these three formats; pure. A format string is kcat's:
 
     %s  value            %S  its length, -1: null    %t  topic       \n \r \t  as usual
     %k  key              %K  its length, -1: null    %p  partition   \xNN      one byte
@@ -29,7 +29,7 @@ _ESCAPES: Final = {"n": b"\n", "r": b"\r", "t": b"\t"}
 
 
 def row(record: FetchedRecord) -> Mapping[str, object]:
-    """A record as the API's text format shows it: what is no UTF-8 is null, with the bytes beside it."""
+    """Return a record as in the API's text format; data that is not UTF-8 is null, and its bytes are in `..._b64`."""
     shown: dict[str, object] = {
         "topic": record.topic,
         "partition": record.partition,
@@ -51,12 +51,12 @@ def row(record: FetchedRecord) -> Mapping[str, object]:
 
 
 def as_json(record: FetchedRecord) -> bytes:
-    """One line of JSON."""
+    """Format a record as one line of JSON."""
     return msgspec.json.encode(row(record)) + b"\n"
 
 
 def as_line(record: FetchedRecord) -> bytes:
-    """One line for a person: place, time, key and value."""
+    """Format a record as one line of text: place, time, key and value."""
     moment = _EPOCH + timedelta(milliseconds=record.timestamp_ms) if _is_shown(record) else None
     time = "-" if moment is None else moment.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
     key = "-" if record.key is None else _line(record.key)
@@ -66,7 +66,7 @@ def as_line(record: FetchedRecord) -> bytes:
 
 
 def by_format(text: str, *, null: bytes = b"") -> Show:
-    """What prints by a format string. Raises InvalidArgument for one that is wrong."""
+    """Return a function that formats records by a format string. Raises InvalidArgument for a wrong string."""
     pieces: list[bytes | Show] = []
     for match in _PIECES.finditer(text):
         if match[0] == "%":
@@ -137,11 +137,11 @@ def _texts(name: str, data: bytes | None) -> Mapping[str, object]:
 
 
 def _is_shown(record: FetchedRecord) -> bool:
-    """Whether the time is one that a calendar has."""
+    """Return whether the time has a calendar date that can be printed."""
     return 0 <= record.timestamp_ms < 253_402_300_800_000  # the year 10,000
 
 
 def _line(data: bytes) -> str:
-    """Text on one line."""
+    """Return the text on one line."""
     text = data.decode("utf-8", "backslashreplace")
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)

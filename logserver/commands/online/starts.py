@@ -1,6 +1,6 @@
-"""Where a reading starts, as kcat writes it: beginning, end, stored, N, -N and @TIME.
+"""The start of a reading, in kcat's notation: beginning, end, stored, N, -N and @TIME.
 
-Owns the way from these texts to what the client takes.
+Owns the conversion of these texts to the client's values.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ def start_option(
     takes_last: bool = True,
     **options: object,
 ) -> Callable[[Command], Command]:
-    """An option that takes such a text; `names` are the words it knows, with what they mean. -N counts
-    from the end, which only readings do.
+    """Return an option for such a text. `names` maps the accepted words to their values. -N counts from the end, which
+    only readings support (`takes_last`).
     """
     forms = ", ".join([*names, "N", *(["-N (the last N)"] if takes_last else [])])
 

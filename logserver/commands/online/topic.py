@@ -1,6 +1,6 @@
 """`logserver topic`: the topics of a running server.
 
-Owns the shapes that are printed; a topic's rules are the server's.
+Owns the shapes that are printed; must not know a topic's rules, which are the server's.
 """
 
 from __future__ import annotations

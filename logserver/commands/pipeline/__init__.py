@@ -1,7 +1,7 @@
-"""`logserver pipeline NAME`: the jobs of the data pipeline, one module per job beside this one.
+"""`logserver pipeline NAME`: the jobs of the data pipeline, one module per job in this folder.
 
-Owns the table of jobs and the Spark session they run in, which is started when a job asks for it. Must
-not import a job or PySpark by itself.
+Owns the table of jobs and their Spark session, which is started when a job asks for it. Must not import a job or
+PySpark by itself.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ def command(ctx: click.Context, *, master: str | None, settings: Mapping[str, st
 
 @contextmanager
 def spark_session() -> Iterator[SparkSession]:
-    """The session for the job of the running command, stopped at the end if it was started here.
+    """Yield the session for the job of the running command; at the end stop it if it was started here.
 
-    What a task met in a store is raised as itself, so that the command ends with its message and code.
+    A storage error of a task is raised as itself, so that the command ends with its message and code.
     """
     from logserver.pipeline.failures import storage_error
     from logserver.pipeline.session import create_session, running_session
@@ -81,7 +81,7 @@ def spark_session() -> Iterator[SparkSession]:
     )
     try:
         yield spark
-    except Exception as error:  # Spark's own, of many kinds, around what a task raised
+    except Exception as error:  # exceptions of Spark, of many classes, around the task's error
         found = storage_error(error)
         if found is None:
             raise
@@ -92,8 +92,10 @@ def spark_session() -> Iterator[SparkSession]:
 
 
 def log_handler() -> logging.Handler:
-    """To standard error, but for what is said by the root logger itself: there Py4J logs the stack of a call
-    that an interrupt has cut off, and the command ends with a line that says so.
+    """Return a handler that writes to standard error, except records of the root logger itself.
+
+    To the root logger Py4J logs the stack of a call that an interrupt has aborted; the command already reports the
+    interrupt in a line.
     """
     handler = logging.StreamHandler()
     handler.addFilter(lambda record: record.name != logging.root.name)
@@ -101,6 +103,6 @@ def log_handler() -> logging.Handler:
 
 
 def write_frame(frame: DataFrame, output: str) -> None:
-    """Print the rows of a job's report; one of Spark's partitions at a time is held in memory."""
+    """Print the rows of a job's report; only one Spark partition at a time is in memory."""
     rows = (row.asDict(recursive=True) for row in frame.toLocalIterator())
     write_rows(iter(lambda: list(islice(rows, RUN_ROWS)), []), output)

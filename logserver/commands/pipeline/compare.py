@@ -18,7 +18,7 @@ PICTURES: Final = (".png", ".svg")
 
 
 def _drawable(_ctx: click.Context, _parameter: click.Parameter, path: Path | None) -> Path | None:
-    """Refuse before the run what would fail behind it."""
+    """Reject, before the run, a picture that could not be written after it."""
     if path is None:
         return None
     if path.suffix.lower() not in PICTURES:

@@ -1,6 +1,6 @@
-"""`logserver pipeline convert`: what `logserver convert` does, on Spark.
+"""`logserver pipeline convert`: the work of `logserver convert`, on Spark.
 
-Owns the exit code; the options are those of that command, and it must not know Spark.
+Owns the exit code; must not know Spark. The options are the options of `logserver convert`.
 """
 
 from __future__ import annotations

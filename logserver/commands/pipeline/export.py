@@ -1,4 +1,4 @@
-"""`logserver pipeline export`: a store as Parquet, kept up to date run by run.
+"""`logserver pipeline export`: export a store to Parquet, and append new records in each run.
 
 Owns the options; must not know Spark.
 """

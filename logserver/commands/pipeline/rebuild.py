@@ -1,4 +1,4 @@
-"""`logserver pipeline rebuild`: derived files anew from the log, on Spark.
+"""`logserver pipeline rebuild`: rebuild derived files from the log, on Spark.
 
 Owns the options and the exit code; must not know Spark.
 """

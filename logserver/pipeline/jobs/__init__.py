@@ -1,6 +1,6 @@
-"""The jobs of the pipeline, one module each: `run(spark, ...)` does the work and gives a DataFrame of what it did.
+"""The jobs of the pipeline, one module each: `run(spark, ...)` does the work and returns a DataFrame that reports it.
 
-Owns what the jobs share. Must not import a job by itself, print, or know the command line, which is
+Owns the code that jobs share. Must not import a job by itself, print, or know the command line, which is
 `logserver.commands.pipeline`.
 """
 
@@ -16,7 +16,7 @@ R = TypeVar("R")
 
 
 def job(run: Callable[P, R]) -> Callable[P, R]:
-    """A job whose paths are absolute, whatever it was given: its tasks stand in folders of their own."""
+    """Decorate a job so that all its paths become absolute: its tasks run in other working directories."""
 
     @wraps(run)
     def with_absolute_paths(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -1,15 +1,15 @@
-"""A folder of Parquet files that runs append to: each run wholly or not at all, however it ends.
+"""A folder of Parquet files that runs append to: each run is added as a whole or not at all, however it ends.
 
-Owns staging, the commit and its repetition after a crash; must not know Spark or what is in the files.
+Owns staging, the commit and its completion after a crash; must not know Spark or the contents of the files.
 
     FOLDER/topic=orders/date=2026-01-31/part-....parquet    what readers see
     FOLDER/_appended/staging/topic=.../...parquet           what a run writes
     FOLDER/_appended/commit.json                            the last run: its state, and its files
     FOLDER/_appended/lock                                   held by the run
 
-A run writes below staging and then replaces commit.json, which names the files: that is the moment that
-counts. Then the files move to their places. The next run first moves what the last commit still has in
-staging, and drops whatever else is there. Readers of Parquet pass folders over whose name begins with `_`.
+A run writes to staging and then replaces commit.json, which names the files: this replacement is the commit. Then the
+files move to their final places. The next run first moves the files of the last commit that are still in staging, and
+removes everything else there. Readers of Parquet ignore folders whose names begin with `_`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SUFFIX: Final = ".parquet"
 
 
 class Appended:
-    """The folder during a run; see `appending`. `state` is what the last run left there, {} before the first."""
+    """The folder during a run; see `appending`. `state` is the state of the last committed run, {} before the first."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -42,9 +42,10 @@ class Appended:
         self._move(last["files"])
 
     def commit(self, state: Mapping[str, Any]) -> int:
-        """Everything in staging belongs to the folder, and `state` with it; gives the number of files.
+        """Commit all files in staging to the folder, together with `state`; return the number of files.
 
-        Durable on return. A run that ends before has added nothing; one that ends in it, all or nothing.
+        Durable on return. A run that ends before this call has added nothing; a run that ends during it, all or
+        nothing.
         """
         paths = sorted(path for path in self.staging.rglob(f"*{SUFFIX}") if path.is_file())
         files = [str(path.relative_to(self.staging)) for path in paths]
@@ -76,8 +77,8 @@ class Appended:
             ) from error
 
     def _move(self, files: list[str]) -> None:
-        """Bring the files of a commit to their places, those that are not there yet; staging is empty then."""
-        places: set[Path] = set()  # below the folder, itself as "."
+        """Move the files of a commit that are still in staging to their final places, then remove staging."""
+        places: set[Path] = set()  # relative to the folder; the folder itself is "."
         for name in files:
             source, target = self.staging / name, self._folder / name
             if source.exists():
@@ -92,11 +93,11 @@ class Appended:
 
 @contextmanager
 def appending(folder: Path) -> Iterator[Appended]:
-    """The folder for one run, which alone may write there; made where it is missing. What the last run had
-    committed is in its place, what it had not is gone.
+    """Open the folder for one run, which alone may write to it; create it if it is missing.
 
-    Raises StoreLocked while another run is at it, InvalidArgument for a folder with other files,
-    Corrupt where the last commit cannot be read.
+    The files that the last run committed are in their final places; its uncommitted files are removed. Raises
+    StoreLocked while another run has the folder, InvalidArgument for a folder with other files, Corrupt if the last
+    commit cannot be read.
     """
     own = folder / OWN
     if folder.exists() and not own.exists() and any(folder.iterdir()):

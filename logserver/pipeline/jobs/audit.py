@@ -1,7 +1,7 @@
-"""Audit a store: what `logserver verify` finds, looked for by many at once.
+"""Audit a store: the findings of `logserver verify`, searched for by many tasks in parallel.
 
-Owns the rows of the report; the rules and the way a store is cut into parts are the storage engine's:
-a segment of Kafka, a stretch of RocketMQ's log of about 64 MB, an index file.
+Owns the rows of the report. The rules and the division of a store into parts belong to the storage engine. A part is a
+segment of Kafka, a range of about 64 MB of RocketMQ's commit log, or an index file.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ REPORT: Final = (
 
 @job
 def run(spark: SparkSession, store: Path, settings: Mapping[str, str] | None = None) -> DataFrame:
-    """Read all of a store, or of one partition's folder, and tell what is wrong; nothing is changed.
+    """Read a whole store, or the folder of one partition, and report all findings; nothing is changed.
 
-    A row for each finding (codes: docs/findings.md), in the order of `logserver verify`, and then one
-    without a code for each file that was read: its records (of a derived file: entries, where they are
-    counted) and bytes. Works beside a running server. Every executor has to see the store under this path.
-    Raises NotOffered for a single file, InvalidConfig, IoFailure, UnsupportedFormat.
+    The report has a row for each finding (codes: docs/findings.md), in the order of `logserver verify`. Then follows a
+    row without a code for each file that was read: its records (of a derived file: entries, if they are counted) and
+    bytes. Works while a server has the store open. Every executor must see the store at this path. Raises NotOffered
+    for a single file, InvalidConfig, IoFailure, UnsupportedFormat.
     """
     inspector = open_inspector(store, StoreOptions(settings=dict(settings or {})))
     try:

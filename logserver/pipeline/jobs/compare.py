@@ -1,7 +1,7 @@
-"""Compare the two formats: one workload written, read and searched in each, turn by turn.
+"""Compare the two formats: one workload is written, read and searched in each format, by turns.
 
-Owns the workload and the measures; must not know how either format works. Every figure is of this machine
-and this run: what it is good for is the ratio of the two.
+Owns the workload and the measures; must not know how either format works. The figures depend on this machine and this
+run: only the ratio of the two formats is meaningful.
 
     write                records/s     a new store, by the data source's writer
     read, aggregate      records/s     every column; records and bytes of each partition
@@ -32,7 +32,7 @@ REPORT: Final = (
 )
 TOPIC: Final = "workload"
 BEGIN_MS: Final = 1_700_000_000_000
-BLOCK_BYTES: Final = 512  # of st_blocks
+BLOCK_BYTES: Final = 512  # unit of st_blocks
 LOGS: Final = ("log", "commitlog")
 RATE: Final = "records/s"
 MEASURES: Final[Mapping[str, str]] = {
@@ -48,8 +48,9 @@ MEASURES: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """`records` values of `value_bytes` each, a millisecond apart, over `partitions`; each has a lookup key of
-    its own. Everything is measured `repeats` times, of the lookups `lookups` each time.
+    """A workload: `records` values of `value_bytes` bytes each, one millisecond apart, spread over `partitions`.
+
+    Each record has a lookup key of its own. Everything is measured `repeats` times, with `lookups` lookups each time.
     """
 
     records: int = 100_000
@@ -65,7 +66,7 @@ class Workload:
                 raise InvalidArgument(f"{name} must be at least 1", field=name)
 
     def rows(self, spark: SparkSession) -> DataFrame:
-        """The workload, made by the executors."""
+        """Return the workload as a DataFrame, computed by the executors."""
         from pyspark.sql import functions as f
 
         name = f.concat(f.lit("k-"), f.col("id").cast("string"))
@@ -81,10 +82,10 @@ class Workload:
 
 @job
 def run(spark: SparkSession, folder: Path, workload: Workload | None = None) -> DataFrame:
-    """Make a store of each format in `folder`, which must be new, and measure both; a row for each figure, with
-    the smallest, middle and largest of the repeats. The stores of the last repeat stay there.
+    """Create stores of both formats in `folder`, which must be new, measure them, and return one row for each figure.
 
-    Raises InvalidArgument for a folder that is there, or an impossible workload.
+    A row has the minimum, median and maximum of the repeats. The stores of all repeats stay in the folder. Raises
+    InvalidArgument for an existing folder or an impossible workload.
     """
     workload = workload or Workload()
     workload.check()
@@ -108,7 +109,7 @@ def run(spark: SparkSession, folder: Path, workload: Workload | None = None) -> 
 def _measured(
     spark: SparkSession, backend: str, path: Path, workload: Workload
 ) -> dict[str, float]:
-    """One turn of one backend."""
+    """Write, read and search one store; return its figures by measure."""
     rows = workload.rows(spark).write.format("logserver").mode("append")
     options = {"backend": backend, "numPartitions": str(workload.partitions)}
     found = {"write": _rate(lambda: rows.options(**options).save(str(path)), workload.records)}
@@ -129,7 +130,7 @@ def _rate(work: Callable[[], object], units: int) -> float:
 
 
 def _lookups(store: LogStore, workload: Workload) -> dict[str, float]:
-    """The middle time of a lookup, all over the store."""
+    """Return the median time of a lookup, spread over the whole store."""
     step = max(1, workload.records // workload.lookups)
     first_ms, last_ms = _times(store)
 
@@ -146,7 +147,7 @@ def _lookups(store: LogStore, workload: Workload) -> dict[str, float]:
 
 
 def _times(store: LogStore) -> tuple[int, int]:
-    """The first and the last time of a partition, on the axis that lookups go by."""
+    """Return the first and last time of partition 0, in the kind of time that lookups by time use."""
     partition = TopicPartition(TOPIC, 0)
     bounds = store.bounds(partition)
     ends = [next(store.scan(partition, at)) for at in (bounds.start, bounds.end - 1)]
@@ -167,7 +168,7 @@ def _middle_us(look: Callable[[int], object], rows: Sequence[int]) -> float:
 
 
 def _sizes(backend: str, path: Path, records: int) -> dict[str, float]:
-    """What the files take on the disk: those that are preallocated have holes."""
+    """Return the allocated disk space in bytes per record: preallocated files have holes."""
     totals = {True: 0, False: 0}
     for file in list_files(backend, path):
         totals[file.kind in LOGS] += (path / file.path).stat().st_blocks * BLOCK_BYTES
@@ -175,9 +176,9 @@ def _sizes(backend: str, path: Path, records: int) -> dict[str, float]:
 
 
 def plot(report: DataFrame, path: Path) -> None:
-    """Draw a report: a panel a measure, a bar a backend. The suffix of `path` says which kind of picture.
+    """Draw a report: a panel for each measure, a bar for each backend. The suffix of `path` selects the file format.
 
-    Raises OSError, ValueError for another suffix.
+    Raises OSError, and ValueError for an unknown suffix.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -1,7 +1,7 @@
-"""Convert a store to the other format, by many at once.
+"""Convert a store to the other format, by many tasks in parallel.
 
-Owns the rows of the report; the rule, the parts and the commit by rename are the storage engine's, and
-those of `logserver convert`.
+Owns the rows of the report. The rules, the parts and the commit by rename belong to the storage engine, and are the
+same as in `logserver convert`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SPLIT_BYTES: Final = 256 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wanted:
-    """How to convert; see storage.convert_store. `settings` are those of the source."""
+    """The options of a conversion; see storage.convert_store. `settings` are the settings of the source."""
 
     to: str
     encode: bool = False
@@ -40,12 +40,15 @@ class Wanted:
 
 @job
 def run(spark: SparkSession, source: Path, target: Path, wanted: Wanted) -> DataFrame:
-    """Make a new store at `target` of the one at `source`, and tell what became of the records.
+    """Convert the store at `source` into a new store at `target`, and report what became of the records.
 
-    A row for each topic (`what` converted, the topic's new name as `reason`), each note of the report
-    (left_out, encoded, moved, hidden) and each finding of the source (damaged; noted). The new
-    store is durable and cleanly stopped on return; on an error there is none. Every executor has to see
-    both paths. Raises what storage.convert_store raises.
+    The report has these rows:
+    - each topic (`what` is converted, `reason` is the topic's new name);
+    - each note of the report (left_out, encoded, moved, hidden);
+    - each finding of the source (damaged; noted).
+
+    The new store is durable and cleanly stopped on return; after an error there is no new store. Every executor must
+    see both paths. Raises what storage.convert_store raises.
     """
     report = convert_store(
         source,

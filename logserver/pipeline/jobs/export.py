@@ -1,13 +1,13 @@
-"""Export a store to Parquet, partitioned by topic and date, and append to it: only what is new, every record once.
+"""Export a store to Parquet, partitioned by topic and date; each run appends the new records, every record once.
 
-Owns which offsets a run takes and what of them becomes a column; must not know how a store is read or how
-files are committed (`appended`). The end of a run is settled before it reads, so a server may write on.
+Owns the choice of a run's offsets and the columns; must not know how a store is read or how files are committed
+(`appended`). The end offsets of a run are fixed before it reads, so a server may continue to append.
 
     OUT/topic=orders/date=2026-01-31/part-....parquet     date: of the record's timestamp, in UTC
 
-Columns are those of the data source but for the topic, which is in the path; with `json_values` also `json`,
-the value parsed by a schema that is inferred from the topic's values: `json._unparsed` is the text of one that
-does not fit, counted in the report. The schema only grows, by the fields of later runs, nested ones too.
+The columns are the columns of the data source except the topic, which is in the path. With `json_values` there is also
+`json`, the value parsed by a schema that is inferred from the topic's values. `json._unparsed` holds the text of a
+value that does not fit, which the report counts. The schema only grows, by the fields of later runs, also nested.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ DAY_MS: Final = 86_400_000
 
 
 class Wanted(NamedTuple):
-    """What a run was asked for; all runs into a folder are asked for the same values and isolation.
+    """The options of a run. All runs into a folder must have the same `json_values` and `isolation`.
 
-    `permissive`: damaged and unreadable ranges and missing partitions are logged and left out. `settings` are those of
-    the store.
+    `permissive`: damaged and unreadable ranges and missing partitions are logged and left out. `settings` are the
+    settings of the store.
     """
 
     json_values: bool = False
@@ -63,14 +63,15 @@ class Span(NamedTuple):
 
 @job
 def run(spark: SparkSession, store: Path, out: Path, wanted: Wanted | None = None) -> DataFrame:
-    """Append to the Parquet folder `out` what the store at `store` has and the folder has not; a row for each
-    partition tells which offsets were taken and how many rows they gave.
+    """Append to the Parquet folder `out` the records of the store at `store` that the folder does not have yet.
 
-    `wanted.topics` is a regular expression of whole names; None: every topic that is not internal. Durable on
-    return; a run that is killed has added all or nothing, and the next one adds the rest. Both paths must be
-    seen by every executor. Raises InvalidArgument for a folder of other data or of other wishes and for
-    topics that are no pattern, StoreLocked while another run writes there, Corrupt for damaged records and
-    for a partition that is missing, though other files name its records.
+    Returns a row for each partition: its range of exported offsets and the number of rows. `wanted.topics` is a regular
+    expression for whole names; None: all topics that are not internal. Durable on return. A run that is killed has
+    added all of its records or none, and the next run adds the rest. Every executor must see both paths.
+
+    Raises InvalidArgument for a folder with other data or other options, and for `topics` that is no regular
+    expression; StoreLocked while another run writes to the folder; Corrupt for damaged records, and for a missing
+    partition whose records other files name.
     """
     wanted = wanted or Wanted()
     _check_pattern(wanted.topics)
@@ -128,7 +129,7 @@ def _state(
 def planned(
     store: Path, out: Path, ends: Mapping[str, Mapping[str, int]], wanted: Wanted
 ) -> list[Span]:
-    """From where the last run ended, or the first offset, to where the partition ends now."""
+    """Return the offsets from the end of the last run, or the first offset, to the present end of each partition."""
     options = StoreOptions(settings=wanted.settings)
     splitter = open_splitter(store, options, permissive=wanted.permissive)
     try:
@@ -202,7 +203,7 @@ def _frames(
     wanted: Wanted,
     schemas: dict[str, str],
 ) -> list[DataFrame]:
-    """What is to be written: all in one, or topic by topic where each has its own schema of values."""
+    """Return the DataFrames to write: one for all topics, or one per topic if each has its own schema of values."""
     if not todo:
         return []
     if not wanted.json_values:
@@ -216,7 +217,7 @@ def _frames(
 
 
 def _read(spark: SparkSession, store: Path, todo: Sequence[Span], wanted: Wanted) -> DataFrame:
-    """The records of the spans, with headers."""
+    """Read the records of the spans, with headers."""
     partitions: dict[str, list[int]] = {}
     limits: dict[str, dict[str, dict[str, int]]] = {"start": {}, "end": {}}
     for span in todo:
@@ -237,7 +238,7 @@ def _read(spark: SparkSession, store: Path, todo: Sequence[Span], wanted: Wanted
 
 
 def _dated(frame: DataFrame) -> DataFrame:
-    """With the day of the timestamp in UTC, whatever the session's time zone is."""
+    """Add the column `date`: the day of the timestamp in UTC, independent of the session's time zone."""
     from pyspark.sql import functions as f
 
     day = f.floor(f.unix_millis("timestamp") / DAY_MS).cast("int")
@@ -245,11 +246,11 @@ def _dated(frame: DataFrame) -> DataFrame:
 
 
 def _schema(spark: SparkSession, frame: DataFrame, known: str | None) -> str:
-    """The JSON form of the schema of a topic's values; what is known of it stays, new fields come behind."""
+    """Return the schema of a topic's values as JSON. Known fields stay unchanged, new fields are added after them."""
     from pyspark.sql.types import StructType
 
     text = frame.selectExpr("cast(value as string) as value").where("value is not null")
-    with _case_sensitive(spark):  # else Spark refuses a value whose names differ in case alone
+    with _case_sensitive(spark):  # else Spark rejects a value with names that differ only in case
         inferred = spark.read.option("columnNameOfCorruptRecord", UNPARSED).json(text).schema
     before = (
         StructType.fromJson(json.loads(known)) if known else StructType().add(UNPARSED, "string")
@@ -258,8 +259,9 @@ def _schema(spark: SparkSession, frame: DataFrame, known: str | None) -> str:
 
 
 def _grown(known: DataType | None, found: DataType) -> DataType:
-    """A known type, with the fields behind it that only `found` has, at any depth. Of names that differ in
-    case alone the first one counts.
+    """Return a known type with the fields added at its end that only `found` has, at any depth.
+
+    Of names that differ only in case, the first is used.
     """
     from pyspark.sql.types import ArrayType, StructField, StructType
 
@@ -286,7 +288,7 @@ def _case_sensitive(spark: SparkSession) -> Iterator[None]:
 
 
 def _parsed(frame: DataFrame, schema: str) -> DataFrame:
-    """With the parsed value, in which UNPARSED holds the text of one that does not fit."""
+    """Add the column `json`, the parsed value; its field UNPARSED holds the text of a value that does not fit."""
     from pyspark.sql import functions as f
     from pyspark.sql.types import StructType
 
@@ -299,7 +301,7 @@ def _parsed(frame: DataFrame, schema: str) -> DataFrame:
 def _counted(
     spark: SparkSession, staging: Path, *, json_values: bool
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """Rows, and values that are not parsed, of each partition, as the written files have them."""
+    """Return the number of rows and of unparsed values of each partition, counted in the written files."""
     from pyspark.sql import functions as f
 
     unparsed = f.col(f"json.{UNPARSED}") if json_values else f.lit(None)

@@ -1,8 +1,8 @@
-"""Make derived files of a store anew from its log: what `logserver rebuild` makes, made by many at once.
+"""Rebuild derived files of a store from its log: the files of `logserver rebuild`, built by many tasks in parallel.
 
-Owns the rows of the report; what is built, and how it is put in place under the store's lock, are the
-storage engine's. Kafka: a task for each segment. RocketMQ: one for each stretch of the log of about
-64 MB, which writes what it tells beside the store; then one for some queues, or for each index file.
+Owns the rows of the report. The rules, and the replacement under the store's lock, belong to the storage engine. Kafka:
+a task for each segment. RocketMQ: a task for each range of about 64 MB of the commit log, which writes its results next
+to the store; then a task for some queues, or for each index file.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ def run(
     write: bool = False,
     settings: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """Rebuild `what` of a store ("indexes"; of RocketMQ "consumequeue" or "indexfile"; None: all of it) and tell
-    what changed; without `write` only what would.
+    """Rebuild `what` of a store, and report which files changed; without `write`, which files would change.
 
-    A row for each file that differs, `changed` telling whether it was replaced, and one for each
-    finding. With `write` the new files are in place and durable on return, the old ones beside the
-    store in `DIR.cut-TIME`. A run that is killed leaves old or new files, and a folder
-    `DIR.rebuild-TIME` that may go; run it again. Every executor has to see the store, and its parent
-    folder, under the same path. Raises StoreLocked while a server has the store, InvalidArgument for a
-    kind that is not there, NotOffered for a single file.
+    `what` is "indexes", or of RocketMQ "consumequeue" or "indexfile"; None: all kinds. The report has a row for each
+    file that differs, where `changed` says whether it was replaced, and a row for each finding.
+
+    With `write` the new files are in place and durable on return, and the old files are next to the store in
+    `DIR.cut-TIME`. A run that is killed leaves old or new files, and a folder `DIR.rebuild-TIME` that may be removed;
+    run it again. Every executor must see the store, and its parent folder, at the same path. Raises StoreLocked while a
+    server has the store, InvalidArgument for an unknown kind, NotOffered for a single file.
     """
     inspector = open_inspector(store, StoreOptions(settings=dict(settings or {})))
     try:

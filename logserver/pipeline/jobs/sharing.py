@@ -1,8 +1,8 @@
-"""Parts of work on a store (storage.parts), done by the executors of Spark.
+"""Parts of work on a store (storage.parts), executed by Spark's executors.
 
-Owns how many parts are given out at once; must not know what a part does. A task is one part. Parts
-are planned, done and put together wave by wave, so that the driver holds the parts and the results of
-one wave, whatever the size of the store: results are some numbers and findings, never records.
+Owns the number of parts that run at once; must not know what a part does. A task is one part. Parts are planned,
+executed and combined wave by wave. So the driver only holds the parts and the results of one wave, whatever the size of
+the store. Results are some numbers and findings, never records.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ P = TypeVar("P")
 R = TypeVar("R")
 
 TASKS_A_CORE: Final = 64
-"""In a wave: enough that cores seldom wait for the last task of it."""
+"""Tasks per core in a wave: enough that cores seldom wait for the last task of the wave."""
 
 
 class OnExecutors:
@@ -48,7 +48,7 @@ class _Failed:
 
 
 class _Guarded(Generic[P, R]):
-    """Work whose errors come back as results: Spark would try again, and then show them as text."""
+    """A wrapper of work that returns errors as results. Spark would repeat the task and then report text."""
 
     def __init__(self, work: Callable[[P], R]) -> None:
         self._work = work

@@ -1,9 +1,10 @@
-"""Of the Python processes that Spark starts for the data source: they take PySpark as it is installed.
+"""Start-up hook of the Python processes that Spark starts for the data source: use the installed PySpark, not its zip.
 
-Owns their path alone. Spark puts its own zip file before what is installed. It holds the same sources without byte
-code, so that each process compiles them anew: 1.0 s of processor time instead of 0.3 s, and every stream starts one.
-The zip is left out only where it lies in the very package that is found without it. Python runs this module when a
-process starts (`site`), in the place of another one of its name, which is run from here.
+Owns only the path of these processes; must not import anything of logserver. Spark puts its zip file before the
+installed packages. The zip holds the same sources without byte code, so that each process compiles them again: 1.0 s of
+processor time instead of 0.3 s, and every stream starts one. The zip is left out only if it is part of the package that
+is found without it. Python (`site`) runs this module at start-up instead of another module of its name, which is then
+run from here.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ IN_PACKAGE = ("pyspark", "python", "lib", "pyspark.zip")
 
 
 def _is_spare(entry: str) -> bool:
-    """Whether a path is the zip in the package of PySpark that is found without it."""
+    """Return whether a path is the zip inside the PySpark package that is found without it."""
     path = Path(entry)
     if path.parts[-len(IN_PACKAGE) :] != IN_PACKAGE:
         return False
@@ -27,8 +28,9 @@ def _is_spare(entry: str) -> bool:
 
 
 def _become_hidden() -> None:
-    """Be the module of this name that Python would have found, with this folder out of its path: it may be another
-    copy of this one.
+    """Replace this module by the module of its name that Python would find without this folder in its path.
+
+    That module may be another copy of this one.
     """
     spec = PathFinder.find_spec(__name__)
     if spec is not None and spec.loader is not None and spec.origin != __file__:

@@ -1,8 +1,8 @@
-"""The columns that a row to be written may have: those of Spark's Kafka sink, and a store's own.
+"""The columns of a row to be written: the columns of Spark's Kafka sink, and a store's own columns.
 
 Owns their names and types. Must not know Spark's or Arrow's classes.
 
-    value       string or binary                            must be there; null where the backend keeps nulls
+    value       string or binary                            required; null where the backend keeps nulls
     key         string or binary                            null: no key
     topic       string                                      unless option topic names one for all rows
     partition   int                                         null: by the key, as Kafka's producers do
@@ -13,8 +13,8 @@ Owns their names and types. Must not know Spark's or Arrow's classes.
     unique_id   string                                      RocketMQ only
     properties  map<string,string>                          RocketMQ only; see `rows`
 
-Columns of a read that a store gives by itself (`offset`, `store_timestamp`, ...) are passed over, so that
-what was read can be written again.
+Columns of a read that a store assigns by itself (`offset`, `store_timestamp`, ...) are ignored, so that rows that were
+read can be written again.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ _BY_SMALL_NAME: Final = {name.lower(): name for name in (*TYPES, *READ)}
 def check_columns(
     fields: Iterable[tuple[str, str]], *, topic: str | None, messages: bool
 ) -> Mapping[str, int]:
-    """Where each column stands that is written, by its name in TYPES. `topic`: the option; `messages`: the
-    target keeps RocketMQ's.
+    """Return the position of each column that is written, by its name in TYPES.
 
-    Raises InvalidArgument for a schema of (name, type in Spark's words) that does not fit.
+    `topic` is the option; `messages`: the target keeps RocketMQ's messages. Raises InvalidArgument if `fields`, the
+    schema as (name, type in Spark's notation), does not fit.
     """
     found: dict[str, int] = {}
     for position, (name, kind) in enumerate(fields):

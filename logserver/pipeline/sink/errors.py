@@ -1,6 +1,6 @@
-"""What a row that cannot be kept is refused with: the column, the topic and partition it goes to, the rule.
+"""The error message for a row that is rejected: the column, the topic and partition of the row, and the rule.
 
-Owns that text; must not know which rules there are.
+Owns that text; must not know the rules.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _FIELD = re.compile(r"^(\w+): ")
 
 @contextmanager
 def naming_rows(partition: TopicPartition | None) -> Iterator[None]:
-    """Say of what a record is refused for whose row it is; what has been said within stays."""
+    """Add the row's partition and column to the error for a rejected record; an error that names a column stays."""
     where = "a row" if partition is None else f"a row for {partition}"
     try:
         yield

@@ -1,7 +1,7 @@
-"""Staging folders of jobs that are no more: whose a folder is, and whether that one still lives.
+"""Staging folders of jobs that no longer run: the writer of a folder, and whether that writer is still alive.
 
-Owns the ids of batch writes; must not open a store. A batch's id tells the machine and the process that
-lives as long as its driver; a stream's is its query's, whose next start goes on in the same folder.
+Owns the ids of batch writes; must not open a store. A batch's id names the machine and a process that lives as long as
+the batch's driver. A stream's id is the id of its query, which continues in the same folder when it starts again.
 
     HOST.PID.STARTED.RANDOM      of a batch; STARTED in clock ticks since the machine's start
 """
@@ -17,19 +17,19 @@ from typing import Final
 
 from storage import is_pending, remove_staged, staged_folders, wall_clock_ms
 
-KEPT_MS: Final = 86_400_000  # of a writer on another machine, or of a query that does not come back
+KEPT_MS: Final = 86_400_000  # of a writer on another machine, or of a query that does not restart
 _ID: Final = re.compile(r"\.staged-(?P<host>[^/]+)\.(?P<pid>\d+)\.(?P<started>\d+)\.[0-9a-f]{8}$")
-_STARTED_FIELD: Final = 19  # of /proc/PID/stat, counted behind the name
+_STARTED_FIELD: Final = 19  # index in /proc/PID/stat, counted after the process name
 
 
 def new_write_id(pid: int | None = None) -> str:
-    """The id of a batch that is written from this process's parent, the driver (or its worker's keeper)."""
+    """Return a new id of a batch, written from this process's parent: the driver (or the daemon of its workers)."""
     pid = os.getppid() if pid is None else pid
     return f"{socket.gethostname()}.{pid}.{_started(pid) or 0}.{secrets.token_hex(4)}"
 
 
 def remove_leftovers(store: Path, *, own: Path, now_ms: int | None = None) -> list[Path]:
-    """Remove the staging folders beside a store whose writers are gone; which these were."""
+    """Remove the staging folders of writers that no longer run, next to a store; return the removed folders."""
     now_ms = wall_clock_ms() if now_ms is None else now_ms
     gone = [
         folder
@@ -50,7 +50,7 @@ def _is_left(name: str, age_ms: int) -> bool:
 
 
 def _started(pid: int) -> int | None:
-    """When a process of this machine began; None: there is none. Where that cannot be told: 0."""
+    """Return when a process of this machine started, None if there is no such process, 0 if it cannot be determined."""
     if not Path("/proc/self/stat").exists():
         return 0
     try:

@@ -1,4 +1,4 @@
-"""The options of a write: parsed, checked, told by name when wrong.
+"""The options of a write: parsed and checked; errors name the option.
 
 Owns names, defaults and precedence. Must not open a store or know Spark.
 """
@@ -37,7 +37,7 @@ _FOR_A_DIRECTORY: Final = ("backend", "compression")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """What a write was asked for. Either `path` or `url` is set."""
+    """The options of a write. Either `path` or `url` is set."""
 
     path: str | None
     url: str | None
@@ -51,7 +51,7 @@ class WriteOptions:
 
 
 def parse_write_options(options: Mapping[str, str], *, overwrite: bool) -> WriteOptions:
-    """Check the options of one write. Raises InvalidArgument, naming the option."""
+    """Check the options of one write. Raises InvalidArgument, which names the option."""
     if overwrite:
         raise InvalidArgument(
             'mode: "overwrite" (of a stream: outputMode "complete") is refused, since a log is '
@@ -80,7 +80,7 @@ def parse_write_options(options: Mapping[str, str], *, overwrite: bool) -> Write
 
 
 def check_compression(compression: str | None, backend: str) -> None:
-    """Raise InvalidArgument for a codec that records of this backend do not have."""
+    """Raise InvalidArgument for a codec that this backend does not support."""
     if compression is not None and compression not in COMPRESSIONS[backend]:
         raise wrong("compression", f"{compression!r} is none of {', '.join(COMPRESSIONS[backend])}")
 

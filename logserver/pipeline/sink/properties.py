@@ -1,11 +1,11 @@
-"""A message's properties as a column: taken apart into what a record has of its own.
+"""A message's properties as a column: separated into the fields of a record.
 
-Owns the meaning of the names in `properties`, which a read gives all together; must not know Arrow. What
-another column of the row tells too must be the same there, and counts once:
+Owns the meaning of the names in `properties`, which a read returns all together; must not know Arrow. A value that
+another column of the row also has must be equal there, and is used once:
 
     TAGS, KEYS, __SHARDINGKEY    tag, lookup keys and key
     UNIQ_KEY, WAIT               kept as they are; UNIQ_KEY is also the column unique_id
-    __LOGSERVER_SEQ              passed over: it marks an append of its store
+    __LOGSERVER_SEQ              ignored: it marks an append of its store
     any other                    a header
 """
 
@@ -25,7 +25,7 @@ _KEY: Final = "__SHARDINGKEY"
 
 
 class Parts(NamedTuple):
-    """The columns of some rows. The first six stand in a Record's order."""
+    """The columns of some rows. The first six are in a Record's order."""
 
     keys: Sequence[bytes | None]
     values: Sequence[bytes | None]
@@ -38,7 +38,7 @@ class Parts(NamedTuple):
 
 
 def with_properties(parts: Parts) -> list[Record]:
-    """Records whose rows have properties or unique ids. Raises UnrepresentableRecord with `index`."""
+    """Return the records of rows that have properties or unique ids. Raises UnrepresentableRecord with `index`."""
     rows = len(parts.values)
     properties = parts.properties or [None] * rows
     unique_ids = parts.unique_ids or [None] * rows
@@ -81,7 +81,7 @@ def _same(column: T | None, given: T, field: str, index: int) -> T:
 
 
 def _lookups(text: str | None, key: bytes | None) -> Sequence[str]:
-    """KEYS, less the record's key, which a store puts there by itself."""
+    """Return the words of KEYS without the record's key, which a store adds by itself."""
     found = text.split() if text else []
     own = None if key is None else key.decode()
     if own in found:

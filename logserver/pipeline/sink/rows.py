@@ -1,10 +1,13 @@
-"""From Arrow record batches to records, gathered by topic and partition: whole columns at a time.
+"""Conversion of Arrow record batches to records, grouped by topic and partition, whole columns at a time.
 
-Owns where rows go and how columns become values; must not encode or write. Batches are gathered to some
-megabytes and sorted by where their rows go, each partition's in their order; memory is bounded by a few times
-CHUNK_BYTES. A row goes to the partition that it names, else by its key as Kafka's producers choose, else with
-all keyless rows of the chunk, chunk by chunk in turn, from the task's number on: so a task that is run again
-sends every row where it went before.
+Owns the partition of each row and the conversion of columns to values; must not encode or write. Batches are collected
+to some megabytes and sorted by partition; the rows of a partition keep their order. Memory is bounded by a few times
+CHUNK_BYTES. The partition of a row is, in this order:
+- the partition that the row names;
+- a partition by the row's key, as Kafka's producers choose it;
+- one partition for all keyless rows of the chunk, which advances with each chunk, beginning at the task's number.
+
+So a task that runs again sends every row to the same partition as before.
 """
 
 from __future__ import annotations
@@ -26,12 +29,12 @@ Numbers: TypeAlias = np.ndarray[Any, Any]
 
 CHUNK_BYTES: Final = 8 << 20
 CHUNK_ROWS: Final = 100_000
-ROW_BYTES: Final = 70  # what a record takes beside key and value, about
+ROW_BYTES: Final = 70  # approximate size of a record without its key and value
 _MICROSECONDS: Final = 1000  # in a millisecond
 
 
 class Rows(NamedTuple):
-    """Records for one partition, in order."""
+    """The records of one piece for one partition, in order."""
 
     partition: TopicPartition
     records: list[Record]
@@ -39,7 +42,7 @@ class Rows(NamedTuple):
 
 @dataclass
 class Placing:
-    """Where rows go. `numbers`: the partitions of topics that are there, `new_numbers` those of others."""
+    """The choice of partitions: `numbers` of the existing topics, `new_numbers` of other topics."""
 
     columns: Mapping[str, int]
     topic: str | None
@@ -47,11 +50,11 @@ class Placing:
     new_numbers: Sequence[int]
     task: int
     met: dict[str, int] = field(default_factory=dict)
-    """The topics that rows went to, and how many partitions each was taken to have."""
+    """The topics that rows went to, with the number of partitions assumed for each."""
     _turn: int = 0
 
     def rows(self, batches: Iterable[pa.RecordBatch], run_bytes: int) -> Iterator[Rows]:
-        """All rows of a task, by partition, in pieces of about `run_bytes`.
+        """Yield all rows of a task, by partition, in pieces of about `run_bytes` bytes.
 
         Raises InvalidArgument for a row without a topic, UnknownPartition.
         """
@@ -66,7 +69,7 @@ class Placing:
     def _placed(
         self, rows: int, columns: Mapping[str, pa.Array]
     ) -> Iterator[tuple[TopicPartition, Mapping[str, pa.Array]]]:
-        """The columns' rows for each partition."""
+        """Yield each partition with the columns of its rows."""
         topics, codes = self._topics(rows, columns)
         numbers = self._numbers(rows, columns, topics, codes)
         order = np.lexsort((numbers, codes))  # stable: a partition's rows keep their order
@@ -81,7 +84,7 @@ class Placing:
             yield address, {n: c.slice(start, stop - start) for n, c in kept.items()}
 
     def _topics(self, rows: int, columns: Mapping[str, pa.Array]) -> tuple[Sequence[str], Numbers]:
-        """The topics, and which of them each row's is."""
+        """Return the topics, and for each row the index of its topic."""
         if self.topic is not None:
             return [self.topic], np.zeros(rows, dtype=np.int64)
         if columns["topic"].null_count:
@@ -99,7 +102,7 @@ class Placing:
         topics: Sequence[str],
         codes: Numbers,
     ) -> Numbers:
-        """Each row's partition."""
+        """Return the partition number of each row."""
         found = np.full(rows, -1, dtype=np.int64)
         given = columns.get("partition")
         named = np.zeros(rows, dtype=bool)
@@ -122,7 +125,7 @@ class Placing:
             raise UnknownPartition(topic, int(unknown[0]), len(numbers))
 
     def _chosen(self, keys: pa.Array | None, rows: Numbers, numbers: Sequence[int]) -> Numbers:
-        """The partitions of rows that name none."""
+        """Return the partitions of rows that do not name one."""
         places = np.asarray(numbers, dtype=np.int64)
         keyless = places[(self.task + self._turn) % len(places)]
         if keys is None or not len(rows) or len(places) == 1:
@@ -133,7 +136,7 @@ class Placing:
 
 
 def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Batches put together to about CHUNK_BYTES."""
+    """Yield batches combined to about CHUNK_BYTES bytes or CHUNK_ROWS rows."""
     gathered: list[pa.RecordBatch] = []
     size_bytes = rows = 0
     for batch in batches:
@@ -148,7 +151,7 @@ def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _pieces(columns: Mapping[str, pa.Array], run_bytes: int) -> Iterator[tuple[int, int]]:
-    """Rows [start, stop) of about so many bytes, one row at least."""
+    """Yield ranges of rows [start, stop) of about `run_bytes` bytes, at least one row each."""
     weights = np.full(len(columns["value"]), ROW_BYTES, dtype=np.int64)
     for name in ("value", "key"):
         if name in columns:
@@ -159,7 +162,7 @@ def _pieces(columns: Mapping[str, pa.Array], run_bytes: int) -> Iterator[tuple[i
 
 
 def to_records(columns: Mapping[str, pa.Array], rows: int) -> list[Record]:
-    """The records that columns hold, without `topic` and `partition`."""
+    """Convert columns to records. The columns do not include `topic` and `partition`."""
     parts = Parts(
         keys=_bytes(columns["key"]) if "key" in columns else [None] * rows,
         values=_bytes(columns["value"]),
@@ -182,7 +185,7 @@ def _bytes(column: pa.Array) -> list[bytes | None]:
 
 
 def _times(column: pa.Array) -> list[int | None]:
-    """Milliseconds; a time before 1970 is rounded down, as Spark does it."""
+    """Convert times to milliseconds, rounded down also before 1970, as Spark does."""
     if not column.null_count:
         numbers = column.cast(pa.timestamp("us", tz=column.type.tz)).cast(pa.int64()).to_numpy()
         listed: list[int | None] = (numbers // _MICROSECONDS).tolist()
@@ -192,7 +195,7 @@ def _times(column: pa.Array) -> list[int | None]:
 
 
 def _headers(column: pa.Array) -> list[Sequence[Header]]:
-    """The lists of headers; a null list is an empty one."""
+    """Return the lists of headers; a null list becomes an empty list."""
     flat = column.flatten()
     names, values = flat.field("key"), flat.field("value")
     pairs = list(zip(names.to_pylist(), _bytes(values), strict=True))

@@ -1,14 +1,14 @@
-"""Into a running server, over HTTP: each task sends its rows, numbered so that a repeat is recognised.
+"""Writes into a running server, over HTTP: each task sends its rows, numbered so that the server detects repeats.
 
-Owns who sends under which producer id; requests and their repeats are `logserver.client`'s business. Nothing
-is held back until a commit: what a task has sent is stored, also if the job fails later.
+Owns the producer ids of the tasks; requests and their repeats are the job of `logserver.client`. Rows are not held back
+until a commit: the rows that a task has sent are stored, even if the job fails later.
 
     producer id     made of the query (or the job), the task's number and the micro-batch's upper bits
     epoch           the micro-batch's lower 15 bits: an attempt that is late is fenced by the next one
     sequence        the rows of the task in that partition, from 0 on, in requests cut by their content
 
-So a task that is run again, or a micro-batch that is repeated after a crash with the same rows in the same
-tasks, sends the same requests under the same numbers, and what is stored of them is passed over.
+So a task that runs again sends the same requests with the same numbers, and the server skips those already stored. The
+same holds for a micro-batch repeated after a crash, if its tasks have the same rows.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 REQUEST_BYTES: Final = 512 << 10
 EPOCHS: Final = 1 << 15
 OWN_IDS: Final = 1 << 62
-"""Ids from here on no server gives out, and none counts them among its own."""
+"""Producer ids from here on: no server assigns them or counts them among its own ids."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSink:
-    """A planned write; picklable. `job_id` None: of a stream, whose tasks know their query."""
+    """A planned write; picklable. `job_id` is None for a stream without option queryId; its tasks know the query."""
 
     url: str
     options: WriteOptions
@@ -48,9 +48,9 @@ class ServerSink:
     job_id: str | None
 
     def stage(self, batches: Iterable[pa.RecordBatch], task: Task) -> Staged:
-        """Send a task's rows; they are stored, by the server's flush mode, on return.
+        """Send a task's rows; they are stored on return, as durable as the server's flush mode makes them.
 
-        Raises ClientError, and InvalidArgument or UnknownPartition for a row that goes nowhere.
+        Raises ClientError, and InvalidArgument or UnknownPartition for a row without a valid topic or partition.
         """
         new_numbers = range(self.options.new_partitions or 1)
         placing = Placing(self.columns, self.options.topic, self.numbers, new_numbers, task.number)
@@ -89,11 +89,11 @@ class ServerSink:
         return ProducerId(OWN_IDS + low, batch % EPOCHS)
 
     def commit(self, staged: Sequence[Staged], batch_id: int | None = None) -> bool:
-        """All is stored already."""
+        """Return True: all rows are stored already."""
         return True
 
     def abort(self, staged: Sequence[Staged]) -> None:
-        """What was sent stays."""
+        """Do nothing: rows that were sent stay stored."""
 
 
 async def _send_rows(producer: IdempotentProducer, rows: Rows) -> None:
@@ -103,7 +103,7 @@ async def _send_rows(producer: IdempotentProducer, rows: Rows) -> None:
 def plan_sending(
     options: WriteOptions, fields: Sequence[tuple[str, str]], *, streaming: bool
 ) -> ServerSink:
-    """Ask the server what it has. Raises InvalidArgument for columns that do not fit, ClientError."""
+    """Ask the server for its topics and partitions. Raises InvalidArgument for columns that do not fit, ClientError."""
     assert options.url is not None
     with _client(options) as client:
         store = client.run(lambda inner: inner.store())

@@ -1,7 +1,7 @@
-"""Into a store's directory: tasks stage encoded runs beside it, the driver puts them in as a whole.
+"""Writes into a store's directory: tasks stage encoded runs next to it, the driver commits them as a whole.
 
-Owns the plan of a write, which the driver makes and tasks carry, and its two ends; must not know Spark. What
-makes a commit whole over a crash is `storage.append_staged`'s business.
+Owns the plan of a write, which the driver makes and tasks carry, and the steps at both ends; must not know Spark. The
+atomicity of a commit over a crash is the job of `storage.append_staged`.
 
     plan_write (driver) -> StoreSink -> stage (each task) -> Staged -> commit, or abort (driver)
 """
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 RUN_BYTES: Final = 512 << 10
-_ROOM: Final = 4  # of a topic's limit 3/4 are filled: heads and lengths are on top
+_ROOM: Final = 4  # at most 3/4 of a topic's limit are filled: headers and length fields come on top
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Who stages: the task's number in its job, and in a stream the query and its micro-batch."""
+    """The task that stages rows: its number in the job; in a stream also the query and its micro-batch."""
 
     number: int
     query_id: str | None = None
@@ -60,7 +60,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """What a task has staged, for the driver: `file` None where there was no row. `topics`: see StagedWrite."""
+    """The result of a task, for the driver. `file` is None if the task had no row. `topics`: see StagedWrite."""
 
     task: Task
     file: StagedFile | None
@@ -69,7 +69,7 @@ class Staged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreSink:
-    """A planned write; picklable. `write_id` None: of a stream, whose tasks know their query."""
+    """A planned write; picklable. `write_id` is None for a stream without option queryId; its tasks know the query."""
 
     path: Path
     backend: str
@@ -83,10 +83,10 @@ class StoreSink:
     # ---- a task ----
 
     def stage(self, batches: Iterable[pa.RecordBatch], task: Task) -> Staged:
-        """Encode a task's rows into a file of its own, durable on return. Nothing of it is seen by readers.
+        """Encode a task's rows into a file of its own, durable on return. Readers do not see it before the commit.
 
-        Raises InvalidArgument, UnknownPartition, UnrepresentableRecord and RecordTooLarge for a row that
-        cannot be kept, DiskFull; then the file is gone.
+        Raises InvalidArgument, UnknownPartition, UnrepresentableRecord and RecordTooLarge for a row that cannot be
+        stored, and DiskFull. After an error the file is removed.
         """
         placing = Placing(
             self.columns,
@@ -133,11 +133,11 @@ class StoreSink:
     # ---- the driver ----
 
     def commit(self, staged: Sequence[Staged], batch_id: int | None = None) -> bool:
-        """Put all that was staged into the store, durable on return; False: the query's micro-batch had been
-        put in before.
+        """Append all staged files to the store, durable on return.
 
-        Raises StoreLocked while another process has the store, InvalidArgument where a topic was made
-        with other partitions meanwhile; then nothing is stored.
+        Returns False if the query's micro-batch was committed before, or no task has run. Raises StoreLocked while
+        another process has the store, InvalidArgument if the store, or a topic with other partitions, was created
+        meanwhile; then nothing is stored.
         """
         staged = sorted(staged, key=lambda one: one.task.number)
         query_id = next((one.task.query_id for one in staged if one.task.query_id), None)
@@ -178,7 +178,7 @@ class StoreSink:
         return StoreOptions(settings=store_settings(self.options.settings, self.backend))
 
     def abort(self, staged: Sequence[Staged]) -> None:
-        """Remove what was staged, unless the store has decided to take it: then its next start does."""
+        """Remove the staged files, unless the store has recorded them for the append: its next start adds them."""
         query_id = next((one.task.query_id for one in staged if one.task.query_id), None)
         if self.write_id is None and query_id is None:
             return
@@ -190,11 +190,11 @@ class StoreSink:
 def plan_write(
     options: WriteOptions, fields: Sequence[tuple[str, str]], *, streaming: bool
 ) -> StoreSink:
-    """Look at the target and at the schema, (name, type in Spark's words).
+    """Check the target and the schema, given as (name, type in Spark's notation), and return the plan of the write.
 
-    A batch opens the store as a writer does, and so is refused at once (StoreLocked) while another process
-    has it. Raises InvalidArgument for options and columns that do not fit, StoreReadOnly for a
-    directory of a real server that was not taken over.
+    A batch opens the store as a writer does, and so fails at once (StoreLocked) while another process has it. Raises
+    InvalidArgument for options and columns that do not fit, StoreReadOnly for a directory of a real server that was not
+    taken over.
     """
     assert options.path is not None
     path = Path(options.path).resolve()
@@ -240,7 +240,7 @@ def _backend(options: WriteOptions, path: Path) -> str:
 
 
 def _is_there(path: Path, backend: str) -> bool:
-    """Whether there is a store of ours to append to."""
+    """Return whether a store to append to exists. Raises InvalidArgument or StoreReadOnly for any other store."""
     detected = detect(path)
     if detected is None:
         return False
@@ -256,7 +256,7 @@ def _is_there(path: Path, backend: str) -> bool:
 
 
 def _shapes(store: LogStore, topic: str | None) -> tuple[Mapping[str, TopicShape], TopicShape]:
-    """Of the topics that are there, and of any other."""
+    """Return the shapes of the existing topics, and the shape of any new topic."""
     form = staged_form(store.capabilities.backend)
     known = store.topics()
     wanted = [name for name in known if topic in (None, name)]

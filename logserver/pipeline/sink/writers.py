@@ -1,6 +1,6 @@
-"""Spark's writers: what it calls on the driver and in its tasks, handed on to a sink.
+"""Spark's writers: the calls that Spark makes on the driver and in its tasks, passed on to a sink.
 
-Owns Spark's classes and what a task knows of itself; must not know how rows are stored.
+Owns Spark's classes and the task's knowledge of itself; must not know how rows are stored.
 """
 
 from __future__ import annotations
@@ -28,72 +28,72 @@ _BATCH_ID = "streaming.sql.batchId"
 
 
 class Sink(Protocol):
-    """Where rows go; picklable."""
+    """A destination of rows; picklable."""
 
     def stage(self, batches: Iterator[pa.RecordBatch], task: Task) -> Staged:
-        """A task's rows."""
+        """Stage the rows of one task."""
 
     def commit(self, staged: Sequence[Staged], batch_id: int | None = None) -> bool:
-        """All tasks have staged theirs."""
+        """Commit: all tasks have staged their rows."""
 
     def abort(self, staged: Sequence[Staged]) -> None:
-        """Some task has not."""
+        """Abort: a task has not staged its rows."""
 
 
 class Message(WriterCommitMessage):
-    """What a task tells the driver."""
+    """The message of a task to the driver."""
 
     def __init__(self, staged: Staged) -> None:
         self.staged = staged
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """`df.write`."""
+    """The batch writer, for `df.write`."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """In a task."""
+        """Stage the rows of a task; called in the task."""
         return Message(self._sink.stage(iterator, _this_task()))
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """On the driver."""
+        """Commit the write; called on the driver."""
         self._sink.commit(_staged(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """On the driver, also after a commit that failed."""
+        """Abort the write; called on the driver, also after a commit that failed."""
         self._sink.abort(_staged(messages))
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """`df.writeStream`."""
+    """The stream writer, for `df.writeStream`."""
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """In a task."""
+        """Stage the rows of a task; called in the task."""
         return Message(self._sink.stage(iterator, _this_task()))
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """On the driver; may come again for the same micro-batch."""
+        """Commit a micro-batch; called on the driver, perhaps again for the same micro-batch."""
         self._sink.commit(_staged(messages), batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """On the driver, also after a commit that failed."""
+        """Abort a micro-batch; called on the driver, also after a commit that failed."""
         self._sink.abort(_staged(messages))
 
 
 def batch_writer(options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> BatchWriter:
-    """For DataSource.writer. Raises what planning raises."""
+    """Return the writer for DataSource.writer. Raises what planning raises."""
     return BatchWriter(_sink(options, schema, overwrite=overwrite, streaming=False))
 
 
 def stream_writer(
     options: Mapping[str, str], schema: StructType, *, overwrite: bool
 ) -> StreamWriter:
-    """For DataSource.streamWriter. Raises what planning raises."""
+    """Return the writer for DataSource.streamWriter. Raises what planning raises."""
     return StreamWriter(_sink(options, schema, overwrite=overwrite, streaming=True))
 
 
