@@ -143,9 +143,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._chosen = None
 
     def _looked(self) -> Chosen:
-        """Open or refresh the store, and return its present state."""
+        """Open or refresh the store, and return its present state. The first call checks that no partition is missing:
+        see Chosen.check_missing.
+        """
         if self._chosen is None:
-            self._chosen = open_chosen(self.options)
+            chosen = open_chosen(self.options)
+            try:
+                chosen.check_missing(chosen.latest())
+            except BaseException:
+                chosen.splitter.close()
+                raise
+            self._chosen = chosen
         else:
             self._chosen.splitter.refresh()
         return self._chosen

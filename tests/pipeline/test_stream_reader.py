@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from logserver.pipeline.options import parse_read_options
 from logserver.pipeline.ranges import Chosen
-from storage import OffsetBounds, TopicPartition
-from storage.errors import InvalidArgument, OffsetOutOfRange, UnknownTopic
+from storage import OffsetBounds, Record, TopicPartition, open_store
+from storage.errors import Corrupt, InvalidArgument, OffsetOutOfRange, UnknownTopic
 from tests.golden import stores
 from tests.pipeline.fakes import FakeSplitter
 
@@ -113,6 +116,45 @@ def test_a_store_that_went_back_is_a_loss() -> None:
     with pytest.raises(OffsetOutOfRange, match="offset 20 of t-0 is out of range"):
         reader_of(store(9)).partitions(start, end)
     assert reader_of(store(9), failOnDataLoss=False).partitions(start, end) == []
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_missing_partition_is_an_error_when_the_query_starts(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, lost: int
+) -> None:
+    """A new query and a restarted one fail; with mode=PERMISSIVE or failOnDataLoss off they log the partition once."""
+    from pyspark.sql.streaming.datasource import ReadAllAvailable
+    from pyspark.sql.types import StructType
+
+    from logserver.pipeline.stream import StreamReader
+
+    with open_store("kafka", tmp_path / "store") as made:
+        made.create_topic("t", 2)
+        for number in range(2):
+            made.append(TopicPartition("t", number), [Record(None, b"x")])
+    shutil.rmtree(tmp_path / "store" / f"t-{lost}")
+
+    def reader(**options: str) -> StreamReader:
+        parsed = parse_read_options({"path": str(tmp_path / "store"), **options}, streaming=True)
+        return StreamReader(parsed, StructType().add("offset", "long"))
+
+    begin, end = {"t": {str(1 - lost): 0}}, {"t": {str(1 - lost): 1}}
+    refused = reader()
+    for _ in range(2):
+        with pytest.raises(Corrupt, match=f"t-{lost}.* partition {lost}: .*mode=PERMISSIVE"):
+            refused.initialOffset()
+        with pytest.raises(Corrupt):
+            refused.latestOffset(begin, ReadAllAvailable())
+    other = reader(assign=json.dumps({"t": [1 - lost]}))
+    assert other.latestOffset(begin, ReadAllAvailable()) == end
+    other.stop()
+    for quiet in ({"mode": "PERMISSIVE"}, {"failOnDataLoss": "false"}):
+        caplog.clear()
+        kept = reader(startingOffsets="earliest", **quiet)
+        assert kept.initialOffset() == begin
+        assert kept.latestOffset(begin, ReadAllAvailable()) == end
+        assert len(caplog.records) == 1
+        kept.stop()
 
 
 def test_a_new_query_names_what_is_there() -> None:
