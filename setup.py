@@ -1,7 +1,7 @@
-"""Adds the compiled codec modules to the build; everything else stands in pyproject.toml.
+"""Add the compiled codec modules to the build; all other settings are in pyproject.toml.
 
-Each module of COMPILED is plain typed Python, built by mypyc where a C compiler is found and run as it is where not:
-there is one source. LOGSERVER_PURE=1 leaves compiling out.
+Each module of COMPILED is plain typed Python with one source. With a C compiler mypyc builds it; without, Python runs
+it unchanged. LOGSERVER_PURE=1 turns compiling off.
 """
 
 from __future__ import annotations
@@ -34,15 +34,17 @@ COMPILED = [
     "storage/rocketmq/key_index_table.py",
 ]
 
-# Only these modules are judged here; the strict settings of pyproject.toml are for the project's own checks.
+# mypy checks only these modules here; the strict settings of pyproject.toml are for the project's own checks.
 MYPY_OPTIONS = ["--config-file=", "--follow-imports=silent", "--ignore-missing-imports"]
 
 
 class AllOrNothing(build_ext):
-    """Each compiled module loads the one library they share: where something could not be built, all is dropped."""
+    """The build step. All compiled modules load one shared library: if an output is missing, all outputs are
+    deleted.
+    """
 
     def run(self) -> None:
-        """Build, then look at what came out."""
+        """Build; then delete all outputs if any is missing."""
         super().run()
         built = [Path(path) for path in self.get_outputs()]
         if not all(path.exists() for path in built):
@@ -51,7 +53,7 @@ class AllOrNothing(build_ext):
 
 
 def extensions() -> list[Any]:
-    """The compiled modules: none where they are switched off or mypyc is missing, optional where it is there."""
+    """Return the compiled modules, marked optional; none if LOGSERVER_PURE=1 or mypyc is missing."""
     if os.environ.get("LOGSERVER_PURE") == "1":
         return []
     try:
@@ -61,7 +63,7 @@ def extensions() -> list[Any]:
     built: list[Any] = mypycify([*MYPY_OPTIONS, *COMPILED], group_name="logserver", opt_level="3")
     for extension in built:
         extension.optional = True
-        # The modules call each other inside one library: no need to go through the table of exported names.
+        # The modules call each other inside one library: calls need no table of exported names.
         extension.extra_compile_args += ["-fvisibility=hidden", "-fno-plt"]
     return built
 

@@ -1,7 +1,7 @@
-"""How a benchmark is taken and told: warm up, repeat, compare with a peer in turns, print spread and verdict.
+"""The harness of a benchmark: warm up, take turns with a peer, repeat, and report spread and verdict.
 
-Owns timing and the report; knows nothing of what is measured. A goal is a ratio of two rates from one run: ours and the
-peer's turns alternate, so that a slow moment of the machine hits both.
+Owns timing and the report; must not know the measured work. A goal is a ratio of two rates from one run: our turns and
+the peer's alternate, so a slow moment of the machine affects both.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from logserver.bench.goals import goal_of
 from logserver.bench.result import Spread
 
 TURN_S = 0.2
-"""A turn repeats its work for at least so long."""
+"""The least length of a turn: its work is repeated until then."""
 
 
 class Turn(NamedTuple):
-    """Work that has timed itself: how many units were done right, and how long `timed` of them took (0: all)."""
+    """A piece of work that measured its own time: `units` done correctly, in `seconds` for `timed` units (0: all
+    units).
+    """
 
     units: int
     seconds: float
@@ -41,12 +43,13 @@ Work = Callable[[], int | Turn]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One comparison. `ours` and `peer` do a piece of work and give how many `unit`s it was: always `expected`.
+    """One comparison. `ours` and `peer` do a piece of work and return its number of `unit`s, which must be `expected`.
 
-    Without a `peer` the ratio is the rate against `reference` units a second, where one is given. What is demanded of
-    it stands in logserver/bench/goals.py, by the names of benchmark and row. `count`, where there is one, is the
-    warm-up that really counts what `ours` only lets happen. `once`: one piece of work, done by another process, is a
-    turn; so is whatever gives a Turn. `latency`: told as time for a unit.
+    - Without a `peer` the ratio is the rate divided by `reference` units a second, if one is given.
+    - The goal is in logserver/bench/goals.py, under the names of benchmark and row.
+    - `count` replaces `ours` in the warm-up: it counts the units that `ours` only assumes.
+    - `once`: a turn is one piece of work, done by another process. Work that returns a Turn is also done once.
+    - `latency`: shown as the time of a unit.
     """
 
     name: str
@@ -63,7 +66,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What a row came to. Rates are units a second; without timing only the counts are known."""
+    """The result of a row. Rates are units a second; without timing only the counts are set."""
 
     name: str
     unit: str
@@ -80,12 +83,12 @@ class Result:
 
     @property
     def count_ok(self) -> bool:
-        """Whether each side did the work that it was given."""
+        """Whether each side did the expected number of units."""
         return self.counted == self.expected
 
     @property
     def reached(self) -> bool | None:
-        """Whether the middle ratio is at the target; None where nothing was timed."""
+        """Whether the median ratio reaches the target; None without a ratio or a target."""
         if self.ratio is None or self.target is None:
             return None
         return self.ratio.median >= self.target
@@ -93,7 +96,7 @@ class Result:
 
 @dataclass(slots=True, kw_only=True)
 class Bench:
-    """Takes the rows of the benchmark `name`. `quick` counts only; `compiled` says which target binds."""
+    """The runner of the benchmark `name`. `quick` only checks counts; `compiled` selects the target."""
 
     name: str
     compiled: bool
@@ -103,7 +106,7 @@ class Bench:
     console: Console = field(default_factory=lambda: Console(stderr=True, highlight=False))
 
     def take(self, row: Row) -> Result:
-        """Measure one row, remember and give its result."""
+        """Measure one row; store and return its result."""
         with self.console.status(f"{row.name}: warming up"):
             counted = {_units((row.count or row.ours)())}
             counted |= {_units(row.peer())} if row.peer else set()
@@ -150,10 +153,10 @@ def _units(done: int | Turn) -> int:
 
 
 def _rate(work: Work, *, once: bool) -> float:
-    """Units a second over one turn: by the clock for other processes, by this one's own time for what it does itself.
+    """Measure units a second over one turn: by wall clock for other processes, by processor time for work of this
+    process.
 
-    The two say the same on a machine at rest; the second suffers less from what else runs. Work that has timed itself
-    is believed.
+    Both agree on an idle machine; processor time is less affected by other load. A Turn's own time is used as it is.
     """
     now = time.perf_counter if once else time.process_time
     units = 0
@@ -169,7 +172,7 @@ def _rate(work: Work, *, once: bool) -> float:
 
 
 def parser(description: str, java: str) -> argparse.ArgumentParser:
-    """The options that every benchmark has; `java` tells what is left out without Java."""
+    """Return the options that all benchmarks share. `java`: help text that says what runs without Java."""
     options = argparse.ArgumentParser(description=description)
     options.add_argument("--quick", action="store_true", help="time nothing, check the counts")
     form = options.add_mutually_exclusive_group()
@@ -188,7 +191,7 @@ def _repeats(text: str) -> int:
 
 
 def report(bench: Bench, about: dict[str, str], given: argparse.Namespace) -> str:
-    """What was measured, in the form that was asked for."""
+    """Format the report as requested."""
     if given.json:
         return report_json(bench, about)
     if given.markdown and not bench.quick:
@@ -197,7 +200,7 @@ def report(bench: Bench, about: dict[str, str], given: argparse.Namespace) -> st
 
 
 def report_text(bench: Bench, about: dict[str, str]) -> str:
-    """The table for people: a line of facts, then a line a row."""
+    """Format the table for people: a line of facts, then a line per row."""
     lines = [", ".join(f"{name} {value}" for name, value in about.items()), ""]
     if bench.quick:
         lines.append(f"{'':34}{'counted':>12}{'expected':>12}")
@@ -220,7 +223,7 @@ def _line(result: Result) -> str:
 
 
 def report_markdown(results: Sequence[Result]) -> str:
-    """The table for docs/performance.md."""
+    """Format the table for docs/performance.md."""
     lines = [
         "| path | ours: min / median / max | yardstick's median | ratio: median (min-max) | floor | goal | |",
         "| --- | --- | --- | --- | --- | --- | --- |",
@@ -234,10 +237,10 @@ def report_markdown(results: Sequence[Result]) -> str:
 
 
 def _cells(result: Result, ours: Spread) -> tuple[str, str, str, str, str]:
-    """Our rates, the peer's, the ratio, floor and goal."""
+    """Format our rates, the peer's rate, the ratio, floor and goal."""
     spread = [_told(result, rate) for rate in (ours.minimum, ours.median, ours.maximum)]
     if result.latency:
-        spread.reverse()  # the highest rate is the least time
+        spread.reverse()  # the highest rate is the shortest time
     rates = " / ".join(spread) + ("" if result.latency else f" {result.unit}/s")
     peer = _told(result, result.peer.median) if result.peer else "-"
     ratio = result.ratio
@@ -257,7 +260,7 @@ def _verdict(result: Result) -> str:
 
 
 def _told(result: Result, rate: float) -> str:
-    """A rate, or the time for a unit."""
+    """Format a rate, or the time of a unit."""
     return f"{1e6 / rate:.1f} us" if result.latency else _short(rate)
 
 
@@ -269,13 +272,13 @@ def _short(rate: float) -> str:
 
 
 def markdown_of_json(data: bytes) -> str:
-    """The table of a report that was written as JSON."""
+    """Format the Markdown table of a report in JSON."""
     rows = msgspec.json.decode(data)["rows"]
     return report_markdown(msgspec.convert(rows, list[Result]))
 
 
 def report_json(bench: Bench, about: dict[str, str]) -> str:
-    """The same for programs."""
+    """Format the report as JSON for programs."""
     rows = [
         asdict(result) | {"reached": result.reached, "count_ok": result.count_ok}
         for result in bench.results

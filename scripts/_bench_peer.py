@@ -1,6 +1,6 @@
-"""The real RocketMQ store between our turns: one JVM that stays warm and does a turn when asked.
+"""The real RocketMQ store as a peer: one JVM that stays warm and runs a turn on request.
 
-Owns that process and its answers (tests/interop/peers/rocketmq/turns); knows nothing of what is measured.
+Owns that process and its responses (tests/interop/peers/rocketmq/turns); must not know the measured work.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TURNS = (
 
 
 class Answer(NamedTuple):
-    """What a turn did, and how long that took. `p99_s` where the time is a median."""
+    """The result of a turn: units done and seconds taken. `p99_s` is set if `seconds` is a median."""
 
     units: int
     seconds: float
@@ -26,12 +26,12 @@ class Answer(NamedTuple):
 
     @property
     def turn(self) -> Turn:
-        """As a benchmark takes it."""
+        """The result as a turn of a benchmark."""
         return Turn(self.units, self.seconds)
 
 
 class Peer:
-    """The real store. `with` ends it; the first one of a machine fetches and compiles it."""
+    """The real store. Leaving the `with` block ends it; its first start on a machine downloads and compiles it."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
@@ -45,7 +45,7 @@ class Peer:
         self._process.communicate()
 
     def ask(self, *words: object) -> Answer:
-        """Let it do one turn; see the head of Turns.java. Exits when it has failed."""
+        """Run one turn; see the head of Turns.java for the commands. Raises SystemExit if the store fails."""
         process = self._process
         assert process.stdin is not None
         assert process.stdout is not None

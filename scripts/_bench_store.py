@@ -1,7 +1,7 @@
-"""Our RocketMQ store at work: each function is one turn of a benchmark and checks what it has done.
+"""Our RocketMQ store under benchmark: each function is one turn and checks its own result.
 
-Owns what is measured, with the messages and the sizes of the real store's own benchmark (Bench.java); must not time
-the making of a store, its copying or its end, nor compare anything.
+Owns the measured work, with the messages and sizes of the real store's benchmark (Bench.java); must not time creating,
+copying or closing a store, nor compare results.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from storage.rocketmq.format.properties import decode_properties, encode_propert
 TOPIC: Final = "bench"
 QUEUES: Final = 4
 CODEC_RUN: Final = 100
-DIFFERENT: Final = 1000  # messages that a codec row goes round
-FLUSH_S: Final = 0.5  # RocketMQ's flushIntervalCommitLog, of the asynchronous flush
-SETTLED_S: Final = 0.001  # between looks at what is left to be dispatched
-BIG_SIZES: Final = {  # of Bench.java's makebig
+DIFFERENT: Final = 1000  # distinct messages of a codec row
+FLUSH_S: Final = 0.5  # RocketMQ's flushIntervalCommitLog with asynchronous flush
+SETTLED_S: Final = 0.001  # poll interval while records are not dispatched yet
+BIG_SIZES: Final = {  # as Bench.java's makebig
     "mappedFileSizeCommitLog": str(64 << 20),
     "maxHashSlotNum": "500000",
     "maxIndexNum": "3000000",
@@ -50,19 +50,19 @@ SMALL_SIZES: Final = {
 
 
 class Latency(NamedTuple):
-    """Of single calls: how many gave what they should, the middle one and the one of a hundred."""
+    """Latency of single calls: the number of correct results, the median and the 99th percentile."""
 
     good: int
     p50_s: float
     p99_s: float
 
     def turn(self, *, p99: bool) -> Turn:
-        """As a benchmark takes it: the time is that of one call."""
+        """Return a turn of a benchmark: its time is the time of one call."""
         return Turn(self.good, self.p99_s if p99 else self.p50_s, 1)
 
 
 def record(number: int, body: bytes) -> Record:
-    """The message that Bench.java makes of a number."""
+    """Return the message that Bench.java builds for a number."""
     return Record(
         None,
         body,
@@ -78,13 +78,13 @@ def record(number: int, body: bytes) -> Record:
 
 
 def properties_of(number: int) -> dict[str, str]:
-    """Its properties, in the order in which the real one's hash map gives them."""
+    """Return the properties of a message, in the order of Java's hash map in the real store."""
     unique = f"7F00000100002A9F0000{number:012X}"
     return {"KEYS": f"key-{number}", "UNIQ_KEY": unique, "TAGS": f"Tag{number % 4}"}
 
 
 class Codec:
-    """Encoding and decoding of `DIFFERENT` messages with bodies of one size, in runs of 100."""
+    """Encode and decode `DIFFERENT` messages with bodies of one size, in runs of 100."""
 
     def __init__(self, body_bytes: int) -> None:
         body = b"x" * body_bytes
@@ -105,18 +105,20 @@ class Codec:
             yield encode_messages(self._messages[start : start + CODEC_RUN], place)
 
     def encode(self) -> int:
-        """The record, with the CRC of the body; the properties are there as text. Gives how many."""
+        """Encode the messages, with the CRC of the body; the properties are encoded beforehand. Return the number of
+        records.
+        """
         return sum(map(len, self._runs()))
 
     def decode(self) -> int:
-        """A record to its fields and properties, the CRC checked; gives how many were whole."""
+        """Decode the records to fields and properties, checking the CRC. Return the number of complete records."""
         good = 0
         for data in self._records:
             good += len(decode_properties(decode_message(data).properties)) == 3
         return good
 
     def check(self) -> None:
-        """What was encoded is read as it was given."""
+        """Check that decoding returns the encoded messages."""
         for number, (data, given) in enumerate(zip(self._records, self._messages, strict=True)):
             message = decode_message(data)
             assert (message.topic, message.queue_offset) == (TOPIC, number)
@@ -132,7 +134,7 @@ class Codec:
 
 @contextmanager
 def opened(path: Path, sizes: Mapping[str, str]) -> Iterator[LogStore]:
-    """The store there, made if need be, with the topic; closed cleanly at the end."""
+    """Open the store with its topic, created if missing; it is closed cleanly when the block ends."""
     store = storage.open_store("rocketmq", path, StoreOptions(settings=sizes))
     with store:
         store.create_topic(TOPIC, QUEUES)
@@ -141,7 +143,7 @@ def opened(path: Path, sizes: Mapping[str, str]) -> Iterator[LogStore]:
 
 @contextmanager
 def flushing(store: LogStore) -> Iterator[None]:
-    """Flushes at RocketMQ's interval, as a server does in its mode async."""
+    """Flush at RocketMQ's interval during the block, as a server does in async mode."""
     stopping = threading.Event()
 
     def run() -> None:
@@ -158,13 +160,13 @@ def flushing(store: LogStore) -> Iterator[None]:
 
 
 def _settle(store: LogStore) -> None:
-    """Wait until all is dispatched."""
+    """Wait until all records are dispatched."""
     while store.stats().details["dispatch_lag_bytes"]:
         time.sleep(SETTLED_S)
 
 
 def _stored(store: LogStore) -> int:
-    """How many records readers see; those of one key are looked up in the index too."""
+    """Return the number of readable records; -1 if three sample keys are not found in the index."""
     counts = [store.bounds(TopicPartition(TOPIC, queue)) for queue in range(QUEUES)]
     total = sum(bounds.end - bounds.start for bounds in counts)
     for number in (0, total // 2, total - 1):
@@ -175,7 +177,7 @@ def _stored(store: LogStore) -> int:
 
 
 def append(path: Path, sizes: Mapping[str, str], count: int, body_bytes: int, run: int) -> Turn:
-    """One producer, `run` records to a queue at a time, until all is dispatched."""
+    """Append as one producer, `run` records to a queue at a time, until all are dispatched."""
     body = b"x" * body_bytes
     queues = [TopicPartition(TOPIC, queue) for queue in range(QUEUES)]
     with opened(path, sizes) as store:
@@ -194,7 +196,7 @@ def append(path: Path, sizes: Mapping[str, str], count: int, body_bytes: int, ru
 def append_synced(
     path: Path, sizes: Mapping[str, str], count: int, body_bytes: int, producers: int
 ) -> Turn:
-    """Producers that wait for each record to be on disk, through the server's writer."""
+    """Append as several producers through the server's writer; each waits for its record to be on disk."""
     with opened(path, sizes) as store:
         began = time.perf_counter()
         uvloop.run(_produce(store, count, body_bytes, producers))
@@ -226,7 +228,7 @@ async def _produce(store: LogStore, count: int, body_bytes: int, producers: int)
 
 
 def read_all(store: LogStore) -> Turn:
-    """Every record of the queues, one after another, in pages of the default size."""
+    """Read every record, queue after queue, in pages of the default size."""
     began = time.perf_counter()
     done = 0
     for queue in range(QUEUES):
@@ -240,7 +242,7 @@ def read_all(store: LogStore) -> Turn:
 
 
 def query(store: LogStore, count: int, total: int, seed: int) -> Latency:
-    """Records by their keys."""
+    """Look up random records by key."""
     chosen = random.Random(seed)
     good = 0
     times_s = []
@@ -258,7 +260,7 @@ def query(store: LogStore, count: int, total: int, seed: int) -> Latency:
 
 
 def make_big(path: Path, sizes: Mapping[str, str], count: int) -> None:
-    """A closed store of so many messages with bodies of 100 B, as the real store's makebig leaves it."""
+    """Create a closed store of `count` messages with bodies of 100 B, as the real store's makebig does."""
     body = b"x" * 100
     with opened(path, sizes) as store:
         for number in range(count):
@@ -267,19 +269,19 @@ def make_big(path: Path, sizes: Mapping[str, str], count: int) -> None:
 
 
 def adopt(path: Path, sizes: Mapping[str, str]) -> None:
-    """Let our store take over one of the real store, and close it."""
+    """Open a store of the real RocketMQ with our store, and close it."""
     with opened(path, sizes):
         pass
 
 
 def copy(source: Path, target: Path) -> None:
-    """A copy whose holes stay holes."""
+    """Copy a folder; holes in files stay holes."""
     shutil.rmtree(target, ignore_errors=True)
     subprocess.run(["cp", "-r", "--sparse=always", str(source), str(target)], check=True)
 
 
 def load(source: Path, path: Path, sizes: Mapping[str, str], *, drop: bool) -> Turn:
-    """A start after an abort, of a copy; `drop`: of one that has no queues, no index and no checkpoint."""
+    """Start after an abort, on a copy of a store. `drop`: the copy has no queues, no index and no checkpoint."""
     copy(source, path)
     (path / "abort").touch()
     if drop:
@@ -296,7 +298,7 @@ def load(source: Path, path: Path, sizes: Mapping[str, str], *, drop: bool) -> T
 
 
 def rebuild(source: Path, path: Path, sizes: Mapping[str, str]) -> Turn:
-    """Queues and index of a copy made anew by the offline tools."""
+    """Rebuild the queues and the index of a copy with the offline tools."""
     copy(source, path)
     inspector = storage.open_inspector(path, StoreOptions(settings=sizes))
     began = time.perf_counter()

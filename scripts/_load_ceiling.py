@@ -1,8 +1,8 @@
-"""Servers with nothing behind them: what is left of the server's speed when its work costs nothing.
+"""Servers without a store: the speed that is left when the server's own work costs nothing.
 
-Owns three: the whole API over a service that stores nothing (`no-store`), the libraries alone that it is made of
-(`bare`: HTTP server, event loop, JSON), and a socket that answers without looking (`wire`), which is as fast as the
-load generator can be. Must answer so that a client which only counts answers sees no difference.
+Owns three servers: the whole API over a service that stores nothing (`no-store`), only the libraries it is built on
+(`bare`: HTTP server, event loop, JSON), and a socket that does not parse requests (`wire`), the limit of the load
+generator. Must not differ from our server for a client that only counts responses.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Serving: TypeAlias = Callable[[asyncio.Event], Awaitable[None]]
 
 
 class NoStore(LogService):
-    """The service where records go nowhere and come from memory. Topics are kept, in memory too."""
+    """A service that drops records and returns records from memory. Topics are kept, also in memory."""
 
     def __init__(self, settings: Settings) -> None:
         options = StoreOptions()
@@ -51,19 +51,19 @@ class NoStore(LogService):
         self._batches = BatchPage(raw_batch(), MOST_ROWS, BOUNDS)
 
     async def produce(self, request: Produce) -> list[Run]:
-        """Nothing is stored."""
+        """Accept records; store nothing."""
         return [Run(0, range(len(request.records)), 0)]
 
     async def produce_batches(self, request: ProduceBatches) -> list[Run]:
-        """Nothing is stored, nor looked at."""
+        """Accept batches; neither decode nor store them."""
         return [Run(0, range(1), 0)]
 
     async def fetch(self, request: Fetch) -> Page:
-        """The same records, as many as are asked for."""
+        """Return the same records each time, up to `max_records`."""
         return Page(self._records[: request.max_records], request.max_records, BOUNDS)
 
     async def fetch_batches(self, request: Fetch) -> BatchPage:
-        """The same batch."""
+        """Return the same batch each time."""
         return self._batches
 
 
@@ -93,7 +93,7 @@ async def bare(stop: asyncio.Event) -> None:
 
 
 class _Bare:
-    """Its one handler."""
+    """The single handler of the bare server."""
 
     def __init__(self) -> None:
         self._rows = [
@@ -102,7 +102,7 @@ class _Bare:
         self._batch = raw_batch()
 
     async def answer(self, request: web.BaseRequest) -> web.Response:
-        """By method and type of the body or answer."""
+        """Choose the response by HTTP method, Content-Type and Accept."""
         headers = request.headers
         if request.method == "POST":
             body = await request.read()
@@ -131,7 +131,7 @@ KINDS: Final[dict[str, Serving]] = {"no-store": no_store, "bare": bare, "wire": 
 
 
 async def _told(url: str, stop: asyncio.Event) -> None:
-    """As `logserver serve` does: a line of JSON once it serves."""
+    """Print the address as a line of JSON, as `logserver serve` does, then wait for `stop`."""
     _say(url)
     await stop.wait()
 

@@ -1,7 +1,6 @@
-"""`load_test http`: its options, its servers, and where the report goes.
+"""`load_test http`: its options, its servers, and the output of the report.
 
-Owns what is under load: stores that it serves itself or a server that runs, beside the ceilings. Must not know how a
-turn is taken.
+Owns the servers under load: own stores or a running server, and the ceilings. Must not know how a turn is measured.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ T = TypeVar("T")
 
 SCRIPT: Final = Path(__file__).resolve().parent / "load_test"
 BACKENDS: Final = ("kafka", "rocketmq")
-TABLE_WIDTH: Final = 240  # where there is no terminal to fit into
+TABLE_WIDTH: Final = 240  # without a terminal
 STANDARD_OUTPUT: Final = Path("-")
 FAILURES: Final = (LoadRefused, ConnectionLost, ServerFailed, OSError)
 
 
 def add_options(options: argparse.ArgumentParser) -> None:
-    """Of this sub-command."""
+    """Add the options of this subcommand."""
     add = options.add_argument
     add("--backend", choices=(*BACKENDS, "both"), default="both")
     add("--flush", choices=("sync", "async", "os"), default="sync")
@@ -73,7 +72,7 @@ def add_options(options: argparse.ArgumentParser) -> None:
 
 
 def _list(kind: Callable[[str], T]) -> Callable[[str], tuple[T, ...]]:
-    """Values with commas between them."""
+    """Return a parser of values separated by commas."""
     return lambda text: tuple(kind(part) for part in text.split(","))
 
 
@@ -121,7 +120,7 @@ def _picture(text: str) -> Path:
 
 
 def main(given: argparse.Namespace) -> int:
-    """Take what was asked for and report: 0, or 1 for a wrong count or a server that failed."""
+    """Run the load test and report. Returns 0; 1 for a wrong count or a failed server; 130 after an interrupt."""
     amounts = _amounts(given)
     cores = Cores() if given.no_pin else Cores.apart()
     told = Console(stderr=True, highlight=False)
@@ -153,7 +152,7 @@ def _take_all(run: Run, given: argparse.Namespace, amounts: Amounts, told: Conso
 
 @contextmanager
 def _servers(given: argparse.Namespace, cores: Cores) -> Iterator[Mapping[str, Loaded]]:
-    """All that are under load, by name, until the end of the block; their topics are deleted then."""
+    """Yield the servers under load by name; when the block ends their topics are deleted."""
     servers: dict[str, Loaded] = {}
     with ExitStack() as closing:
         prefix = f"load-{secrets.token_hex(3)}"
@@ -180,13 +179,13 @@ def _servers(given: argparse.Namespace, cores: Cores) -> Iterator[Mapping[str, L
 
 @contextmanager
 def _runner(cores: Cores) -> Iterator[asyncio.Runner]:
-    """The generator's loop, on its core."""
+    """Yield the generator's event loop, pinned to its core."""
     with cores.pinned_generator(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         yield runner
 
 
 def _ceiling_server(kind: str) -> Sequence[str]:
-    """The command that serves nothing: see `_load_ceiling`."""
+    """Return the command of a server without a store: see `_load_ceiling`."""
     return [str(SCRIPT), "serve", f"--{kind}"]
 
 
@@ -214,7 +213,7 @@ def _settings(given: argparse.Namespace, amounts: Amounts) -> dict[str, Any]:
 
 
 def _write(report: Report, given: argparse.Namespace) -> None:
-    """Each form that was asked for; the table unless standard output is for another."""
+    """Write each requested form of the report; the table too, unless standard output is used for JSON or Markdown."""
     if given.json == STANDARD_OUTPUT:
         print(report.to_json())
     elif given.json is not None:
@@ -227,6 +226,6 @@ def _write(report: Report, given: argparse.Namespace) -> None:
             console if console.is_terminal else Console(highlight=False, width=TABLE_WIDTH)
         )
     if given.plot is not None:
-        from scripts._load_plot import draw  # the drawing library takes a second to import
+        from scripts._load_plot import draw  # importing the drawing library takes a second
 
         draw(report, given.plot)

@@ -1,7 +1,8 @@
-"""The picture of a load test: what each server took beside the ceilings, and how long it let wait.
+"""The plot of a load test: the rate and the latency of each server next to the ceilings.
 
-Owns the drawing; measures nothing. A line a row: on the left records a second in the closed loop, smallest to largest
-turn with a dot at the middle one, on the right p50, p99 and p99.9 of the open loop. Both axes are logarithmic.
+Owns the drawing; must not measure. Each row has a line on both sides. Left: records a second in the closed loop, from
+slowest to fastest turn, with a dot at the median. Right: p50, p99 and p99.9 of the open loop. Both axes are
+logarithmic.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ FRAME_INCHES: Final = 1.6
 
 
 def draw(report: Report, path: Path) -> None:
-    """Write the picture; the suffix says which kind. Raises OSError, ValueError for another suffix."""
+    """Write the plot; the suffix selects the file type. Raises OSError, and ValueError for another suffix."""
     closed = [row for row in report.rows if row.loop == CLOSED]
     opened = [row for row in report.rows if row.loop == OPEN]
     height = FRAME_INCHES + ROW_INCHES * max(len(closed), len(opened), 1)
@@ -65,7 +66,7 @@ def _latencies(axes: Axes, rows: Sequence[Row]) -> None:
 
 
 def _places(rows: Sequence[Row]) -> Iterator[tuple[float, str, Row]]:
-    """Where each server of each row is drawn, from the top; those of a row stand close."""
+    """Yield the position of each server of each row, from the top; servers of one row are close together."""
     for index, row in enumerate(rows):
         for place, server in enumerate(row.figures):
             yield -index - 0.7 * (place + 0.5) / len(row.figures), server, row

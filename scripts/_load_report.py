@@ -1,6 +1,6 @@
-"""What a load test found: figures of each server in each row, the ratios between them, and how they are told.
+"""The report of a load test: figures of each server in each row, their ratios, and the output.
 
-Owns the values of the report and its three forms (table, Markdown, JSON, whose names are stable); measures nothing.
+Owns the values and the three forms (table, Markdown, and JSON with stable names); must not measure.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One turn with what stands around it. `stored`: what the topic held afterwards, None where that is not known."""
+    """One turn with its context. `stored`: the records in the topic afterwards, None if unknown."""
 
     sample: Sample
     work: Work
@@ -41,18 +41,20 @@ class Measured:
 
     @property
     def records(self) -> int:
-        """Acknowledged, or handed out."""
+        """Number of records acknowledged or returned."""
         return self.sample.good * self.work.records
 
     @property
     def body_bytes(self) -> int:
-        """Of what carries records: the requests that produce, the answers that fetch."""
+        """Bytes of the bodies that carry records: produce requests, fetch responses."""
         return self.sample.good * self.work.sent_bytes or self.sample.received_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """All turns of one server in one row. Latencies in microseconds, of all turns together: see `Sample`."""
+    """The figures of one server in one row, over all turns. Latencies are microseconds, of all turns together: see
+    `Sample`.
+    """
 
     requests_per_s: Spread
     records_per_s: Spread
@@ -69,7 +71,7 @@ class Figures:
 
     @classmethod
     def of(cls, turns: Sequence[Measured]) -> Figures:
-        """From at least one turn."""
+        """Compute the figures of at least one turn."""
         samples = [turn.sample for turn in turns]
         cpu = [t.cpu_s / t.records * 1e6 for t in turns if t.cpu_s is not None and t.records]
         stored = [turn.stored for turn in turns if turn.stored is not None]
@@ -90,7 +92,7 @@ class Figures:
 
     @property
     def count_ok(self) -> bool:
-        """Whether all was answered as it should be, and what was acknowledged is there."""
+        """Whether no request was refused, some were answered, and all acknowledged records are stored."""
         return not self.refused and self.answered > 0 and self.stored in {None, self.records}
 
 
@@ -108,7 +110,7 @@ class Row:
 
     @classmethod
     def of(cls, case: Case, rate: float | None, turns: Mapping[str, Sequence[Measured]]) -> Row:
-        """From the turns of each server, which were taken in the same order."""
+        """Build a row from the turns of each server. All servers took their turns in the same order."""
         loop = CLOSED if rate is None else OPEN
         rates = {
             name: [turn.records / turn.sample.seconds for turn in taken]
@@ -127,7 +129,7 @@ class Row:
         return cls(case=case, loop=loop, rate=rate, figures=figures, ratios=ratios)
 
     def goal(self, server: str) -> float | None:
-        """The least share of the stack without a store, where one is set; it holds for the codecs compiled."""
+        """Return the least share of the stack without a store, if a goal is set; it applies to compiled codecs."""
         case = self.case
         if self.loop != CLOSED or case.operation != PRODUCE or case.acks != "1":
             return None
@@ -135,8 +137,8 @@ class Row:
         return None if found is None else found.goal
 
     def cpu_share(self, server: str, yardstick: str) -> float | None:
-        """The yardstick's processor time for a record as a share of the server's: what the ratio of records a second
-        would be if nothing else ran, and the server had one core.
+        """Return the yardstick's processor time per record as a share of the server's. It equals the ratio of records a
+        second on an idle machine with one core for the server.
         """
         ours, theirs = (self.figures.get(name) for name in (server, yardstick))
         if ours is None or theirs is None or ours is theirs:
@@ -145,13 +147,13 @@ class Row:
         return least.median / cpu.median if cpu and least and cpu.median else None
 
     def reached(self, server: str) -> bool | None:
-        """Whether the middle ratio is at the goal; None without one, or without the yardstick."""
+        """Return whether the median ratio reaches the goal; None without a goal or without the yardstick."""
         goal, ratio = self.goal(server), self.ratios.get(server, {}).get(NO_STORE)
         return None if goal is None or ratio is None else ratio.median >= goal
 
 
 def percentiles_us(*values_ns: Sequence[int]) -> dict[str, float]:
-    """The usual ones, in microseconds; none of no values."""
+    """Return p50, p99, p99.9 and max in microseconds; empty without values."""
     told = latency_of(*values_ns)
     if told is None:
         return {}
@@ -167,7 +169,7 @@ def _ratio(ours: Sequence[float], theirs: Sequence[float]) -> Spread:
 
 @dataclass(slots=True)
 class Report:
-    """All rows of a run, and what they were taken on and with."""
+    """All rows of a run, with its environment and settings."""
 
     about: dict[str, str]
     settings: dict[str, Any]
@@ -180,7 +182,7 @@ class Report:
         return all(figures.count_ok for row in self.rows for figures in row.figures.values())
 
     def to_json(self) -> str:
-        """For programs."""
+        """Format the report as JSON for programs."""
         made = {
             "format": FORMAT_VERSION,
             "bench": HTTP,
@@ -197,7 +199,7 @@ class Report:
         return json.dumps(made, indent=2)
 
     def print(self, console: Console) -> None:
-        """For people."""
+        """Print the report as a table for people."""
         console.print(self._facts(), soft_wrap=True)
         table = Table(*COLUMNS, title="HTTP load", row_styles=("", "dim"))
         for column in table.columns[3:]:
@@ -209,7 +211,7 @@ class Report:
         console.print(table)
 
     def markdown(self) -> str:
-        """The table of docs/performance.md."""
+        """Format the table of docs/performance.md."""
         lines = [f"| {' | '.join(COLUMNS)} |", "| --- " * len(COLUMNS) + "|"]
         for cells in self._cells():
             told = (f" {cell} " if cell else " " for cell in cells)
@@ -265,7 +267,7 @@ def _ratio_cells(row: Row, server: str) -> tuple[str, ...]:
 
 
 def from_json(data: bytes) -> Report:
-    """A report that was written as JSON."""
+    """Decode a report from its JSON."""
     given = msgspec.json.decode(data)
     return Report(
         about=given["about"],
@@ -314,7 +316,7 @@ def _row_json(row: Row) -> dict[str, Any]:
 
 
 def short(rate: float) -> str:
-    """Three figures or so."""
+    """Format a number with about three figures."""
     for size, suffix in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if rate >= size:
             return f"{rate / size:.2f}{suffix}"

@@ -1,7 +1,7 @@
-"""The run of a load test: which cases there are, in which order servers take turns.
+"""The run of a load test: its cases, and the order in which servers take turns.
 
-Owns the order: in each round of a row every server takes its turn, so that a slow moment of the machine hits all of
-them. Must not know how a turn is measured or told.
+Owns the order: in each round of a row every server takes a turn, so a slow moment of the machine affects all servers.
+Must not know how a turn is measured or reported.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from scripts._load_work import (
 )
 
 WARM_UP_S: Final = 0.2
-MOST_BYTES: Final = 512 << 20  # of request bodies in a turn: what a topic may come to
+MOST_BYTES: Final = 512 << 20  # of request bodies in a turn: limits the size of a topic
 
 
 @dataclass(frozen=True, slots=True)
 class Amounts:
-    """How much is taken."""
+    """The amounts of a load test: sizes, connections, rounds and times."""
 
     records: tuple[int, ...] = (1, 100, 1000)
     concurrency: tuple[int, ...] = (1, 16, 64)
@@ -48,7 +48,7 @@ QUICK: Final = Amounts((1, 100), (4,), ("1", "all"), 1, 0.05, 0.0)
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A server and what is asked of it. `raw`: it takes whole batches."""
+    """A server and its requests. `raw`: it accepts whole batches."""
 
     server: Server
     target: Target
@@ -56,7 +56,7 @@ class Loaded:
 
 
 class Run:
-    """Takes rows. Blocking; turns run on the loop of `runner`."""
+    """The runner of rows. Blocking; turns run on the loop of `runner`."""
 
     def __init__(
         self,
@@ -71,8 +71,8 @@ class Run:
         self._report = report
 
     def take(self, case: Case, loops: Sequence[str], rate: float | None) -> Iterator[str]:
-        """Measure one case under each loop; gives the name of each row before it. Without a `rate` an open loop runs
-        at half of what the slowest server did in the closed one.
+        """Measure one case under each loop; yield the name of each row before it is measured. Without a `rate` the open
+        loop runs at half the rate of the slowest server in the closed loop.
         """
         names = [
             name
@@ -133,7 +133,7 @@ async def _turn(
 
 
 def cases(amounts: Amounts, operations: Sequence[str], only: str) -> list[Case]:
-    """Every case whose name holds `only`, the largest groups first."""
+    """Return all cases with `only` in their name, by operation, records, acks and connections."""
     made = [
         Case(operation, records, concurrency, acks)
         for operation in operations
@@ -145,7 +145,9 @@ def cases(amounts: Amounts, operations: Sequence[str], only: str) -> list[Case]:
 
 
 def generator_ceiling(runner: asyncio.Runner, cores: Cores, amounts: Amounts) -> Spread:
-    """Requests a second against a server that does not look at them: the generator, or that server, at its end."""
+    """Measure requests a second against a server that does not parse them: the limit of the generator or of that
+    server.
+    """
     return measure(
         runner, cores, seconds=amounts.seconds, repeats=amounts.rounds
     ).ceiling_requests_per_s

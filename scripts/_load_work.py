@@ -1,6 +1,6 @@
-"""What is asked of a server: the requests of each case, the topic they go to, and what must be there afterwards.
+"""The work of a load test: the requests of each case, their topic, and the expected counts.
 
-Owns paths, bodies and counts; must not know how fast they are sent. The bodies of a case are all alike, and made once.
+Owns paths, bodies and counts; must not know the rate of requests. The bodies of a case are equal and are built once.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ OPERATIONS: Final = (PRODUCE, FETCH, RAW_PRODUCE, RAW_FETCH)
 RAW: Final = frozenset({RAW_PRODUCE, RAW_FETCH})
 VALUE_BYTES: Final = 100
 RAW_VALUE_BYTES: Final = 1000
-RAW_BYTES: Final = 1_000_000  # about so large is a body of batches
+RAW_BYTES: Final = 1_000_000  # approximate size of a body of batches
 RAW_RECORDS: Final = RAW_BYTES // (RAW_VALUE_BYTES + 12)
 BASE_TIME_MS: Final = 1_700_000_000_000
-FILLED_RECORDS: Final = 50_000  # of a topic that is fetched from
+FILLED_RECORDS: Final = 50_000  # in a topic to fetch from
 FILLED_BATCHES: Final = 32
-PLACES: Final = 25  # different offsets that are asked for in turn
+PLACES: Final = 25  # distinct offsets to fetch from, in turn
 
 
 class Case(NamedTuple):
-    """One row. `records` a request; of whole batches as many as they hold. `acks`: None of a fetch."""
+    """One row. `records` per request; for whole batches the number they contain. `acks` is None for a fetch."""
 
     operation: str
     records: int
@@ -41,29 +41,29 @@ class Case(NamedTuple):
 
     @property
     def name(self) -> str:
-        """For people, and to choose rows by."""
+        """The name shown to people and used to select rows."""
         size = "1 MB" if self.operation in RAW else f"{self.records}"
         acks = "" if self.acks is None else f" acks={self.acks}"
         return f"{self.operation} {size}{acks} c={self.concurrency}"
 
 
 class LoadRefused(Exception):
-    """The server did not do what was asked beside the load."""
+    """A call outside the load that the server did not perform."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a turn sends, in turn. `records` of each; `topic` where they are to be counted."""
+    """The requests of a turn, sent in a cycle. `records`: of each request; `topic`: set if its records are counted."""
 
     requests: list[bytes]
     records: int
-    sent_bytes: int  # of a request's body
+    sent_bytes: int  # of the body of a request
     topic: str | None = None
 
 
 @cache
 def json_body(records: int) -> bytes:
-    """Records without a key, in base64."""
+    """Build a body of records without a key, in base64."""
     values = [
         bytes([33 + (index + at) % 90 for at in range(VALUE_BYTES)]) for index in range(records)
     ]
@@ -74,25 +74,25 @@ def json_body(records: int) -> bytes:
 
 @cache
 def raw_batch() -> bytes:
-    """One record batch of about RAW_BYTES."""
+    """Build one record batch of about RAW_BYTES."""
     value = bytes(index % 251 for index in range(RAW_VALUE_BYTES))
     records = [Record(None, value, (), BASE_TIME_MS + index) for index in range(RAW_RECORDS)]
     return encode_batch(records, base_offset=0, leader_epoch=0, now_ms=BASE_TIME_MS)
 
 
 class Target:
-    """One server under load: its topics and the requests that fit it. Blocking; not while a turn runs."""
+    """A server under load: its topics and its requests. Blocking; must not be used during a turn."""
 
     def __init__(self, address: Address, *, counts: bool, prefix: str = "load") -> None:
         self.address = address
-        self._counts = counts  # whether the server keeps what it is given
+        self._counts = counts  # whether the server keeps the records it gets
         self._prefix = prefix
         self._numbers = itertools.count(1)
         self._made: list[str] = []
         self._filled: dict[str, Work] = {}
 
     def work(self, case: Case) -> Work:
-        """The requests of a case; for a produce case with a fresh topic."""
+        """Return the requests of a case; a produce case gets a new topic."""
         if case.operation in {PRODUCE, RAW_PRODUCE}:
             return self._produce(case)
         key = f"{case.operation} {case.records}"
@@ -102,7 +102,7 @@ class Target:
         return self._filled[key]
 
     def stored(self, work: Work) -> int | None:
-        """How many records the topic of a produce turn holds; None where that is not told."""
+        """Return the number of records in the topic of a produce turn; None if unknown."""
         if work.topic is None or not self._counts:
             return None
         answer = self._call("GET", f"/topics/{work.topic}/partitions/0/offsets")
@@ -110,12 +110,12 @@ class Target:
         return int(offsets["end_offset"] - offsets["beginning_offset"])
 
     def drop(self, work: Work) -> None:
-        """The topic of a produce turn is no longer needed."""
+        """Delete the topic of a produce turn."""
         if work.topic is not None:
             self._delete(work.topic)
 
     def close(self) -> None:
-        """Delete every topic that was made."""
+        """Delete every topic that was created."""
         for topic in list(self._made):
             self._delete(topic)
 

@@ -1,7 +1,7 @@
-"""What Spark is given to do with a store: each function is one turn of a benchmark and counts what it has read.
+"""The work of the Spark benchmark: each function is one turn and counts the records it read.
 
-Owns the data, the questions and how they are put to either side, ours or Spark's own Kafka connector;
-must not time the making of a store, nor compare anything.
+Owns the data, the queries, and how either side runs them, ours or Spark's own Kafka connector; must not time creating a
+store, nor compare results.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Job: TypeAlias = "Callable[[SparkSession], int]"
 
 PARTITIONS: Final = 4
-BATCH_BYTES: Final = 16_384  # what a Kafka producer puts together by default
+BATCH_BYTES: Final = 16_384  # default batch.size of a Kafka producer
 KINDS: Final = ("view", "click", "order", "refund", "search")
 BEGIN_MS: Final = 1_700_000_000_000
 CONNECTOR: Final = "4.2.0"
@@ -40,7 +40,7 @@ VALUE_SCHEMA: Final = "user bigint, kind string, amount double"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Data:
-    """A topic of `count` JSON values of `value_bytes` each, a millisecond apart, over all partitions in turn."""
+    """A topic of `count` JSON values of `value_bytes` each, one millisecond apart, over all partitions in turn."""
 
     topic: str
     count: int
@@ -48,11 +48,11 @@ class Data:
 
     @property
     def in_partition(self) -> int:
-        """How many records each partition has."""
+        """Number of records in each partition."""
         return self.count // PARTITIONS
 
     def write(self, store: storage.LogStore) -> None:
-        """Into a new topic, in batches as big as a producer's."""
+        """Write the records to a new topic, in batches as big as a producer's."""
         store.create_topic(self.topic, PARTITIONS)
         run = max(1, BATCH_BYTES // (self.value_bytes + 20))
         for first in range(0, self.in_partition, run):
@@ -68,17 +68,17 @@ class Data:
         return Record(b"%d" % (row % 10_007), value.encode(), (), BEGIN_MS + row)
 
     def before(self, share: float) -> int:
-        """How many records lie before the offset that so much of each partition lies before."""
+        """Return the number of records before the given fraction of each partition."""
         return PARTITIONS * int(self.in_partition * share)
 
     def offsets(self, share: float) -> str:
-        """That offset of each partition, as Spark's options take it."""
+        """Return the offset at that fraction of each partition, in the form of Spark's options."""
         at = int(self.in_partition * share)
         return json.dumps({self.topic: {str(number): at for number in range(PARTITIONS)}})
 
 
 def make_store(backend: str, path: Path, data: list[Data]) -> None:
-    """A new store with these topics."""
+    """Create a store with these topics."""
     with storage.open_store(backend, path) as store:
         for topic in data:
             topic.write(store)
@@ -86,34 +86,34 @@ def make_store(backend: str, path: Path, data: list[Data]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Side:
-    """One of the two that are compared: a format and where it finds the data."""
+    """One side of a comparison: a data source format and the location of the data."""
 
     format: str
     where: Mapping[str, str]
 
     def read(self, spark: SparkSession, data: Data, options: Mapping[str, str]) -> DataFrame:
-        """The topic as a DataFrame."""
+        """Return the topic as a DataFrame."""
         given = {**self.where, "subscribe": data.topic, **options}
         return spark.read.format(self.format).options(**given).load()
 
     def stream(self, spark: SparkSession, data: Data, options: Mapping[str, str]) -> DataFrame:
-        """The topic as a stream from its first record on."""
+        """Return the topic as a stream from its first record."""
         given = {**self.where, "subscribe": data.topic, "startingOffsets": "earliest", **options}
         return spark.readStream.format(self.format).options(**given).load()
 
 
 def ours(path: Path) -> Side:
-    """Straight on the files."""
+    """Return our side, which reads the files directly."""
     return Side(format="logserver", where={"path": str(path)})
 
 
 def connector(address: str) -> Side:
-    """Spark's own Kafka source, from a broker."""
+    """Return the side of Spark's own Kafka source, which reads from a broker."""
     return Side(format="kafka", where={"kafka.bootstrap.servers": address})
 
 
 def consume(frame: DataFrame) -> int:
-    """Read every row with all its columns and leave it; gives how many rows passed by."""
+    """Read all columns of every row and drop them; return the number of rows."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as f
 
@@ -124,7 +124,7 @@ def consume(frame: DataFrame) -> int:
 
 
 def aggregate(frame: DataFrame) -> int:
-    """How many records and bytes each partition has; gives the records."""
+    """Count records and bytes per partition; return the number of records."""
     from pyspark.sql import functions as f
 
     groups = frame.groupBy("partition").agg(
@@ -134,7 +134,7 @@ def aggregate(frame: DataFrame) -> int:
 
 
 def aggregate_json(frame: DataFrame) -> int:
-    """Parse every value and add up the amounts of a kind; gives the records."""
+    """Parse every value and sum the amounts by kind; return the number of records."""
     from pyspark.sql import functions as f
 
     parsed = frame.select(f.from_json(f.col("value").cast("string"), VALUE_SCHEMA).alias("v"))
@@ -143,7 +143,7 @@ def aggregate_json(frame: DataFrame) -> int:
 
 
 def drain(frame: DataFrame, checkpoint: Path) -> int:
-    """Read a stream to its end and leave every row; gives how many rows passed by."""
+    """Read a stream to its end and drop every row; return the number of rows."""
     query = (
         frame.writeStream.format("noop")
         .option("checkpointLocation", str(checkpoint))
@@ -155,7 +155,7 @@ def drain(frame: DataFrame, checkpoint: Path) -> int:
 
 
 def export(side: Side, data: Data, out: Path) -> Job:
-    """The topic into new Parquet files; gives the rows that were written."""
+    """Return a job that exports the topic to new Parquet files and returns the number of rows written."""
 
     def job(spark: SparkSession) -> int:
         from logserver.pipeline.jobs import export
@@ -167,7 +167,7 @@ def export(side: Side, data: Data, out: Path) -> Job:
 
 
 def audit(side: Side, data: Data) -> Job:
-    """The whole store is audited; gives the records of the topic that were read."""
+    """Return a job that audits the whole store and returns the number of records read from the topic."""
 
     def job(spark: SparkSession) -> int:
         from logserver.pipeline.jobs import audit
@@ -180,8 +180,8 @@ def audit(side: Side, data: Data) -> Job:
 
 
 def rebuild(side: Side, data: Data) -> Job:
-    """All indexes of the store are made anew beside those that are there; gives the records of the topic, or 0
-    where a file differs.
+    """Return a job that rebuilds all indexes of the store next to the existing ones. It returns the records of the
+    topic, or 0 if a file differs.
     """
 
     def job(spark: SparkSession) -> int:
@@ -194,14 +194,16 @@ def rebuild(side: Side, data: Data) -> Job:
 
 
 def timed(job: Job, spark: SparkSession) -> Turn:
-    """A turn of a job, without the start of its session."""
+    """Time one run of a job, without the start of its session."""
     began_s = time.perf_counter()
     units = job(spark)
     return Turn(units, time.perf_counter() - began_s)
 
 
 class Sessions:
-    """One Spark session at a time, of as many cores as it is asked for. `with` ends the last one."""
+    """One Spark session at a time, with the requested number of cores. Leaving the `with` block stops the last
+    session.
+    """
 
     def __init__(self, jars: Sequence[Path]) -> None:
         self._jars = jars
@@ -217,7 +219,7 @@ class Sessions:
             self._session = None
 
     def of(self, cores: int) -> SparkSession:
-        """The session, started anew where the one before had another number of cores."""
+        """Return a session with this number of cores; a session with another number is stopped first."""
         from logserver.pipeline.session import create_session
 
         if self._session is None or self._cores != cores:
@@ -230,7 +232,7 @@ class Sessions:
 
 
 class Served(NamedTuple):
-    """Where the connector finds the data, and its jars."""
+    """The address that the connector reads from, and the connector's jars."""
 
     address: str
     jars: Sequence[Path]
@@ -238,7 +240,9 @@ class Served(NamedTuple):
 
 @contextmanager
 def served(folder: Path) -> Iterator[Served]:
-    """A real broker that serves a copy of the Kafka store in `folder`; both are fetched where they are missing."""
+    """Run a real broker that serves a copy of the Kafka store in `folder`. Downloads broker and connector if
+    missing.
+    """
     from tests.interop import brokers, peers
 
     jars = peers.connector_jars()

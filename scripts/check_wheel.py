@@ -1,8 +1,8 @@
-"""Proves that a wheel holds what it should and nothing else, and that the installed one runs compiled.
+"""Checks that a wheel has exactly the expected files, and that the installed package runs compiled.
 
     check_wheel.py WHEEL    run by the Python that the wheel is installed in, from anywhere
 
-Exit status 1 with a line for each fault. The sources beside this script are the measure.
+Exit status 1 with a line for each fault. The expected files are the sources next to this script.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LIBRARY = "logserver__mypyc"
 
 
 def compiled_modules() -> list[str]:
-    """COMPILED of setup.py, as paths."""
+    """Return COMPILED of setup.py as a list of paths."""
     for node in ast.parse((ROOT / "setup.py").read_text(encoding="utf-8")).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "COMPILED":
             listed: list[str] = ast.literal_eval(node.value)
@@ -30,7 +30,9 @@ def compiled_modules() -> list[str]:
 
 
 def expected_files() -> set[str]:
-    """Every source file of the packages; a compiled module's source goes along with its library."""
+    """Return all source files of the packages; the source of a compiled module is in the wheel as well as its
+    library.
+    """
     return {
         path.relative_to(ROOT).as_posix()
         for package in PACKAGES
@@ -40,7 +42,7 @@ def expected_files() -> set[str]:
 
 
 def contents_faults(wheel: Path) -> Iterator[str]:
-    """What the wheel lacks, and what it should not hold."""
+    """Yield the files that are missing in the wheel, and the files that must not be in it."""
     names = set(zipfile.ZipFile(wheel).namelist())
     info = {name for name in names if name.split("/")[0].endswith(".dist-info")}
     native = {name for name in names if name.endswith((".so", ".pyd"))}
@@ -58,7 +60,7 @@ def contents_faults(wheel: Path) -> Iterator[str]:
 
 
 def installed_faults() -> Iterator[str]:
-    """Where the installed package differs from the wheel's promise."""
+    """Yield the faults of the installed package: origin, compiled modules, version, entry points."""
     for package in PACKAGES:
         found = Path(str(importlib.import_module(package).__file__)).resolve()
         if ROOT / package in found.parents:
@@ -77,7 +79,7 @@ def installed_faults() -> Iterator[str]:
 
 
 def main() -> int:
-    """Print every fault; 0 when there is none."""
+    """Print every fault; return 0 if there is none, 1 for faults, 2 for wrong usage."""
     if len(sys.argv) != 2:
         print("usage: check_wheel.py WHEEL", file=sys.stderr)
         return 2

@@ -1,5 +1,5 @@
-# Sourced by the scripts beside it: finds Python, keeps .venv as the lock files say, builds from the sources.
-# Needs nothing but bash and Python 3.11 or newer with its venv module.
+# Sourced by the scripts next to it: finds Python, installs the lock files in .venv, builds from the sources.
+# Needs only bash and Python 3.11 or newer with its venv module.
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 venv=$root/.venv
@@ -11,7 +11,7 @@ fail() {
   exit 3
 }
 
-# Prints the first Python that is new enough and can make environments. PYTHON=... decides which to try.
+# Prints the first Python that is new enough and can create environments. PYTHON=... sets the candidates.
 find_python() {
   local candidate bare=
   for candidate in ${PYTHON:-python3 python3.14 python3.13 python3.12 python3.11 python}; do
@@ -28,7 +28,7 @@ find_python() {
     apt-get install python3 python3-venv"
 }
 
-# digest TEXT: a digest of TEXT and of the files named on standard input, names and bytes.
+# digest TEXT: prints a digest of TEXT and of the names and bytes of the files named on standard input.
 digest() {
   "$venv/bin/python" -I -c '
 import hashlib, pathlib, sys
@@ -38,18 +38,18 @@ for name in sorted(sys.stdin.read().splitlines()):
 print(known.hexdigest())' "$1"
 }
 
-# Stamps in .venv tell what it was made from.
+# Stamp files in .venv record the inputs it was made from.
 stamped() { [ "$(cat "$venv/.stamp-$1" 2> /dev/null)" = "$2" ]; }
 stamp() { printf '%s\n' "$2" > "$venv/.stamp-$1"; }
 
-# Only one script at a time changes .venv, where flock is there. `unlock_venv` before anything that stays running.
+# With flock, only one script at a time changes .venv. Call `unlock_venv` before starting a long-running process.
 lock_venv() {
   exec 9< "$root"
   if command -v flock > /dev/null; then flock 9; fi
 }
 unlock_venv() { exec 9<&-; }
 
-# need_venv LOCKFILE...: .venv works and holds what the lock files name. A moved or copied one is made anew.
+# need_venv LOCKFILE...: makes .venv work, with the packages of the lock files. A moved or copied .venv is recreated.
 need_venv() {
   local lock wanted python
   [ ! -L "$venv" ] || fail "$venv is a link: what it leads to would be changed. Remove the link"
@@ -69,18 +69,18 @@ need_venv() {
   done
 }
 
-# What a build reads, one file a line.
+# Prints the files that a build reads, one per line.
 source_files() {
   find "$root/logserver" "$root/storage" "$root/api" -name __pycache__ -prune -o -type f ! -name '*.so' -print
   printf '%s\n' "$root/pyproject.toml" "$root/setup.py" "$root/README.md" "$root/LICENSE"
 }
 
-# copy_sources DIR: builds run on a copy, so that no build directory or module of an earlier build gets in.
+# copy_sources DIR: copies the sources. A build uses the copy, so no files of an earlier build get into it.
 copy_sources() {
   source_files | sed "s|^$root/||" | tar -C "$root" -cf - -T - | tar -C "$1" -xf -
 }
 
-# The package installed in .venv is the sources as they are now.
+# Makes sure that the package installed in .venv is built from the current sources.
 need_package() {
   local wanted copy
   wanted=$(source_files | digest "${LOGSERVER_PURE:-}")

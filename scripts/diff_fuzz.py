@@ -1,10 +1,10 @@
-"""Holds the compiled codec modules equal to their interpreted selves: the same mutated inputs through both.
+"""Compares the compiled codec modules with the interpreted ones on the same mutated inputs.
 
     diff_fuzz.py --compiled PYTHON [--cases N] [--seed S]
 
-PYTHON is the interpreter of the environment that has the compiled package; the interpreted side is the sources beside
-this script, run by the Python that runs it. Exit status 1 when an answer differs, or when an exception that is no
-StorageError came out of either; the case is printed with its input and can be run again by its number.
+PYTHON is the interpreter of the environment with the compiled package. The interpreted side is the sources next to this
+script, run by the Python that runs this script. Exit status 1 if an answer differs, or if either side raises an
+exception that is not a StorageError. The case is printed with its input and can be run again by its number.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SHOWN = 5
 
 
 def start(python: str, seed: int, cases: range, *options: str) -> subprocess.Popen[str]:
-    """One side: a line about itself, then a line for each case."""
+    """Start one side. It prints a line about itself, then a line for each case."""
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     if python == sys.executable:
         environment["PYTHONPATH"] = str(ROOT)
@@ -31,7 +31,7 @@ def start(python: str, seed: int, cases: range, *options: str) -> subprocess.Pop
 
 
 def answers(*sides: subprocess.Popen[str]) -> list[list[str]]:
-    """What the sides print, read at the same time; their end is checked."""
+    """Return the output lines of all sides. Exits if a side fails."""
     read: list[list[str]] = [[] for _ in sides]
     for lines, side in zip(read, sides, strict=True):
         lines += (side.communicate()[0] or "").splitlines()
@@ -41,7 +41,7 @@ def answers(*sides: subprocess.Popen[str]) -> list[list[str]]:
 
 
 def check_modes(interpreted: str, compiled: str) -> None:
-    """Each side must be what it is said to be, or the comparison proves nothing."""
+    """Exit unless one side is interpreted and the other compiled; otherwise the comparison proves nothing."""
     for line, suffix in ((interpreted, ".py"), (compiled, ".so")):
         wrong = [path for path in json.loads(line) if not path.endswith(suffix)]
         if wrong:
@@ -49,12 +49,12 @@ def check_modes(interpreted: str, compiled: str) -> None:
 
 
 def show(python: str, seed: int, case: int) -> str:
-    """The input and the whole answer of one case, on one side."""
+    """Return the input and the whole answer of one case on one side."""
     return "\n".join(answers(start(python, seed, range(case, case + 1), "--show"))[0][1:])
 
 
 def main() -> int:
-    """Run both sides over the same cases and compare; 0 when nothing differs."""
+    """Run both sides over the same cases and compare; return 0 if nothing differs."""
     parser = argparse.ArgumentParser(description="compiled codecs against interpreted ones")
     parser.add_argument("--compiled", required=True, metavar="PYTHON")
     parser.add_argument("--cases", type=int, default=100_000)

@@ -1,9 +1,9 @@
-"""One side of diff_fuzz: makes the cases of a range and tells what the codec modules make of them.
+"""One side of diff_fuzz: builds the cases of a range and prints the result of the codec modules for each.
 
     diff_fuzz_cases.py SEED START STOP [--show]
 
-A case is made from the seed and its number alone, so both sides see the same input without talking to each other. A
-line holds a digest of the answer and `given` or `refused`; with --show the input and the answer stand in it.
+A case depends only on the seed and its number, so both sides get the same input without communicating. A line has a
+digest of the result and `given` or `refused`; with --show it has the input and the whole result.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ Call = tuple[Callable[..., object], tuple[object, ...], dict[str, object]]
 
 @cache
 def batches() -> list[bytes]:
-    """Real record batches of every shape in the golden logs, small ones."""
+    """Return small real record batches, one of every shape in the golden logs."""
     found: dict[object, bytes] = {}
     for path in sorted(GOLDEN.glob("kafka/*/data/*/*.log")):
         data = path.read_bytes()
@@ -86,7 +86,7 @@ def batches() -> list[bytes]:
 
 @cache
 def messages() -> list[bytes]:
-    """Real records of every shape in the golden commit logs, small ones."""
+    """Return small real messages, one of every shape in the golden commit logs."""
     found: dict[object, bytes] = {}
     for path in sorted(GOLDEN.glob("rocketmq/*/store/commitlog/*")):
         data = path.read_bytes()
@@ -99,13 +99,15 @@ def messages() -> list[bytes]:
 
 
 def number(rng: random.Random) -> int:
-    """A number near a border of some width, or any; both signs."""
+    """Return a number near the limit of some integer width, or any number; of either sign."""
     edge = rng.choice(EDGES) + rng.choice((-1, 0, 0, 1))
     return rng.choice((1, -1)) * rng.choice((edge, rng.getrandbits(rng.randrange(1, 66))))
 
 
 def mutated(rng: random.Random, data: bytes) -> bytes:
-    """None to four changes: a bit, some bytes, a border number, a cut, a piece doubled or taken out."""
+    """Apply up to four changes: flip a bit, replace bytes, write a limit number, cut, repeat a piece, remove a
+    piece.
+    """
     out = bytearray(data)
     for _ in range(rng.randrange(5)):
         at = rng.randrange(len(out) + 1)
@@ -127,7 +129,7 @@ def mutated(rng: random.Random, data: bytes) -> bytes:
 
 
 def damaged_batch(rng: random.Random) -> bytes:
-    """A real batch with changes anywhere, or in its records only, so that the header lets them be read."""
+    """Return a real batch with changes anywhere, or only in its records, so that the header stays readable."""
     data = rng.choice(batches())
     if rng.random() < 0.4:
         return mutated(rng, data)
@@ -137,12 +139,12 @@ def damaged_batch(rng: random.Random) -> bytes:
 
 
 def some_bytes(rng: random.Random) -> bytes | None:
-    """Null, empty, or up to 200 bytes."""
+    """Return None, empty bytes, or up to 200 bytes."""
     return rng.choice((None, b"", rng.randbytes(rng.randrange(200))))
 
 
 def record(rng: random.Random) -> tuple[object, ...]:
-    """A record of any shape, now and then one that cannot be kept (a lone surrogate, a time beyond 64 bits)."""
+    """Return a record of any shape, sometimes an invalid one (a lone surrogate, a time beyond 64 bits)."""
     names = ("", "n", "ключ", "\ud800" if rng.random() < 0.05 else "z")
     headers = [(rng.choice(names), some_bytes(rng)) for _ in range(rng.choice((0, 0, 1, 3)))]
     times = (None, rng.randrange(2**41), in_range(rng, 64))
@@ -150,13 +152,13 @@ def record(rng: random.Random) -> tuple[object, ...]:
 
 
 def in_range(rng: random.Random, bits: int) -> int:
-    """A signed number that mostly fits into `bits`."""
+    """Return a signed number that mostly fits into `bits`."""
     value = number(rng)
     return value if rng.random() < 0.02 else value % (1 << bits - 1)
 
 
 def encode_call(rng: random.Random) -> Call:
-    """A new batch, with a field out of range now and then."""
+    """Return a call that encodes a new batch, sometimes with a field out of range."""
     fields: dict[str, object] = {
         "base_offset": in_range(rng, 62),
         "leader_epoch": in_range(rng, 32),
@@ -173,13 +175,13 @@ def encode_call(rng: random.Random) -> Call:
 
 
 def encode_and_decode(given: list[tuple[object, ...]], **fields: Any) -> object:
-    """Encode, and decode what came out."""
+    """Encode a batch and decode it."""
     data = batch.encode_batch(given, **fields)
     return data, batch.decode_header(data), batch.decode_records(data, max_bytes=LIMIT_BYTES)
 
 
 def restamp(data: bytes, position: int, timestamp_ms: int) -> bytes:
-    """What is left of the batch when it has been given an append time and a place."""
+    """Return the batch after stamping an append time and a base offset on it."""
     buffer = bytearray(data)
     batch.restamp_append_time(buffer, position, timestamp_ms)
     batch.stamp(buffer, position, base_offset=timestamp_ms, leader_epoch=7)
@@ -187,7 +189,7 @@ def restamp(data: bytes, position: int, timestamp_ms: int) -> bytes:
 
 
 def check(data: bytes, position: int) -> object:
-    """What a producer's batch is found to be, and what is left of it with that as its latest time."""
+    """Check a producer's batch; return its latest timestamp and the batch with that as its max timestamp."""
     header = batch.decode_header(data, position)
     latest = batch.check_records(data, position, header, max_bytes=LIMIT_BYTES)
     buffer = bytearray(data)
@@ -196,13 +198,13 @@ def check(data: bytes, position: int) -> object:
 
 
 def positions(data: bytes, position: int, end: int, count: int) -> object:
-    """Where records begin, and whether they fill the data."""
+    """Return whether records fill the data, and their positions."""
     out: list[int] = []
     return record_positions.add_positions(out, data, position, end, count), out
 
 
 def varint_call(rng: random.Random) -> Call:
-    """Numbers there and back, on their own."""
+    """Return a call that encodes or decodes a varint."""
     if rng.random() < 0.5:
         return rng.choice((varint.encode_varint, varint.encode_uvarint)), (number(rng),), {}
     decode = rng.choice((varint.decode_varint, varint.decode_uvarint))
@@ -210,7 +212,7 @@ def varint_call(rng: random.Random) -> Call:
 
 
 def hash_call(rng: random.Random) -> Call:
-    """Both hashes, of any bytes and any text."""
+    """Return a call of either hash, on any bytes or any text."""
     if rng.random() < 0.5:
         return murmur2.murmur2, (some_bytes(rng) or b"",), {}
     text = "".join(rng.choices("aZ\u00e9\u4e16\U0001f680\ud800\0", k=rng.randrange(60)))
@@ -218,7 +220,7 @@ def hash_call(rng: random.Random) -> Call:
 
 
 def decode_call(rng: random.Random) -> Call:
-    """A real batch, mutated, through one of the decoders."""
+    """Return a call of one of the decoders, on a mutated real batch."""
     data = damaged_batch(rng)
     position = 0 if rng.random() < 0.95 else rng.randrange(len(data) + 2)
     followed = data + damaged_batch(rng)
@@ -239,7 +241,7 @@ def decode_call(rng: random.Random) -> Call:
 
 
 def new_message(rng: random.Random) -> RawMessage:
-    """A message of any shape, now and then one that does not fit its fields."""
+    """Return a message of any shape, sometimes with a value that does not fit its field."""
     hosts = (8, 8, 8, 20, 20) if rng.random() < 0.99 else (0, 7, 12)
     return RawMessage(
         some_bytes(rng) or b"",
@@ -254,7 +256,7 @@ def new_message(rng: random.Random) -> RawMessage:
 
 
 def encode_messages_call(rng: random.Random) -> Call:
-    """A run of new messages."""
+    """Return a call that encodes a run of new messages."""
     placement = message_encoding.Placement(
         rng.randbytes(rng.choice((0, 1, 20, 127, 128, 200))),
         rng.choice((message.MAGIC_V1, message.MAGIC_V2)),
@@ -269,7 +271,7 @@ def encode_messages_call(rng: random.Random) -> Call:
 
 
 def append_call(rng: random.Random) -> Call:
-    """Records of any shape as an append makes messages and dispatches of them."""
+    """Return a call that appends records of any shape."""
     given = [lookup_record(rng) for _ in range(rng.choice((1, 1, 2, 5)))]
     options: dict[str, object] = {
         "compression": rng.choice((None, None, "none", "zlib", "lzma")),
@@ -280,7 +282,7 @@ def append_call(rng: random.Random) -> Call:
 
 
 def lookup_record(rng: random.Random) -> Record:
-    """A record of any shape with a tag, keys and a unique id of its own."""
+    """Return a record of any shape with its own tag, keys and unique id."""
     key, value, _, timestamp_ms = record(rng)
     texts = ("a", "k1", "ключ", "", "b c", "\1", "\ud800")
     weights = (40, 40, 20, 1, 1, 1, 1)
@@ -290,7 +292,7 @@ def lookup_record(rng: random.Random) -> Record:
         for at, name in enumerate(some[: rng.randrange(3)])
     ]
     return Record(
-        rng.choice((None, b"k1", b"b c", key)),  # type: ignore[arg-type]  # wrong types are among them
+        rng.choice((None, b"k1", b"b c", key)),  # type: ignore[arg-type]  # wrong types are intended
         value if rng.random() < 0.1 else rng.randbytes(rng.randrange(200)),  # type: ignore[arg-type]  # likewise
         headers if rng.random() < 0.5 else (),
         timestamp_ms,  # type: ignore[arg-type]  # likewise
@@ -301,7 +303,7 @@ def lookup_record(rng: random.Random) -> Record:
 
 
 def append(given: list[Record], **options: Any) -> object:
-    """The messages, their records, and what queues and index are told of them."""
+    """Encode records as an append does; return the messages, their bytes, and their dispatches to queues and index."""
     settings = dataclasses.replace(parse_store_settings({}), max_message_bytes=190)
     encoded = encoding.Encoder(settings, lambda: 1 << 40).encode(given, **options)
     place = message_encoding.Placement(b"t", message.MAGIC_V1, 1, 2, 3, 1 << 40, bytes(8))
@@ -310,7 +312,9 @@ def append(given: list[Record], **options: Any) -> object:
 
 
 def decode_message_call(rng: random.Random) -> Call:
-    """Real records, mutated, through the decoder and the walk."""
+    """Return a call of the message decoder, of the walk, or of the check for suspect parts, on mutated real
+    messages.
+    """
     run = [rng.choice(messages()) for _ in range(rng.randrange(1, 6))]
     at = rng.randrange(len(run))
     if rng.random() < 0.8:
@@ -328,21 +332,21 @@ def decode_message_call(rng: random.Random) -> Call:
 
 
 def suspects(data: bytes, position: int, physical_offset: int) -> object:
-    """The suspect parts of a record."""
+    """Return the suspect parts of a record."""
     record = message.decode_message(data, position, check_crc=False)
     record = record._replace(physical_offset=physical_offset)
     return suspect.suspect_parts(record, physical_offset)
 
 
 def header_facts(data: bytes, position: int) -> object:
-    """All that a batch's header tells, and whether its CRC is right."""
+    """Return a batch's header with its properties, and whether its CRC is right."""
     header = batch.decode_header(data, position)
     told = [getattr(header, name) for name in HEADER_FACTS]
     return header, told, batch.check_crc(data, position, header)
 
 
 def parts_call(rng: random.Random) -> Call:
-    """What no other case comes to: markers, and the units and entries behind the log."""
+    """Return a call of a function that no other case calls: control batches, queue entries and index entries."""
     numbers = [in_range(rng, bits) for bits in (32, 64, 32, 32)]
     marker: dict[str, object] = {
         **{"commit": rng.random() < 0.5, "coordinator_epoch": in_range(rng, 32)},
@@ -372,7 +376,7 @@ def parts_call(rng: random.Random) -> Call:
 
 
 def dispatch_call(rng: random.Random) -> Call:
-    """Real records, as their queues and the index need them."""
+    """Return a call that builds dispatches or queue entries from real messages."""
     data = b"".join(rng.choice(messages()) for _ in range(rng.randrange(1, 6)))
     start = rng.randrange(1 << 40)
     records, _, _ = walking.walk(data, 0, len(data), start)
@@ -400,7 +404,7 @@ def dispatch_call(rng: random.Random) -> Call:
 
 
 def properties_call(rng: random.Random) -> Call:
-    """Properties there and back, and the small things around a record."""
+    """Return a call on encoded or decoded properties, or on a small function for records."""
     texts = ("KEYS", "TAGS", "", "a", "ключ", "\1", "b\2c", "\ud800" if rng.random() < 0.1 else "z")
     given = {rng.choice(texts): rng.choice(texts) * rng.randrange(1, 9) for _ in range(4)}
     raw = b"".join(rng.choices((b"a", b"bc", b"\1", b"\1", b"\2", b"\xed\xa0\x80", b"\xff"), k=12))
@@ -422,13 +426,13 @@ def properties_call(rng: random.Random) -> Call:
 
 
 def chains(data: bytes, count: int, number: int) -> object:
-    """Whether entries follow each other, and the slots that they leave."""
+    """Return whether index entries form valid chains, and the slots after them."""
     slots = array("i", bytes(4 * count))
     return key_index_table.follow_chains(data, slots, number), list(slots)
 
 
 def chain_entries(rng: random.Random, count: int) -> bytes:
-    """Entries that an index of so many slots may hold, most of them in order."""
+    """Return index entries for `count` slots, most of them valid."""
     slots = [0] * count
     made = b""
     for entry in range(1, rng.randrange(2, 12)):
@@ -441,7 +445,7 @@ def chain_entries(rng: random.Random, count: int) -> bytes:
 
 
 def index_call(rng: random.Random) -> Call:
-    """Strings put into an index file, whose slots may hold anything; and the codecs beside it."""
+    """Return a call that puts keys into an index file with arbitrary slots, or a call of the index codecs."""
     slots = rng.randrange(1, 3000)
     sizes: dict[str, object] = {
         "slots": slots,
@@ -474,7 +478,7 @@ def index_call(rng: random.Random) -> Call:
 def put_and_look(
     header: index_file.IndexHeader, *, slots: int, entries: int, seed: int
 ) -> list[object]:
-    """All that is in the table after some records."""
+    """Put the keys of some records into the table; return its whole state."""
     rng = random.Random(seed)
     held = key_index_table.slots_of(rng.choice((bytes, rng.randbytes))(slots * 4))
     table = key_index_table.KeyIndexTable(
@@ -500,24 +504,24 @@ MAKERS = (
 
 
 def case(seed: int, index: int) -> Call:
-    """What is called in this case, and with what."""
+    """Return the call of this case: function and arguments."""
     rng = random.Random(f"{seed}:{index}")
     return rng.choice(MAKERS)(rng)
 
 
 def answer(call: Call) -> tuple[str, str]:
-    """(the answer's text, how it ended): the value, or the error with its facts."""
+    """Call the function. Return the value, or the error with its facts, as text; and how the call ended."""
     function, arguments, options = call
     try:
         return repr(function(*arguments, **options)), "given"
     except StorageError as error:
         return f"{type(error).__name__}: {error} {sorted(error.facts().items())}", "refused"
-    except BaseException as error:  # noqa: BLE001  # the fuzz reports whatever comes out
+    except BaseException as error:  # noqa: BLE001  # the fuzz reports any exception
         return f"{type(error).__name__}: {error}", "FAULT"
 
 
 def main() -> None:
-    """Print where the modules come from, then a line for each case."""
+    """Print the origin of the modules, then a line for each case."""
     seed, start, stop = (int(argument) for argument in sys.argv[1:4])
     print(json.dumps([str(importlib.import_module(name).__file__) for name in MODULES]))
     for index in range(start, stop):

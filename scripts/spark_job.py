@@ -1,6 +1,6 @@
-"""What spark-submit runs; its arguments are those of `logserver pipeline`. See package_spark.
+"""The program that spark-submit runs; it takes the arguments of `logserver pipeline`. See package_spark.
 
-Owns nothing but the way in; the master and the settings are spark-submit's.
+Owns only the entry point; must not set the master or Spark's settings: spark-submit does.
 """
 
 from logserver.commands.pipeline import command

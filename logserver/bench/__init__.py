@@ -1,6 +1,6 @@
-"""Measuring: workloads put on servers, ours and others, and one document of what came out.
+"""Benchmarking: run workloads on servers, this project's and others, and write one document of results.
 
-Owns `logserver bench`: what a workload is (`workload`), what stands under load (`targets`), how load is offered
-(`loops`), and the result (`result`), which the report is made of. Talks to servers as child processes and over HTTP
-only: must not import `api`, nor the service that is measured. Needs the extra `report`.
+Owns `logserver bench`: workloads (`workload`), servers under load (`targets`), how load is offered (`loops`), and the
+result (`result`) that a report is made of. Starts servers as child processes and talks to them over HTTP only: must not
+import `api`, nor the service that is measured. Needs the extra `report`.
 """

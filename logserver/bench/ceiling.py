@@ -1,7 +1,7 @@
-"""A socket that answers without looking, and the load generator measured against it.
+"""A socket that answers without parsing, and the load generator measured against it.
 
-Owns what the generator can do at most, and how far it is off at a rate it was given: the limits of every figure. Must
-not know HTTP: all requests of a connection are as long as its first. Run as a module, it serves.
+Owns the generator's highest rate, and its error at a given rate: the limits of every figure. Must not know HTTP: all
+requests of a connection have the length of its first request. Run as a module, it serves.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ BACKLOG: Final = 1024
 CONNECTIONS: Final = 16
 MOST: Final = 1 << 30
 BODY: Final = b'{"records":[{"value":"' + b"eHh4" * 34 + b'"}]}'
-OFFERED_SHARE: Final = 0.25  # of the ceiling: what the error of an open loop is taken at
+OFFERED_SHARE: Final = 0.25  # of the ceiling: at this rate the error of an open loop is measured
 _OK: Final = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 
 
 class Blind(asyncio.Protocol):
-    """Counts the bytes of requests, which are all as long as the first, and answers each."""
+    """A server protocol that answers by byte count: all requests of a connection are as long as the first."""
 
     def __init__(self) -> None:
         self._transport = cast("asyncio.Transport", None)
@@ -39,11 +39,11 @@ class Blind(asyncio.Protocol):
         self._received = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called by the loop."""
+        """Store the transport; called by the loop."""
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Called by the loop."""
+        """Count received bytes and answer each complete request; called by the loop."""
         if not self._size_bytes:
             head, _, _ = data.partition(b"\r\n\r\n")
             length = int(head.rpartition(b"Content-Length: ")[2])
@@ -55,7 +55,7 @@ class Blind(asyncio.Protocol):
 
 
 async def serve(stop: asyncio.Event, tell: Callable[[str], None]) -> None:
-    """Until `stop`; `tell` gets the address once it serves."""
+    """Serve until `stop` is set; `tell` gets the address when the socket listens."""
     loop = asyncio.get_running_loop()
     server = await loop.create_server(Blind, *LISTEN, backlog=BACKLOG)
     async with server:
@@ -65,7 +65,7 @@ async def serve(stop: asyncio.Event, tell: Callable[[str], None]) -> None:
 
 
 def measure(runner: asyncio.Runner, cores: Cores, *, seconds: float, repeats: int) -> Generator:
-    """The generator against that socket: as fast as it can, then at a part of it. Raises ServerFailed."""
+    """Measure the generator against that socket: at full speed, then at a share of it. Raises ServerFailed."""
     with running(COMMAND, cores.servers) as server:
         closed = [runner.run(_closed(server, seconds)) for _ in range(repeats)]
         ceiling = Spread.of([sample.good / sample.seconds for sample in closed])
@@ -99,7 +99,7 @@ async def _serve() -> None:
 
 
 def _tell(url: str) -> None:
-    """As `logserver serve` does: a line of JSON."""
+    """Print the address as a line of JSON, as `logserver serve` does."""
     sys.stdout.write(msgspec.json.encode({"url": url}).decode() + "\n")
     sys.stdout.flush()
 

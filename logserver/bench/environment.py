@@ -1,6 +1,6 @@
-"""What figures were taken on: the machine, the versions, and which cores belong to whom.
+"""The environment of a benchmark: the machine, the versions, and the cores of servers and generator.
 
-Owns looking it up; must not start anything that is measured.
+Owns reading these from the system; must not start anything that is measured.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MOUNTS: Final = Path("/proc/self/mounts")
 
 
 def machine() -> dict[str, str]:
-    """What the figures were taken on."""
+    """Return the processor, core count, system and Python version of this machine."""
     return {
         "cpu": _cpu(),
         "cores": str(os.cpu_count()),
@@ -47,7 +47,7 @@ def _cpu() -> str:
 
 
 def versions(*packages: str) -> dict[str, str]:
-    """Of the installed distributions; "none" for one that is not there."""
+    """Return the versions of installed distributions; "none" for a distribution that is not installed."""
     found = {}
     for package in packages:
         try:
@@ -58,7 +58,9 @@ def versions(*packages: str) -> dict[str, str]:
 
 
 def environment(cores: Cores, folder: Path) -> Environment:
-    """The block of a result, before it is known which servers take part. `folder`: where the stores will be."""
+    """Return the environment block of a result, before the versions of real servers are known. `folder`: parent folder
+    of the stores.
+    """
     told = machine()
     return Environment(
         cpu=told["cpu"],
@@ -75,7 +77,7 @@ def environment(cores: Cores, folder: Path) -> Environment:
 
 
 def with_peers(made: Environment, found: Mapping[Kind, str | None]) -> Environment:
-    """The same with the versions of the real servers among the targets, and of the Java that they run on."""
+    """Return the environment with the versions of the real servers among the targets, and of the Java they run on."""
     kafka, rocketmq = found.get("kafka"), found.get("rocketmq")
     java = _java() if kafka or rocketmq else None
     return msgspec.structs.replace(made, kafka=kafka, rocketmq=rocketmq, java=java)
@@ -86,8 +88,10 @@ def _listed(cores: frozenset[int] | None) -> list[int] | None:
 
 
 def _file_system(folder: Path) -> str | None:
-    """Its type, by the longest mount point above the folder, of several there the last one; None where the system does
-    not tell. A space in a name stands there as \\040 (getmntent(3)).
+    """Return the type of the file system that holds a folder; None if the system does not report mounts.
+
+    The longest mount point above the folder decides; of several mounts at one point, the last. The mount table writes a
+    space in a name as \\040 (getmntent(3)).
     """
     if not MOUNTS.is_file():
         return None
@@ -95,7 +99,7 @@ def _file_system(folder: Path) -> str | None:
     mounts = [(Path(point.replace("\\040", " ")), kind) for point, kind in found]
     place = folder.resolve()
     above = [(len(point.parts), kind) for point, kind in mounts if place.is_relative_to(point)]
-    above.sort(key=lambda mount: mount[0])  # those at one place stay in their order
+    above.sort(key=lambda mount: mount[0])  # the sort is stable: mounts at one point stay in order
     return above[-1][1] if above else None
 
 
@@ -107,7 +111,7 @@ def _memory_bytes() -> int | None:
 
 
 def _java() -> str | None:
-    """The first line of `java -version`, less its words."""
+    """Return the version from the first line of `java -version`; None if there is no Java."""
     if shutil.which("java") is None:
         return None
     told = subprocess.run(

@@ -1,8 +1,7 @@
-"""What each path must reach, and whether it did: a goal is a ratio to a yardstick, from one run or, where its path
-says so, from another.
+"""Performance goals: for each path a ratio to a yardstick, measured in one run or, where the path says so, in another.
 
-Owns the goals, in one place for the reports and for the benchmarks in scripts/; measures nothing. `floor` binds plain
-Python, `goal` the compiled codecs. A goal is measured by a row of a benchmark, or by `compare` itself.
+Owns the goals, in one place for the reports and for the benchmarks in scripts/; must not measure. `floor` applies to
+plain Python, `goal` to the compiled codecs. A goal is measured by a row of a benchmark, or by `compare` itself.
 """
 
 from __future__ import annotations
@@ -55,16 +54,18 @@ OTHER_FILES: Final = (
     "each is to another partition, whose files are opened for it: 512 may be open at once"
 )
 UNEXPLAINED: Final = "not explained yet"
-# Those whose latency a series over stores has.
+# The operations for which a series over stores has a latency.
 OPERATIONS: Final = ("append", "fetch", "key_lookup", "time_lookup")
 DESIGNS: Final[Mapping[str, str]] = {"kafka": "Kafka's format", "rocketmq": "RocketMQ's format"}
-FLAT: Final = 1.5  # times the time at the smallest size still count as flat
+FLAT: Final = 1.5  # up to this many times the time at the smallest size counts as flat
 Key: TypeAlias = tuple[str, str]
 
 
 class Goal(msgspec.Struct, frozen=True, kw_only=True):
-    """At least `floor`, or `goal`, times the yardstick. `most`: a limit that is not to be exceeded instead. `why`: what
-    stands in the way, told where it is not reached. `reference`: the yardstick's figure, where it takes no part.
+    """A goal: reach at least `floor` or `goal` times the yardstick.
+
+    `most`: both are upper limits instead. `why`: the known obstacle, reported if the goal is missed. `reference`:
+    the yardstick's figure, if the yardstick is not measured in the same run.
     """
 
     source: str
@@ -78,11 +79,11 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
     reference: float | None = None
 
     def target(self, *, compiled: bool) -> float | None:
-        """The one that binds."""
+        """Return the ratio that applies: `goal` if compiled, else `floor`."""
         return self.goal if compiled else self.floor
 
     def reached(self, ratio: float, *, compiled: bool) -> bool | None:
-        """None where nothing is demanded."""
+        """Return whether `ratio` reaches the goal; None if no ratio is required."""
         target = self.target(compiled=compiled)
         if target is None:
             return None
@@ -150,7 +151,7 @@ def _raw(way: str, why: str) -> Goal:
 
 
 def _flat(axis: str, store: str, reasons: Mapping[Key, str]) -> Iterator[Goal]:
-    """For each operation in each format; `reasons`: what would keep one from being flat, as far as that is known."""
+    """Yield a goal for each operation in each format. `reasons`: known reasons why an operation may not be flat."""
     for what, (design, told) in product(OPERATIONS, DESIGNS.items()):
         yield Goal(
             source=COMPARE, row=f"{what}_latency by {axis} {design}",
@@ -211,5 +212,5 @@ GOALS: Final[Sequence[Goal]] = (
 
 
 def goal_of(source: str, row: str) -> Goal | None:
-    """The goal of a benchmark's row, where it has one."""
+    """Return the goal of a benchmark's row; None if it has no goal."""
     return next((goal for goal in GOALS if (goal.source, goal.row) == (source, row)), None)

@@ -1,6 +1,6 @@
-"""One repeat of a workload on an HTTP server: topics, what is there before, publishing beside reading, lookups.
+"""One repeat of a workload on an HTTP server: create topics, fill, publish while reading, look up.
 
-Owns the order of these and what is measured of each; must not know whose server it is, nor start or stop it.
+Owns the order of these steps and the measurements in each; must not know which server it is, nor start or stop it.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from storage import wall_clock_ms
 
 FILL_CONNECTIONS: Final = 4
 FILL_S: Final = 3600.0
-DRAIN_S: Final = 120.0  # so long after the last record readers may need to get it
-HELD_SHARE: Final = 0.95  # of the offered rate
+DRAIN_S: Final = 120.0  # how long readers may take after the last record was published
+HELD_SHARE: Final = 0.95  # of the offered rate: from this share on it counts as held
 Tell = Callable[[str], None]
 
 
 def not_done(workload: Workload, shape: Shape) -> list[NotDone]:
-    """What a server of this shape cannot do of a workload."""
+    """Return the fields of a workload that a server of this shape does not support."""
     missing = []
 
     def lacks(field: str, needed: bool, reason: str) -> None:
@@ -74,8 +74,8 @@ def _reads(shape: Shape) -> bool:
 
 
 class HttpLoad:
-    """One repeat, on topics whose names begin with `prefix`. Blocking; what is measured runs on the loop of `runner`.
-    Raises OSError, ConnectionLost, ServerRefused, StrangeAnswer, TimeoutError.
+    """One repeat on topics with names that begin with `prefix`. Blocking; the measured part runs on the loop of
+    `runner`. Raises OSError, ConnectionLost, ServerRefused, StrangeAnswer, TimeoutError.
     """
 
     def __init__(
@@ -104,7 +104,9 @@ class HttpLoad:
         self._filled_ms = range(0)
 
     def run(self) -> None:
-        """All of it; what was measured is in `values`, by the names of `Repeat`, and in `errors`."""
+        """Run all steps. Stores the figures in `values`, under the field names of `Repeat`, and failures in
+        `errors`.
+        """
         workload = self._workload
         self._tell("topics")
         self.topics.create()
@@ -126,7 +128,7 @@ class HttpLoad:
         turn = Closed(requests.filling(), seconds=FILL_S, most=requests.fill_count)
         self._count("filling", self._run(turn, FILL_CONNECTIONS), requests.fill_size)
         self._filled_ms = range(began_ms, wall_clock_ms() + 1)
-        os.sync()  # else the disk is busy with it while something else is measured
+        os.sync()  # otherwise the disk still writes this data during the measured part
 
     # ---- the measured part -----------------------------------------------------------------------
 
@@ -165,7 +167,7 @@ class HttpLoad:
         followers: Sequence[Reader],
         catching: Sequence[Reader],
     ) -> Sample | None:
-        """Publish while readers read; then readers get what is left."""
+        """Publish while readers read; then wait until the readers have received the remaining records."""
         reading = [
             asyncio.create_task(reader.run(self._address)) for reader in (*followers, *catching)
         ]
@@ -201,7 +203,7 @@ class HttpLoad:
         return Open(requests, seconds=seconds, rate=offered, watch=watch)
 
     def _readers(self) -> tuple[list[Reader], list[Reader]]:
-        """Those of each subscription from the end on, and one for each partition that reads the backlog."""
+        """Return the readers of each subscription, which start at the log end, and one backlog reader per partition."""
         workload, fetch = self._workload, self._shape.fetch
         backlog = workload.consumer_backlog_size_gb
         if fetch is None or not _reads(self._shape):
@@ -221,7 +223,7 @@ class HttpLoad:
         ]
         return followers, catching
 
-    # ---- what came of it -------------------------------------------------------------------------
+    # ---- storing the figures -------------------------------------------------------------------------
 
     def _tell_published(self, sample: Sample) -> None:
         workload = self._workload
@@ -248,7 +250,9 @@ class HttpLoad:
     def _tell_read(
         self, name: str, readers: Sequence[Reader], began_ns: int, *, least_s: float = 0.0
     ) -> None:
-        """`least_s`: how long there was something to read, whenever its last record came."""
+        """Store the figures of some readers. `least_s`: how long records were published, whenever the last record
+        arrived.
+        """
         if not readers:
             return
         refused = sum(reader.refused for reader in readers)

@@ -1,6 +1,6 @@
-"""Requests one at a time on a store of a given size: lookups by key and time, pages anywhere, appends.
+"""Requests sent one at a time to a store of a given size: lookups by key and time, pages at random offsets, appends.
 
-Owns what they ask for; the answer of each must hold what was looked for. Must not fill the store.
+Owns the content of the requests and the check that a lookup's response holds the record. Must not fill the store.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from logserver.bench.shapes import Fetch, Lookup, Shape, filled
 from logserver.bench.topics import Place
 from logserver.bench.wire import Connection, request
 
-LOOKUP_S: Final = 600.0  # of each kind, at most
+LOOKUP_S: Final = 600.0  # for each kind, at most
 
 
 class Lookups:
-    """`count` of each kind. `filled_ms`: when the store was filled. Each sample is handed to `note` with its name."""
+    """Lookups, `count` of each kind. `filled_ms`: the time range in which the store was filled. `note` gets each sample
+    with its name and the number of lookups that found nothing.
+    """
 
     def __init__(
         self,
@@ -40,7 +42,7 @@ class Lookups:
         self._drawn = random.Random(SEED)
 
     def by_key_and_time(self) -> None:
-        """Records that filled the store."""
+        """Look up fill records by key and by time."""
         if not self._requests.filled_records:
             return
         places = list(self._places())
@@ -49,7 +51,7 @@ class Lookups:
         self._take("time_lookup", self._shape.time_lookup, places)
 
     def pages(self, ends: Mapping[Place, int], size: int) -> None:
-        """Pages of `size` records that begin anywhere."""
+        """Fetch pages of `size` records at random offsets."""
         filled_ends = [(place, end) for place, end in ends.items() if end]
         if self._shape.fetch is None or not filled_ends:
             return
@@ -60,7 +62,7 @@ class Lookups:
         self._one_by_one("fetch", made)
 
     def appends(self) -> Sample:
-        """Requests as the workload publishes them."""
+        """Append requests as the workload publishes them."""
         return self._one_by_one("append", (self._requests.repeated() * self._count)[: self._count])
 
     def _places(self) -> Iterator[Mapping[str, object]]:

@@ -1,9 +1,12 @@
-"""How load is offered and what is written down: a closed loop, or an open one at a constant rate.
+"""Load loops and their samples: a closed loop, or an open loop at a constant rate.
 
-Owns the clock and the counts of one turn; must not know what is asked. In the closed loop each connection asks again
-as soon as it is answered: a slow server gets less to do, and its worst moments are hardly seen (coordinated omission).
-In the open loop request i is due at i / rate whatever the server does, waits for a free connection if there is none,
-and its latency counts from when it was due: what a stall of the server kept from being sent is in the figures.
+Owns the clock and the counts of one turn; must not know the content of requests.
+
+Closed loop: each connection sends its next request when it has its response. A slow server gets fewer requests, and its
+worst moments are hardly measured (coordinated omission).
+
+Open loop: request i is due at i / rate whatever the server does, and waits if no connection is free. Latency counts
+from the due time, so the figures include requests delayed by a stall.
 """
 
 from __future__ import annotations
@@ -35,43 +38,43 @@ PERCENTILES: Final = {
     "max_us": 100.0,
 }
 SPIN_NS: Final = (
-    2_000_000  # timers are too coarse for what is due sooner: the loop goes round until then
+    2_000_000  # timers are too coarse for shorter waits: the loop polls the clock instead
 )
-LATE: Final = 5  # an open loop that has not sent all in so many times its length gives up
-ANSWER_S: Final = 30.0  # so long after that each answer is there, or the turn has failed
+LATE: Final = 5  # an open loop gives up after this many times its length
+ANSWER_S: Final = 30.0  # how long after that responses may take before the turn fails
 
 
 @dataclass(slots=True)
 class Sample:
-    """One turn. `latencies_ns` are from due to answered; `services_ns`, of an open loop only, from sent to answered. A
-    refusal has neither: one that comes at once would make a server that does nothing look fast.
+    """The sample of one turn. `latencies_ns` count from due to response; `services_ns` (open loop only) from sent to
+    response. A refused request has neither: quick refusals would make a server that does nothing look fast.
     """
 
-    seconds: float = 0.0  # of an open loop at least what its requests stand for
+    seconds: float = 0.0  # of an open loop at least the time that its requests stand for
     answered: int = 0
-    refused: int = 0  # answers that are not 2xx
-    refused_with: int = 0  # the status of the last of them
-    unsent: int = 0  # of an open loop that gave up: their wait until then is in `latencies_ns`
-    received_bytes: int = 0  # bodies of answers
-    generator_s: float = 0.0  # this process's own processor time
+    refused: int = 0  # responses that are not 2xx
+    refused_with: int = 0  # the status of the last refusal
+    unsent: int = 0  # of an open loop that gave up; `latencies_ns` has their wait until then
+    received_bytes: int = 0  # bodies of responses
+    generator_s: float = 0.0  # processor time of this process
     latencies_ns: array[int] = field(default_factory=lambda: array("q"))
     services_ns: array[int] = field(default_factory=lambda: array("q"))
 
     @property
     def good(self) -> int:
-        """Answers that are 2xx."""
+        """Number of 2xx responses."""
         return self.answered - self.refused
 
     @property
     def refusals(self) -> str:
-        """For an error; empty without any."""
+        """The refusals as text for an error message; empty if there are none."""
         if not self.refused:
             return ""
         return f"{self.refused} of {self.answered} requests were refused, the last with {self.refused_with}"
 
 
 def histogram(*values_ns: Sequence[int]) -> HdrHistogram:
-    """Of all values, three significant figures."""
+    """Return a histogram of all values with three significant figures."""
     made = HdrHistogram(1, HIGHEST_NS, SIGNIFICANT_FIGURES)
     for values in values_ns:
         for value in values:
@@ -80,7 +83,7 @@ def histogram(*values_ns: Sequence[int]) -> HdrHistogram:
 
 
 def latency_of(*values_ns: Sequence[int]) -> Latency | None:
-    """Of all values together; None of no values."""
+    """Return the percentiles of all values together; None if there are no values."""
     count = sum(len(values) for values in values_ns)
     if not count:
         return None
@@ -90,20 +93,23 @@ def latency_of(*values_ns: Sequence[int]) -> Latency | None:
 
 
 def _value_at(made: HdrHistogram, percentile: float, count: int) -> int:
-    """The smallest value that so many are not above. The library takes the nearest rank, which may be one less: of 600
-    values the second largest as p99.9.
+    """Return the smallest value that at least `percentile` percent of the values do not exceed.
+
+    The library takes the nearest rank, which may be one too low: for p99.9 of 600 values, the second largest.
     """
     rank = math.ceil(percentile * count / 100 - 1e-9)
     return int(made.get_value_at_percentile(rank / count * 100))
 
 
 class ConnectionLost(Exception):
-    """A connection came to its end in the middle of a turn: the server hung up, or answered strangely."""
+    """A connection that ended during a turn: the server closed it, or its response was invalid."""
 
 
 class Turn:
-    """What both loops share: connections, requests, counts. One use. Requests are sent in turn, again and again, those
-    of an iterator once. `watch` sees each good answer with its body; `number` counts requests from 0.
+    """The common part of both loops: connections, requests and counts. A turn is used once.
+
+    Requests are sent in a cycle; requests of an iterator are sent once. `watch` receives each 2xx response with its
+    body. `number` counts requests from 0.
     """
 
     def __init__(
@@ -118,7 +124,7 @@ class Turn:
         self._connections: list[Connection] = []
 
     async def run(self, address: Address, concurrency: int) -> Sample:
-        """Connect, measure, hang up. Raises OSError, ConnectionLost, TimeoutError."""
+        """Connect, measure and disconnect. Raises OSError, ConnectionLost, TimeoutError."""
         self._ended = asyncio.get_running_loop().create_future()
         try:
             for _ in range(concurrency):
@@ -153,7 +159,7 @@ class Turn:
         connection.transport.write(request)
 
     def _count(self, connection: Connection, now_ns: int) -> bool:
-        """False of a refusal."""
+        """Count a response; return False if it is a refusal."""
         sample = self.sample
         sample.answered += 1
         sample.received_bytes += connection.size_bytes
@@ -172,7 +178,9 @@ class Turn:
 
 
 class Closed(Turn):
-    """Each connection asks again when it is answered, for `seconds`, and `most` requests at most."""
+    """A closed loop of `seconds`, with at most `most` requests: each connection sends again when it has its
+    response.
+    """
 
     def __init__(
         self,
@@ -211,7 +219,7 @@ class Closed(Turn):
 
 
 class Open(Turn):
-    """`rate` requests a second for `seconds`, each at its time."""
+    """An open loop: `rate` requests a second for `seconds`, each at its due time."""
 
     def __init__(
         self,
@@ -224,7 +232,7 @@ class Open(Turn):
         super().__init__(requests, seconds, watch)
         self._interval_ns = 1e9 / rate
         self._count_due = max(1, math.floor(rate * seconds))
-        self._least_s = self._count_due / rate  # the last one is due an interval before its end
+        self._least_s = self._count_due / rate  # the last one is due one interval earlier
         self._begun_ns = 0
         self._give_up_ns = round(seconds * LATE * 1e9)
         self._sent = 0
@@ -240,7 +248,7 @@ class Open(Turn):
         return self._begun_ns + int(index * self._interval_ns)
 
     def _tick(self) -> None:
-        """Send what is due as far as connections are free, and come back when the next one is."""
+        """Send the due requests while connections are free; schedule the next call for when the next request is due."""
         if self._ended.done():
             return
         now_ns = time.perf_counter_ns()
@@ -275,7 +283,9 @@ class Open(Turn):
             self._idle.append(connection)
 
     def _give_up(self, now_ns: int) -> None:
-        """The server is too slow for the rate: what was due and never sent has waited until now."""
+        """Give up: the server is too slow for the rate. Due requests that were never sent count as waiting until
+        now.
+        """
         for index in range(self._sent, self._count_due):
             self.sample.latencies_ns.append(now_ns - self._due_ns(index))
         self.sample.unsent = self._count_due - self._sent
@@ -286,7 +296,7 @@ class Open(Turn):
 
 @asynccontextmanager
 async def told_timeout(limit_s: float, what: str) -> AsyncIterator[None]:
-    """A block that may take so long. Raises TimeoutError, which says `what` is not done by then."""
+    """Limit the time of a block. Raises TimeoutError if it expires; the message names `what`, the unfinished work."""
     limit = asyncio.timeout(limit_s)
     try:
         async with limit:
@@ -299,7 +309,7 @@ async def told_timeout(limit_s: float, what: str) -> AsyncIterator[None]:
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Without the garbage collector: a turn makes no cycles."""
+    """Disable the garbage collector during the block: a turn creates no reference cycles."""
     gc.collect()
     gc.disable()
     try:

@@ -1,6 +1,6 @@
-"""The servers under load as child processes: started, pinned to cores, their processor time read.
+"""The servers under load as child processes: start them, pin them to cores, read their processor time.
 
-Owns the processes; must not know what is asked of them. A child is ended by its own pid only.
+Owns the processes; must not know which requests they get. A child is stopped by its own pid only.
 """
 
 from __future__ import annotations
@@ -20,20 +20,22 @@ import logserver
 
 HOME: Final = (
     Path(logserver.__file__).resolve().parent.parent
-)  # what children run, as this process does
+)  # children import the same package as this process
 STOP_S: Final = 30.0
-LEAST_CPU_S: Final = 0.05  # five ticks: a fifth of it may be off
+LEAST_CPU_S: Final = 0.05  # five ticks of the system's clock: the error may be a fifth
 
 
 class Cores(NamedTuple):
-    """Which cores the servers and which the load generator may use; None: any."""
+    """The cores that the servers and the load generator may use; None: any core."""
 
     servers: frozenset[int] | None = None
     generator: frozenset[int] | None = None
 
     @classmethod
     def apart(cls) -> Cores:
-        """The last core for the generator, the others for the servers, where there are two."""
+        """Return the last core for the generator and the others for the servers; any core for both if there is only one
+        core, or if the system cannot pin processes.
+        """
         if not hasattr(os, "sched_getaffinity"):
             return cls()
         usable = sorted(os.sched_getaffinity(0))
@@ -42,11 +44,11 @@ class Cores(NamedTuple):
         return cls(frozenset(usable[:-1]), frozenset(usable[-1:]))
 
     def pinned_generator(self) -> AbstractContextManager[None]:
-        """This process on the generator's cores, until the end of the block."""
+        """Pin this process to the generator's cores until the block ends."""
         return _pinned(self.generator)
 
     def pinned_servers(self) -> AbstractContextManager[None]:
-        """This process on the servers' cores, and so what it starts meanwhile, until the end of the block."""
+        """Pin this process, and processes it starts meanwhile, to the servers' cores until the block ends."""
         return _pinned(self.servers)
 
 
@@ -64,22 +66,22 @@ def _pinned(cores: frozenset[int] | None) -> Iterator[None]:
 
 
 class ServerFailed(Exception):
-    """A child did not start, or one that works for the load failed."""
+    """A child process that did not start, or a process used for the load that failed."""
 
 
 class Server(NamedTuple):
-    """One that serves. `pid` None: not known, so no processor time."""
+    """A running server. `pid` None: unknown, so its processor time cannot be read."""
 
     url: str
     pid: int | None
 
     def cpu_s(self) -> float | None:
-        """Processor time of all its threads since its start; None where the system does not tell."""
+        """Return the processor time of all its threads since its start; None if the system does not report it."""
         return None if self.pid is None else cpu_s(self.pid)
 
 
 def cpu_s(pid: int) -> float | None:
-    """Processor time of all threads of a process since its start; None where the system does not tell."""
+    """Return the processor time of all threads of a process since its start; None if the system does not report it."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -89,18 +91,20 @@ def cpu_s(pid: int) -> float | None:
 
 
 def ended_cpu_s() -> float:
-    """Processor time of all children that have ended and been waited for, and of theirs."""
+    """Return the processor time of all child processes that have ended and were waited for, and of their children."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def cpu_s_per_million(used_s: float, records: int) -> float | None:
-    """None where either is too small to divide: the system counts in ticks of 10 ms."""
+    """Return processor seconds per million records; None if either is too small to divide. The clock ticks every 10
+    ms.
+    """
     return used_s / records * 1e6 if records and used_s >= LEAST_CPU_S else None
 
 
 def rss_bytes(pid: int) -> int | None:
-    """Memory of a process that is in use; None where the system does not tell."""
+    """Return the resident memory of a process; None if the system does not report it."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     except OSError:
@@ -109,7 +113,7 @@ def rss_bytes(pid: int) -> int | None:
 
 
 def allocated_bytes(folder: Path) -> int:
-    """What the files in a folder take on disk; holes of sparse ones take nothing."""
+    """Return the disk space allocated to the files in a folder; holes of sparse files take none."""
     block_bytes, blocks = 512, 0
     for place, _, names in os.walk(folder):
         for name in names:
@@ -119,17 +123,17 @@ def allocated_bytes(folder: Path) -> int:
 
 
 def store_server(backend: str, data: Path, flush: str) -> Sequence[str]:
-    """The command that serves a store."""
+    """Return the command that serves a store."""
     place = ["--data", str(data), "--backend", backend, "--flush", flush]
     return ["-m", "logserver", "serve", *place, "--listen", "127.0.0.1:0", "--exit-with-stdin"]
 
 
 @contextmanager
 def running(command: Sequence[str], cores: frozenset[int] | None) -> Iterator[Server]:
-    """A child that serves, until the end of the block. Raises ServerFailed."""
+    """Start a server as a child process; it is stopped when the block ends. Raises ServerFailed."""
     with tempfile.TemporaryFile() as told, _child(command, told) as process:
         if cores is not None:
-            os.sched_setaffinity(process.pid, cores)  # before it has threads: they inherit it
+            os.sched_setaffinity(process.pid, cores)  # before it starts threads: they inherit it
         assert process.stdout is not None
         line = process.stdout.readline()
         if not line:
@@ -142,14 +146,14 @@ def running(command: Sequence[str], cores: frozenset[int] | None) -> Iterator[Se
 
 @contextmanager
 def _child(command: Sequence[str], told: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
-    """Ended at the end of the block; `told` gets its standard error."""
+    """Start a Python child process, with standard error to `told`; it is stopped when the block ends."""
     process = subprocess.Popen(
         [sys.executable, "-P", *command],
-        stdin=subprocess.PIPE,  # a store's server ends with it: none outlives this process
+        stdin=subprocess.PIPE,  # a store's server ends when this pipe closes, so none is left over
         stdout=subprocess.PIPE,
         stderr=told,
         env=_environment(),
-        process_group=0,  # Ctrl-C is for this process, which then stops its children
+        process_group=0,  # Ctrl-C must reach only this process, which then stops its children
     )
     try:
         yield process
@@ -163,7 +167,9 @@ def _child(command: Sequence[str], told: IO[bytes]) -> Iterator[subprocess.Popen
 
 
 def _environment() -> dict[str, str]:
-    """Ours, less the server's settings; children run the same package as this process, installed or sources."""
+    """Return the environment of this process without the server's settings. With it a child runs the same package as
+    this process, installed or from sources.
+    """
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("LOGSERVER_")
     }

@@ -1,7 +1,7 @@
-"""The requests that publish a workload's records over HTTP, made before they are sent.
+"""HTTP requests that publish a workload's records, built before they are sent.
 
-Owns bodies, keys and how requests take turns over topics; must not send them. A value is printable text, so that it
-fits into any template.
+Owns bodies, keys and the order of topics; must not send requests. A value is printable text, so that it fits into any
+template.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import Final
 from logserver.bench.shapes import Produce, filled, record_values
 from logserver.bench.workload import KEYS, Workload
 
-FILL_BYTES: Final = 1_000_000  # of the values of a request that fills a store
+FILL_BYTES: Final = 1_000_000  # total size of the values in a request that fills a store
 FILL_RECORDS: Final = 1000
 SEED: Final = 1
 _LETTERS: Final = b"abcdefghijklmnopqrstuvwxyz0123456789"
 
 
 class Requests:
-    """Those of one workload for one server."""
+    """The requests of one workload for one server."""
 
     def __init__(self, workload: Workload, produce: Produce, topics: Sequence[str]) -> None:
         self._workload = workload
@@ -32,7 +32,7 @@ class Requests:
         self._value = bytes(drawn.choices(_LETTERS, k=workload.message_size))
 
     def repeated(self) -> list[bytes]:
-        """To be sent in turn, again and again: the number of one, modulo the topics, is that of its topic."""
+        """Build requests that are sent in a cycle. Request number n is for topic n modulo the number of topics."""
         size = self._workload.own.records_per_request
         bodies = [self._records(None, size)]
         if self.keyed:
@@ -52,14 +52,18 @@ class Requests:
 
     @property
     def fill_size(self) -> int:
-        """Records of a request that fills: as many as asked for, few enough that each topic gets some."""
+        """Number of records in a fill request: as many as the workload asks for, few enough that each topic gets
+        some.
+        """
         workload = self._workload
         wanted = workload.own.fill_records_per_request
         size = wanted or min(FILL_RECORDS, FILL_BYTES // workload.message_size)
         return max(1, min(size, workload.filled_records // len(self._topics)))
 
     def filling(self) -> Iterator[bytes]:
-        """What the workload asks for, rounded up to whole requests; with keys, each has one of its own: see `key`."""
+        """Yield the fill requests, rounded up to whole requests. If the workload has keys, each record has its own: see
+        `key`.
+        """
         size, keyless = self.fill_size, None if self.keyed else self._records(None, self.fill_size)
         for number in range(self.fill_count):
             topic = self._topics[number % len(self._topics)]
@@ -68,20 +72,20 @@ class Requests:
 
     @cached_property
     def fill_count(self) -> int:
-        """Requests that fill."""
+        """Number of fill requests."""
         return -(-self._workload.filled_records // self.fill_size)
 
     @property
     def filled_records(self) -> int:
-        """Records of all of them."""
+        """Number of records in all fill requests."""
         return self.fill_count * self.fill_size
 
     def topic_of(self, record: int) -> str:
-        """Where a record that filled, by its number, went."""
+        """Return the topic that a fill record, given by its number, was sent to."""
         return self._topics[record // self.fill_size % len(self._topics)]
 
     def _records(self, keys: Sequence[int] | None, count: int) -> str:
-        """The list in a body: all values are alike."""
+        """Build the record list of a body; all records have the same value."""
         if keys is None:
             return ",".join(
                 [filled(self._produce.record, record_values(self._value, None))] * count
@@ -99,5 +103,5 @@ class Requests:
 
 
 def key(number: int) -> bytes:
-    """Of a record."""
+    """Return the key of a record by its number."""
     return b"key-%010d" % number

@@ -1,6 +1,6 @@
-"""Readers of an HTTP server: each follows one partition over a connection of its own, page after page.
+"""Readers of an HTTP server: each follows one partition over its own connection, page after page.
 
-Owns the offsets it is at, and the note of when each page came; must not know who publishes. `end_to_end_ns` joins both.
+Owns each reader's offset and the arrival time of each page; must not know the producers. `end_to_end_ns` joins both.
 """
 
 from __future__ import annotations
@@ -17,22 +17,20 @@ from logserver.bench.shapes import Fetch, filled
 from logserver.bench.wire import Address, Connection, connect, request
 
 PAGE_RECORDS: Final = 1000
-WAIT_MS: Final = (
-    200  # at the end of a partition; so long a reader may go on after it was told to stop
-)
-EMPTY_WAIT_S: Final = 0.01  # before a server without long polls is asked again
+WAIT_MS: Final = 200  # long-poll wait at the log end; a reader may run this long after `stop_at`
+EMPTY_WAIT_S: Final = 0.01  # pause after an empty page: a server without long polls answers at once
 _OFFSET: Final = "{offset}"
 
 
 class Noted(NamedTuple):
-    """A page: where to read on behind it, and when it was there."""
+    """A page: the next offset after it, and its arrival time."""
 
     next_offset: int
     at_ns: int
 
 
 class Reader:
-    """One of them, from `offset` on. It ends at `until`, or, without, when it is told where the end is."""
+    """A reader of one partition from `offset`. It ends at `until`, or, if that is None, at the end set by `stop_at`."""
 
     def __init__(
         self, fetch: Fetch, topic: str, partition: int, *, offset: int, until: int | None
@@ -50,11 +48,11 @@ class Reader:
 
     @property
     def records(self) -> int:
-        """That it has got."""
+        """Number of records received."""
         return self._offset - self._first
 
     async def run(self, address: Address) -> None:
-        """Until its end. Raises OSError, ConnectionLost."""
+        """Read until the end. Raises OSError, ConnectionLost."""
         self._ended = asyncio.get_running_loop().create_future()
         connection = await connect(address, self._answered, self._lost, keeps=True)
         try:
@@ -66,7 +64,7 @@ class Reader:
             connection.transport.abort()
 
     def stop_at(self, end: int) -> None:
-        """There is nothing behind `end`. A reader that is there already ends with its next page."""
+        """Set the offset to stop at. A reader that is already there ends after its next response."""
         self._until = end
 
     def _ask(self, connection: Connection) -> None:
@@ -103,7 +101,7 @@ class Reader:
 
 
 def _split(fetch: Fetch, topic: str, partition: int) -> tuple[bytes, bytes]:
-    """The request before and behind its offset."""
+    """Return the parts of the fetch request before and after the offset."""
     values = {
         "topic": topic,
         "partition": partition,
@@ -119,7 +117,7 @@ def _split(fetch: Fetch, topic: str, partition: int) -> tuple[bytes, bytes]:
 
 
 class Published:
-    """Where and when the first record of each request was published, as answers tell it."""
+    """The offset and due time of the first record of each request, from the responses to published requests."""
 
     def __init__(self, placed: str, topics: Sequence[str]) -> None:
         self.noted: dict[tuple[str, int], list[tuple[int, int]]] = {}
@@ -127,7 +125,7 @@ class Published:
         self._topics = topics
 
     def watch(self, connection: Connection) -> None:
-        """See an answer."""
+        """Note the partition and offset in a response, with the due time of its request."""
         found = None if self._placed is None else self._placed.search(connection.body())
         if found is not None:
             topic = self._topics[connection.number % len(self._topics)]
@@ -136,7 +134,9 @@ class Published:
 
 
 def end_to_end_ns(published: Sequence[tuple[int, int]], pages: Sequence[Noted]) -> list[int]:
-    """Of each (offset, due_ns) that was published: how long until a page had it. What no page had is left out."""
+    """Return, for each published (offset, due_ns), the nanoseconds until a page contained it. Records in no page are
+    left out.
+    """
     ends = [page.next_offset for page in pages]
     found = []
     for offset, due_ns in published:

@@ -1,10 +1,10 @@
-"""The document that a benchmark gives: on what it ran, what each target did in each repeat, and what went wrong.
+"""The document that a benchmark writes: its environment, the figures of each target in each repeat, and the errors.
 
-Owns the names of its JSON, which are stable within a `FORMAT_VERSION` and carry their units, and how repeats are told
-together. Measures nothing, draws nothing. A value that was not measured is null, never 0.
+Owns the names in its JSON, which are stable within a `FORMAT_VERSION` and carry their units, and the summary of
+repeats. Must not measure or draw. A value that was not measured is null, never 0.
 
-Units: `_s` seconds, `_us` microseconds, `_bytes` bytes, `_mb_per_s` a million bytes of record values a second,
-`_per_s` a second. The numbers of a repeat are found by dotted names, such as `publish_latency.p99_us`: see `METRICS`.
+Units: `_s` seconds, `_us` microseconds, `_bytes` bytes, `_mb_per_s` a million bytes of record values a second, `_per_s`
+a second. The numbers of a repeat have dotted names, such as `publish_latency.p99_us`: see `METRICS`.
 """
 
 from __future__ import annotations
@@ -20,9 +20,7 @@ from msgspec import Meta
 
 FORMAT_VERSION: Final = 1
 
-MOST: Final = (
-    10**15
-)  # of anything that is measured: a document with more was not made by a benchmark
+MOST: Final = 10**15  # upper limit of any measured value: no benchmark writes a larger one
 
 Amount: TypeAlias = Annotated[float, Meta(ge=0, le=MOST)]
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=MOST)]
@@ -32,7 +30,7 @@ Better: TypeAlias = Literal["higher", "lower", "neither"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """The smallest, middle and largest of several values."""
+    """The minimum, median and maximum of several values."""
 
     minimum: float
     median: float
@@ -40,11 +38,11 @@ class Spread:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> Spread:
-        """From at least one value."""
+        """Return the spread of at least one value."""
         return cls(minimum=min(values), median=statistics.median(values), maximum=max(values))
 
     def by(self, divisor: float) -> Spread:
-        """Each of them divided by the same."""
+        """Return a spread with each value divided by `divisor`."""
         return Spread(
             minimum=self.minimum / divisor,
             median=self.median / divisor,
@@ -53,7 +51,9 @@ class Spread:
 
 
 class Latency(msgspec.Struct, frozen=True, kw_only=True):
-    """Percentiles of `count` values, in microseconds, three significant figures. A peer's own tool may know fewer."""
+    """Latency percentiles of `count` values in microseconds, to three significant figures. The tools of other servers
+    may report fewer percentiles.
+    """
 
     count: Count
     p50_us: Amount | None = None
@@ -61,39 +61,42 @@ class Latency(msgspec.Struct, frozen=True, kw_only=True):
     p99_us: Amount | None = None
     p99_9_us: Amount | None = None
     max_us: Amount | None = None
-    mean_us: Amount | None = None  # where a peer's tool knows nothing better
+    mean_us: Amount | None = None  # set where a server's own tool reports nothing better
 
 
 class Repeat(msgspec.Struct, frozen=True, kw_only=True):
-    """One repeat of a workload on a target, with the values that were measured.
+    """The values measured in one repeat of a workload on a target.
 
-    Latencies of publishing count from when a request was due (`publish_latency`: corrected for coordinated omission;
-    of an unlimited rate from when it was sent) and from when it was sent (`publish_service`); those of a record from
-    when its request was due to when a consumer had it (`end_to_end_latency`). A refusal has no latency. Processor time,
-    memory and disk are the server's: `server_cpu_s` within `seconds`, the others afterwards. A start counts from
-    that of the process to its first answer.
+    - `publish_latency` counts from when a request was due (corrected for coordinated omission). With an unlimited rate
+      it counts from when the request was sent.
+    - `publish_service` counts from when a request was sent.
+    - `end_to_end_latency` of a record counts from when its request was due to when a consumer received it.
+    - A refused request has no latency.
+    - Processor time, memory and disk are the server's: `server_cpu_s` is measured within `seconds`, the others after
+      it.
+    - A start time counts from the start of the process to its first response.
     """
 
-    seconds: Amount | None = None  # of the measured part, without warm-up
+    seconds: Amount | None = None  # length of the measured part, without warm-up
 
     offered_records_per_s: Amount | None = None  # null: as fast as possible
     rate_held: bool | None = None  # null without an offered rate
-    unsent_requests: Count | None = None  # were due, and given up
-    refused_requests: Count | None = None  # answers that are no success
+    unsent_requests: Count | None = None  # were due, but were never sent
+    refused_requests: Count | None = None  # responses without a success status
 
-    published_records: Count | None = None  # acknowledged
+    published_records: Count | None = None  # acknowledged records
     published_records_per_s: Amount | None = None
     published_mb_per_s: Amount | None = None
-    stored_records: Count | None = None  # what the server holds of them afterwards
+    stored_records: Count | None = None  # records that the server holds afterwards
     publish_latency: Latency | None = None
     publish_service: Latency | None = None
 
-    consumed_records: Count | None = None  # by all subscriptions that follow, together
+    consumed_records: Count | None = None  # sum over all subscriptions that follow the log end
     consumed_records_per_s: Amount | None = None
     consumed_mb_per_s: Amount | None = None
     end_to_end_latency: Latency | None = None
 
-    catch_up_records: Count | None = None  # by those that read the backlog from its start
+    catch_up_records: Count | None = None  # of readers that start at the backlog's start
     catch_up_records_per_s: Amount | None = None
     catch_up_mb_per_s: Amount | None = None
 
@@ -103,33 +106,33 @@ class Repeat(msgspec.Struct, frozen=True, kw_only=True):
     fetch_latency: Latency | None = None
 
     server_cpu_s: Amount | None = None
-    server_cpu_s_per_million_records: Amount | None = None  # read ones too; null below 0.05 s
+    server_cpu_s_per_million_records: Amount | None = None  # of read ones too; null below 0.05 s
     server_rss_bytes: Count | None = None
     empty_rss_bytes: Count | None = None  # before the load, on a new store
-    disk_bytes: Count | None = None  # allocated, not the length of sparse files
+    disk_bytes: Count | None = None  # allocated blocks, not the length of sparse files
     disk_bytes_per_record: Amount | None = None
     start_s: Amount | None = None  # on a new store
-    restart_s: Amount | None = None  # on the store that the load left, ended cleanly
-    recovery_s: Amount | None = None  # on the same after kill -9
+    restart_s: Amount | None = None  # on the store that the load left, after a clean stop
+    recovery_s: Amount | None = None  # on the same store after kill -9
     recovery_load_s: Amount | None = (
-        None  # of it, the loading of the store, by the server's own log
+        None  # part of `recovery_s`: loading the store, by the server's own log
     )
 
     generator_busy_share: Amount | None = (
-        None  # of a core, of who put the load on: 1 is its limit, but at a held rate
+        None  # share of a core used by the load generator; 1 is its limit, unless the rate was held
     )
-    errors: list[str] = []  # counts that do not agree, what failed
+    errors: list[str] = []  # counts that do not agree, and failures
 
 
 class Scale(msgspec.Struct, frozen=True):
-    """Where a run stands on the axis of its series, such as 64 of `topics`."""
+    """The value of a run on the axis of its series, such as 64 of `topics`."""
 
-    name: str  # topics, producers, store_bytes
+    name: str  # topics, partitions, producers or store_bytes
     value: Amount
 
 
 class WorkloadFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """The workload of a run: its name, and each field in force under the name that its TOML has."""
+    """The workload of a run: its name, and the value of every field under its TOML name."""
 
     name: str
     fields: dict[str, Any]
@@ -137,7 +140,7 @@ class WorkloadFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TargetFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What was under load. `name` is unique within a document; `driver`: the program that put the load on it."""
+    """The target of a run. `name` is unique within a document; `driver` is the program that generated the load."""
 
     name: str
     kind: Kind
@@ -146,18 +149,18 @@ class TargetFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ONE_RECORD: Final = "one record a request"
-"""The reason of a driver that knows no batches."""
+"""The reason given by a driver that cannot send batches."""
 
 
 class NotDone(msgspec.Struct, frozen=True):
-    """A field of the workload that this target, or its driver, cannot do, and what was done instead."""
+    """A workload field that this target or its driver does not support, and what it does instead."""
 
     field: str
     reason: str
 
 
 class Run(msgspec.Struct, kw_only=True):
-    """One workload on one target. Without repeats it was left out: `notes` or `errors` say why."""
+    """One workload on one target. A run without repeats was left out: `notes` or `errors` say why."""
 
     workload: WorkloadFacts
     target: TargetFacts
@@ -168,55 +171,59 @@ class Run(msgspec.Struct, kw_only=True):
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):
-    """What it was taken on. Versions are null where there is none."""
+    """The environment of a benchmark. Versions of software that took no part are null."""
 
     cpu: str
     cores: int
     memory_bytes: int | None
     system: str
     python: str
-    compiled: bool  # our package; else plain Python
+    compiled: bool  # our package; false: plain Python
     packages: dict[str, str]
     java: str | None = None
     kafka: str | None = None
     rocketmq: str | None = None
-    server_cores: list[int] | None = None  # pinned to these; null: any
+    server_cores: list[int] | None = None  # cores they are pinned to; null: any
     generator_cores: list[int] | None = None
-    file_system: str | None = None  # that the stores were on
+    file_system: str | None = None  # type of the file system that held the stores
 
 
-NOT_TOLD_BY_ALL: Final = ("file_system", "java", "kafka", "rocketmq")  # of an environment
+NOT_TOLD_BY_ALL: Final = ("file_system", "java", "kafka", "rocketmq")  # fields that may be null
 
 
 class Generator(msgspec.Struct, frozen=True, kw_only=True):
-    """The load generator itself, against a socket that answers without looking: the limit of every figure.
+    """The limits of the load generator, measured against a socket that does not parse requests: they limit every
+    figure.
 
-    In an open loop at `offered_requests_per_s` it made `made_requests_per_s`, and had this latency by itself.
+    With an open loop at `offered_requests_per_s` the generator completed `made_requests_per_s`, with this latency of
+    its own.
     """
 
     ceiling_requests_per_s: Spread
     offered_requests_per_s: Amount
     made_requests_per_s: Spread
-    rate_error_share: Amount  # the largest distance of made from offered, as a share of it
+    rate_error_share: Amount  # largest difference of made from offered, as a share of offered
     latency: Latency
 
 
 class Result(msgspec.Struct, kw_only=True):
-    """The whole document. Not `complete`: interrupted, or it failed; what was taken until then is in it."""
+    """The whole document. Not `complete`: the run was interrupted or failed; it holds the figures measured until
+    then.
+    """
 
     format_version: int = FORMAT_VERSION
     complete: bool = False
     incomplete_reason: str | None = None
     began: str = ""  # UTC, ISO 8601
     command: list[str] = []
-    quick: bool = False  # counts are checked, figures say little
+    quick: bool = False  # checks counts; figures mean little
     environment: Environment
     generator: Generator | None = None
     runs: list[Run] = []
 
 
 class Metric(NamedTuple):
-    """How a number of a repeat is told."""
+    """The unit, the better direction and the description of a number of a repeat."""
 
     unit: str
     better: Better
@@ -263,8 +270,8 @@ METRICS: Final[Mapping[str, Metric]] = {
 
 
 def numbers(repeat: Repeat) -> dict[str, float]:
-    """Every number that a repeat has, by dotted name; counts too, which `METRICS` leaves out. A percentile that its
-    values are too few for is none.
+    """Return every number of a repeat by dotted name, including counts, which are not in `METRICS`. Percentiles of too
+    few values are left out (see `LEAST_COUNTS`).
     """
     return dict(_numbers("", repeat))
 
@@ -281,11 +288,13 @@ def _numbers(prefix: str, part: msgspec.Struct) -> Iterator[tuple[str, float]]:
 
 
 LEAST_COUNTS: Final = {"p90_us": 100, "p99_us": 1_000, "p99_9_us": 10_000}
-"""Values from which on ten lie above a percentile: of fewer it says what one of them happened to be."""
+"""The fewest values for each percentile: then ten values or more are above it. Of fewer values a percentile is
+chance.
+"""
 
 
 def spreads(repeats: Sequence[Repeat]) -> dict[str, Spread]:
-    """Minimum, median and maximum over the repeats of each number that any of them has, by dotted name."""
+    """Return minimum, median and maximum over the repeats, by dotted name, of each number that any repeat has."""
     found: dict[str, list[float]] = {}
     for repeat in repeats:
         for name, value in numbers(repeat).items():
@@ -294,23 +303,25 @@ def spreads(repeats: Sequence[Repeat]) -> dict[str, Spread]:
 
 
 def errors_of(run: Run) -> list[str]:
-    """Those of the run and of its repeats. Where there is any, its figures carry no conclusion."""
+    """Return the errors of a run and of its repeats. If there are any, its figures support no conclusion."""
     return [*run.errors, *(error for repeat in run.repeats for error in repeat.errors)]
 
 
 def held(run: Run) -> bool | None:
-    """Whether every repeat held the offered rate; None where none was offered."""
+    """Return whether every repeat held the offered rate; None if no rate was offered."""
     told = [repeat.rate_held for repeat in run.repeats if repeat.rate_held is not None]
     return all(told) if told else None
 
 
 def to_json(result: Result) -> bytes:
-    """Indented, with a new line at the end."""
+    """Encode a result as indented JSON with a newline at the end."""
     return msgspec.json.format(msgspec.json.encode(result), indent=2) + b"\n"
 
 
 def from_json(data: bytes) -> Result:
-    """The document again. Raises msgspec.ValidationError, or ValueError for a format that is newer."""
+    """Decode a result document. Raises msgspec.ValidationError, msgspec.DecodeError if it is not JSON, and ValueError
+    for another format version.
+    """
     version = msgspec.json.decode(data, type=_Versioned).format_version
     if version != FORMAT_VERSION:
         raise ValueError(f"format_version: {version}, this reads {FORMAT_VERSION}")
@@ -322,5 +333,5 @@ class _Versioned(msgspec.Struct):
 
 
 def load(path: Path) -> Result:
-    """The document of a file. Raises as `from_json`, and OSError."""
+    """Read a result document from a file. Raises OSError, and the errors of `from_json`."""
     return from_json(path.read_bytes())

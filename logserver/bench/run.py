@@ -1,7 +1,7 @@
-"""A run: workloads one after another, on each the targets in turns, repeat by repeat, into one document.
+"""A benchmark run: workloads in order; for each, the targets take turns, repeat by repeat, into one document.
 
-Owns the order and what is done when something fails or is interrupted: what was taken until then stays in the document,
-which says so. Must not know how a target does a repeat.
+Owns the order, and what happens on a failure or an interrupt: results measured until then stay in the document, which
+says that it is incomplete. Must not know how a target runs a repeat.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from logserver.bench.workload import Workload
 from logserver.descriptors import raise_limit
 from storage import StorageError, wall_clock_ms
 
-PEERS: Final = HOME / "tests" / "interop" / "peers"  # of a checkout
+PEERS: Final = HOME / "tests" / "interop" / "peers"  # exists in a checkout only
 FAILURES: Final = (StorageError, OSError, ServerFailed, ConnectionLost, TimeoutError)
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 GENERATOR_S, QUICK_GENERATOR_S = 0.5, 0.1
@@ -37,7 +37,7 @@ QUICK_REPEATS: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What is to be done. `quick`: once each, counts are checked and figures say little."""
+    """The options of a run. `quick`: one short repeat each; it checks counts, and its figures mean little."""
 
     workloads: Sequence[Workload]
     targets: Sequence[str]
@@ -50,18 +50,18 @@ class Asked:
 
 
 class Watching(Protocol):
-    """Who is told how far it is."""
+    """The receiver of progress reports."""
 
     def at(self, step: int, steps: int, what: str) -> None:
-        """Before each repeat, and within it."""
+        """Receive progress: called before each repeat and during it."""
 
     def done(self, run: Run) -> None:
-        """All repeats of a workload on a target are there."""
+        """Receive a finished run: all repeats of a workload on a target."""
 
 
 def take(asked: Asked, watching: Watching, result: Result) -> None:
-    """Do all of it into `result`. Raises KeyboardInterrupt, and what a target that cannot be reached raises; then
-    `result` is not complete and says why.
+    """Run all workloads and store their figures in `result`. Raises KeyboardInterrupt, and the error of a target that
+    cannot be reached. On any error `result.complete` stays false and `incomplete_reason` says why.
     """
     try:
         with _bench(asked) as bench, _targets(asked, bench) as targets:
@@ -74,14 +74,14 @@ def take(asked: Asked, watching: Watching, result: Result) -> None:
     except KeyboardInterrupt:
         result.incomplete_reason = "interrupted"
         raise
-    except Exception as error:  # whatever ends a run is told in its result, and raised on
+    except Exception as error:  # any error is recorded in the result, then raised again
         result.incomplete_reason = told(error)
         raise
     result.complete = True
 
 
 def new_result(asked: Asked) -> Result:
-    """The document before anything is in it."""
+    """Create an empty result document with the environment of this run."""
     began = datetime.fromtimestamp(wall_clock_ms() // 1000, UTC).isoformat()
     made = environment(_cores(asked), Path(asked.folder or tempfile.gettempdir()))
     return Result(began=began, command=list(asked.command), quick=asked.quick, environment=made)
@@ -92,7 +92,7 @@ def _cores(asked: Asked) -> Cores:
 
 
 def problems(result: Result) -> list[str]:
-    """Every error in a document, with the run it belongs to: empty when all counts agree."""
+    """Return every error in a document with the run it belongs to; empty if all counts agree."""
     found = []
     for run in result.runs:
         name = f"{run.workload.name} on {run.target.name}"
@@ -101,7 +101,7 @@ def problems(result: Result) -> list[str]:
 
 
 def told(error: BaseException) -> str:
-    """What went wrong, on one line."""
+    """Format an error as one line."""
     if isinstance(error, StorageError):
         return " ".join(error.message.split())
     return " ".join(f"{type(error).__name__}: {error}".split())
@@ -109,9 +109,11 @@ def told(error: BaseException) -> str:
 
 @contextmanager
 def _bench(asked: Asked) -> Iterator[Bench]:
-    """A folder for data and a loop on the generator's core, until the end of the block."""
+    """Yield the shared state of a run: a data folder and an event loop. This process is pinned to the generator's cores
+    until the block ends.
+    """
     cores = _cores(asked)
-    raise_limit()  # a reader has a connection of its own
+    raise_limit()  # each reader opens its own connection
     with (
         tempfile.TemporaryDirectory(prefix="logserver-bench-", dir=asked.folder) as folder,
         cores.pinned_generator(),
@@ -135,7 +137,9 @@ def _targets(asked: Asked, bench: Bench) -> Iterator[Mapping[str, Target]]:
 
 @contextmanager
 def _closed_in_peace() -> Iterator[None]:
-    """Signals as they are now, also behind a block that came to ignore them: another Ctrl-C leaves no broker behind."""
+    """Restore the signal handlers of now when the block ends, even if the block set signals to be ignored: targets are
+    closed while signals are ignored, so another Ctrl-C leaves no broker running.
+    """
     before = {number: signal.getsignal(number) for number in SIGNALS}
     try:
         yield
@@ -164,7 +168,7 @@ def _steps(asked: Asked) -> int:
 
 
 class _Course:
-    """The workloads in their order."""
+    """The workloads of a run, in order."""
 
     def __init__(
         self, asked: Asked, targets: Mapping[str, Target], watching: Watching, result: Result
@@ -176,7 +180,7 @@ class _Course:
         self._step = 0
 
     def take(self) -> None:
-        """All of them; a target that fails in one is left out of the rest of that one."""
+        """Run all workloads. A target that fails in a workload is left out of the rest of that workload."""
         for given in self._asked.workloads:
             self._workload(given.quick() if self._asked.quick else given)
 

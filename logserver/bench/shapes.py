@@ -1,7 +1,7 @@
 """The shape of an HTTP server's calls: templates of paths and bodies, from a TOML description.
 
-Owns the placeholders and what is put in their place; ours is described in the same way (`shapes/logserver.toml`). Must
-not send anything. A call that a description lacks is one that the server does not have.
+Owns the placeholders and their values; our own server is described in the same way (`shapes/logserver.toml`). Must not
+send anything. A call that is missing in a description is a call that the server does not have.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _LOOKUP: Final = frozenset({"topic", "partition", "key", "time_ms"})
 
 
 class Call(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One request."""
+    """A request template."""
 
     method: str = "GET"
     path: str
@@ -38,15 +38,16 @@ class Call(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     body: str = ""
 
     def made(self, **values: object) -> bytes:
-        """As it goes over the wire."""
+        """Build the request as bytes to send, with the placeholders replaced."""
         body = filled(self.body, values).encode()
         return request(self.method, filled(self.path, values), headers=self.headers, body=body)
 
 
 class Produce(Call, frozen=True, kw_only=True):
-    """Records go in. `record` is one of {records} in the body, with commas between; `keyed_record` one with a key.
+    """The call that publishes records. `record` is the template of a record in {records} of the body, separated by
+    commas; `keyed_record` the template of a record with a key.
 
-    `placed` finds partition and offset of the first record in an answer: without it no latency to a reader is known.
+    `placed` finds partition and offset of the first record in a response; without it no end-to-end latency is known.
     """
 
     method: str = "POST"
@@ -56,20 +57,22 @@ class Produce(Call, frozen=True, kw_only=True):
 
 
 class Fetch(Call, frozen=True, kw_only=True):
-    """Records come out. Where to read on stands in a header of the answer, or a `row` a record is counted."""
+    """The call that reads records. The next offset is in a response header, or is counted: each record contains one
+    `row`.
+    """
 
     next_offset_header: str = ""
     row: str = ""
 
 
 class Lookup(Call, frozen=True, kw_only=True):
-    """`found` stands in an answer that found something."""
+    """A lookup call. `found` is text that a successful response contains."""
 
     found: str = ""
 
 
 class Shape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A server: where it is, and its calls. `end_offset` answers with {"end_offset": N}, the next one to be given."""
+    """A server: its address and its calls. `end_offset` returns {"end_offset": N}, the next offset to be assigned."""
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
     url: str = ""
@@ -83,7 +86,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     time_lookup: Lookup | None = None
 
     def calls(self) -> Iterator[tuple[str, Call, frozenset[str]]]:
-        """Those that are there, with their names and the placeholders that they may have."""
+        """Yield the calls that the description has, with their names and the placeholders that each may use."""
         known = {
             "create": _TOPIC,
             "delete": _TOPIC,
@@ -100,12 +103,12 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 def filled(template: str, values: dict[str, object]) -> str:
-    """With each {placeholder} replaced by its value; braces around anything else stay."""
+    """Replace each {placeholder} by its value; braces around any other text stay."""
     return PLACEHOLDER.sub(lambda found: str(values[found[1]]), template)
 
 
 def record_values(value: bytes, key: bytes | None) -> dict[str, object]:
-    """What a record's template may ask for."""
+    """Return the values of the placeholders in a record template."""
     values: dict[str, object] = {
         "value_base64": base64.b64encode(value).decode(),
         "value_text": value.decode(),
@@ -116,7 +119,7 @@ def record_values(value: bytes, key: bytes | None) -> dict[str, object]:
 
 
 def load_shape(place: str) -> Shape:
-    """The description in a file, with a URL. Raises InvalidArgument, which names the field, and OSError."""
+    """Load a description with a URL from a file. Raises InvalidArgument, which names the field, and OSError."""
     shape = parse_shape(Path(place).read_bytes(), place)
     try:
         Address.of(shape.url)
@@ -126,13 +129,13 @@ def load_shape(place: str) -> Shape:
 
 
 def our_shape() -> Shape:
-    """That of this project's server; the address is that of a child."""
+    """Return the shape of this project's server; it has no address, since the server is a child process."""
     data = files(__package__).joinpath("shapes", OURS + SUFFIX).read_bytes()
     return parse_shape(data, OURS)
 
 
 def parse_shape(data: bytes, source: str) -> Shape:
-    """Of the text of a file. Raises InvalidArgument."""
+    """Parse the text of a description. Raises InvalidArgument."""
     shape = decode_toml(data, source, Shape)
     for name, call, known in shape.calls():
         _check_line(f"{source}: {name}", call)
@@ -159,7 +162,7 @@ def _check(field: str, template: str, known: frozenset[str]) -> None:
 
 
 def _check_line(field: str, call: Call) -> None:
-    """What stands before the body, where a space or a line end more is another request."""
+    """Check method, path and headers: a space or a line end too many would start another request."""
     if not call.path.startswith("/") or not call.path.isascii() or " " in call.path:
         problem = "needs a / at its beginning, and no spaces or letters beyond ASCII"
         raise InvalidArgument(f"{field}.path: {call.path!r}: {problem}", field=f"{field}.path")

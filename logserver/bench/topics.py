@@ -1,6 +1,6 @@
-"""What is asked of an HTTP server beside the load: topics, and what they hold.
+"""Calls to an HTTP server outside the load: create and delete topics, read their log ends.
 
-Owns these calls, blocking, one connection each; must not be used while something is measured.
+Owns these calls, which block and open a connection each; must not be used during a measurement.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ class Topics:
         self._partitions = partitions
 
     def create(self) -> None:
-        """All of them, where the server has a call for that."""
+        """Create all topics, if the server has a call for it."""
         for topic in self.names:
             self._call(self._shape.create, topic=topic, partitions=self._partitions)
 
     def delete(self) -> None:
-        """All of them, where the server has a call for that."""
+        """Delete all topics, if the server has a call for it."""
         for topic in self.names:
             self._call(self._shape.delete, topic=topic, partitions=self._partitions)
 
     @property
     def places(self) -> Iterable[Place]:
-        """Each partition of each topic."""
+        """All partitions of all topics."""
         return product(self.names, range(self._partitions))
 
     def ends(self, places: Iterable[Place]) -> Mapping[Place, int]:
-        """The next offset of each; none where the server does not tell."""
+        """Return the next offset of each partition; empty if the server does not report it."""
         if self._shape.end_offset is None:
             return {}
         return {place: self._end(*place) for place in places}
 
     def stored(self) -> int | None:
-        """What all hold together; None where that is not told."""
+        """Return the number of records in all partitions; None if the server does not report it."""
         ends = self.ends(self.places)
         return sum(ends.values()) if ends else None
 

@@ -1,7 +1,7 @@
-"""HTTP/1.1 as a load generator needs it: requests made ahead as bytes, answers measured and dropped.
+"""HTTP/1.1 for a load generator: requests built ahead as bytes, responses measured and dropped.
 
-Owns the connection: one request at a time on each, and of an answer only the status and where it ends. Must not know
-what is asked or how fast; answers need a Content-Length, and connections stay open.
+Owns the connection: one request at a time; it parses only the status and the end of a response. Must not know the
+content or the rate of requests; responses need a Content-Length, and connections stay open.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ CALL_TIMEOUT_S: Final = 30.0
 
 
 class Address(NamedTuple):
-    """Where a server listens."""
+    """The address that a server listens on."""
 
     host: str
     port: int
 
     @classmethod
     def of(cls, url: str) -> Address:
-        """Of http://host:port."""
+        """Parse http://host:port. Raises ValueError."""
         parts = urlsplit(url)
         if parts.scheme != "http" or parts.hostname is None:
             raise ValueError(f"{url!r} is not http://host:port")
@@ -43,7 +43,7 @@ class Address(NamedTuple):
 def request(
     method: str, path: str, *, headers: Mapping[str, str] | None = None, body: bytes = b""
 ) -> bytes:
-    """One request as it goes over the wire."""
+    """Build a request as bytes to send."""
     named = {"Host": "load-test"} if "host" not in map(str.lower, headers or {}) else {}
     lines = [f"{method} {path} HTTP/1.1"]
     lines += [f"{name}: {value}" for name, value in {**named, **(headers or {})}.items()]
@@ -53,14 +53,14 @@ def request(
 
 
 class Answer(NamedTuple):
-    """A whole answer, for what is asked beside the load."""
+    """A whole response, for calls outside the load."""
 
     status: int
     body: bytes
     headers: Mapping[str, str]
 
     def json(self) -> Any:
-        """The decoded body; of a refusal too."""
+        """Decode the body, even of an error response."""
         return json.loads(self.body)
 
 
@@ -72,7 +72,7 @@ def call(
     headers: Mapping[str, str] | None = None,
     body: bytes = b"",
 ) -> Answer:
-    """One request on a connection of its own, blocking. Raises OSError, StrangeAnswer."""
+    """Send one request on its own connection and wait for the response. Raises OSError, StrangeAnswer."""
     connection = HTTPConnection(*address, timeout=CALL_TIMEOUT_S)
     try:
         connection.request(method, path, body=body or None, headers=dict(headers or {}))
@@ -88,9 +88,11 @@ def call(
 
 
 class Connection(asyncio.Protocol):
-    """One connection. `answered(connection)` is called at the end of each answer, with `status` and `size_bytes` (of
-    the answer's body) set; with `keeps` also `head` and `body()`. `due_ns`, `sent_ns`, `number` are the caller's notes.
-    `lost(why)` is called at its end.
+    """A connection under load.
+
+    `answered(connection)` is called at the end of each response, with `status` and `size_bytes` (of the body) set, and
+    with `keeps` also `head` and `body()`. `lost(why)` is called when the connection ends. `due_ns`, `sent_ns` and
+    `number` belong to the caller.
     """
 
     __slots__ = (
@@ -129,20 +131,20 @@ class Connection(asyncio.Protocol):
         self._pieces: list[bytes] = []
 
     def body(self) -> bytes:
-        """Of the answer."""
+        """Return the body of the response; it is kept only with `keeps`."""
         return b"".join(self._pieces)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called by the loop."""
+        """Store the transport; called by the loop."""
         self.transport = cast("asyncio.Transport", transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Called by the loop: also after `transport.close()`."""
+        """Report the end of the connection; called by the loop, also after `transport.close()`."""
         refused = self._why == HUNG_UP and self.status >= 300
         self._lost(f"{self._why}, behind an answer {self.status}" if refused else self._why)
 
     def data_received(self, data: bytes) -> None:
-        """Called by the loop. Of a body only the length is looked at, unless it is kept."""
+        """Parse received bytes; called by the loop. Of a body only the length is used, unless it is kept."""
         if self._left:
             self._left -= len(data)
             if self.keeps:
@@ -184,7 +186,7 @@ Answered: TypeAlias = Callable[[Connection], None]
 async def connect(
     address: Address, answered: Answered, lost: Callable[[str], None], *, keeps: bool = False
 ) -> Connection:
-    """A new connection. Raises OSError."""
+    """Open a new connection. Raises OSError."""
     loop = asyncio.get_running_loop()
     _, connection = await loop.create_connection(
         lambda: Connection(answered, lost, keeps=keeps), *address

@@ -1,7 +1,7 @@
-"""What a workload is: a TOML file with the field names of the OpenMessaging Benchmark, and a table of our own fields.
+"""Workloads: TOML files with the field names of the OpenMessaging Benchmark, and a table of our own fields.
 
-Owns the fields, their limits and what is said of a bad one; the workloads that are shipped lie in `workloads/`. Must
-not know a target: what one cannot do, it says itself.
+Owns the fields, their limits and the message for an invalid field; the shipped workloads are in `workloads/`. Must not
+know a target: each target reports the fields it does not support.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from msgspec import Meta
 from logserver.bench.result import Scale, WorkloadFacts
 from storage.errors import InvalidArgument
 
-MOST_PARTITIONS: Final = 10_000  # of all topics together
-MOST_REQUEST_BYTES: Final = 8 << 20  # of the values of a request
-MOST_MADE_BYTES: Final = 1 << 30  # of the values of all requests: they are made before
-MOST_CONNECTIONS: Final = 64  # where none are asked for
-MOST_DUE: Final = 100_000_000  # requests of a constant rate: each is written down, sent or not
+MOST_PARTITIONS: Final = 10_000  # over all topics
+MOST_REQUEST_BYTES: Final = 8 << 20  # sum of the values in a request
+MOST_MADE_BYTES: Final = 1 << 30  # values of all requests: they are built before the load
+MOST_CONNECTIONS: Final = 64  # if the workload names no number
+MOST_DUE: Final = 100_000_000  # requests at a constant rate: each has its time stored, sent or not
 SUFFIX: Final = ".toml"
 T = TypeVar("T")
-KEYS: Final = 10_000  # different ones, as in the OpenMessaging Benchmark
+KEYS: Final = 10_000  # distinct keys, as in the OpenMessaging Benchmark
 
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=1024)]
 Minutes: TypeAlias = Annotated[float, Meta(ge=0, le=1440)]
@@ -37,15 +37,15 @@ Distributor: TypeAlias = Literal["NO_KEY", "KEY_ROUND_ROBIN", "RANDOM_NANO"]
 class Own(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """The fields that the OpenMessaging Benchmark does not have: the table `[logserver]`."""
 
-    records_per_request: Annotated[int, Meta(ge=1, le=10_000)] = 100  # of HTTP requests
-    connections: Count = 0  # 0: one a producer, 64 at most
+    records_per_request: Annotated[int, Meta(ge=1, le=10_000)] = 100  # in HTTP requests
+    connections: Count = 0  # 0: one per producer, 64 at most
     acks: Literal["1", "all"] = "1"
     flush: Literal["sync", "async", "os"] = "os"  # when the server syncs
-    open_files: Annotated[int, Meta(ge=0, le=1_000_000)] = 0  # of the server; 0: its default
-    fill_gb: Gigabytes = msgspec.field(default=0.0, name="fillGB")  # is there before anything
+    open_files: Annotated[int, Meta(ge=0, le=1_000_000)] = 0  # limit of the server; 0: its default
+    fill_gb: Gigabytes = msgspec.field(default=0.0, name="fillGB")  # data written before the load
     fill_records_per_request: Annotated[int, Meta(ge=0, le=10_000)] = 0  # 0: 1,000, of 1 MB at most
     lookups: Annotated[int, Meta(ge=0, le=1_000_000)] = 0  # of each kind, one at a time
-    kill: bool = False  # kill -9 afterwards, and start again
+    kill: bool = False  # kill -9 after the load, then restart
     only_ours: bool = False  # too much for the real servers on such a machine
     scale: Literal["", "topics", "partitions", "producers", "store_bytes"] = (
         ""  # axis of its series
@@ -55,7 +55,7 @@ class Own(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unkn
 class Workload(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
-    """One workload. Rates are of records a second over all producers, 0 as fast as possible; GB are 10^9 bytes."""
+    """A workload. Rates are records a second over all producers, 0 is as fast as possible; GB are 10^9 bytes."""
 
     name: Name
     topics: Annotated[int, Meta(ge=1, le=MOST_PARTITIONS)] = 1
@@ -73,38 +73,38 @@ class Workload(
 
     @property
     def seconds(self) -> float:
-        """Of the measured part."""
+        """Length of the measured part in seconds."""
         return self.test_duration_minutes * 60
 
     @property
     def warm_up_s(self) -> float:
-        """Before it."""
+        """Length of the warm-up in seconds, before the measured part."""
         return self.warmup_duration_minutes * 60
 
     @property
     def partitions(self) -> int:
-        """Of all topics together."""
+        """Number of partitions of all topics together."""
         return self.topics * self.partitions_per_topic
 
     @property
     def producers(self) -> int:
-        """Of all topics together."""
+        """Number of producers of all topics together."""
         return self.topics * self.producers_per_topic
 
     @property
     def under_way(self) -> int:
-        """Requests that publish at a time: `connections`, else one a producer, 64 at most."""
+        """Number of concurrent publish requests: `connections` if set, else one per producer, 64 at most."""
         return self.own.connections or min(self.producers, MOST_CONNECTIONS)
 
     @property
     def filled_records(self) -> int:
-        """That are there before anything is measured: what is asked for, and the backlog."""
+        """Number of records written before the load: enough for `fillGB` and for the backlog."""
         wanted = max(self.own.fill_gb, self.consumer_backlog_size_gb)
         return round(wanted * 1e9 / self.message_size)
 
     @property
     def facts(self) -> WorkloadFacts:
-        """For the result."""
+        """The facts of this workload for a result document."""
         fields = msgspec.to_builtins(self)
         name = fields.pop("name")
         values = {
@@ -118,7 +118,7 @@ class Workload(
         return WorkloadFacts(name=name, fields=fields, scale=scale)
 
     def quick(self) -> Workload:
-        """The same in about a second: counts are right, figures say little."""
+        """Return this workload cut down to about a second: its counts are exact, its figures mean little."""
         replace = msgspec.structs.replace
         own = replace(
             self.own,
@@ -138,13 +138,13 @@ class Workload(
 
 
 def shipped() -> list[str]:
-    """The names of the workloads that come with the package, in order."""
+    """Return the sorted names of the workloads that come with the package."""
     found = [path.name for path in files(__package__).joinpath("workloads").iterdir()]
     return sorted(name.removesuffix(SUFFIX) for name in found if name.endswith(SUFFIX))
 
 
 def load_workload(name: str) -> Workload:
-    """One that is shipped, by name, or that of a file, by its path. Raises InvalidArgument, OSError."""
+    """Load a shipped workload by name, or a workload file by path. Raises InvalidArgument, OSError."""
     if name in shipped():
         return parse_workload(
             files(__package__).joinpath("workloads", name + SUFFIX).read_bytes(), name
@@ -156,7 +156,7 @@ def load_workload(name: str) -> Workload:
 
 
 def parse_workload(data: bytes, source: str) -> Workload:
-    """Of the text of a file. Raises InvalidArgument, which names source, field, value and limit."""
+    """Parse the text of a workload file. Raises InvalidArgument, which names source, field, value and limit."""
     workload = decode_toml(data, source, Workload)
     if workload.partitions > MOST_PARTITIONS:
         _refuse(
@@ -179,14 +179,14 @@ def parse_workload(data: bytes, source: str) -> Workload:
 
 
 def check_facts(facts: WorkloadFacts, source: str) -> None:
-    """Whether a result tells of a workload's fields as a workload has them; its name is only shown. Raises
-    InvalidArgument as `parse_workload`.
+    """Check that the workload fields in a result are valid fields of a workload. Its name may be any. Raises
+    InvalidArgument as `parse_workload` does.
     """
     _converted({**facts.fields, "name": "any"}, source, Workload)
 
 
 def _check_amounts(workload: Workload, source: str) -> None:
-    """What would fill the memory of the generator, and what would do nothing."""
+    """Reject a workload that would fill the generator's memory, or that would do nothing."""
     own = workload.own
     bodies = 1 if workload.key_distributor == "NO_KEY" else -(-KEYS // own.records_per_request)
     made = max(workload.topics, bodies) * own.records_per_request * workload.message_size
@@ -209,7 +209,7 @@ def _refuse(source: str, field: str, problem: str) -> None:
 
 
 def decode_toml(data: bytes, source: str, kind: type[T]) -> T:
-    """TOML as a struct. Raises InvalidArgument, which names source, field, value and limit."""
+    """Decode TOML into a struct. Raises InvalidArgument, which names source, field, value and limit."""
     try:
         given = tomllib.loads(data.decode())
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -239,7 +239,7 @@ def _converted(given: dict[str, Any], source: str, kind: type[T]) -> T:
 
 
 def _fields(kind: Any, path: str) -> tuple[str, ...]:
-    """The names of a struct's fields in TOML, or those of a part of it."""
+    """Return the TOML names of the fields of a struct, or of the struct at `path` inside it."""
     for name in filter(None, path.split(".")):
         inner = msgspec.inspect.type_info(_field(kind, name).type)
         options = inner.types if isinstance(inner, msgspec.inspect.UnionType) else (inner,)
@@ -248,7 +248,7 @@ def _fields(kind: Any, path: str) -> tuple[str, ...]:
 
 
 def _choices(kind: Any, path: str) -> tuple[Any, ...]:
-    """The values of a field that has a few."""
+    """Return the allowed values of an enumerated field."""
     *parts, last = path.split(".")
     for name in parts:
         kind = _field(kind, name).type

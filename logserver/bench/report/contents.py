@@ -1,6 +1,6 @@
-"""What stands in a report and where: from a result to a document.
+"""The contents of a report: from a result to a document.
 
-Owns the chapters, which metrics each of them has, and their titles; must not know HTML, SVG or Markdown.
+Owns the chapters, their order, titles and metrics; must not know HTML, SVG or Markdown.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from logserver.bench.report.verdicts import Measured, verdicts
 from logserver.bench.result import METRICS, Result
 
 TITLE: Final = "Two designs of a log, side by side"
-ALONE: Final = "not comparable"  # in place of a ratio
-STAR: Final = "*"  # behind a figure that is not, where a table has no ratios
+ALONE: Final = "not comparable"  # shown in place of a ratio
+STAR: Final = "*"  # after a figure that is not comparable, in tables without ratios
 HOLLOW: Final = (
     f"What has a {STAR}, is called {ALONE} or drawn hollow and dashed stands alone: it is of other work than was asked "
     "for, or not the target's own. The chapter of what was left out, or the words above, say why."
@@ -46,7 +46,7 @@ PERCENTILES: Final = ("p50_us", "p99_us", "p99_9_us")
 SPREAD_OF: Final = ("p99_us", "p90_us", "p50_us")
 ALL_PERCENTILES: Final = ("p50_us", "p90_us", "p99_us", "p99_9_us", "max_us", "mean_us")
 
-# Chapter, title, what it is about, and its metrics: of latencies the part before the point.
+# Chapter, title, text, and metrics; of a latency the part before the dot.
 CHAPTERS: Final = (
     ("throughput", "Throughput",
      f"Records a second: more is better. {OF_WAYS} A real broker is driven by its own tool, on one core; it is warmed "
@@ -79,7 +79,7 @@ CHAPTERS: Final = (
      "its size counts too: see the workloads at the end.",
      ("key_lookup_latency", "time_lookup_latency")),
 )  # fmt: skip
-# Axis of a series, title, what it is about, its metrics.
+# Axis of a series, title, text, and metrics.
 SERIES: Final = (
     ("topics", "Scaling with topics", "The same load, spread over more and more topics; with the real brokers' tools, "
      "which know one topic, over its partitions. \"Last by first\" sets each repeat of the last against the middle of "
@@ -106,9 +106,9 @@ def report(
     baseline: str | None = None,
     measured: Sequence[Measured] = (),
 ) -> Document:
-    """The report of one or more results; `measured`: goals' ratios that other benchmarks took.
+    """Build the report of one or more results. `measured`: ratios of goals from other benchmarks.
 
-    Raises InvalidArgument for results without runs, two that have the same run, and an unknown baseline.
+    Raises InvalidArgument for results without runs, for two results with the same run, and for an unknown baseline.
     """
     result = merged(results)
     base = choose_baseline(result, baseline)
@@ -182,7 +182,7 @@ def _chapters(figures: Sequence[Figure], baseline: str) -> Iterator[Section]:
 
 
 def _told_of(about: str, plots: Sequence[Plot]) -> list[str]:
-    """What a chapter says before its plots, and how they are to be read."""
+    """Return the first paragraphs of a chapter: its subject and, if a mark is hollow, how to read its plots."""
     marks = (mark for plot in plots for group in plot.groups for mark in group.marks)
     return [about, HOLLOW] if any(mark.alone for mark in marks) else [about]
 
@@ -192,7 +192,7 @@ def _of(figures: Sequence[Figure], metric: str) -> list[Figure]:
 
 
 def _grouped(figures: Sequence[Figure], kind: PlotKind, metric: str, title: str) -> Plot:
-    """A group for each workload, a mark for each of its targets."""
+    """Build a plot with a group for each workload and a mark for each of its targets."""
     groups = [
         Group(
             workload,
@@ -382,7 +382,7 @@ def _place(figure: Figure) -> float:
 
 
 def scale_told(value: float, axis: str) -> str:
-    """Where a run stands on its axis."""
+    """Format the place of a run on its axis."""
     if axis == "store_bytes":
         return told(value, "bytes")
     return f"{value:,.0f} {axis.removesuffix('s') if value == 1 else axis}"

@@ -1,7 +1,7 @@
-"""What a report is made of: sections of paragraphs, plots and tables, and the numbers behind them.
+"""The structure of a report: sections of paragraphs, plots and tables, and the numbers they show.
 
-Owns these shapes, which every form is written from; must not know HTML, SVG or Markdown. A text is plain: what is
-shown is escaped by who writes it.
+Owns the structs that every output form is written from; must not know HTML, SVG or Markdown. Text is plain: each writer
+escapes it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ PlotKind: TypeAlias = Literal["bars", "percentiles", "lines"]
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
-    """The first `labels` columns are words, the last `remarks` too, the others numbers as they are shown. The first
-    cell names its row.
+    """A table. The first `labels` columns and the last `remarks` columns are words, the other columns formatted
+    numbers. The first cell names its row.
     """
 
     title: str
@@ -34,25 +34,25 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """One target in a plot: what is drawn for it. `x` only where a plot has an axis for it."""
+    """The mark of one target in a plot. `x` is set only where the plot has an x axis."""
 
     target: str
     values: Sequence[
         float
     ]  # bars and lines: minimum, median, maximum; percentiles: p50, p99, p99.9
     x: float = 0.0
-    alone: bool = False  # not to be compared with the others: drawn hollow
+    alone: bool = False  # not comparable with the others: drawn hollow
 
 
 class Group(msgspec.Struct, frozen=True):
-    """What stands together in a plot, such as one workload."""
+    """A group of marks in a plot, such as one workload."""
 
     label: str
     marks: Sequence[Mark]
 
 
 class Plot(msgspec.Struct, frozen=True, kw_only=True):
-    """`about` says in words what is to be seen, for those who do not see it."""
+    """A plot. `about` describes its content in words, for readers who cannot see it."""
 
     kind: PlotKind
     title: str
@@ -63,7 +63,7 @@ class Plot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True):
-    """A chapter. `name` is its anchor. `points` are single statements."""
+    """A chapter. `name` is its anchor; `points` are separate statements."""
 
     name: str
     title: str
@@ -74,7 +74,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeftOut(msgspec.Struct, frozen=True):
-    """What was not done, did not hold, or went wrong."""
+    """A part of a run that was left out, did not hold, or failed."""
 
     workload: str
     target: str
@@ -82,7 +82,7 @@ class LeftOut(msgspec.Struct, frozen=True):
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole report. `warnings` say what is wrong with it as a whole, such as that it is partial."""
+    """The whole report. `warnings` apply to the report as a whole, such as that it is partial."""
 
     title: str
     warnings: Sequence[str]
@@ -93,7 +93,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Numbers(msgspec.Struct, frozen=True, kw_only=True):
-    """The report for programs. The names are stable within a `report_version`, and carry their units."""
+    """The report for programs. The names are stable within a `report_version` and carry their units."""
 
     report_version: int = REPORT_VERSION
     complete: bool
@@ -111,5 +111,5 @@ class Numbers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def ranges(spread: Spread) -> tuple[float, float, float]:
-    """As a mark of bars or lines has it."""
+    """Return the values of a mark of bars or lines."""
     return spread.minimum, spread.median, spread.maximum

@@ -1,7 +1,7 @@
-"""Figures out of results: of each workload, target and metric the spread over the repeats, and the ratio to a baseline.
+"""Figures from results: for each workload, target and metric the spread over repeats and the ratio to a baseline.
 
-Owns the arithmetic of a report; must not know how it is shown. A ratio is taken repeat by repeat, for the targets take
-turns: a slow moment of the machine is in both.
+Owns the arithmetic of a report; must not know how it is shown. A ratio is taken repeat by repeat: the targets take
+turns, so a slow moment of the machine affects both.
 """
 
 from __future__ import annotations
@@ -29,10 +29,13 @@ PREFERRED_KIND: Final = "logserver"
 
 
 class Figure(msgspec.Struct, frozen=True, kw_only=True):
-    """One metric of one target under one workload. `alike`: of the work that was asked for, and the target's own.
-    `ratio`: this by the baseline's, None where that has none, where either is not alike, and where the workload itself
-    says what it comes to. `change`: this by the middle of the same target's at the first place of the series, None
-    where it did other work there.
+    """One metric of one target under one workload.
+
+    - `alike`: the target did the requested work, and its figure was not limited by something else (see likeness.py).
+    - `ratio`: this figure divided by the baseline's; None if the baseline has none, if either is not alike, and if the
+      workload itself sets the figure.
+    - `change`: this figure divided by the same target's median at the first place of the series; None if it did other
+      work there, if either is not sound, and at the first place.
     """
 
     workload: str
@@ -50,10 +53,10 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def merged(results: Sequence[Result]) -> Result:
-    """One document of several: all their runs, without their generators. It is complete if each of them is; the first
-    one tells the machine, and the others what it does not know.
+    """Merge results into one document: all their runs, without their generators. It is complete if each result is. The
+    first result gives the environment; fields missing in it come from the others.
 
-    Raises InvalidArgument where a workload ran on a target twice.
+    Raises InvalidArgument if a workload ran twice on the same target.
     """
     first = results[0]
     runs: dict[tuple[str, str], Run] = {}
@@ -82,14 +85,14 @@ def merged(results: Sequence[Result]) -> Result:
 
 
 def targets(result: Result) -> list[str]:
-    """In the order in which they first come."""
+    """Return the target names in order of first appearance."""
     return list(dict.fromkeys(run.target.name for run in result.runs))
 
 
 def choose_baseline(result: Result, wanted: str | None) -> str:
-    """The target that ratios are to: the wanted one, else the first of our own servers, else the first.
+    """Choose the baseline of ratios: the wanted target, else the first of our own servers, else the first target.
 
-    Raises InvalidArgument for one that is not there, and for a result without runs.
+    Raises InvalidArgument for an unknown target, and for a result without runs.
     """
     names = targets(result)
     if not names:
@@ -102,14 +105,14 @@ def choose_baseline(result: Result, wanted: str | None) -> str:
 
 
 def check_baseline(names: Sequence[str], wanted: str) -> None:
-    """Raises InvalidArgument where it is none of the targets."""
+    """Raise InvalidArgument if the wanted baseline is none of the targets."""
     if wanted not in names:
         message = f"baseline: {wanted!r} is none of the targets {', '.join(names)}"
         raise InvalidArgument(message, field="baseline")
 
 
 def figures_of(result: Result, baseline: str) -> list[Figure]:
-    """All of a result, by workload, then by metric, then by target."""
+    """Return all figures of a result, by workload, then by metric, then by target."""
     firsts = _firsts_of_series(result.runs)
     return [
         figure
@@ -121,7 +124,7 @@ def figures_of(result: Result, baseline: str) -> list[Figure]:
 
 
 def _firsts_of_series(runs: Sequence[Run]) -> dict[tuple[str, str], Run]:
-    """By axis and target the run where the series begins."""
+    """Return the first run of each series by axis and target."""
     placed = [(run.workload.scale, run) for run in runs if run.workload.scale and run.repeats]
     placed.sort(key=lambda each: each[0].value, reverse=True)
     return {(scale.name, run.target.name): run for scale, run in placed}
@@ -156,7 +159,9 @@ def _of_workload(
 def _change(
     run: Run, metric: str, after: Spread, firsts: Mapping[tuple[str, str], Run]
 ) -> Spread | None:
-    """Along its series. The runs did not take turns: each repeat is set against the middle of the first ones."""
+    """Compute the change along a series. The runs did not take turns, so each repeat is compared with the first run's
+    median.
+    """
     scale = run.workload.scale
     first = firsts.get((scale.name, run.target.name)) if scale else None
     if first is None or first is run or not is_same_work(run, first):
@@ -168,12 +173,17 @@ def _change(
 
 
 def repeats_with(run: Run, metric: str) -> int:
-    """How many of its repeats have it."""
+    """Return the number of repeats that have this metric."""
     return sum(metric in numbers(repeat) for repeat in run.repeats)
 
 
 def ratio_of(run: Run, base: Run, metric: str) -> Spread | None:
-    """Repeat by repeat; None where none has both, where either is not alike, and where it was offered."""
+    """Compute the ratio repeat by repeat; None in three cases:
+
+    - no repeat has both values;
+    - either run is not alike;
+    - the workload offers this rate.
+    """
     if is_offered(run, metric) or not (is_alike(run, metric) and is_alike(base, metric)):
         return None
     pairs = (

@@ -1,6 +1,6 @@
-"""The report as one page of HTML: nothing is loaded from outside, and nothing runs in it.
+"""The report as one HTML page: it loads nothing from outside and runs no script.
 
-Owns markup and style: readable on a phone, light or dark as the reader has it, and by ear. Every text is escaped here.
+Owns markup and style: for phones, light and dark mode, and screen readers. Must not compute. Escapes every text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ MARKED = {"reached": "reached", "NOT reached": "missed", "not measured": "unknow
 
 
 def page(document: Document) -> str:
-    """The whole page."""
+    """Return the whole page."""
     return "".join(
         f"{part}\n"
         for part in (
@@ -111,7 +111,7 @@ def _row(row: Sequence[str], table: Table) -> str:
 
 
 def _kind(column: int, table: Table, text: str = "") -> str:
-    """The class of a cell."""
+    """Return the class attribute of a cell."""
     is_number = table.labels <= column < len(table.columns) - table.remarks
     kinds = ["number"] if is_number else []
     kinds += [kind for begin, kind in MARKED.items() if text.startswith(begin)]

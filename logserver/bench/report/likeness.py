@@ -1,7 +1,7 @@
-"""Whether a figure is one of the work that was asked for, and the target's own: else it stands alone.
+"""Comparability of figures: whether a target did the requested work, and whether the figure is the target's own.
 
-Owns the rules by which a ratio, a conclusion or a goal is not drawn from a figure. The figure itself is told all the
-same, and what was done instead, or stood in the way, stands among what was left out.
+Owns the rules by which no ratio, conclusion or goal is drawn from a figure; must not hide the figure: it is still
+reported, and the reason is listed among the parts that were left out.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ from typing import Final
 
 from logserver.bench.result import ONE_RECORD, Repeat, Run, held
 
-REAL: Final = frozenset({"kafka", "rocketmq"})  # kinds that are driven by tools of their own
-FULL_CORE: Final = 0.9  # of it, from which on a server or a generator has none left
-RISEN: Final = 1.25  # times the first repeat, in steps that all go one way: a broker was not warm
-LEAST_RISING: Final = 3  # repeats that tell so
-FEW_RECORDS: Final = 100_000  # below that RocketMQ's files of a fixed size outweigh the records
+REAL: Final = frozenset({"kafka", "rocketmq"})  # kinds driven by their own tools
+FULL_CORE: Final = 0.9  # share of a core from which on a server or a generator has no reserve
+RISEN: Final = 1.25  # last repeat by first, with all steps one way: the broker was not warm
+LEAST_RISING: Final = 3  # repeats needed to conclude that
+FEW_RECORDS: Final = 100_000  # with fewer, RocketMQ's files of fixed size outweigh the records
 RATES: Final = ("published_", "consumed_", "catch_up_")
 LATENCIES: Final = ("publish_", "end_to_end_")
 CPU: Final = ("server_cpu_",)
-PACED: Final = ("published_", "consumed_")  # what a rate that is offered decides
+PACED: Final = ("published_", "consumed_")  # metrics set by an offered rate
 
 
 def is_alike(run: Run, metric: str) -> bool:
-    """Whether this metric of the run may be compared with that of another target."""
+    """Return whether this metric of a run may be compared with another target's."""
     if not is_sound(run, metric):
         return False
     if run.target.kind not in REAL:
         return True
-    if metric.startswith(LATENCIES):  # with the wait in the tool's own buffer
+    if metric.startswith(LATENCIES):  # includes the wait in the tool's own buffer
         return False
-    if metric == "recovery_s":  # a JVM's start, and Kafka's wait for a session to run out
+    if metric == "recovery_s":  # includes the JVM's start and Kafka's session timeout
         return False
     if metric.startswith((*RATES, *CPU)) and _left_out(
         run, "logserver.recordsPerRequest", ONE_RECORD
@@ -43,14 +43,15 @@ def is_alike(run: Run, metric: str) -> bool:
         return not (metric.startswith("consumed_") or _waits_in_turn(run, metric))
     return not (
         (metric.startswith(CPU) and _left_out(run, "subscriptionsPerTopic"))
-        or metric == "server_rss_bytes"  # maps the files of all repeats
+        or metric == "server_rss_bytes"  # it maps the files of all repeats
         or (metric == "disk_bytes_per_record" and _least_records(run) < FEW_RECORDS)
     )
 
 
 def _waits_in_turn(run: Run, metric: str) -> bool:
-    """Whether it is the rate of one producer instead of many, of requests that wait for the disk: a broker takes those
-    of a connection one after another (Kafka's SocketServer mutes it until it has answered).
+    """Return whether this is the rate of one producer in place of many, with requests that wait for the disk. A broker
+    handles the requests of a connection one at a time (Kafka's SocketServer mutes the connection until it has
+    responded).
     """
     own = run.workload.fields.get("logserver", {})
     waits = own.get("flush") == "sync" and own.get("acks") == "all"
@@ -58,7 +59,9 @@ def _waits_in_turn(run: Run, metric: str) -> bool:
 
 
 def is_sound(run: Run, metric: str) -> bool:
-    """Whether it is the target's: of a broker that was warm, a core that had some left, a generator that kept up."""
+    """Return whether a figure is the target's own: the broker was warm, a core had reserve, and the generator kept
+    up.
+    """
     if metric.startswith(CPU) and (full_core_share(run) or falling_cpu(run)):
         return False
     if metric.startswith((*RATES, *CPU)) and rising_rates(run):
@@ -67,7 +70,7 @@ def is_sound(run: Run, metric: str) -> bool:
 
 
 def is_same_work(run: Run, other: Run) -> bool:
-    """Whether one target did the same at two places of a series, be it other work than was asked for."""
+    """Return whether a target did the same work at two places of a series, even if it is not the requested work."""
     one, two = (
         {(part.field, part.reason) for part in r.not_done if part.field != "topics"}
         for r in (run, other)
@@ -76,12 +79,14 @@ def is_same_work(run: Run, other: Run) -> bool:
 
 
 def is_offered(run: Run, metric: str) -> bool:
-    """Whether the workload itself says what this comes to: of a rate that is offered there is no more or less."""
+    """Return whether the workload itself sets this figure: an offered rate cannot be higher or lower."""
     return metric.startswith(PACED) and bool(run.workload.fields.get("producerRate"))
 
 
 def rising_rates(run: Run) -> list[float]:
-    """Of a real broker that got faster from repeat to repeat, what it published a second in each; none of any other."""
+    """Return the published records a second of each repeat if a real broker got faster from repeat to repeat; else
+    empty.
+    """
     rates = [
         repeat.published_records_per_s
         for repeat in run.repeats
@@ -91,8 +96,8 @@ def rising_rates(run: Run) -> list[float]:
 
 
 def falling_cpu(run: Run) -> list[float]:
-    """Of a real broker whose processor time for a million records fell from repeat to repeat, that of each; none of any
-    other.
+    """Return the processor time per million records of each repeat if a real broker's fell from repeat to repeat; else
+    empty.
     """
     taken = [r.server_cpu_s_per_million_records for r in run.repeats]
     known = [seconds for seconds in taken if seconds]
@@ -105,19 +110,21 @@ def _rise(values: Sequence[float]) -> bool:
 
 
 def busy_generator_share(run: Run) -> float:
-    """How busy a generator was that had no core left, so that it may have been the limit; 0 for any other."""
+    """Return the busy share of a generator that had no reserve and may have been the limit; else 0."""
     busy = max((r.generator_busy_share or 0.0 for r in run.repeats if not _kept_up(r)), default=0.0)
     return busy if busy > FULL_CORE else 0.0
 
 
 def _kept_up(repeat: Repeat) -> bool:
-    """A rate that was held was not limited by who offers it, who waits for the next moment without sleeping."""
+    """Return whether the generator was not the limit: the rate was held and no backlog was read. At a rate its busy
+    share means nothing, since it polls the clock.
+    """
     return repeat.rate_held is True and repeat.catch_up_records is None
 
 
 def full_core_share(run: Run) -> float:
-    """How busy a server was that had no core left at a rate that it held; 0 for any other. Its processor time is what
-    there was, not what it needed.
+    """Return the busy share of a server that had no reserve at a rate that it held; else 0. Its processor time is then
+    the time available, not the time needed.
     """
     if not held(run):
         return 0.0

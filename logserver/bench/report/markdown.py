@@ -1,6 +1,6 @@
 """The report as Markdown: the same words and tables, without the plots.
 
-Owns the escaping of Markdown.
+Owns the escaping of Markdown; must not compute.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ SPECIAL = str.maketrans({"|": "\\|", "<": "&lt;", "\n": " "})
 
 
 def text(document: Document) -> str:
-    """The whole report."""
+    """Return the whole report."""
     parts = [f"# {document.title}"]
     parts += [f"**{_told(warning)}**" for warning in document.warnings]
     parts.append("\n".join(f"- {_told(fact)}" for fact in document.facts))
@@ -22,7 +22,7 @@ def text(document: Document) -> str:
 
 
 def section_parts(section: Section) -> Iterator[str]:
-    """A chapter: its heading, its paragraphs, its points, its tables, each under a heading of its own."""
+    """Yield the parts of a chapter: heading, paragraphs, points, and each table under its own heading."""
     yield f"## {section.title}"
     yield from map(_told, section.paragraphs)
     if section.points:
@@ -35,7 +35,7 @@ def section_parts(section: Section) -> Iterator[str]:
 
 
 def table_text(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of Markdown."""
+    """Format a Markdown table."""
     lines = [_line(columns), "| --- " * len(columns) + "|", *map(_line, rows)]
     return "\n".join(lines)
 

@@ -1,8 +1,8 @@
 """Plots as SVG text: bars, percentiles, and lines over an axis.
 
-Owns the drawing; must not work out a number. A plot is as wide as a phone (its letters are readable there) and grows
-with its place. Colours are classes, so that the page's style has them for light and for dark; each target has a shape
-of its own as well. What is to be seen stands in the plot's description too.
+Owns the drawing; must not compute a figure. A plot is as wide as a phone, with readable letters, and scales with its
+container. Colours are CSS classes, so the page's style sets them for light and dark mode. Each target also has its own
+shape. The plot's description says its content in words.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ GAP: Final = 9.0
 LINES_HEIGHT: Final = 200.0
 LINES_LEFT: Final = 62.0
 AXIS: Final = 34.0
-SERIES: Final = 6  # colours and shapes; the style has as many
+SERIES: Final = 6  # number of colours and shapes; must match the style sheet
 Scale = Callable[[float], float]
 
 
 class Shapes(NamedTuple):
-    """Which number a target has: of its colour and of its shape."""
+    """The number of each target, which selects its colour and its shape."""
 
     targets: Sequence[str]
 
     def number(self, target: str) -> int:
-        """From 0."""
+        """Return the number of a target, from 0."""
         return self.targets.index(target) % SERIES
 
     def at(self, mark: Mark, x: float, y: float) -> str:
-        """The shape of the mark's target."""
+        """Draw the shape of the mark's target."""
         return shape(self.number(mark.target), x, y, hollow=mark.alone)
 
 
 def shape(number: int, x: float, y: float, r: float = 4.2, *, hollow: bool = False) -> str:
-    """A mark: disc, square, diamond, triangle up, triangle down, ring."""
+    """Draw a mark: disc, square, diamond, triangle up, triangle down, ring."""
     found = f'class="s{number}{" alone" if hollow else ""}" '
     corners = {
         1: [(-r, -r), (r, -r), (r, r), (-r, r)],
@@ -59,7 +59,7 @@ def shape(number: int, x: float, y: float, r: float = 4.2, *, hollow: bool = Fal
 
 
 def svg(plot: Plot, shapes: Shapes, name: str) -> str:
-    """The picture; `name` is unique on the page."""
+    """Draw a plot; `name` must be unique on the page."""
     draw = {"bars": _bars, "percentiles": _percentiles, "lines": _lines}[plot.kind]
     parts, height = draw(plot, shapes)
     return (
@@ -80,7 +80,7 @@ def _line(x1: float, y1: float, x2: float, y2: float, name: str) -> str:
 
 
 def _rows(groups: Sequence[Group]) -> Iterator[tuple[float, Group, Sequence[tuple[float, Mark]]]]:
-    """Where each group's label and each of its marks stand, from the top."""
+    """Yield the y positions of each group's label and of its marks, from the top."""
     top = 0.0
     for group in groups:
         rows = [(top + HEAD + ROW * (n + 0.5), mark) for n, mark in enumerate(group.marks)]
@@ -93,7 +93,7 @@ def _height(groups: Sequence[Group]) -> float:
 
 
 def _bars(plot: Plot, shapes: Shapes) -> tuple[list[str], float]:
-    """From zero, each group by its own largest; a whisker from the smallest to the largest."""
+    """Draw bars from zero, each group scaled to its own largest value; a whisker spans minimum to maximum."""
     parts: list[str] = []
     for label_y, group, rows in _rows(plot.groups):
         parts.append(_text(0, label_y, group.label, name="label"))
@@ -117,7 +117,7 @@ def _bars(plot: Plot, shapes: Shapes) -> tuple[list[str], float]:
 
 
 def _percentiles(plot: Plot, shapes: Shapes) -> tuple[list[str], float]:
-    """On one logarithmic axis: the mark at p50, lines at p99 and p99.9."""
+    """Draw percentiles on one logarithmic axis: a mark at p50, lines at p99 and p99.9."""
     values = [value for group in plot.groups for mark in group.marks for value in mark.values]
     height = _height(plot.groups)
     x_of, ticks = _logarithmic(values, LEFT, WIDTH - 14)
@@ -137,7 +137,7 @@ def _percentiles(plot: Plot, shapes: Shapes) -> tuple[list[str], float]:
 
 
 def _lines(plot: Plot, shapes: Shapes) -> tuple[list[str], float]:
-    """A line for each group, both axes logarithmic; a whisker from the smallest to the largest."""
+    """Draw a line for each group, both axes logarithmic; a whisker spans minimum to maximum."""
     marks = [mark for group in plot.groups for mark in group.marks]
     places = sorted({mark.x for mark in marks})
     x_of, _ = _logarithmic(places, LINES_LEFT + 8, WIDTH - 22)
@@ -169,8 +169,8 @@ def _short(value: float) -> str:
 
 
 def _logarithmic(values: Sequence[float], begin: float, end: float) -> tuple[Scale, list[float]]:
-    """From values to places between `begin` and `end`, and where to mark the axis. Values below the smallest above
-    zero stand where that stands.
+    """Return a scale from values to positions between `begin` and `end`, and the ticks of its axis. Values of zero or
+    less are drawn at the smallest value above zero.
     """
     above = [value for value in values if value > 0] or [1.0]
     low, high = min(above), max(above)
@@ -185,7 +185,7 @@ def _logarithmic(values: Sequence[float], begin: float, end: float) -> tuple[Sca
 
 
 def _ticks(low: float, high: float) -> list[float]:
-    """Round numbers between two values, the finer the nearer these are; five or less of them."""
+    """Return at most five round numbers between two values; the closer the values, the finer the steps."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
     inside: list[float] = []
     for steps in [(1,), (1, 2, 5), [n / 2 for n in range(2, 20)]][0 if high / low >= 50 else 1 :]:

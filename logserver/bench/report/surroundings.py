@@ -1,6 +1,6 @@
-"""What stands around the figures of a report: warnings, goals, the generator, what was left out, the environment.
+"""The chapters around the figures of a report: warnings, goals, the generator, omissions, the environment.
 
-Owns these chapters; the figures themselves are those of contents.py.
+Owns these chapters; must not choose the figures: contents.py does.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ ALIKE: Final = (
     "generator_cores",
 )
 ANY: Final = "any"
-UNEVEN: Final = 1.2  # times as much in one result as in another: another moment of the machine
+UNEVEN: Final = 1.2  # times as much in one result as in another: the machine's speed changed
 
 
 def warnings(result: Result) -> Iterator[str]:
-    """What is wrong with the result as a whole."""
+    """Yield warnings about the result as a whole."""
     if not result.complete:
         reason = result.incomplete_reason or "the run was cut short"
         yield f"Partial result: {reason}. What was measured until then is here."
@@ -62,7 +62,7 @@ def warnings(result: Result) -> Iterator[str]:
 
 
 def mixed(results: Sequence[Result]) -> Iterator[str]:
-    """What is wrong with several put together: ratios want one machine, and the same software."""
+    """Yield warnings about several results put together: ratios need one machine and the same software."""
     unlike = [
         f"{name.replace('_', ' ')} {' and '.join(values)}"
         for name in (*ALIKE, *NOT_TOLD_BY_ALL)
@@ -88,13 +88,13 @@ def mixed(results: Sequence[Result]) -> Iterator[str]:
 
 
 def _split(results: Sequence[Result]) -> list[str]:
-    """Workloads whose targets are of several results."""
+    """Return workloads with targets from several results."""
     names = [dict.fromkeys(run.workload.name for run in result.runs) for result in results]
     return [name for name, count in Counter(chain(*names)).items() if count > 1]
 
 
 def _values(results: Sequence[Result], name: str) -> list[str]:
-    """What the environments have there, each once."""
+    """Return the distinct values of a field in the environments."""
     found = dict.fromkeys(_value_told(getattr(result.environment, name)) for result in results)
     if name in NOT_TOLD_BY_ALL:
         found.pop(ANY, None)
@@ -110,7 +110,7 @@ def _value_told(value: object) -> str:
 
 
 def facts(results: Sequence[Result], baseline: str) -> Iterator[str]:
-    """When, where and by which commands it was taken."""
+    """Yield when, where and by which commands each result was measured, and the baseline of ratios."""
     for result in results:
         machine = result.environment
         yield f"Taken {result.began} on {machine.cores} cores of {machine.cpu}: {' '.join(result.command)}"
@@ -118,7 +118,7 @@ def facts(results: Sequence[Result], baseline: str) -> Iterator[str]:
 
 
 def goals(found: Sequence[Verdict]) -> Section:
-    """Each goal beside what was measured."""
+    """Build the chapter of goals with their measured ratios."""
     counts = [_counted(found, compiled=compiled) for compiled in (True, False)]
     rows = [
         [
@@ -154,7 +154,9 @@ def goals(found: Sequence[Verdict]) -> Section:
 
 
 def _counted(found: Sequence[Verdict], *, compiled: bool) -> str:
-    """How many of the limits that bind this kind were reached, and how many were never put to the test."""
+    """Return how many of the limits for this kind of build were reached, how many were not, and how many were not
+    measured.
+    """
     bound = {(g.path, g.yardstick) for g in found if (g.goal if compiled else g.floor) is not None}
     mine = [g for g in found if g.compiled is compiled and g.reached is not None]
     missing = len(bound - {(g.path, g.yardstick) for g in mine})
@@ -181,7 +183,7 @@ def _verdict_told(goal: Verdict) -> str:
 
 
 def generator(results: Sequence[Result]) -> Section:
-    """Its ceiling and its error, in each of the results."""
+    """Build the chapter of the generator's ceiling and its error, for each result."""
     measured = [(result.began, result.generator) for result in results if result.generator]
     if not measured:
         return Section(
@@ -235,18 +237,18 @@ def _us(value: float | None) -> str:
 
 
 def left_out(result: Result) -> Iterator[LeftOut]:
-    """What was not done, did not hold, or went wrong, by workload and target, in one result."""
+    """Yield the parts of a result that were not done, did not hold, or failed, by workload and target."""
     most = max((len(run.repeats) for run in result.runs), default=0)
     for run in result.runs:
         names = run.workload.name, run.target.name
-        begun = run.repeats or not run.notes  # else these say why it was left out
+        begun = run.repeats or not run.notes  # else the notes say why it was left out
         if not result.complete and len(run.repeats) < most and begun:
             yield LeftOut(*names, f"cut short: {len(run.repeats)} of {most} repeats")
         for part in run.not_done:
             yield LeftOut(*names, f"{part.field}: {part.reason}")
         for text in (*run.notes, *errors_of(run)):
             yield LeftOut(*names, text)
-        if held(run) is False and not run.notes:  # which tell it, where a run came to its end
+        if held(run) is False and not run.notes:  # a finished run's notes say it already
             yield LeftOut(*names, _not_held(run))
         if run.target.kind in REAL and (short_of := _briefly(run)):
             yield LeftOut(*names, short_of)
@@ -255,7 +257,7 @@ def left_out(result: Result) -> Iterator[LeftOut]:
 
 
 def _not_its_own(run: Run) -> Iterator[str]:
-    """Why figures of it are not what the target can do, or needs."""
+    """Yield reasons why figures of a run are not the target's own."""
     if full := full_core_share(run):
         what = (
             f"the server was busy for {full:.0%} of its core: its processor time is what there was"
@@ -272,7 +274,9 @@ def _not_its_own(run: Run) -> Iterator[str]:
 
 
 def _briefly(run: Run) -> str:
-    """That it published for less than half of the time, as its tool sends a number of records that was guessed."""
+    """Return a note if a run published for less than half of the time; else "". Its tool sends a number of records,
+    which was estimated.
+    """
     asked_s = 60 * run.workload.fields.get("testDurationMinutes", 0)
     rates = [(r.published_records, r.published_records_per_s) for r in run.repeats]
     lasted_s = [records / rate for records, rate in rates if records and rate]
@@ -295,7 +299,7 @@ def _not_held(run: Run) -> str:
 
 
 def not_done(left_out: Sequence[LeftOut], *, complete: bool) -> Section:
-    """The chapter of it."""
+    """Build the chapter of parts that were left out."""
     workloads: dict[tuple[str, str], list[str]] = {}
     for part in left_out:
         workloads.setdefault((part.target, part.what), []).append(part.workload)
@@ -325,7 +329,7 @@ def not_done(left_out: Sequence[LeftOut], *, complete: bool) -> Section:
 
 
 def environment(result: Result) -> Section:
-    """The machine, the versions, the targets."""
+    """Build the chapter of the machine, the versions and the targets."""
     machine = result.environment
     rows = [
         ["Processor", f"{machine.cores} cores, {machine.cpu}"],
@@ -369,7 +373,7 @@ def environment(result: Result) -> Section:
 
 
 def _workloads(result: Result) -> list[list[str]]:
-    """The fields of each workload; of all but the first those that are others."""
+    """Return the fields of each workload; for all but the first only the fields that differ from the first one's."""
     found = {run.workload.name: _flat(run.workload.fields) for run in result.runs}
     first = next(iter(found.values()))
     return [
@@ -384,7 +388,7 @@ def _workloads(result: Result) -> list[list[str]]:
 
 
 def _flat(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """With those of a table beside the others."""
+    """Flatten nested tables of fields into one level."""
     flat: dict[str, Any] = {}
     for name, value in fields.items():
         flat |= _flat(value) if isinstance(value, dict) else {name: value}

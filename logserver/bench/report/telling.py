@@ -1,20 +1,20 @@
-"""How a number is told: with its unit, three figures or so, and the same everywhere in a report.
+"""Formatting of numbers: with a unit and about three figures, in the same way everywhere in a report.
 
-Owns the wording of values; knows no result.
+Owns the format of values; must not know a result.
 """
 
 from __future__ import annotations
 
 from logserver.bench.result import Spread
 
-CHANGING = frozenset({"us", "s", "bytes"})  # units that are told with each value
+CHANGING = frozenset({"us", "s", "bytes"})  # units that are written with each value
 SIZES = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 MILLISECOND_US = 1_000.0
 SECOND_US = 1_000_000.0
 
 
 def told(value: float, unit: str) -> str:
-    """A value with its unit."""
+    """Format a value with its unit."""
     if unit == "us":
         return _time(value)
     if unit == "s":
@@ -26,19 +26,21 @@ def told(value: float, unit: str) -> str:
 
 
 def told_bare(value: float, unit: str) -> str:
-    """The value alone, where the unit stands beside or above it; times and bytes keep theirs, which changes."""
+    """Format a value whose unit is shown next to it. Times and bytes keep their unit, because it changes with the
+    value.
+    """
     return told(value, unit) if unit in CHANGING else short(value)
 
 
 def range_told(spread: Spread, unit: str) -> str:
-    """The smallest and the largest; one of them where they are alike."""
+    """Format minimum and maximum; a single value if they are equal."""
     if spread.minimum == spread.maximum:
         return told_bare(spread.median, unit)
     return f"{told_bare(spread.minimum, unit)} - {told_bare(spread.maximum, unit)}"
 
 
 def ratio_told(ratio: Spread | None) -> str:
-    """The middle ratio, with the smallest and the largest."""
+    """Format a ratio as its median, with minimum and maximum."""
     if ratio is None:
         return ""
     if ratio.minimum == ratio.maximum:
@@ -47,14 +49,14 @@ def ratio_told(ratio: Spread | None) -> str:
 
 
 def times(ratio: float) -> str:
-    """A ratio: two digits behind the point, or two that say something."""
+    """Format a ratio with two decimals below 10 and none above; below 0.1 with two significant figures."""
     if ratio < 0.1:
         return f"{ratio:.2g}"
     return f"{ratio:.2f}" if ratio < 10 else f"{ratio:,.0f}"
 
 
 def short(value: float) -> str:
-    """Three figures or so, with k, M or G."""
+    """Format a value with about three figures and k, M or G."""
     return "".join(_parts(value))
 
 
@@ -74,5 +76,5 @@ def _time(value_us: float) -> str:
 
 
 def _three(value: float) -> str:
-    """Three figures, or all that stand before the point: `g` alone makes 1e+03 of 999.7."""
+    """Format three figures, or all digits before the point: `g` alone would make 1e+03 of 999.7."""
     return f"{value:.3g}" if abs(value) < 100 else f"{value:,.0f}"

@@ -1,7 +1,7 @@
-"""The goals beside what was measured: reached, or not and why.
+"""Verdicts: each goal next to the measured ratio, reached or not, and why not.
 
-Owns how a goal's ratio is found in a result of `compare` and in the JSON of the benchmarks in scripts/; the goals
-themselves stand in logserver/bench/goals.py.
+Owns finding a goal's ratio in a result of `compare` and in the JSON of the benchmarks in scripts/; must not define
+goals: they are in logserver/bench/goals.py.
 """
 
 from __future__ import annotations
@@ -17,19 +17,21 @@ from logserver.bench.result import Repeat, Result, Run, Spread, errors_of, sprea
 from storage.errors import InvalidArgument
 
 NO_STORE: Final = "no-store"
-CONNECTIONS: Final = 16  # for which the goals of HTTP are set
-LARGE: Final = {"store_bytes": 1e9, "partitions": 10_000}  # what a large store has at least
+CONNECTIONS: Final = 16  # the HTTP goals are set for this number
+LARGE: Final = {"store_bytes": 1e9, "partitions": 10_000}  # least size of a large store
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """A goal beside what was measured; `reached` None: not measured, or nothing is demanded of such a run."""
+    """A goal with its measured ratio. `reached` is None if it was not measured, or if the goal sets no
+    limit for the build.
+    """
 
     path: str
     yardstick: str
-    target: str  # on which of several it was measured
+    target: str  # the target that was measured
     floor: float | None
     goal: float | None
-    most: bool  # the ratio is to stay below
+    most: bool  # floor and goal are upper limits
     ratio: Spread | None
     compiled: bool | None
     reached: bool | None
@@ -38,7 +40,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Measured(NamedTuple):
-    """A goal's ratio in one run."""
+    """The ratio of a goal in one run."""
 
     source: str
     row: str
@@ -48,7 +50,7 @@ class Measured(NamedTuple):
 
 
 class _Measures(msgspec.Struct):
-    """What the benchmarks in scripts/ write, as far as it is needed."""
+    """The fields needed from the JSON of a benchmark in scripts/."""
 
     bench: str
     compiled: bool
@@ -56,7 +58,7 @@ class _Measures(msgspec.Struct):
 
 
 def verdicts(result: Result, others: Sequence[Measured]) -> list[Verdict]:
-    """Every goal, once for each run that measured it; those that none measured are told as such."""
+    """Return every goal, once for each run that measured it; a goal that no run measured has no ratio."""
     measured = [*others, *_of_result(result)]
     found: list[Verdict] = []
     for goal in GOALS:
@@ -88,7 +90,7 @@ def _verdict(goal: Goal, hit: Measured | None) -> Verdict:
 
 
 def read_measured(path: Path) -> list[Measured]:
-    """The ratios in a JSON file of a benchmark. Raises InvalidArgument for any other file, and OSError."""
+    """Read the ratios from a benchmark's JSON file. Raises OSError, and InvalidArgument for any other content."""
     data = path.read_bytes()
     try:
         found = msgspec.json.decode(data, type=_Measures)
@@ -156,14 +158,16 @@ def _of_result(result: Result) -> Iterator[Measured]:
 
 
 def design_of(run: Run) -> str:
-    """Whose design a target has: kafka or rocketmq."""
+    """Return the design of a run's target: kafka or rocketmq."""
     return "rocketmq" if "rocketmq" in run.target.name else "kafka"
 
 
 def _against_peers(
     mine: Sequence[Run], runs: Sequence[Run], target: str, *, compiled: bool
 ) -> Iterator[Measured]:
-    """What kill -9 adds to a start of ours, beside what a broker's log says of loading the same; both by record."""
+    """Yield recovery ratios: the load time in a real broker's log by the time that kill -9 adds to our start.
+    Both are per record.
+    """
     for run in mine:
         design = design_of(run)
         peers = [r for r in runs if r.target.kind == design and r.workload == run.workload]
@@ -194,7 +198,9 @@ def _size(run: Run) -> float:
 def _flat(
     whole: Sequence[Run], right: Sequence[Run], target: str, *, compiled: bool
 ) -> Iterator[Measured]:
-    """The largest place of each series by its smallest, both spreads in it; none where either of them went wrong."""
+    """Yield ratios of the largest place of each series to its smallest, with both spreads included; none if either run
+    failed.
+    """
     for axis, large_from in LARGE.items():
         series = [run for run in whole if run.workload.scale and run.workload.scale.name == axis]
         series.sort(key=_size)

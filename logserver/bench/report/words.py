@@ -1,7 +1,8 @@
-"""The chapter in plain words: what the two designs are, what follows for who must choose, and what this run adds.
+"""The chapter in plain words: the two designs, how to choose, and what this run adds.
 
-Owns those words. What is said of the designs is stated as tests (tests/comparison/test_differences.py); what is said of
-speed is worked out from the figures, and left out where they do not carry it: of runs with errors.
+Owns its text; must not claim more than was shown. Statements on the designs have tests
+(tests/comparison/test_differences.py). Statements on speed are computed from the figures, and left out where these do
+not support them, as in runs with errors.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ METHOD: Final = (
 
 
 def section(result: Result, figures: Sequence[Figure]) -> Section:
-    """The whole chapter."""
+    """Build the whole chapter."""
     return Section(
         name="choosing",
         title="What follows for someone who must choose",
@@ -62,7 +63,7 @@ def section(result: Result, figures: Sequence[Figure]) -> Section:
 
 
 def conclusions(result: Result, figures: Sequence[Figure]) -> list[str]:
-    """What the figures of this run say, one statement each; nothing of a quick run."""
+    """Return the statements that the figures of this run support; none on speed for a quick run."""
     if result.quick:
         return [
             "This run was a quick one: its figures check that all works, and say nothing about speed."
@@ -88,7 +89,9 @@ def conclusions(result: Result, figures: Sequence[Figure]) -> list[str]:
 
 
 def _pairs(result: Result) -> Iterator[tuple[str, str, str]]:
-    """Our server with each backend, and the real ones: who they are, and the names of the two."""
+    """Yield the pairs to compare: our server with each backend, and the real servers. A pair is a label and two target
+    names.
+    """
     for who, ours in (("In this server", True), (REAL_ONES, False)):
         names: Mapping[str, str] = {
             design_of(run): run.target.name
@@ -100,7 +103,7 @@ def _pairs(result: Result) -> Iterator[tuple[str, str, str]]:
 
 
 REAL_ONES: Final = "Of the real servers"
-LEAST_REPEATS: Final = 2  # from which there is a spread
+LEAST_REPEATS: Final = 2  # fewer have no spread
 UNLIKE: Final = "not quite the same work: see what was left out"
 SAID: Final = (
     ("hot-topic", "published_records_per_s", "one hot topic takes"),
@@ -147,7 +150,7 @@ NOTHING_OF_REAL: Final = (
 
 
 def _beside(kafka: Run, rocketmq: Run, metric: str, what: str) -> Iterator[str]:
-    """One statement; none where either has no such figure, or one of other work."""
+    """Yield one statement; none if either run lacks the figure, or did not do comparable work."""
     one, other = (spreads(run.repeats).get(metric) for run in (kafka, rocketmq))
     ratio = ratio_of(rocketmq, kafka, metric)
     if one is None or other is None or ratio is None or not ratio.median:
@@ -165,12 +168,12 @@ def _beside(kafka: Run, rocketmq: Run, metric: str, what: str) -> Iterator[str]:
 
 
 def _apart(one: Spread, other: Spread) -> bool:
-    """Whether their ranges do not overlap."""
+    """Return whether two ranges do not overlap."""
     return one.maximum < other.minimum or other.maximum < one.minimum
 
 
 def _more(ratio: Spread) -> str:
-    """Which of the two is more, and how much, repeat by repeat; `ratio` is RocketMQ's by Kafka's."""
+    """Return which of the two is more and by how much, repeat by repeat. `ratio` is RocketMQ's by Kafka's."""
     if ratio.median >= 1:
         return f"{_times_told(ratio)} as much in RocketMQ's"
     turned = Spread(

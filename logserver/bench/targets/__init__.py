@@ -1,6 +1,7 @@
-"""What stands under load: our server with either backend, the real brokers, and any HTTP server.
+"""Benchmark targets: our server with either backend, the real brokers, and any HTTP server.
 
-Owns what a target is, and their names. Each module beside this one is a kind; none knows another.
+Owns the target interface and the target names. Each other module of this package is one kind; kinds must not know each
+other.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ HTTP: Final = "http:"
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What all targets of a run share: `folder` for their data, and `peers`, which is tests/interop/peers."""
+    """The state that all targets of a run share: `folder` for their data, and `peers`, which is tests/interop/peers."""
 
     folder: Path
     runner: asyncio.Runner
@@ -32,22 +33,20 @@ class Bench:
 
 
 class Target(Protocol):
-    """One that can be put under load."""
+    """A target that can be put under load."""
 
     @property
     def facts(self) -> TargetFacts:
-        """For the result."""
+        """The facts of this target for a result document."""
 
     def not_done(self, workload: Workload) -> list[NotDone]:
-        """What it cannot do of this workload."""
+        """Return the fields of this workload that the target does not support."""
 
     def repeat(self, workload: Workload, number: int, tell: Tell) -> Repeat:
-        """One repeat, on topics of its own. Raises OSError, StorageError, ServerFailed, ConnectionLost or
-        TimeoutError.
-        """
+        """Run one repeat on new topics. Raises OSError, StorageError, ServerFailed, ConnectionLost or TimeoutError."""
 
     def close(self) -> None:
-        """End what was started, and remove its data."""
+        """Stop the processes that were started, and remove their data."""
 
 
 Maker = Callable[[Bench], Target]
@@ -86,7 +85,7 @@ KINDS: Final[Mapping[str, Maker]] = {
 
 
 def name_of(target: str) -> str:
-    """The name that a target has in the result. Raises InvalidArgument, OSError for the description of a server."""
+    """Return the name that a target has in the result. For a server's description: raises InvalidArgument, OSError."""
     if target.startswith(HTTP):
         from logserver.bench.shapes import load_shape
 
@@ -95,7 +94,9 @@ def name_of(target: str) -> str:
 
 
 def make_target(name: str, bench: Bench) -> Target:
-    """The target of a name. Raises InvalidArgument, OSError, ServerUnreachable, ServerNotStarted."""
+    """Create a target by name. Raises InvalidArgument, OSError, ServerUnreachable, StrangeAnswer, ServerNotStarted,
+    ServerFailed.
+    """
     if name.startswith(HTTP):
         from logserver.bench.targets.foreign import ForeignServer
 

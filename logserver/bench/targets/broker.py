@@ -1,7 +1,7 @@
 """One repeat on a real broker, driven by the broker's own tools.
 
-Owns the order of a repeat and what is measured around the tools: processor time, memory, disk, restarts; and how long
-a broker is warmed up. How one is started and which tools there are is told by `Broker`, one for each kind.
+Owns the order of a repeat and the figures measured around the tools: processor time, memory, disk, restarts; and how
+long a broker is warmed up. Must not know how a broker is started or which tools it has: each kind of `Broker` does.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from logserver.bench.targets import Bench, Tell
 from logserver.bench.targets.tools import Tool
 from logserver.bench.workload import Workload
 
-CALIBRATION_S: Final = 1.0  # of publishing tells about how many records take the time asked for
+CALIBRATION_S: Final = 1.0  # publish for this long at least, to estimate the rate
 LEAST_RECORDS: Final = 1_000
-PIECE_S: Final = 10.0  # of a warm-up: the first seconds of each are the tool's own
-PIECE_BYTES: Final = 500_000_000  # of values, at most
+PIECE_S: Final = 10.0  # of a warm-up piece: its first seconds measure the tool's own start
+PIECE_BYTES: Final = 500_000_000  # of record values, at most
 MOST_PIECES: Final = 12
-FASTER: Final = 1.1  # times the best piece before: it gets warmer still
-NO_FASTER: Final = 2  # pieces one after another: it is warm
+FASTER: Final = 1.1  # times the best piece so far: the broker is still getting faster
+NO_FASTER: Final = 2  # pieces in a row: the broker is warm
 
 
 class Produced(NamedTuple):
-    """What a tool told of its records, behind `warm` of them; no rate where they were too few for it. `failed` ones may
-    be stored or not.
+    """The figures that a tool reported for its records, after `warm` records of warm-up. The rate is None if the
+    records were too few for it. `failed` records may or may not be stored.
     """
 
     records: int
@@ -49,9 +49,9 @@ class Produced(NamedTuple):
 
 
 class Broker(Protocol):
-    """A real one of some kind, on 127.0.0.1, with its tools. All raise ServerFailed.
+    """A real broker of one kind on 127.0.0.1, with its tools. All methods raise ServerFailed.
 
-    `paces`: its producer keeps a rate. `reads`: its reader tells what it has read.
+    `paces`: its producer can keep a rate. `reads`: its reader reports the number of records read.
     """
 
     facts: TargetFacts
@@ -60,48 +60,48 @@ class Broker(Protocol):
     reads: bool
 
     def start(self, flush: str) -> None:
-        """On the data that is there; on return it serves."""
+        """Start on the existing data; on return the broker serves."""
 
     def stop(self) -> None:
-        """Cleanly."""
+        """Stop cleanly."""
 
     def kill(self) -> None:
-        """As kill -9 does."""
+        """Kill the process, as kill -9 does."""
 
     @property
     def pid(self) -> int:
-        """Of its process."""
+        """The id of its process."""
 
     def not_done(self, workload: Workload) -> list[NotDone]:
-        """What its tools cannot do."""
+        """Return the fields of a workload that its tools do not support."""
 
     def create(self, topic: str, partitions: int) -> None:
-        """A topic."""
+        """Create a topic."""
 
     def produce(
         self, topic: str, workload: Workload, records: int, *, rate: int = 0, warm: int = 0
     ) -> Produced:
-        """So many records behind `warm` of them, `rate` a second or, 0, as fast as possible."""
+        """Publish `warm` records, then `records` that count, at `rate` a second or, if 0, as fast as possible."""
 
     def follow(self, topic: str, group: str, records: int) -> Tool:
-        """A reader of the next so many records from now on."""
+        """Start a reader of the next `records` records from the log end."""
 
     def catch_up(self, topic: str, group: str, records: int) -> Tool:
-        """A reader of the first so many records."""
+        """Start a reader of the first `records` records."""
 
     def read(self, tool: Tool) -> tuple[int, float]:
-        """Records and records a second, when a reader has ended."""
+        """Wait until a reader ends; return its records and its records a second."""
 
     def stored(self, topic: str) -> int:
-        """Records that the topic holds."""
+        """Return the number of records in a topic."""
 
     def load_s(self) -> float | None:
-        """What its log says of how long this start took to load the store; None where it says nothing."""
+        """Return the seconds that this start took to load the store, by the broker's log; None if the log has none."""
 
 
 class RealBroker:
-    """The target. The broker stays up between repeats, unless they kill it, and in a quick run between workloads of the
-    same settings.
+    """A real broker as a target. The broker stays up between repeats, unless they kill it, and in a quick run also
+    between workloads with the same settings.
     """
 
     def __init__(self, bench: Bench, broker: Broker) -> None:
@@ -110,11 +110,11 @@ class RealBroker:
         self._broker = broker
         self._running: tuple[str, str] | None = None
         self._rates: dict[str, float] = {}
-        self._failed = 0  # in this repeat: may be stored or not, so that counts cannot agree
+        self._failed = 0  # of this repeat: they may be stored or not, so counts cannot agree
         self._errors: list[str] = []  # of this repeat
 
     def not_done(self, workload: Workload) -> list[NotDone]:
-        """What its tools cannot do."""
+        """Return the fields of a workload that the tools do not support."""
         missing = list(self._broker.not_done(workload))
         if workload.topics > 1:
             reason = f"the tool knows one topic: one of {workload.partitions} partitions"
@@ -130,7 +130,7 @@ class RealBroker:
         return missing
 
     def repeat(self, workload: Workload, number: int, tell: Tell) -> Repeat:
-        """On a topic of its own."""
+        """Run one repeat on a new topic."""
         tell("starting the broker")
         self._failed = 0
         self._errors = []
@@ -145,7 +145,7 @@ class RealBroker:
         if workload.filled_records:
             tell("filling")
             acknowledged += self._produce(topic, workload, workload.filled_records).records
-            os.sync()  # else the disk is busy with it while something else is measured
+            os.sync()  # otherwise the disk still writes this data during the measured part
         if publishes:
             tell("measuring")
             produced, measured = self._measured(topic, workload, rate, acknowledged)
@@ -165,14 +165,14 @@ class RealBroker:
         return Repeat(**values, stored_records=stored, errors=self._errors)
 
     def close(self) -> None:
-        """End it at once, for its data is removed: a clean stop may take half a minute."""
+        """Kill the broker, since its data is removed: a clean stop may take half a minute."""
         if self._broker.data.exists():
             self._broker.kill()
         shutil.rmtree(self._broker.data, ignore_errors=True)
 
     def _ensure_running(self, workload: Workload) -> None:
-        """With this flush mode; with an empty store for each workload, but in a quick run, and for each repeat that
-        kills it: what a start then reads is that repeat's.
+        """Start the broker with this flush mode, unless it is running. Its store is emptied for each workload, except
+        in a quick run, and for each repeat that kills the broker: a restart then reads the data of that repeat only.
         """
         wanted = (workload.own.flush, "" if self._bench.quick else workload.name)
         if self._running == wanted and not workload.own.kill:
@@ -184,8 +184,9 @@ class RealBroker:
         self._running = wanted
 
     def _warm_rate(self, workload: Workload, tell: Tell) -> float:
-        """Records a second of a broker that is warm; once a workload, by the repeat before from then on. 0 in a quick
-        run: the least will do.
+        """Return the records a second of a warm broker; 0 in a quick run, where the fewest records are enough.
+
+        The broker is warmed up once per workload. After that the rate is the one of the previous unpaced repeat.
         """
         if self._bench.quick:
             return 0.0
@@ -195,8 +196,9 @@ class RealBroker:
         return self._rates[workload.name]
 
     def _warmed(self, workload: Workload) -> float:
-        """On a topic of its own, whose failures count nowhere: a little tells how much takes a second, and pieces
-        follow until they get no faster.
+        """Warm up on a separate topic, where failures are not counted; return the rate of the last piece.
+
+        A few records give a first rate. Then pieces of `PIECE_S` follow until they get no faster.
         """
         topic = _topic(workload, "warm")
         self._broker.create(topic, workload.partitions)
@@ -227,7 +229,7 @@ class RealBroker:
     def _measured(
         self, topic: str, workload: Workload, rate: float, before: int
     ) -> tuple[Produced, dict[str, Any]]:
-        """Publish while readers read; then they get what is left."""
+        """Publish while readers read; then wait until the readers have received the remaining records."""
         broker = self._broker
         paced = workload.producer_rate if broker.paces else 0
         records = max(LEAST_RECORDS, round((paced or rate) * workload.seconds))
@@ -246,7 +248,7 @@ class RealBroker:
             "generator_busy_share": (ended_cpu_s() - tools_s) / seconds,
         }
         values |= _caught_up(workload, caught)
-        if consumed:  # at no rate: a reader's clock begins before the records come
+        if consumed:  # records only, no rate: a reader's clock begins before the records come
             values["consumed_records"] = sum(number for number, _ in consumed)
             if min(consumed)[0] < records + warm:
                 self._errors.append(f"{min(consumed)[0]} of {records + warm} records were read")
@@ -260,7 +262,7 @@ class RealBroker:
     def _readers(
         self, ending: ExitStack, topic: str, workload: Workload, coming: int, before: int
     ) -> tuple[list[Tool], list[Tool]]:
-        """Those that follow, and the one that reads the backlog; `ending` ends them."""
+        """Start the followers and the backlog reader; `ending` stops them."""
         broker = self._broker
         if not broker.reads:
             return [], []
@@ -274,9 +276,9 @@ class RealBroker:
         return following, [ending.enter_context(catching)]
 
     def _restarts(self, workload: Workload, tell: Tell) -> dict[str, float | None]:
-        """After kill -9, and once more after a clean stop as the yardstick."""
+        """Measure a start after kill -9, and one after a clean stop to compare with."""
         tell("starting again")
-        running, self._running = self._running, None  # until it is: a start may fail
+        running, self._running = self._running, None  # until the restarts succeed: a start may fail
         self._broker.kill()
         recovery_s = self._started_s(workload)
         load_s = self._broker.load_s()

@@ -1,6 +1,6 @@
-"""A server that somebody else runs, over HTTP, by the description of its calls.
+"""A server run by others, over HTTP, by the description of its calls.
 
-Owns its topics, which are deleted behind each repeat. Knows nothing of its process: no processor time, no disk.
+Owns its topics, which are deleted after each repeat. Must not know its process: no processor time, no disk.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ UNANSWERED: Final = (OSError, ClientError)
 
 
 class ForeignServer:
-    """One, by the path of its description. Raises ServerUnreachable when nobody answers there, and StrangeAnswer."""
+    """An HTTP server, by the path of its description. Raises ServerUnreachable if no server answers there, and
+    StrangeAnswer.
+    """
 
     def __init__(self, bench: Bench, path: str) -> None:
         self._shape = load_shape(path)
@@ -36,14 +38,14 @@ class ForeignServer:
             raise ServerUnreachable(message, url=self._shape.url) from error
 
     def not_done(self, workload: Workload) -> list[NotDone]:
-        """What its description has no call for, and what needs its process."""
+        """Return the fields that its description has no call for, and the fields that need its process."""
         missing = not_done(workload, self._shape)
         if workload.own.kill:
             missing.append(NotDone("logserver.kill", "its process is not ours"))
         return [*missing, NotDone("logserver.flush", "as it is set up")]
 
     def repeat(self, workload: Workload, number: int, tell: Tell) -> Repeat:
-        """On topics of its own."""
+        """Run one repeat on new topics."""
         load = HttpLoad(
             workload,
             self._shape,
@@ -55,7 +57,7 @@ class ForeignServer:
         try:
             load.run()
         except BaseException:
-            with suppress(*UNANSWERED):  # what went wrong before says more
+            with suppress(*UNANSWERED):  # the first error says more
                 load.topics.delete()
             raise
         try:
@@ -65,4 +67,4 @@ class ForeignServer:
         return Repeat(**load.values, errors=load.errors)
 
     def close(self) -> None:
-        """Each repeat has deleted its topics."""
+        """Do nothing: each repeat has deleted its topics."""

@@ -1,6 +1,7 @@
 """The real Kafka, driven by kafka-producer-perf-test and kafka-consumer-perf-test.
 
-Owns what these take and print, and the broker's settings. Needs the scripts of tests/interop/peers/kafka.
+Owns the options and the output of these tools, and the broker's settings. Must not know the order of a repeat. Needs
+the scripts of tests/interop/peers/kafka.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from logserver.bench.targets.broker import Produced
 from logserver.bench.targets.tools import Tool, free_ports, require, run
 from logserver.bench.workload import Workload
 
-JVM: Final = "-Xshare:auto -XX:+UseG1GC -Xms1g -Xmx1g"  # as Kafka's own scripts start it
+JVM: Final = "-Xshare:auto -XX:+UseG1GC -Xms1g -Xmx1g"  # as in Kafka's own scripts
 FLUSHES: Final = {
     "sync": "log.flush.interval.messages=1",
     "async": "log.flush.interval.ms=500",
@@ -23,11 +24,11 @@ FLUSHES: Final = {
 }
 RECORD_OVERHEAD: Final = 12  # bytes in a batch, about
 BATCH_OVERHEAD: Final = 61
-FULL_MS: Final = 1000  # that a batch may wait until it is full, as fast as possible
-PACED_MS: Final = 5  # and at a rate: more would be told as latency
-FILL_UNDER_WAY: Final = 5  # requests at a time: Kafka's default
-BESIDE: Final = (1,)  # the controller's port, so far behind the broker's
-TIMEOUT: Final = ("--timeout", 120_000)  # ms; of readers, and of a group, which else waits 5 s
+FULL_MS: Final = 1000  # linger.ms at full speed: the longest wait for a full batch
+PACED_MS: Final = 5  # linger.ms at a rate: a longer wait would be reported as latency
+FILL_UNDER_WAY: Final = 5  # concurrent requests: Kafka's default
+BESIDE: Final = (1,)  # offset of the controller's port from the broker's
+TIMEOUT: Final = ("--timeout", 120_000)  # ms; for readers, and for a group, which else waits 5 s
 LOADED: Final = re.compile(r"Loaded \d+ logs in (\d+)ms")
 PRODUCED: Final = re.compile(
     r"(\d+) (?:steady state )?records sent, ([\d.]+) records/sec \([\d.]+ MB/sec\), ([\d.]+) ms avg latency, "
@@ -36,7 +37,7 @@ PRODUCED: Final = re.compile(
 
 
 def produced(output: str) -> Produced:
-    """What kafka-producer-perf-test told at its end, of what came behind the warm-up. Raises ServerFailed."""
+    """Parse the last report of kafka-producer-perf-test: the records after the warm-up. Raises ServerFailed."""
     found = PRODUCED.findall(output)
     if not found:
         raise ServerFailed(f"kafka-producer-perf-test: {output[-300:]!r}")
@@ -49,7 +50,7 @@ def produced(output: str) -> Produced:
 
 
 class Kafka:
-    """The broker and its tools: see broker.Broker."""
+    """The Kafka broker and its tools: see broker.Broker."""
 
     paces = True
     reads = True
@@ -68,24 +69,24 @@ class Kafka:
 
     @property
     def pid(self) -> int:
-        """Of its process."""
+        """The id of its process."""
         return int((self.data / "pid").read_text())
 
     def start(self, flush: str) -> None:
-        """On the data that is there; on return it serves."""
+        """Start on the existing data; on return the broker serves."""
         env = {"PEER_BROKER_JVM": JVM, "BROKER_PROPS": FLUSHES[flush]}
         run(self._scripts / "broker", "start", self.data, self._port, env=env)
 
     def stop(self) -> None:
-        """Cleanly."""
+        """Stop cleanly."""
         run(self._scripts / "broker", "stop", self.data)
 
     def kill(self) -> None:
-        """As kill -9 does."""
+        """Kill the process, as kill -9 does."""
         run(self._scripts / "broker", "kill", self.data)
 
     def not_done(self, workload: Workload) -> list[NotDone]:
-        """What its tools cannot do."""
+        """Return the fields of a workload that the tools do not support."""
         missing = [NotDone("logserver.recordsPerRequest", "a batch.size that holds about so many")]
         if workload.under_way > 1:
             reason = f"one producer with {workload.under_way} requests under way"
@@ -101,13 +102,13 @@ class Kafka:
         return missing
 
     def create(self, topic: str, partitions: int) -> None:
-        """A topic."""
+        """Create a topic."""
         self._run("topics", "--create", "--topic", topic, "--partitions", partitions)
 
     def produce(
         self, topic: str, workload: Workload, records: int, *, rate: int = 0, warm: int = 0
     ) -> Produced:
-        """So many records behind `warm` of them, `rate` a second or, 0, as fast as possible."""
+        """Publish `warm` records, then `records` that count, at `rate` a second or, if 0, as fast as possible."""
         size = workload.own.records_per_request
         wait_ms = PACED_MS if rate else FULL_MS
         properties = [
@@ -117,7 +118,7 @@ class Kafka:
             "enable.idempotence=false",
             f"linger.ms={0 if size == 1 else wait_ms}",
         ]
-        if workload.topics > 1:  # as if each partition had a producer of its own
+        if workload.topics > 1:  # so that all partitions get records, as if each had a producer
             properties.append(
                 "partitioner.class=org.apache.kafka.clients.producer.RoundRobinPartitioner"
             )
@@ -130,25 +131,27 @@ class Kafka:
             workload.message_size,
         ]
         if warm:
-            options += ["--warmup-records", warm]  # of those above
+            options += ["--warmup-records", warm]  # part of the records above
         options += ["--throughput", rate or -1, "--command-property", *properties]
         return produced(self._run("produce", *options))._replace(warm=warm)
 
     def follow(self, topic: str, group: str, records: int) -> Tool:
-        """A reader of the next so many records from now on: its group is put at the end beforehand."""
+        """Start a reader of the next `records` records: the offsets of its group are first set to the log end."""
         to_the_end = ("--reset-offsets", "--to-latest", "--execute")
         told = self._run("groups", "--group", group, "--topic", topic, *to_the_end, *TIMEOUT)
-        if "NEW-OFFSET" not in told:  # its status is 0 all the same
+        if "NEW-OFFSET" not in told:  # the exit status is 0 even on failure
             raise ServerFailed(f"kafka-consumer-groups: {told[-300:]!r}")
         return self.catch_up(topic, group, records)
 
     def catch_up(self, topic: str, group: str, records: int) -> Tool:
-        """A reader of the first so many records."""
+        """Start a reader of the first `records` records."""
         options = ["--topic", topic, "--group", group, "--num-records", records]
         return self._tool("consume", *options, *TIMEOUT)
 
     def read(self, tool: Tool) -> tuple[int, float]:
-        """Records and records a second, when a reader has ended; the rate without the wait for its partitions."""
+        """Wait until a reader ends; return its records and its records a second, without the wait for its
+        partitions.
+        """
         cells = tool.output().strip().rpartition("\n")[2].split(", ")
         try:
             return int(cells[4]), float(cells[9])
@@ -156,12 +159,12 @@ class Kafka:
             raise ServerFailed(f"kafka-consumer-perf-test: {', '.join(cells)!r}") from None
 
     def stored(self, topic: str) -> int:
-        """Records that the topic holds."""
+        """Return the number of records in a topic."""
         lines = self._run("offsets", "--topic", topic).split()
         return sum(int(line.rpartition(":")[2]) for line in lines if line.startswith(f"{topic}:"))
 
     def load_s(self) -> float | None:
-        """What its log says of how long this start took to load the store."""
+        """Return the seconds that this start took to load the store, by the broker's log; None if the log has none."""
         found = LOADED.search((self.data / "server.log").read_text(errors="replace"))
         return None if found is None else int(found[1]) / 1000
 

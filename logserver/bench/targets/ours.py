@@ -1,6 +1,7 @@
 """Our server as a child process, with either backend: a fresh store for each repeat.
 
-Owns its start, its end by kill -9 where the workload wants it, and what lies on disk. Must not know how it is loaded.
+Owns its start, its end by kill -9 if the workload asks for it, and the size of its files. Must not know how it is
+loaded.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from logserver.bench.wire import Address
 from logserver.bench.workload import Workload
 from logserver.errors import ServerNotStarted
 
-SCAN_ALL: Final = ("--max-scanned-records", "1000000000")  # a lookup is one request
-ROOM: Final = 3  # times its values is what a store may take on disk
+SCAN_ALL: Final = ("--max-scanned-records", "1000000000")  # so that a lookup is one request
+ROOM: Final = 3  # times the size of its values: the most disk space a store may need
 
 
 class OurServer:
-    """One backend."""
+    """Our server with one backend."""
 
     def __init__(self, bench: Bench, backend: str) -> None:
         self.facts = TargetFacts(
@@ -41,11 +42,11 @@ class OurServer:
         self._shape = our_shape()
 
     def not_done(self, workload: Workload) -> list[NotDone]:
-        """What its API has no call for: nothing."""
+        """Return the fields of a workload that HTTP load on our server does not support."""
         return not_done(workload, self._shape)
 
     def repeat(self, workload: Workload, number: int, tell: Tell) -> Repeat:
-        """On a store of its own."""
+        """Run one repeat on a new store."""
         self._check_room(workload)
         with tempfile.TemporaryDirectory(dir=self._bench.folder) as folder:
             data = Path(folder) / "data"
@@ -73,10 +74,10 @@ class OurServer:
         return Repeat(**values, errors=load.errors)
 
     def close(self) -> None:
-        """Each repeat has ended its own."""
+        """Do nothing: each repeat has stopped its server."""
 
     def _recovered(self, data: Path, workload: Workload, load: HttpLoad, tell: Tell) -> float:
-        """How long the start after the kill took, which must have lost nothing."""
+        """Return how long the start after the kill took; report an error if records were lost."""
         tell("starting again")
         with self._running(data, workload) as (server, recovery_s):
             load.topics.address = Address.of(server.url)
@@ -87,7 +88,7 @@ class OurServer:
 
     @contextmanager
     def _running(self, data: Path, workload: Workload) -> Iterator[tuple[Server, float]]:
-        """The server, and how long it took until it served."""
+        """Start the server; yield it with the seconds until it served."""
         began_s = time.perf_counter()
         command = [*store_server(self._backend, data, workload.own.flush), *SCAN_ALL]
         if workload.own.open_files:
@@ -104,7 +105,7 @@ class OurServer:
 
 
 def _left(server: Server, data: Path, records: int) -> dict[str, Any]:
-    """Memory and disk behind the load."""
+    """Return memory and disk use after the load."""
     disk_bytes = allocated_bytes(data)
     return {
         "server_rss_bytes": _rss_bytes(server),

@@ -1,6 +1,7 @@
 """The real RocketMQ, driven by the benchmark producer of its own examples.
 
-Owns what that takes and prints, and the broker's settings. Needs the scripts of tests/interop/peers/rocketmq.
+Owns the options and the output of that tool, and the broker's settings. Must not know the order of a repeat. Needs the
+scripts of tests/interop/peers/rocketmq.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ FLUSHES: Final = {"sync": "SYNC_FLUSH", "async": "ASYNC_FLUSH", "os": "ASYNC_FLU
 PATIENT: Final = (
     "waitTimeMillsInSendQueue=10000",
     "osPageCacheBusyTimeOutMills=10000",
-)  # else a busy one refuses
+)  # otherwise a busy broker rejects messages
 FILL_THREADS: Final = 16
 REPORT_MS: Final = 1000
-BESIDE: Final = (8, 10, 11)  # the broker's ports, so far behind the name server's
-ADMIN_TRIES: Final = 30  # each takes a second or more
+BESIDE: Final = (8, 10, 11)  # offsets of the broker's ports from the name server's
+ADMIN_TRIES: Final = 30  # a try takes a second or more
 PRODUCED: Final = re.compile(
     r"^\[Complete\] Send Total: (\d+)"
     r"(?: \| Send TPS: (\d+) \| Max RT\(ms\): (\d+) \| Average RT\(ms\): +([\d.]+|NaN) \|)?"
@@ -34,9 +35,11 @@ QUEUE: Final = re.compile(r"^\S+ +\d+ +(\d+) +(\d+) ", re.MULTILINE)
 
 
 def produced(output: str) -> Produced:
-    """What the benchmark told at its end: rate and latency are those of its last ten seconds, and it has none when it
-    was done in one or two. Its total holds what failed to be sent, not what was answered with an error; its failures
-    are those of its last whole second before. Raises ServerFailed.
+    """Parse the last report of the benchmark producer. Raises ServerFailed.
+
+    Rate and latency cover its last ten seconds; it has none if it was done in one or two seconds. Its total
+    includes messages that could not be sent, but not messages answered with an error. Its failures count
+    the last whole second before.
     """
     found = PRODUCED.search(output)
     if found is None:
@@ -49,7 +52,7 @@ def produced(output: str) -> Produced:
 
 
 class RocketMQ:
-    """The broker and its tools: see broker.Broker."""
+    """The RocketMQ broker and its tools: see broker.Broker."""
 
     paces = False
     reads = False
@@ -69,24 +72,24 @@ class RocketMQ:
 
     @property
     def pid(self) -> int:
-        """Of its process."""
+        """The id of its process."""
         return int((self.data / "broker.pid").read_text())
 
     def start(self, flush: str) -> None:
-        """On the data that is there; on return it serves."""
+        """Start on the existing data; on return the broker serves."""
         settings = (f"flushDiskType={FLUSHES[flush]}", *PATIENT)
         run(self._scripts / "broker", "start", self.data, self._port, *settings)
 
     def stop(self) -> None:
-        """Cleanly."""
+        """Stop cleanly."""
         run(self._scripts / "broker", "stop", self.data)
 
     def kill(self) -> None:
-        """As kill -9 does."""
+        """Kill the process, as kill -9 does."""
         run(self._scripts / "broker", "kill", self.data)
 
     def not_done(self, workload: Workload) -> list[NotDone]:
-        """What its tools cannot do."""
+        """Return the fields of a workload that the tools do not support."""
         missing = []
         if workload.own.records_per_request > 1:
             missing.append(NotDone("logserver.recordsPerRequest", ONE_RECORD))
@@ -97,8 +100,10 @@ class RocketMQ:
         return missing
 
     def create(self, topic: str, partitions: int) -> None:
-        """A topic. A broker that has just started may refuse; a second time changes nothing. It may also take it before
-        the name server knows the broker, and producers find the topic only afterwards.
+        """Create a topic. A broker that has just started may refuse; trying again is harmless.
+
+        The broker may accept the topic before the name server knows the broker. Producers find the topic only after
+        that, so this waits for it.
         """
         queues = ("-r", partitions, "-w", partitions)
         broker = ("-b", f"127.0.0.1:{self._port + 10}")
@@ -113,7 +118,7 @@ class RocketMQ:
     def produce(
         self, topic: str, workload: Workload, records: int, *, rate: int = 0, warm: int = 0
     ) -> Produced:
-        """So many records as fast as possible, behind `warm` of them."""
+        """Publish `warm` records, then `records` that count, as fast as possible."""
         threads = workload.under_way or FILL_THREADS
         size = ("-w", threads, "-s", workload.message_size, "-ri", REPORT_MS)
         warmed = None
@@ -125,17 +130,19 @@ class RocketMQ:
         return found._replace(warm=warmed.records, failed=found.failed + warmed.failed)
 
     def follow(self, topic: str, group: str, records: int) -> Tool:
-        """Its benchmark consumer tells neither counts nor an end."""
+        """Raise ServerFailed: the benchmark consumer reports no counts and never ends."""
         raise ServerFailed("RocketMQ's benchmark consumer has no end")
 
     catch_up = follow
 
     def read(self, tool: Tool) -> tuple[int, float]:
-        """There are no readers."""
+        """Raise ServerFailed: there are no readers."""
         raise ServerFailed("RocketMQ's benchmark consumer has no end")
 
     def stored(self, topic: str) -> int:
-        """Records that the topic holds. The name server may learn only a while after a start who has it."""
+        """Return the number of records in a topic. After a start the name server may take a while to know the topic's
+        broker.
+        """
         told = ""
         for _ in range(ADMIN_TRIES):
             told = self._run("admin", "topicStatus", "-t", topic)
@@ -145,7 +152,7 @@ class RocketMQ:
         raise ServerFailed(f"mqadmin topicStatus: {told[-300:]!r}")
 
     def load_s(self) -> float | None:
-        """Its log tells no such time."""
+        """Return None: the broker's log has no such time."""
         return None
 
     def _run(self, name: str, *options: object) -> str:

@@ -1,6 +1,7 @@
 """Scripts and tools of the real servers, as child processes.
 
-Owns their start and their end: one that fails tells its last words, none outlives a run. Must not know what they do.
+Owns their start and end: a failure carries the end of their output, and none outlives a run. Must not know what the
+tools do.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from typing import Final
 from logserver.bench.processes import STOP_S, ServerFailed
 from logserver.errors import ServerNotStarted
 
-TIMEOUT_S: Final = 1800.0  # of any of them: the first one fetches the server
+TIMEOUT_S: Final = 1800.0  # limit of any tool: the first one downloads the server
 NEEDED: Final = ("java", "javac", "mvn", "bash")
 LAST_WORDS: Final = 1000
-SERVER_PORTS: Final = range(10_000, 32_000)  # Linux gives those from 32,768 to outgoing connections
+SERVER_PORTS: Final = range(10_000, 32_000)  # Linux takes outgoing ports from 32,768 on
 
 
 class Tool:
-    """One that runs. `with` ends it."""
+    """A running tool. Leaving the `with` block ends it."""
 
     def __init__(self, *command: object, env: Mapping[str, str] | None = None) -> None:
         self.name = " ".join(map(str, command[:2]))
@@ -35,7 +36,7 @@ class Tool:
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, **(env or {})},
-            process_group=0,  # Ctrl-C is for this process, which then ends it
+            process_group=0,  # Ctrl-C must reach only this process, which then ends the tool
         )
 
     def __enter__(self) -> Tool:
@@ -51,7 +52,7 @@ class Tool:
                 self._process.communicate()
 
     def output(self) -> str:
-        """Standard output, when it has ended. Raises ServerFailed where that was not well."""
+        """Wait until the tool ends; return its standard output. Raises ServerFailed if it fails or takes too long."""
         try:
             output, errors = self._process.communicate(timeout=TIMEOUT_S)
         except subprocess.TimeoutExpired:
@@ -62,13 +63,15 @@ class Tool:
 
 
 def run(*command: object, env: Mapping[str, str] | None = None) -> str:
-    """Standard output of one that is waited for. Raises ServerFailed."""
+    """Run a tool to its end; return its standard output. Raises ServerFailed."""
     with Tool(*command, env=env) as tool:
         return tool.output()
 
 
 def require(peers: Path, name: str) -> Path:
-    """The folder of a real server's scripts. Raises ServerNotStarted where it, or what they need, is missing."""
+    """Return the folder of a real server's scripts. Raises ServerNotStarted if the folder or a needed program is
+    missing.
+    """
     folder = peers / name
     if not (folder / "perf").is_file():
         message = (
@@ -83,8 +86,10 @@ def require(peers: Path, name: str) -> Path:
 
 
 def free_ports(offsets: tuple[int, ...] = ()) -> int:
-    """A port that is free, with those so far behind it. It is none that a system gives to outgoing connections, one of
-    which could take it before the server listens.
+    """Return a free port p such that p + offset is free too, for each of `offsets`. Raises ServerFailed.
+
+    The range excludes ports that the system gives to outgoing connections: one could take the port before the server
+    listens.
     """
     for _ in range(100):
         port = secrets.choice(SERVER_PORTS)
