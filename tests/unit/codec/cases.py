@@ -1,4 +1,4 @@
-"""One table of record batches for every direction: bytes that the real Kafka 4.3.1 wrote, and what they mean."""
+"""One table of record batches for both directions: bytes that the real Kafka 4.3.1 wrote, and their content."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MS = 1_700_000_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A batch. `options` are those of `encode_batch` that differ from a plain producer's."""
+    """A batch. `options`: the arguments of `encode_batch` that differ from a plain producer's."""
 
     name: str
     text: str
@@ -118,7 +118,7 @@ PRODUCED = [
         options={"base_sequence": 0},
     ),
 ]
-"""What a producer makes: decoded and encoded."""
+"""Batches of a producer: decoded and encoded."""
 
 COMPACTED = [
     Case(
@@ -154,7 +154,7 @@ COMPACTED = [
         base_offset=468,
     ),
 ]
-"""What compaction leaves: decoded only."""
+"""Batches after compaction: decoded only."""
 
 COMMIT_TEXT = (
     "00000000000000fb 00000042 00000002 02 7a8dfb33 0030 00000000 000001a1fbe38a7b 000001a1fbe38a7b"

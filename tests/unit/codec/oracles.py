@@ -1,7 +1,7 @@
-"""The other clients' codecs as judges: aiokafka (its C extension and its Python) and kafka-python.
+"""Codecs of other clients as oracles: aiokafka (its C extension and its Python code) and kafka-python.
 
 Each client decodes and encodes one batch; records are (offset, timestamp_ms, key, value, headers). They are test-only
-packages; kafka-python warns when imported, which the suite would take for an error of ours.
+packages. kafka-python warns when imported, and the suite would treat the warning as an error of this project.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SNAPPY = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
-    """One client's codec. `codecs` are those that it can do with the packages that are there."""
+    """The codec of a client. `codecs`: the compression codecs that it supports with the installed packages."""
 
     name: str
     read: Callable[[bytes], Any]
@@ -47,7 +47,7 @@ class Client:
     codecs: Sequence[int] = ALL_CODECS
 
     def decode(self, data: bytes) -> list[OracleRecord]:
-        """The records of one batch, its CRC checked."""
+        """Return the records of one batch; check its CRC."""
         batch = self.read(data)
         assert batch.validate_crc()
         return [
@@ -56,7 +56,7 @@ class Client:
         ]
 
     def encode(self, records: Sequence[Any], *, codec: int = 0) -> bytes:
-        """(key, value, headers, timestamp_ms, ...) records as one batch at offset 0, without a producer."""
+        """Encode (key, value, headers, timestamp_ms, ...) records as one batch at offset 0, without a producer."""
         builder = self.builder(2, codec, False, -1, -1, -1, NO_LIMIT_BYTES)
         for offset, record in enumerate(records):
             key, value, headers, timestamp_ms = record[:4]

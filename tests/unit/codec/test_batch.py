@@ -1,4 +1,4 @@
-"""Whole batches: the table in both directions, every cut and flip inside the records, what breaks them, any records."""
+"""Whole batches: the table in both directions, cuts and flips inside the records, broken records, random records."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def encoded(given_: list[Any], **options: Any) -> bytes:
 
 
 def with_records(payload: bytes, **fields: int) -> bytes:
-    """A batch of one record whose records' bytes are `payload`, with a CRC that fits."""
+    """Return a batch of one record, with `payload` as the bytes of its records and a valid CRC."""
     header = PLAIN._replace(**fields)
     return seal(header, payload) + payload
 
@@ -203,7 +203,7 @@ def test_a_header_field_out_of_range(option: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("case", PRODUCED, ids=named)
 def test_every_cut_of_the_records_is_corrupt(case: Case) -> None:
-    """The header's length fits the cut: the batch is whole, what is in it is not."""
+    """The header's length fits the cut: the batch is complete, but its records are not."""
     payload = case.data[HEADER_SIZE:]
     header = decode_header(case.data)
     for cut in range(len(payload)):
@@ -294,7 +294,7 @@ def test_a_producers_offsets_count_from_0(deltas: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize("case", PRODUCED, ids=named)
 def test_what_a_producer_may_send_is_what_can_be_read(case: Case) -> None:
-    """With every bit flipped: the check, which makes nothing of the records, agrees with the decoder."""
+    """With every bit flipped, the check agrees with the decoder, although it builds no records."""
     for position in range(HEADER_SIZE, len(case.data)):
         for bit in range(8):
             data = bytearray(case.data)
@@ -310,7 +310,7 @@ def latest_checked(data: bytes) -> int | None:
 
 
 def latest_decoded(data: bytes) -> int | None:
-    """The largest time of the records; None where they cannot be read or an offset is missing."""
+    """Return the largest time of the records; None if they cannot be read or an offset is missing."""
     header = decode_header(data)
     try:
         found = decode_records(data)
@@ -323,7 +323,7 @@ def latest_decoded(data: bytes) -> int | None:
 
 @given(st.lists(records, min_size=1, max_size=5), st.sampled_from(CODECS))
 def test_the_latest_time_of_a_producers_batch(given_: list[Record], codec: int) -> None:
-    """At least Kafka's "no timestamp"; of a batch with log-append time what its header says."""
+    """The time is at least Kafka's "no timestamp"; a batch with log-append time has the time of its header."""
     data = encoded(given_, codec=codec)
     latest = max(record.timestamp_ms or 0 for record in given_)
     assert check_records(data, 0, decode_header(data)) == max(latest, -1)
@@ -332,8 +332,8 @@ def test_the_latest_time_of_a_producers_batch(given_: list[Record], codec: int) 
 
 
 def test_a_producers_lz4_blocks_must_not_be_linked() -> None:
-    """They can be read here, and by no client of Kafka's."""
-    value = bytes(200_000)  # of more than one block: a single one is never linked
+    """Linked blocks are refused: they can be read here, but by no client of Kafka."""
+    value = bytes(200_000)  # more than one block: a single block is never linked
     payload = as_record(b"\0\0\0\1" + encode_varint(len(value)) + value + b"\0")
     data = with_records(lz4.frame.compress(payload, block_linked=True), attributes=3)
     assert decode_records(data)[0][3] == value
@@ -393,7 +393,7 @@ def test_a_count_below_0(count: int) -> None:
 
 
 def test_a_count_without_records() -> None:
-    """A count alone makes nothing: neither memory nor time goes into two thousand million missing records."""
+    """A count alone costs neither memory nor time, even if it claims 2^31 - 1 records."""
     data = with_records(as_record(RECORD), count=2**31 - 1, last_offset_delta=2**31 - 1)
     with pytest.raises(Corrupt, match="2147483647 records do not fit into 9 bytes"):
         decode_records(data)
@@ -413,7 +413,7 @@ def test_a_header_name_in_latin_1_is_read_as_kafkas_consumer_reads_it() -> None:
 
 
 def test_no_headers_are_the_same_however_long_their_count_is_written() -> None:
-    """Kafka reads a varint of more bytes than it needs; what it says is no other record."""
+    """Kafka reads a varint with more bytes than necessary, and the record is the same."""
     data = with_records(as_record(RECORD[:-1] + b"\x80\x80\0"))
     assert decode_records(data) == [(0, PLAIN.base_timestamp, b"k", b"v", ())]
 

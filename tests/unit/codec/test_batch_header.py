@@ -1,4 +1,4 @@
-"""The header: its fields, what no batch can have, the CRC's reach, stamping, and walking from header to header."""
+"""The batch header: fields, impossible values, the range of the CRC, stamping, and a walk from header to header."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.unit.codec.cases import COMPACTED, MS, PRODUCED, Case
 ALL = PRODUCED + COMPACTED
 NEEDS_NO_CRC = range(17)
 
-# field: (position, struct, a legal other value or None, an illegal value or None)
+# field: (position, struct, another legal value or None, an illegal value or None)
 FIELDS: dict[str, tuple[int, str, int | None, int | None]] = {
     "base_offset": (0, ">q", MAX_BASE_OFFSET, -1),
     "length": (8, ">i", None, 48),
@@ -182,7 +182,7 @@ def test_a_cut_batch(cut: int) -> None:
 
 @pytest.mark.parametrize("case", ALL, ids=named)
 def test_one_flipped_bit(case: Case) -> None:
-    """Behind the magic every flipped bit shows; before it only what the CRC leaves open passes."""
+    """After the magic every flipped bit is found; before it, only fields outside the CRC can change unnoticed."""
     for position in range(len(case.data)):
         for bit in range(8):
             data = bytearray(case.data)

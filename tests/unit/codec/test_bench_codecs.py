@@ -1,4 +1,4 @@
-"""The benchmark still runs and counts right; how fast it all is, no test says."""
+"""The benchmark runs and counts correctly; no test checks its speed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The five codecs: the framing of the Java client, what others could write, damage, and content over a limit."""
+"""The five codecs: the framing of the Java client, forms of other writers, damage, and content over a limit."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ CONTENTS = {
 
 
 def chunk(data: bytes) -> bytes:
-    """One chunk of a xerial stream."""
+    """Return one chunk of a xerial stream."""
     block = bytes(cramjam.snappy.compress_raw(data))
     return struct.pack(">i", len(block)) + block
 
 
 def xerial_chunks(data: bytes) -> list[int]:
-    """The uncompressed sizes of a xerial stream's chunks."""
+    """Return the uncompressed sizes of a xerial stream's chunks."""
     position, sizes = len(XERIAL), []
     while position < len(data):
         (length,) = struct.unpack_from(">i", data, position)
@@ -213,7 +213,7 @@ UNREADABLE_BEHIND = {
 
 @pytest.mark.parametrize(("codec", "tail"), UNREADABLE_BEHIND.values(), ids=UNREADABLE_BEHIND)
 def test_what_may_not_follow(codec: int, tail: bytes) -> None:
-    """What the real one refuses behind a whole member, stream or frame."""
+    """Bytes that Kafka refuses after a complete member, stream or frame are refused."""
     with pytest.raises(Corrupt):
         decompress(codec, compress(codec, TEXT) + tail, LIMIT_BYTES)
 
@@ -250,7 +250,7 @@ def test_a_bomb_behind_small_members_takes_no_more_memory_than_the_limit(codec: 
 @given(st.data())
 @pytest.mark.parametrize("codec", COMPRESSING)
 def test_flipped_bits_are_corrupt_or_content(codec: int, data: st.DataObject) -> None:
-    """Not all framings carry a checksum (the batch's CRC covers them): what counts is that nothing else is raised."""
+    """Flipped bits raise no other error. Some framings carry no checksum, because the batch's CRC covers them."""
     block = bytearray(compress(codec, TEXT[:3_000] + bytes(range(256))))
     for _ in range(data.draw(st.integers(1, 3))):
         block[data.draw(st.integers(0, len(block) - 1))] ^= 1 << data.draw(st.integers(0, 7))
@@ -304,7 +304,7 @@ def test_unknown_codecs(codec: int) -> None:
 
 @pytest.mark.parametrize("codec", COMPRESSING)
 def test_a_bomb_takes_no_more_memory_than_the_limit(codec: int) -> None:
-    """64 MB of zeros against 1 MB. Memory of Python's allocators only; the libraries' own is theirs to bound."""
+    """64 MB of zeros against 1 MB. Only memory of Python's allocators is measured; the libraries bound their own."""
     bomb = compress(codec, bytes(1 << 26))
     assert len(bomb) < 4 << 20
     tracemalloc.start()
@@ -318,7 +318,7 @@ def test_a_bomb_takes_no_more_memory_than_the_limit(codec: int) -> None:
 
 
 def test_a_snappy_block_that_lies_about_its_size() -> None:
-    """The size stands before the block, four thousand million here; it is compared before anything is made of it."""
+    """The size before the block (2^32 - 1 here) is compared with the limit before anything is allocated."""
     for data in (
         b"\xff\xff\xff\xff\x0f",
         XERIAL + struct.pack(">i", 6) + b"\xff\xff\xff\xff\x0f\0",

@@ -1,4 +1,4 @@
-"""Control batches: the markers that the real coordinator wrote, both directions, and what is no marker."""
+"""Control batches: markers that the real coordinator wrote, both directions, and records that are no markers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ WHEN = 1_795_227_355_771
 
 
 def control(key: bytes | None, value: bytes | None) -> bytes:
-    """A control batch with this record."""
+    """Return a control batch with this record."""
     payload, _ = encode_records([(key, value, (), WHEN)], base_timestamp_ms=WHEN, now_ms=WHEN)
     return seal(decode_header(COMMIT_BATCH), payload) + payload
 

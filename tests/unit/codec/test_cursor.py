@@ -1,4 +1,4 @@
-"""Length-prefixed blobs: null and empty differ, no length reaches over the end, and the cursor moves as told."""
+"""Length-prefixed blobs: null and empty differ, no length reaches over the end, and the cursor advances correctly."""
 
 from __future__ import annotations
 

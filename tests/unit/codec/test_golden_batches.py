@@ -1,4 +1,4 @@
-"""Every batch of every golden store against what Kafka's own tools said of it, and written again byte for byte."""
+"""Every batch of every golden store: compared with the dumps of Kafka's own tools, and written again byte for byte."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def name_of(partition: Path) -> str:
 
 @cache
 def segments(partition: Path) -> dict[str, list[Stored]]:
-    """Each `.log` of a partition; splitting checks every header and CRC."""
+    """Return the batches of each `.log` of a partition; splitting checks every header and CRC."""
     found = {}
     for path in sorted((partition.parents[1] / "data" / partition.name).glob("*.log")):
         data = path.read_bytes()
@@ -60,7 +60,7 @@ def batches(partition: Path) -> Iterator[Stored]:
 
 
 def as_dumped(stored: Stored) -> dict[str, Any]:
-    """The batch as `batches.json` has it."""
+    """Return the batch in the form of `batches.json`."""
     header = stored.header
     return {
         "baseOffset": header.base_offset,
@@ -94,7 +94,7 @@ def text(data: bytes | None) -> str | None:
 
 
 def consumed(partition: Path) -> Iterator[dict[str, Any]]:
-    """The records that a consumer sees, as `expected.jsonl` has them."""
+    """Yield the records that a consumer sees, in the form of `expected.jsonl`."""
     topic, _, number = partition.name.rpartition("-")
     for stored in batches(partition):
         if stored.header.is_control:
@@ -113,7 +113,7 @@ def consumed(partition: Path) -> Iterator[dict[str, Any]]:
 
 
 def log_start(partition: Path) -> int:
-    """Records below it are in the first segment still, but not handed out."""
+    """Return the log start; the first segment still holds records below it, but they are not served."""
     times = json.loads((partition / "times.json").read_text(encoding="utf-8"))
     earliest: int = times["summary"]["earliest"]
     return earliest
@@ -154,7 +154,7 @@ def test_records(partition: Path) -> None:
 
 @pytest.mark.parametrize("partition", PARTITIONS, ids=name_of)
 def test_writing_again(partition: Path) -> None:
-    """What a producer or the coordinator made without a codec comes out equal; of the rest, the header does."""
+    """All headers are written again equally, and so are uncompressed batches of a producer or the coordinator."""
     for header, _, data in batches(partition):
         assert seal(header, data[HEADER_SIZE:]) == data[:HEADER_SIZE]
         compacted = header.count != header.last_offset_delta + 1 or header.has_delete_horizon
@@ -195,7 +195,7 @@ def control_again(header: BatchHeader, data: bytes) -> bytes:
 
 @pytest.mark.parametrize("partition", PARTITIONS, ids=name_of)
 def test_compressed_blocks_look_like_ours(partition: Path) -> None:
-    """Compressed bytes depend on library and level; the framing in front does not, and the content comes back."""
+    """Compressed bytes depend on library and level; the framing before them is equal, and the content comes back."""
     framing_bytes = {1: 10, 2: 16, 3: 7, 4: 4}
     for header, _, data in batches(partition):
         if not header.codec:

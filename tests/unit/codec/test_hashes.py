@@ -1,4 +1,4 @@
-"""The checksums and hashes that both sides must agree on: published values, and the other implementations."""
+"""Checksums and hashes that clients and brokers must agree on: published values, and other implementations."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MURMUR2 = [
     (b"lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8", -58897971),
     (b"abc", 479470107),
 ]
-# As the Java virtual machine gives them.
+# Results of the Java virtual machine.
 JAVA_HASH = [
     ("", 0),
     ("a", 97),
@@ -79,7 +79,7 @@ def test_java_hash(text: str, value: int) -> None:
 
 @given(st.text(), st.text())
 def test_java_hash_of_two_parts(left: str, right: str) -> None:
-    """hash(a + b) = hash(a) * 31^units(b) + hash(b), modulo 2^32."""
+    """The parts combine: hash(a + b) = hash(a) * 31^units(b) + hash(b), modulo 2^32."""
     units = len(right.encode("utf-16-be", "surrogatepass")) // 2
     joined = java_hash(left) * 31**units + java_hash(right)
     assert (java_hash(left + right) - joined) % 2**32 == 0
@@ -88,7 +88,7 @@ def test_java_hash_of_two_parts(left: str, right: str) -> None:
 @given(st.text(st.characters(max_codepoint=0xFF), max_size=80))
 @pytest.mark.parametrize("pad", [0, 600, 640, 5_000])
 def test_java_hash_is_horner_s_rule(pad: int, text: str) -> None:
-    """Also around the length from which the interpreter may refuse to read a number."""
+    """This holds also around the length from which the interpreter may refuse to read a number."""
     text = "\xff" * pad + text
     hashed = 0
     for character in text:

@@ -1,4 +1,4 @@
-"""The other clients read what we write and we read what they write: every codec, every shape of record."""
+"""Other clients read our batches and we read theirs: every codec, every form of a record."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_we_read_theirs(client: Client, codec: int) -> None:
 
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.name)
 def test_the_same_bytes_without_a_codec(client: Client) -> None:
-    """They leave the leader epoch open and count it as 0 or -1; all that the CRC covers is equal."""
+    """Other clients write 0 or -1 as the leader epoch; all bytes that the CRC covers are equal."""
     data = encode_batch(SHAPES, base_offset=0, leader_epoch=0, now_ms=MS)
     theirs = client.encode(SHAPES)
     assert theirs[HEADER_SIZE:] == data[HEADER_SIZE:]

@@ -1,4 +1,4 @@
-"""JSON of our own files: whatever its bytes are, a value or Corrupt."""
+"""JSON of our own files: any bytes give a value or Corrupt."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.kafka.workshop import ROOT, Workshop
 
 
 class Facts(msgspec.Struct):
-    """What a file might hold."""
+    """The content of a test file."""
 
     name: str
     count: int = 0

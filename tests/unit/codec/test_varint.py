@@ -1,4 +1,4 @@
-"""Variable-length integers: one table for both directions, every cut, longer forms than needed, the 64-bit border."""
+"""Variable-length integers: one table for both directions, every cut, longer forms than needed, the 64-bit limit."""
 
 from __future__ import annotations
 

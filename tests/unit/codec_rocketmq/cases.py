@@ -1,4 +1,4 @@
-"""One table of commit log records for every direction: bytes that the real RocketMQ 5.5.0 wrote, and what they mean."""
+"""One table of commit log records for both directions: bytes that the real RocketMQ 5.5.0 wrote, and their content."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from storage.rocketmq.format.message_encoding import Placement
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A record."""
+    """A commit log record: its name, its bytes as hexadecimal text, and its content."""
 
     name: str
     text: str
@@ -27,7 +27,7 @@ class Case:
 
 
 def new_message(message: Message) -> RawMessage:
-    """What the sender of a stored record gave."""
+    """Return the message that the sender of a stored record gave."""
     return RawMessage(
         body=message.body,
         properties=message.properties,
@@ -41,7 +41,7 @@ def new_message(message: Message) -> RawMessage:
 
 
 def placement(message: Message) -> Placement:
-    """Where a stored record lies."""
+    """Return the placement of a stored record."""
     return Placement(
         topic=message.topic.encode(),
         magic=message.magic,
@@ -54,7 +54,7 @@ def placement(message: Message) -> Placement:
 
 
 def field_positions(message: Message) -> dict[str, tuple[int, int]]:
-    """(position, size) of each field of a record, worked out from the drawing alone."""
+    """Return (position, size) of each field of a record, computed from the layout drawing alone."""
     born, stored = len(message.born_host), len(message.store_host)
     sizes = {
         "size": 4,

@@ -1,4 +1,4 @@
-"""Batch bodies: what the real client encodes both ways, every cut, every flipped bit of a length, any members."""
+"""Batch bodies: the real client's encoding both ways, every cut, flipped bits of lengths, random members."""
 
 from __future__ import annotations
 

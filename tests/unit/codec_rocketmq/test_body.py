@@ -1,4 +1,4 @@
-"""Bodies through their compression: the codecs by flag, damage, the limit."""
+"""Compressed bodies: the codecs by flag, damage, the limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every record of every golden store against what the real store said of it, and written again byte for byte."""
+"""Every record of every golden store: compared with the dump of the real store, and written again byte for byte."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def rows(store: str, name: str) -> list[Row]:
 
 @cache
 def log_files(store: str) -> dict[int, bytes]:
-    """The commit log's files by the physical offset of their first byte."""
+    """Return the commit log's files by the physical offset of their first byte."""
     paths = sorted((STORES / store / "store" / "commitlog").iterdir())
     return {int(path.name): path.read_bytes() for path in paths}
 
 
 def place(store: str, physical_offset: int) -> tuple[bytes, int]:
-    """(the file's bytes, the position in it)."""
+    """Return the bytes of the file with a physical offset, and the position in the file."""
     base = max(base for base in log_files(store) if base <= physical_offset)
     return log_files(store)[base], physical_offset - base
 
@@ -59,7 +59,7 @@ def logged(store: str) -> list[Row]:
 
 
 def as_logged(physical_offset: int, message: Message) -> Row:
-    """The record as `commitlog.jsonl` has it."""
+    """Return the record in the form of `commitlog.jsonl`."""
     return {
         "kind": "log",
         "physicalOffset": physical_offset,
@@ -76,7 +76,7 @@ def as_logged(physical_offset: int, message: Message) -> Row:
 
 
 def as_expected(message: Message) -> Row:
-    """The record as `expected.jsonl` has it, with both forms of the body, less what its queue adds."""
+    """Return the record in the form of `expected.jsonl`, with both forms of the body and without the queue's fields."""
     properties = decode_properties(message.properties)
     row = as_logged(message.physical_offset, message) | {
         "kind": "message",
@@ -114,7 +114,7 @@ def test_the_log(store: str) -> None:
 
 @pytest.mark.parametrize("store", NAMES)
 def test_the_queues(store: str) -> None:
-    """Every record of a queue is the one that the log holds there; every other one is in no queue."""
+    """Every record of a queue equals the log's record at its physical offset; all other records are in no queue."""
     expected = {row["physicalOffset"]: row for row in rows(store, "expected.jsonl")}
     for row in logged(store):
         message = message_at(store, row["physicalOffset"])

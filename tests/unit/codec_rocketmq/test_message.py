@@ -1,4 +1,4 @@
-"""Commit log records, read: the table, every cut, every flipped bit, what breaks a record, padding, sizes, versions."""
+"""Decoding of commit log records: the table, cuts, flipped bits, broken records, padding, sizes, versions."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ GIVEN_BACK = {
     "prepared_transaction_offset",
     "properties",
 }
-"""Fields that nothing guards: a record with a flipped bit there is another record."""
+"""Fields without a check: a record with a flipped bit there is another valid record."""
 
 
 def bits_of(positions: tuple[int, int]) -> range:
@@ -58,7 +58,7 @@ def flipped(data: bytes, bit: int) -> bytes:
 
 
 def with_bytes(case: Case, field: str, content: bytes) -> bytes:
-    """The record with these bytes in place of a field."""
+    """Return the record with these bytes in place of a field."""
     start, size = field_positions(case.message)[field]
     return case.data[:start] + content + case.data[start + size :]
 
@@ -184,7 +184,7 @@ def test_lengths_that_do_not_add_up(case: Case, field: str) -> None:
 
 
 def test_a_record_cut_in_its_ipv6_hosts() -> None:
-    """With the size of a record that has IPv4 hosts there is no room for what the flag promises."""
+    """A record with the flag for IPv6 hosts and the size for IPv4 hosts is corrupt: it has no room for them."""
     (case,) = [one for one in CASES if one.name == "no properties"]
     data = with_bytes(case, "sys_flag", (0x30).to_bytes(4))
     with pytest.raises(Corrupt, match="do not add up"):
@@ -192,7 +192,7 @@ def test_a_record_cut_in_its_ipv6_hosts() -> None:
 
 
 def test_a_topic_that_is_no_utf8() -> None:
-    """As in the real store, which then has it in a queue of another topic."""
+    """Invalid UTF-8 in a topic is replaced as in the real store, which puts the record in a queue of another topic."""
     message = decode_message(with_bytes(CASES[0], "topic", b"\xff" * 10))
     assert message.topic == "\ufffd" * 10
 
@@ -229,7 +229,7 @@ def test_damage_raises_nothing_else(data: st.DataObject) -> None:
     with suppress(Corrupt, Truncated):
         found = decode_message(bytes(content), check_crc=check_crc)
         if "\ufffd" in found.topic:
-            return  # its bytes are not those that were there
+            return  # the original bytes of the topic are lost
         [again] = encode_messages([new_message(found)], placement(found))
         assert found == decode_message(again)._replace(
             queue_offset=found.queue_offset, body_crc=found.body_crc
@@ -308,7 +308,7 @@ def test_the_version_counts_characters_of_java() -> None:
     assert magic_for("t" * 128) == MAGIC_V2
     assert magic_for("ü" * 63) == MAGIC_V1
     assert magic_for("ü" * 128) == MAGIC_V2
-    assert magic_for("\U0001f680" * 64) == MAGIC_V2  # 128 units
+    assert magic_for("\U0001f680" * 64) == MAGIC_V2  # 128 UTF-16 code units
     assert magic_for("t" * 32767) == MAGIC_V2
 
 

@@ -1,4 +1,4 @@
-"""Commit log records, made: the table the other way, runs of records, hosts, limits, any messages."""
+"""Encoding of commit log records: the table the other way, runs of records, hosts, limits, random messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hosts and ids: real ones both ways, what is none, and unique ids as the real client makes them."""
+"""Hosts and message ids: real values both ways, invalid values, and unique ids as the real client makes them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def vienna() -> Iterator[None]:
 
 
 def local_time(zone: str) -> Iterator[None]:
-    """What this process takes for local time."""
+    """Set the local time zone of this process, and restore it afterwards."""
     before = os.environ.get("TZ")
     os.environ["TZ"] = zone
     time.tzset()
@@ -158,7 +158,7 @@ def test_texts_that_are_no_offset_id(text: str) -> None:
 
 @pytest.mark.usefixtures("utc")
 def test_unique_ids_are_the_real_client_s() -> None:
-    """The eleventh and twelfth id of a client on a machine with an IPv6 address (golden store `broker`)."""
+    """The twelfth id equals the id of a real client on a machine with an IPv6 address (golden store `broker`)."""
     now_ms = NOVEMBER_MS + 0x677A049A
     ids = UniqueIds(
         encode_host("fd00::2", 0), pid=0x53979, loader_hash=0x4E0E2F2A, clock=lambda: now_ms
@@ -178,7 +178,7 @@ def test_the_month_turns() -> None:
         f"{october_ms - 1:08X}",
         "00000000",
         "00000005",
-        "00000000",  # the clock was set back: never below 0
+        "00000000",  # the clock was set back: the time is never below 0
     ]
 
 
@@ -199,7 +199,10 @@ def test_the_year_turns() -> None:
 
 @pytest.mark.usefixtures("vienna")
 def test_the_month_is_that_of_local_time() -> None:
-    """October 2026 began in summer time: 2 hours before UTC, the clock asked after it ended."""
+    """The month begins in local time.
+
+    October 2026 began in summer time, 2 hours before UTC midnight; the clock is read after summer time ended.
+    """
     october_ms = NOVEMBER_MS - 31 * 86_400_000 - 2 * 3_600_000
     asked_ms = NOVEMBER_MS - 3_600_000 - 1
     ids = UniqueIds(bytes(8), pid=1, loader_hash=1, clock=lambda: asked_ms)

@@ -1,4 +1,4 @@
-"""Properties: what the real parser made of every form, what cannot be kept, the CRC property."""
+"""Properties: the real parser's result for every form, properties that cannot be stored, the CRC property."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ PARSED = {
     "a\1\1": {"a": "\1"},
     "a\1b\2long\2c\1d\2": {"a": "b", "c": "d"},
 }
-"""What MessageDecoder.string2messageProperties of RocketMQ 5.5.0 gives."""
+"""Results of MessageDecoder.string2messageProperties of RocketMQ 5.5.0."""
 
 NOT_UTF8 = {
     "6b01eda0807602": {"k": "\ufffdv"},
@@ -65,7 +65,7 @@ NOT_UTF8 = {
     "6b01f8808080800278017902": {"k": "\ufffd\ufffd\ufffd\ufffd\ufffd", "x": "y"},
     "eda08001eda0": {"\ufffd": "\ufffd"},
 }
-"""What Java 17 makes of these bytes before the parser sees them."""
+"""Results for invalid UTF-8, which Java 17 replaces before the parser sees it."""
 
 texts = st.text(
     st.characters(exclude_categories=["Cs"], exclude_characters=SEPARATORS), min_size=1, max_size=20
@@ -143,7 +143,7 @@ def test_reserved_names() -> None:
 
 
 def with_crc_property(record: bytes) -> bytes:
-    """A record's bytes, made longer by the property that guards them."""
+    """Return the record with its CRC property appended."""
     (case,) = [one for one in CASES if one.data == record]
     at = len(record) - len(case.message.properties) - 2
     properties_size = len(case.message.properties) + CRC_PROPERTY_SIZE

@@ -1,4 +1,4 @@
-"""Which parts of a record cannot be what was written, one by one, and that likely ones are left alone."""
+"""Suspect parts of a record: each part that cannot be as written is named, and likely values are accepted."""
 
 from __future__ import annotations
 

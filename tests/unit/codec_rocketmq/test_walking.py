@@ -1,4 +1,4 @@
-"""The walk over a log: it takes what the decoder takes, stops where it should, and says why."""
+"""The walk over a log: it accepts the same records as the decoder, stops where it should, and returns the reason."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WHOLE = [(start, len(record)) for start, record in zip(STARTS, RECORDS, strict=F
 
 
 def by_decoding(data: bytes, *, check_crc: bool) -> tuple[list[tuple[int, int]], int]:
-    """The good records that `data` begins with, and where they end, one decoded after another."""
+    """Return the good records at the start of `data` and their end, decoded one after another."""
     found = []
     position = 0
     while position < len(data):
@@ -49,7 +49,7 @@ def test_physical_offsets_count_from_the_position() -> None:
 
 
 def test_every_end() -> None:
-    """The data may end anywhere, or be looked at up to anywhere."""
+    """The data may end at any byte, and so may the range of the walk."""
     for end in range(len(LOG) + 1):
         whole = [one for one in WHOLE if sum(one) <= end]
         expected = (whole, STARTS[len(whole)], SHORT)
@@ -110,7 +110,7 @@ def test_the_crc_is_looked_at_when_asked_for() -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_a_topic_that_is_no_utf8_is_kept(case: Case) -> None:
-    """The real store keeps such a record and what lies behind it."""
+    """The real store keeps such a record and the records after it."""
     topic = case.message.topic.encode()
     data = case.data.replace(topic, b"\xff" * len(topic)) + RECORDS[0]
     found, position, _ = walk(data, 0, len(data), 0)

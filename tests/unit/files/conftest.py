@@ -1,4 +1,4 @@
-"""The file systems that the conformance suite runs over, each with a directory to work in."""
+"""The file systems of the conformance suite, each with a directory to work in."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tests.unit.files.guarded import ReadOnly
 
 @dataclass(frozen=True)
 class Place:
-    """A file system, a directory in it, and the file system that lies below it (itself when nothing does)."""
+    """A file system, a directory in it, and its base file system (the same file system if it has no base)."""
 
     fs: FileSystem
     root: Path
     below: FileSystem
 
     def put(self, name: str, data: bytes = b"") -> Path:
-        """Arrange a file with its directory below, so that an overlay has to bring it in."""
+        """Write a file and its directory in the base, so that an overlay has to load it."""
         path = self.root / name
         self.below.make_dir(path.parent)
         file = self.below.open(path, create=True)
@@ -33,18 +33,18 @@ class Place:
         return path
 
     def put_dir(self, name: str) -> Path:
-        """Arrange a directory below."""
+        """Create a directory in the base."""
         self.below.make_dir(self.root / name)
         return self.root / name
 
     def open(self, name: str) -> File:
-        """Open for writing, made when missing."""
+        """Open a file for writing; create it if it is missing."""
         return self.fs.open(self.root / name, create=True)
 
 
 @pytest.fixture(params=["real", "memory", "over-real", "over-memory", "ram"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
-    """Each implementation in turn; those over a base may only read it."""
+    """A place on each implementation in turn; an overlay may only read its base."""
     real = RealFileSystem()
     memory = OverlayFileSystem(None)
     if request.param == "real":
@@ -62,7 +62,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 @pytest.fixture(autouse=True)
 def closed_behind(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Close behind each test what it opened: here the tests are about open files."""
+    """A cleanup that closes the real files of each test, because these tests leave files open."""
     opened: list[RealFile] = []
 
     def note(file: RealFile, path: Path, descriptor: int) -> None:

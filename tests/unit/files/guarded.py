@@ -1,4 +1,4 @@
-"""File systems for tests: one that may only be read, and one that watches what is done to it."""
+"""File systems for tests: a read-only file system, and a file system that records its steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.faults.relay import Relay, RelayFile
 
 
 class ReadOnly(Relay):
-    """Hands reads on to `fs`; a write of any kind is a failed test."""
+    """A file system that passes reads to `fs`; a write of any kind fails the test."""
 
     def step(self, operation: str, path: Path) -> None:
         assert operation in ("open", "close"), f"{operation} {path}"
@@ -26,10 +26,10 @@ class ReadOnly(Relay):
 
 
 class Watched(Relay):
-    """Hands all on to `fs` and writes down its steps as (operation, name of the file).
+    """A file system that passes all calls to `fs` and records its steps as (operation, name of the file).
 
-    `before` maps such a pair to a call made just before it is done (once; it may block or raise). `open_now` counts
-    open files. `unsynced` holds the names of files with writes that no sync, begun later, has finished.
+    `before` maps such a pair to a call made just before the step (once; it may block or raise). `open_now` is the
+    number of open files. `unsynced` returns the names of files with a write that no later sync has finished.
     """
 
     def __init__(self, fs: FileSystem) -> None:
@@ -43,11 +43,11 @@ class Watched(Relay):
         self.synced: Counter[str] = Counter()
 
     def unsynced(self) -> set[str]:
-        """Names of files with writes that were not synced."""
+        """Return the names of files with writes that were not synced."""
         return {name for name, count in self.written.items() if self.synced[name] < count}
 
     def step(self, operation: str, path: Path) -> None:
-        """Write down an operation, after doing what a test has put before it."""
+        """Record an operation, after the call that a test has registered before it."""
         action = self.before.pop((operation, path.name), None)
         if action is not None:
             action()
@@ -55,18 +55,18 @@ class Watched(Relay):
             self.log.append((operation, path.name))
 
     def count_open(self, step: int) -> None:
-        """One file more or less is open."""
+        """Count a file that is opened (1) or closed (-1)."""
         with self._lock:
             self.open_now += step
             self.most_open = max(self.most_open, self.open_now)
 
     def count_written(self, name: str) -> None:
-        """One write more is done."""
+        """Count one more finished write."""
         with self._lock:
             self.written[name] += 1
 
     def count_synced(self, name: str, written: int) -> None:
-        """The first `written` writes are synced."""
+        """Record that the first `written` writes are synced."""
         with self._lock:
             self.synced[name] = max(self.synced[name], written)
 
@@ -98,7 +98,7 @@ class WatchedFile(RelayFile):
 
 
 def failing(number: int) -> Callable[[], None]:
-    """Something for `Watched.before` that fails with this errno."""
+    """Return a call for `Watched.before` that fails with this errno."""
 
     def fail() -> None:
         raise IoFailure("as the test says", path="/f", operation="datasync", errno=number)
@@ -107,7 +107,7 @@ def failing(number: int) -> Callable[[], None]:
 
 
 def descriptors_below(directory: Path) -> list[int]:
-    """This process's descriptors of what lies in a directory, it included."""
+    """Return this process's descriptors of a directory and of all files below it."""
     found = []
     for link in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(FileNotFoundError):  # the descriptor that lists /proc/self/fd

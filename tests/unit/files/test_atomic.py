@@ -1,4 +1,4 @@
-"""Small files in one step: the order of the steps, and what is there when one of them fails."""
+"""Atomic writes of small files: the order of the steps, and the files after a failed step."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_replaces_what_lies_below(place: Place) -> None:
 
 @pytest.fixture
 def watched() -> Watched:
-    """A watched file system with /d/f in it."""
+    """A watched file system with the file /d/f."""
     fs = OverlayFileSystem(None)
     fs.make_dir(Path("/d"))
     atomic_write(fs, Path("/d/f"), b"old")

@@ -1,6 +1,6 @@
-"""What every FileSystem does, run over the disk, over memory, and over overlays whose base holds what is arranged.
+"""Rules of every FileSystem, run over the disk, over memory, and over overlays with the test's files in the base.
 
-The disk is the judge: a rule that it does not keep has no place here.
+The disk decides: a rule that it does not keep has no place here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LARGE = bytes(range(256)) * 100
 
 
 def errno_of(call: Callable[..., object], *arguments: object, **options: object) -> object:
-    """The errno fact of the IoFailure that the call must raise."""
+    """Return the errno of the IoFailure that the call must raise."""
     with pytest.raises(IoFailure) as caught:
         call(*arguments, **options)
     facts = caught.value.facts()
@@ -377,7 +377,7 @@ def test_lock_once(place: Place) -> None:
     lock.release()
     lock.release()
     again = place.fs.lock(path)
-    lock.release()  # of a lock that it no longer holds
+    lock.release()  # this handle no longer holds the lock
     with pytest.raises(StoreLocked):
         place.fs.lock(path)
     again.release()
@@ -424,7 +424,7 @@ def test_threads_change_names(place: Place) -> None:
 
 
 def run_all(calls: list[Callable[[], None]]) -> None:
-    """Run each in a thread; a failure in one makes the test fail by pytest's thread check."""
+    """Run each call in a thread; pytest's thread check fails the test if a call fails."""
     threads = [threading.Thread(target=call) for call in calls]
     for thread in threads:
         thread.start()

@@ -1,4 +1,4 @@
-"""Where a file's data ends: never before its last byte that is not zero, and near it where holes are known."""
+"""The end of a file's data: never before its last non-zero byte, and near it where holes are known."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Random operations on a file system and on a model of dicts and bytearrays: same answers, same refusals.
 
-Run over an overlay on a base that holds part of the files (and must not change), and over the disk itself.
+They run over an overlay on a base that holds part of the files (and must not change), and over the disk itself.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ BYTES = st.builds(lambda byte, size: bytes([byte]) * size, st.integers(1, 255), 
 
 
 def arrange(fs: FileSystem, root: Path, tree: Tree) -> None:
-    """Make what the model says."""
+    """Create the files and directories of the model."""
     for name, data in sorted(tree.items()):
         path = root.joinpath(*name)
         if data is None:
@@ -50,7 +50,7 @@ def arrange(fs: FileSystem, root: Path, tree: Tree) -> None:
 
 
 def look(fs: FileSystem, root: Path) -> Tree:
-    """All that is in a file system."""
+    """Return all files and directories of a file system."""
     found: Tree = {}
     pending: list[Name] = [()]
     while pending:
@@ -67,7 +67,10 @@ def look(fs: FileSystem, root: Path) -> Tree:
 
 
 class FileSystemMachine(RuleBasedStateMachine):
-    """`tree` is the model. A file's bytearray is the same object for as long as the file lives, as a handle is."""
+    """A state machine with the model `tree`.
+
+    The bytearray of a file stays the same object as long as the file exists, like an open handle.
+    """
 
     files: Bundle[Opened] = Bundle("files")
     fs: FileSystem
@@ -79,7 +82,7 @@ class FileSystemMachine(RuleBasedStateMachine):
         self.opened: list[File] = []
 
     def begin(self, tree: Tree) -> None:
-        """Make the file system, with `tree` in it."""
+        """Create the file system, with `tree` in it."""
         raise NotImplementedError
 
     @initialize(files=st.dictionaries(NAMES, BYTES, max_size=6))
@@ -203,7 +206,7 @@ class FileSystemMachine(RuleBasedStateMachine):
 
     @rule()
     def look_at_all(self) -> None:
-        # Not an invariant: looking brings all names into an overlay, which must also work before it has them.
+        # Not an invariant: this reads all names into an overlay, which must also work before it has them.
         assert look(self.fs, self.root) == self.tree
 
     def teardown(self) -> None:
@@ -214,7 +217,7 @@ class FileSystemMachine(RuleBasedStateMachine):
 
 
 class OverlayMachine(FileSystemMachine):
-    """Over a base in memory that may only be read and must be the same at the end."""
+    """An overlay over a read-only base in memory, which must be unchanged at the end."""
 
     def begin(self, tree: Tree) -> None:
         self.root = Path("/root")
@@ -242,7 +245,7 @@ class OverlayMachine(FileSystemMachine):
 
 
 class DiskMachine(FileSystemMachine):
-    """The disk: what the model says is what a real file system does."""
+    """The disk: the model must behave like a real file system."""
 
     def begin(self, tree: Tree) -> None:
         self.root = Path(tempfile.mkdtemp())

@@ -1,4 +1,4 @@
-"""The handle cache: which files are open, which are dirty, and that nothing is called durable that is not."""
+"""The handle cache: open files, dirty files, and no durability reported before a sync."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ A, B, C, D = (Path("/d") / name for name in "abcd")
 
 @pytest.fixture
 def fs() -> Watched:
-    """Files /d/a to /d/d, each with its own name ten times."""
+    """A watched file system with the files /d/a to /d/d, each with its own name ten times."""
     memory = OverlayFileSystem(None)
     memory.make_dir(Path("/d"))
     for path in (A, B, C, D):
@@ -30,7 +30,7 @@ def fs() -> Watched:
 
 @pytest.fixture
 def cache(fs: Watched) -> Iterator[HandleCache]:
-    """Two files at a time."""
+    """A cache of two open files."""
     cache = HandleCache(fs, 2)
     yield cache
     cache.close(sync=False)
@@ -55,7 +55,7 @@ def refused(call: Callable[[], object]) -> object:
 
 
 def in_thread(call: Callable[[], object]) -> tuple[threading.Thread, threading.Event]:
-    """Start it; the event is set when it is done."""
+    """Start the call in a thread; the event is set when the call has ended."""
     done = threading.Event()
 
     def run() -> None:
@@ -69,7 +69,7 @@ def in_thread(call: Callable[[], object]) -> tuple[threading.Thread, threading.E
     return thread, done
 
 
-# What is open.
+# Open files.
 
 
 def test_a_file_is_opened_once(fs: Watched, cache: HandleCache) -> None:
@@ -156,7 +156,7 @@ def test_two_threads_open_one_file(fs: Watched, cache: HandleCache) -> None:
     assert fs.open_now == cache.open_files == 2
 
 
-# What is dirty.
+# Dirty files.
 
 
 def test_datasync_once_per_write(fs: Watched, cache: HandleCache) -> None:
@@ -209,7 +209,7 @@ def test_a_second_datasync_waits_for_the_first(fs: Watched, cache: HandleCache) 
     entered.wait(30)
     second, done = in_thread(lambda: cache.datasync(A))
     assert not done.wait(0.05)
-    touch(cache, A, B)  # others are not held up
+    touch(cache, A, B)  # other files are not blocked
     release.set()
     first.join(30)
     second.join(30)
@@ -275,7 +275,7 @@ def test_a_file_borrowed_while_it_must_go_stays(fs: Watched, cache: HandleCache)
 def test_a_file_forgotten_while_it_must_go_stays_with_who_borrowed_it(
     fs: Watched, cache: HandleCache
 ) -> None:
-    """Both come between the moment when a dirty file is chosen to go and its sync."""
+    """A borrow and a forget come between the choice of a dirty file for eviction and its sync."""
     write(cache, A)
     touch(cache, B)
     lock = cache._lock
@@ -293,7 +293,7 @@ def test_a_file_forgotten_while_it_must_go_stays_with_who_borrowed_it(
                 borrowed.append(cache.borrow(A))
                 cache.forget(A, sync=False)
 
-    cache._lock = Between()  # type: ignore[assignment]  # no lock, but entered like one
+    cache._lock = Between()  # type: ignore[assignment]  # not a lock, but used like a lock
     touch(cache, C)
     (lease,) = borrowed
     assert lease.__enter__().pread(1, 5) == b"x"
@@ -301,7 +301,7 @@ def test_a_file_forgotten_while_it_must_go_stays_with_who_borrowed_it(
     assert fs.open_now == cache.open_files
 
 
-# What has failed.
+# Failures.
 
 
 def test_a_failed_datasync_is_kept(fs: Watched, cache: HandleCache) -> None:
@@ -362,7 +362,7 @@ def test_a_failure_to_close_means_nothing(fs: Watched, cache: HandleCache) -> No
     cache.close()
 
 
-# What is forgotten, and the end.
+# Forgotten files, and the close.
 
 
 def test_forget_after_a_rename(fs: Watched, cache: HandleCache) -> None:
@@ -406,7 +406,7 @@ def test_a_file_opened_before_it_was_forgotten_is_opened_again(
         fs.rename(B, A)
         cache.forget(A)
 
-    fs.before["open", "a"] = replace  # between the system call and the cache hearing of it
+    fs.before["open", "a"] = replace  # between the system call and the update of the cache
     with cache.borrow(A) as file:
         assert file.pread(1, 0) == b"b"
     assert fs.open_now == cache.open_files == 1
@@ -454,11 +454,11 @@ def test_close_without_sync(fs: Watched, cache: HandleCache) -> None:
     assert fs.open_now == 0
 
 
-# All at once.
+# Many threads.
 
 
 def test_threads(tmp_path: Path) -> None:
-    """Many files, few handles: each thread's writes are synced when `datasync` returns, whoever evicts them."""
+    """Many files, few handles: a thread's writes are synced when `datasync` returns, whichever thread evicts them."""
     fs = Watched(RealFileSystem())
     cache = HandleCache(fs, 3)
     paths = [tmp_path / f"{number}.log" for number in range(8)]

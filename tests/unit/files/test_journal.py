@@ -1,4 +1,4 @@
-"""The journal beside a store: what of it counts after any tear, and that it stays small."""
+"""The journal next to a store: the entries that count after any tear, and its bounded size."""
 
 from __future__ import annotations
 
@@ -137,12 +137,12 @@ def test_replaced_entries_are_all_that_is_left() -> None:
 
 
 def after_power_loss(recorder: Recorder) -> list[bytes]:
-    """What is left when the disk kept nothing that was not synced."""
+    """Return the entries that are left if the disk kept only synced data."""
     return content(recorder.now().left(lambda pending: ()))
 
 
 def killed_unsynced() -> Recorder:
-    """A process wrote an entry and was killed before it was synced; the machine went on."""
+    """Return the disk of a process that was killed after a write and before its sync; the machine kept running."""
     recorder = Recorder()
     opened(recorder).append([b"a"], sync=False)
     return recorder.after_kill()
@@ -173,7 +173,7 @@ def test_the_name_that_a_killed_process_made_is_synced_too() -> None:
 
 
 class Failing(Relay):
-    """Fails one operation on a file, once."""
+    """A file system that fails one operation, once."""
 
     def __init__(self, operation: str, error: IoFailure, fs: FileSystem | None = None) -> None:
         super().__init__(fs or OverlayFileSystem())
@@ -214,13 +214,13 @@ def test_after_a_failed_write_or_sync_it_takes_no_more(operation: str) -> None:
     with pytest.raises(StoreFenced):
         journal.append([b"b"], sync=True)
     if operation == "datasync":
-        with pytest.raises(StoreFenced):  # for what was written and cannot be made durable
+        with pytest.raises(StoreFenced):  # the written entry cannot be made durable
             journal.flush()
     else:
         journal.flush()
 
 
-# -- beside a store
+# -- next to a store
 
 
 @pytest.mark.parametrize("backend", ["memory", "kafka", "rocketmq"])

@@ -1,4 +1,4 @@
-"""The lock: against this process, another Python process, and Java's FileChannel, whose locks the references take."""
+"""The lock: against this process, another Python process, and Java's FileChannel, as used by the real brokers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.unit.files.test_conformance import errno_of
 
 FS = RealFileSystem()
 
-# Takes the lock on its argument, says "held" or "refused PID", and lets go when its input ends.
+# Takes the lock on its argument, prints "held" or "refused PID", and releases the lock when its input ends.
 PYTHON_HOLDER = """
 import sys
 from pathlib import Path
@@ -53,7 +53,7 @@ public class Holder {
 
 @contextmanager
 def child(*command: str) -> Iterator[list[str]]:
-    """Run a holder; gives the words it says, and ends it at the end of the block."""
+    """Run a holder; yield the words of its first line and its pid, and end it at the end of the block."""
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -67,7 +67,7 @@ def child(*command: str) -> Iterator[list[str]]:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A lock file that is there, with bytes of its own and an old time."""
+    """An existing lock file, with bytes of its own and an old modification time."""
     path = tmp_path / ".lock"
     path.write_bytes(b"theirs")
     os.utime(path, ns=(10**18, 10**18))
@@ -83,7 +83,7 @@ def held(path: Path) -> Iterator[FileLock]:
 
 
 def locked_by(path: Path) -> object:
-    """The pid in the refusal."""
+    """Return the pid in the refusal."""
     with pytest.raises(StoreLocked) as caught:
         FS.lock(path)
     assert str(path) in str(caught.value)
@@ -197,7 +197,7 @@ def test_one_thread_of_many_gets_it(path: Path) -> None:
 @pytest.mark.java
 @pytest.mark.parametrize("part", [[], ["first byte"]], ids=["kafka", "rocketmq"])
 class TestJava:
-    """Java's FileChannel.tryLock() and tryLock(0, 1, false) meet our lock, both ways."""
+    """Java's FileChannel.tryLock() and tryLock(0, 1, false) against our lock, both ways."""
 
     def test_java_is_refused(self, path: Path, held: FileLock, part: list[str]) -> None:
         with self.java(path, part) as said:

@@ -1,4 +1,4 @@
-"""Where the next data of a file begins: nothing but zeros before it, and near it where holes are known."""
+"""The start of the next data in a file: only zeros before it, and near it where holes are known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The overlay, beside the conformance suite: the base stays as it is and may be live, memory is for what is written."""
+"""The overlay, next to the conformance suite: the base is unchanged and may be live, and memory holds only writes."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def fs(root: Path) -> OverlayFileSystem:
-    """The overlay over it; its clock counts from 1000."""
+    """An overlay over `root`; its clock counts from 1000."""
     clock = itertools.count(1000)
     return OverlayFileSystem(ReadOnly(REAL), clock=lambda: next(clock))
 
 
 def picture(root: Path) -> dict[str, tuple[int, bytes]]:
-    """All names below a directory with mtimes and bytes."""
+    """Return all names below a directory with modification times and bytes."""
     return {
         str(path): (path.stat().st_mtime_ns, b"" if path.is_dir() else path.read_bytes())
         for path in (root, *root.rglob("*"))
@@ -146,7 +146,7 @@ def test_names_that_appear_are_seen(root: Path, fs: OverlayFileSystem) -> None:
 
 
 class _Appearing(RealFileSystem):
-    """A base in which others make a directory right after it was asked whether it is there."""
+    """A base in which another program creates a directory right after a check of its existence."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -227,7 +227,7 @@ def test_without_a_clock_changes_have_time_zero(root: Path) -> None:
     assert fs.mtime_ms(root / "log") == 0
 
 
-# What has changed.
+# Changes.
 
 
 def test_changed_compares_bytes(root: Path, fs: OverlayFileSystem) -> None:
@@ -315,8 +315,8 @@ def test_overlays_stack(root: Path, fs: OverlayFileSystem) -> None:
     assert upper.changed() == fs.changed() == [root / "log"]
 
 
-# Memory and threads. pathlib interns the names in a path, and the interpreter's table of those grows by hundreds of KB
-# at some name: the names are in it before memory is traced.
+# Memory and threads. pathlib interns the names in a path. The interpreter's table of interned names may grow by
+# hundreds of KB at any name, so the names are interned before memory is traced.
 
 
 def test_memory_is_for_what_is_written() -> None:

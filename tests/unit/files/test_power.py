@@ -1,4 +1,4 @@
-"""The file system that loses its power keeps what was synced, and that only."""
+"""The file system that loses its power: it keeps all synced data, and only synced data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ D = Path("/d")
 
 
 def tree(fs: FileSystem, path: Path = D) -> dict[str, object]:
-    """All below a directory: bytes by name, and a dictionary for a directory."""
+    """Return the content of a directory: bytes by name, and a dictionary for a directory."""
     return {
         name: tree(fs, path / name) if fs.is_dir(path / name) else fs.read_bytes(path / name)
         for name in fs.list_dir(path)
@@ -32,7 +32,7 @@ def put(fs: FileSystem, name: str, data: bytes, *, sync: bool = False) -> None:
 
 @pytest.fixture
 def power() -> Power:
-    """/d with the file old in it."""
+    """A disk with the file /d/old."""
     memory = OverlayFileSystem()
     memory.make_dir(D)
     put(memory, "old", b"old bytes")

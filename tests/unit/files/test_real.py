@@ -1,4 +1,4 @@
-"""The disk in its bad moments: short writes and reads, no space, limits, links, pipes; and what the kernel is asked."""
+"""Failures of the disk: short writes and reads, no space, limits, links, pipes; and the calls to the kernel."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ FS = RealFileSystem()
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A file of ten digits."""
+    """The path of a file of ten digits."""
     path = tmp_path / "f"
     path.write_bytes(b"0123456789")
     return path
 
 
 def refuse(number: int) -> Callable[..., object]:
-    """A system call that fails with this errno."""
+    """Return a system call that fails with this errno."""
 
     def call(*arguments: object, **options: object) -> object:
         raise OSError(number, os.strerror(number))
@@ -283,7 +283,7 @@ except IoFailure as failure:
 
 
 def in_child(code: str, path: Path) -> str:
-    """What the code prints in a process of its own."""
+    """Return the output of the code, run in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True
     )

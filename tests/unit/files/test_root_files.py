@@ -11,12 +11,12 @@ from storage.files import STORE_FILE, OverlayFileSystem
 from tests.faults.faulty import FaultyFileSystem, no_fault
 from tests.unit.rocketmq.workshop import ROOT, Workshop, put_value
 
-PASSES_S = 0.1  # enough for the other thread to write, if nothing holds it up
+PASSES_S = 0.1  # enough for the other thread to write, if it is not blocked
 
 
 @pytest.mark.parametrize("ids_first", [False, True])
 def test_checkpoints_and_producer_ids_undo_nothing_of_each_other(ids_first: bool) -> None:
-    """Whichever has encoded the file when the other begins: it tells of both in the end."""
+    """The file holds both changes in the end, whichever thread encodes it first."""
     fs = FaultyFileSystem(OverlayFileSystem())
     shop = Workshop(fs)
     store = shop.open_with_topic()

@@ -1,4 +1,4 @@
-"""A store's own directory, and copies of pieces of files."""
+"""A store's own directory, and copies of ranges of files."""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""Config files and how the real broker's managers read them: rocketmq_config_answers.jsonl.
+"""Config files and the tables that the real broker's managers read from them: rocketmq_config_answers.jsonl.
 
-Each line holds `file`, its bytes (`text`, or `base64` where they are not UTF-8) and `real`: the table of the manager of
-rocketmq-broker 5.5.0 with fastjson2 2.0.59 has after load(), or "backup" where it turned to the `.bak`.
+Each line holds:
+- `file`: the name of the file; its bytes are in `text`, or in `base64` where they are not UTF-8.
+- `real`: the table that the manager of rocketmq-broker 5.5.0 with fastjson2 2.0.59 has after load().
+It is "backup" where the manager read the `.bak`.
 """
 
 from __future__ import annotations
@@ -31,12 +33,12 @@ _TOPIC: Final = {
     "topicSysFlag": 0,
     "writeQueueNums": 16,
 }
-"""A TopicConfig of the broker before its members are set."""
+"""The members of a TopicConfig of the broker before any member is set."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One file and what the real broker reads in it."""
+    """A config file and the table that the real broker reads from it."""
 
     file: str
     data: bytes
@@ -44,7 +46,7 @@ class Answer:
 
     @property
     def ours(self) -> Any:
-        """The table that this program reads, as the broker tells its own; "backup" where it turns to the `.bak`."""
+        """The table that this program reads, in the form of the broker; "backup" where it reads the `.bak`."""
         try:
             content = decode_config(self.data, shape_of(self.file)) or {}
         except Corrupt:
@@ -64,7 +66,10 @@ class Answer:
 
 
 def comparable(value: Any) -> Any:
-    """Without the differences of printing: numbers beyond 2^53 as text, halves of surrogate pairs as `?`."""
+    """Return the value without differences of printing.
+
+    Numbers beyond 2^53 become text, halves of surrogate pairs become `?`.
+    """
     if isinstance(value, dict):
         return {comparable(str(key)): comparable(item) for key, item in value.items()}
     if isinstance(value, str):
@@ -74,7 +79,7 @@ def comparable(value: Any) -> Any:
 
 
 def answers() -> list[Answer]:
-    """All that were recorded."""
+    """Return all recorded answers."""
     path = Path(__file__).with_name("rocketmq_config_answers.jsonl")
     rows = [json.loads(line) for line in path.read_text().splitlines()]
     return [

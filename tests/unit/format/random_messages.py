@@ -1,4 +1,4 @@
-"""Random messages of the table: values of every type, in every version that a field has."""
+"""Random messages of the message table: values of every type, in every version of a field."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from storage.kafka.format.messages.schema import STRUCT, Field, Message, message
 _BITS: Final = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
 _UNSIGNED: Final = {"uint16": 16, "uint32": 32}
 TEXTS: Final = ("", "a", "orders", "\u00e4\u6f22\U0001f600", "x" * 200)
-RECORDS: Final = "records"  # Kafka's classes want whole batches there
+RECORDS: Final = "records"  # Kafka's classes require whole batches in these fields
 
 
 def random_fields(schema: Sequence[Field], version: int, seed: random.Random) -> dict[str, Any]:
-    """A value for each field of a version; tagged ones have their default now and then."""
+    """Return a value for each field of a version; tagged fields sometimes get their default."""
     fields: dict[str, Any] = {}
     for field in schema:
         if version in field.tagged and seed.random() < 0.4:
@@ -51,12 +51,12 @@ def _one(field: Field, version: int, seed: random.Random) -> Any:
 
 
 def has_records(schema: Sequence[Field]) -> bool:
-    """Whether a message holds record batches."""
+    """Return whether a message contains record batches."""
     return any(field.type == RECORDS or has_records(field.fields) for field in schema)
 
 
 def every_version() -> Iterator[tuple[Message, int]]:
-    """Each message of the table in each of its versions."""
+    """Yield each message of the table in each of its versions."""
     for message in messages().values():
         for version in message.versions:
             yield message, version

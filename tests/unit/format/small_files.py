@@ -1,7 +1,8 @@
-"""Small text files of a Kafka log directory, and what Kafka's own readers make of each.
+"""Small text files of a Kafka log directory, and the results of Kafka's own readers.
 
-Known answers of Kafka 4.3.1, which tests/interop/test_small_files.py asks again: offsets by partition, the leader
-epochs that count, version and topic id, the broker epoch in a marker, and properties. None: the file is refused.
+Known answers of Kafka 4.3.1, which tests/interop/test_small_files.py requests again. They are offsets by partition,
+the leader epochs that count, version and topic id, the broker epoch in a marker, and properties. None: the file is
+refused, or the marker holds no readable broker epoch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The text files: a table for both directions, every cut, every flipped bit, and each way to be malformed."""
+"""Kafka's text files: a table for both directions, every cut, the answers of Kafka, and each malformed form."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ Decode = Callable[[bytes], object]
 
 
 def outcome(decode: Decode, data: bytes) -> object:
-    """The value, or the error of our tree; any other error fails the test."""
+    """Return the value, or the DataError; any other error fails the test."""
     try:
         return decode(data)
     except DataError as error:
@@ -83,7 +83,7 @@ def test_both_directions(encode: Encode, decode: Decode, value: object, data: by
     ],
 )
 def test_a_cut_loses_no_line_in_silence(decode: Decode, value: object, data: bytes) -> None:
-    """Behind the count a cut inside the last number alone is not seen, by Kafka neither."""
+    """After the count, only a cut inside the last number is not noticed; Kafka does not notice it either."""
     last_number = data.rindex(b" ") + 2
     for cut in range(len(b"0\n3"), last_number):
         with pytest.raises(DataError):

@@ -1,7 +1,7 @@
-"""The pages under docs/formats: their example bytes are the golden files', and our codecs read them as the page says.
+"""The pages under docs/formats: their examples are bytes of the golden files, and our codecs read them as described.
 
-A fenced block `hex FILE [@POSITION]` is a piece of a golden file, `text FILE` a whole one, `files FOLDER` a folder's
-names. The Python blocks that follow run as doctests with the bytes as `example`.
+A fenced block `hex FILE [@POSITION]` is a part of a golden file, and `text FILE` a whole file. `files FOLDER` lists
+the names in a folder. The Python blocks that follow run as doctests with the bytes as `example`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LINK = re.compile(r"\]\(([^)#]+)(#[^)]*)?\)")
 
 
 class Block(NamedTuple):
-    """A fenced block: its language, what stands behind it, its text, and the line it begins at."""
+    """A fenced block: its language, the argument after it, its text, and the number of its first line."""
 
     language: str
     argument: str
@@ -49,7 +49,7 @@ def blocks(page: str) -> Iterator[Block]:
 
 
 def parse_hex(text: str, start: int) -> bytes:
-    """The bytes of a dump whose lines begin with their position, which must go on without a gap."""
+    """Return the bytes of a hex dump; its lines begin with their position and must have no gap."""
     data = b""
     for line in text.splitlines():
         match = HEX_LINE.fullmatch(line)
@@ -60,7 +60,7 @@ def parse_hex(text: str, start: int) -> bytes:
 
 
 def golden_bytes(golden_dir: Path, block: Block) -> bytes:
-    """The block's bytes, once they are seen to be those of the file."""
+    """Return the bytes of the block; check that the golden file contains them."""
     name, _, position = block.argument.partition(" @")
     content = (golden_dir / name).read_bytes()
     if block.language == "text":

@@ -1,4 +1,4 @@
-"""The zero tail of preallocated files: found exactly, at every boundary of the blocks it is searched in."""
+"""The zero tail of preallocated files: found exactly, at every boundary of the searched blocks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_content_end_is_that_of_a_plain_strip(content: bytes, zeros: int) -> Non
         (bytes(8), 0, []),
         (b"\0\1\0\2", 4, [(1,), (2,)]),
         (b"\1\0\2\0\0\0", 3, [(256,), (512,)]),  # an entry that ends in a zero byte
-        (b"\0\1\0\2\3", 5, [(1,), (2,)]),  # a piece of an entry
+        (b"\0\1\0\2\3", 5, [(1,), (2,)]),  # a part of an entry
         (b"\0\1\0\2\0", 4, [(1,), (2,)]),
     ],
 )

@@ -1,4 +1,4 @@
-"""Every small file of the real broker: read as its own tools read it, and encoded back byte for byte."""
+"""Every small file of the real broker: read as by its own tools, and encoded back byte for byte."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def snapshot_rows(data: bytes, base_offset: int) -> list[dict[str, int | None]]:
 
 
 def snapshot_row(entry: ProducerEntry) -> dict[str, int | None]:
-    """As Kafka's dump tool prints it: no batch fields where there was none since the epoch began."""
+    """Return the entry as Kafka's dump tool prints it: without batch fields if its epoch has no batch yet."""
     first = entry.current_txn_first_offset
     row: dict[str, int | None] = {
         "producerId": entry.producer_id,
@@ -118,7 +118,7 @@ AGAIN: dict[str, Callable[[bytes], bytes]] = {
 
 
 def kind_of(name: str) -> str | None:
-    """The key of AGAIN for this file name, left-over files as what they were."""
+    """Return the key of AGAIN for this file name; a left-over file counts as its original kind."""
     parsed = names.parse_segment_name(name)
     if parsed is None:
         return name if name in AGAIN else None
@@ -201,7 +201,7 @@ def test_epochs_of_four_starts(golden_dir: Path) -> None:
 
 
 class TestDamaged:
-    """The damaged copies: what is wrong is named, what is only preallocated is not wrong."""
+    """The damaged copies: errors are named, and a preallocated tail is no error."""
 
     def path(self, golden_dir: Path, variant: str, name: str) -> Path:
         return golden_dir / "torn" / variant / "data" / "epoch-idem-0" / name
@@ -230,6 +230,6 @@ class TestDamaged:
         path = self.path(golden_dir, "snapshot-flip-clean", "00000000000000001203.snapshot")
         with pytest.raises(Corrupt) as caught:
             producer_snapshot.decode_snapshot(path.read_bytes())
-        # the two sums that the broker logged
+        # the two checksums that the broker logged
         assert caught.value.facts()["expected"] == 2492358320
         assert caught.value.facts()["found"] == 3670001111

@@ -70,7 +70,7 @@ def test_any_bytes_decode_or_raise_in_the_tree(name: str, data: bytes, version: 
 
 
 def test_tags_that_are_not_known_are_kept() -> None:
-    """What a later version added is written again."""
+    """Tags that a later version added are written back."""
     data = encode("OffsetCommitValue", 4, {"offset": 1, UNKNOWN_TAGS: {9: b"later", 3: b""}})
     fields, _ = decode("OffsetCommitValue", 4, data)
     assert fields[UNKNOWN_TAGS] == {3: b"", 9: b"later"}
@@ -95,7 +95,7 @@ def test_values_that_do_not_fit(version: int, fields: dict[str, object]) -> None
 
 
 def test_a_field_that_a_version_lacks() -> None:
-    """One that matters is refused, one that may be dropped is."""
+    """A field with a value is rejected; a field that may be dropped is dropped."""
     assert encode("OffsetCommitValue", 0, {"leaderEpoch": 5}) == encode("OffsetCommitValue", 0, {})
     assert encode("PartitionRecord", 0, {"directories": []}) == encode("PartitionRecord", 0, {})
     with pytest.raises(InvalidArgument, match="directories is not in this version"):
@@ -104,7 +104,7 @@ def test_a_field_that_a_version_lacks() -> None:
 
 @pytest.mark.parametrize("value", [None, {"sessionTimeoutMs": 9}, {}])
 def test_a_tagged_struct_that_may_be_null(value: dict[str, int] | None) -> None:
-    """As the real broker writes one: a null is written, since it is not the default."""
+    """A null is written as by the real broker, because null is not the default."""
     data = encode("ConsumerGroupMemberMetadataValue", 0, {"classicMemberMetadata": value})
     fields, _ = decode("ConsumerGroupMemberMetadataValue", 0, data)
     found = fields["classicMemberMetadata"]

@@ -1,4 +1,4 @@
-"""File and folder names both ways, what is not one of ours, and which topic names may be new."""
+"""File and folder names in both directions, foreign names, and the rules for new topic names."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_longest_partition_folder_fits_a_file_system() -> None:
 
 @pytest.mark.parametrize("topic", ["t", "a" * 249])
 def test_a_folder_being_deleted_keeps_its_partition_in_its_name(topic: str) -> None:
-    """Else the broker would not know it for one, and would not start."""
+    """The name keeps the partition; otherwise the broker would not recognise the folder, and would not start."""
     name = names.deleted_dir_name(topic, 17, "0f" * 16)
     assert name.endswith(f"-17.{'0f' * 16}-delete")
     assert len(name) <= 255

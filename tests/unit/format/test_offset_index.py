@@ -1,4 +1,4 @@
-"""`.index`: one table for both directions, every cut, every flipped bit, and what is no entry."""
+"""`.index`: one table for both directions, every cut, every flipped bit, and invalid entries."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_round_trip(offsets: list[int], positions: list[int], zeros: int) -> Non
 
 
 def outcome(data: bytes) -> object:
-    """The entries, or the error of our tree; any other error fails the test."""
+    """Return the entries, or the DataError; any other error fails the test."""
     try:
         return decode_entries(data)
     except DataError as error:

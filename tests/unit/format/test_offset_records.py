@@ -1,4 +1,4 @@
-"""Records of `__consumer_offsets`: every one in the golden store, every version by hand, cuts and nonsense."""
+"""Records of `__consumer_offsets`: all records of the golden store, every version by hand, cuts and invalid bytes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.golden.stores import KAFKA, GoldenPartition, open_golden
 TOPIC_ID = bytes(range(16))
 KEY = OffsetKey("g", "t\u00e4", 7)
 KEY_HEX = "0001 0001 67 0003 74c3a4 00000007"
-# (the value, its bytes): as each version has them, from the format's description
+# (value, bytes) for each version, from the description of the format
 VALUES = [
     (
         OffsetValue(5, -1, "m", 1_000, None),
@@ -52,7 +52,7 @@ VALUES = [
 
 
 def golden_records() -> list[tuple[dict[str, object], StoredRecord]]:
-    """Every record of the golden store, as Kafka's own tool decodes it, and as it is stored."""
+    """Return every record of the golden store, as decoded by Kafka's own tool and as stored."""
     found = []
     with open_golden(KAFKA / "offsets" / "data", {}, read_only=True) as store:
         for number in range(4):
@@ -63,7 +63,7 @@ def golden_records() -> list[tuple[dict[str, object], StoredRecord]]:
 
 
 def test_golden() -> None:
-    """Keys and values are read as Kafka's tool reads them, and made anew byte for byte."""
+    """Keys and values are read as by Kafka's tool, and encoded again byte for byte."""
     offsets = 0
     for line, record in golden_records():
         assert record.key is not None
@@ -105,7 +105,7 @@ def test_key() -> None:
 
 @pytest.mark.parametrize(("value", "text"), VALUES)
 def test_value(value: OffsetValue, text: str) -> None:
-    """Every version is read; the newest is written."""
+    """Every version is read; the newest version is written."""
     data = bytes.fromhex(text)
     assert decode_value(data) == value
     if text.startswith("0004"):
@@ -119,7 +119,7 @@ def test_unknown_tags_are_skipped() -> None:
 
 @pytest.mark.parametrize("kind", [2, 3, 4, 9, 16, 32767, -1])
 def test_other_types(kind: int) -> None:
-    """Records of other types are none of ours, whatever their key holds."""
+    """Records of other types are no offset records, whatever their key holds."""
     assert decode_key(kind.to_bytes(2, "big", signed=True) + b"?") is None
 
 
@@ -144,8 +144,8 @@ def test_cut_at_every_byte(decode: object, text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "0000 0000000000000005 0001 ff 00000000000003e8",  # no UTF-8
-        "0000 0000000000000005 7fff 6d 00000000000003e8",  # longer than the record
+        "0000 0000000000000005 0001 ff 00000000000003e8",  # invalid UTF-8
+        "0000 0000000000000005 7fff 6d 00000000000003e8",  # a length beyond the record
         "0004 0000000000000005 ffffffff 01 00000000000003e8 01 00 0f" + "00" * 15,  # a short id
     ],
 )
@@ -156,7 +156,7 @@ def test_nonsense(text: str) -> None:
 
 @given(st.binary(max_size=60))
 def test_any_bytes(data: bytes) -> None:
-    """Whatever stands there is an answer or a DataError."""
+    """Any bytes give a result or a DataError."""
     for decode in (decode_key, decode_value):
         try:
             decode(data)

@@ -40,7 +40,7 @@ CASES = [
     ),
 ]
 
-# What java.util.Properties.load (OpenJDK 17) makes of it.
+# Input, and the result of java.util.Properties.load (OpenJDK 17).
 SYNTAX = [
     pytest.param(b"a:b", {"a": "b"}, id="colon"),
     pytest.param(b"a b", {"a": "b"}, id="space"),
@@ -101,7 +101,7 @@ def test_round_trip(properties: dict[str, str]) -> None:
 
 
 def outcome(data: bytes) -> dict[str, str] | DataError:
-    """The properties, or the error of our tree; any other error fails the test."""
+    """Return the properties, or the DataError; any other error fails the test."""
     try:
         return decode_properties(data)
     except DataError as error:
@@ -232,10 +232,10 @@ def test_new_uuids_need_16_bytes(length: int) -> None:
         "",
         "A" * 21,
         "A" * 23,
-        DIRECTORY_ID[:-1] + "B",  # bits beyond the 128
+        DIRECTORY_ID[:-1] + "B",  # bits after the 128
         DIRECTORY_ID.replace("v", "+"),
         DIRECTORY_ID[:-2] + "==",
-        "AAAAAAAAAAAAAAAAAAAAYw",  # 99, the last reserved one
+        "AAAAAAAAAAAAAAAAAAAAYw",  # 99, the last reserved id
     ],
 )
 def test_uuid_texts_refused(text: str) -> None:

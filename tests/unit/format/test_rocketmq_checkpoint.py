@@ -1,4 +1,4 @@
-"""The checkpoint file: both directions, what each version writes, every cut, every flipped bit."""
+"""The checkpoint file: both directions, the numbers of each version, every cut, every flipped bit."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_both_directions(checkpoint: Checkpoint, text: str) -> None:
 
 @pytest.mark.parametrize("cut", range(FIELDS_SIZE + 1))
 def test_cut_at_every_byte(cut: int) -> None:
-    """Older versions write three to five numbers; what is not there is 0."""
+    """Older versions write three to five numbers; missing numbers are 0."""
     data = encode_checkpoint(FULL)[:cut]
     if 0 < cut < OLDEST_SIZE:
         with pytest.raises(Truncated) as caught:

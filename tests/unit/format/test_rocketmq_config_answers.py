@@ -1,4 +1,4 @@
-"""Config files are read as the real broker reads them: each recorded answer, and that nothing else is lost."""
+"""Config files are read as by the real broker: each recorded answer, and no other member is lost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_each_file_is_read_as_the_real_broker_reads_it(answer: Answer) -> None:
 
 @pytest.mark.parametrize("answer", READ, ids=lambda answer: repr(answer.data[:60]))
 def test_what_was_read_is_written_back_so_that_it_is_read_the_same(answer: Answer) -> None:
-    """Members that the broker does not know come back too."""
+    """Members that the broker does not know are written back too."""
     content = decode_config(answer.data, shape_of(answer.file)) or {}
     again = Answer(answer.file, encode_config(content), answer.real)
     assert again.ours == answer.ours

@@ -1,4 +1,4 @@
-"""Config files of the broker: one table for both directions, bare keys, and each way to be no JSON."""
+"""Config files of the broker: one table for both directions, bare keys, and each form of invalid JSON."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_both_directions(value: Any, text: str | None) -> None:
 
 
 def typed(value: Any) -> Any:
-    """Keys with their types: 1 and "1" differ, and True is not 1."""
+    """Return the value with the types of keys and values: 1 and "1" differ, and True is not 1."""
     if isinstance(value, dict):
         return [(type(key), key, typed(item)) for key, item in value.items()]
     return (type(value), value)
@@ -75,7 +75,7 @@ def test_cut_at_every_byte(cut: int) -> None:
 @pytest.mark.parametrize("bit", range(len(OFFSETS_TEXT) * 8))
 def test_a_flipped_bit_is_another_value_or_corrupt(bit: int) -> None:
     data = bytearray(OFFSETS_TEXT.encode())
-    white = data[bit // 8] in b" \t\n,"  # a comma may be missing, or be the point of 1.
+    white = data[bit // 8] in b" \t\n,"  # a comma may be missing, or become the point of 1.
     data[bit // 8] ^= 1 << bit % 8
     try:
         value = decode_config(bytes(data))
@@ -168,7 +168,7 @@ def test_any_bytes_decode_or_raise_in_the_tree(data: bytes) -> None:
 
 
 def test_no_pattern_of_a_format_is_matched_wrongly_by_an_older_python() -> None:
-    """A possessive group that fails on its way loses its place before Python 3.11.5 (gh-106052)."""
+    """Before Python 3.11.5 a possessive group that fails midway loses its position (gh-106052)."""
     possessive = re.compile(r"\)(?:[*+?]|\{[0-9,]+\})\+")
     for path in Path(storage.__file__).parent.rglob("*.py"):
         assert not possessive.search(path.read_text(encoding="utf-8")), path

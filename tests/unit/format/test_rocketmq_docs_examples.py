@@ -1,6 +1,6 @@
-"""The RocketMQ pages under docs/formats: their example bytes are the golden files', and our codecs read them so.
+"""The RocketMQ pages under docs/formats: their examples are bytes of the golden files, and our codecs read them so.
 
-The blocks are those that test_docs_examples.py explains.
+test_docs_examples.py explains the blocks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The real store's queues, index files, checkpoints, config files: read as it reads them, encoded back the same."""
+"""The real store's queues, index files, checkpoints and config files: read as by the broker, encoded back the same."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CONFIG_FILES = sorted((golden("broker").root / "config").glob("*.json*"))
 
 @stores
 def test_queues(store: GoldenStore) -> None:
-    """Every unit is one of the real store's messages, and the rest of its file is free."""
+    """Every queue entry fits the real store's message of its queue offset, and the rest of its file is free."""
     expected = {
         (row["topic"], row["queueId"], row["queueOffset"]): Unit(
             row["physicalOffset"], row["size"], row["tagsCode"]
@@ -57,7 +57,7 @@ def test_queues(store: GoldenStore) -> None:
             row = expected.get((path.parent.parent.name, queue_id, number))
             assert unit.is_filler or row in (unit, None)
             seen += row == unit
-    assert seen == len(expected) or not store.clean  # else recovery adds the missing ones
+    assert seen == len(expected) or not store.clean  # otherwise recovery adds the missing entries
 
 
 @pytest.mark.parametrize("name", CLEAN)
@@ -74,7 +74,7 @@ def test_index_files(name: str) -> None:
 
 
 def as_dump(data: bytes, slots: int) -> Mapping[str, Any]:
-    """The file as index-dump.json has it."""
+    """Return the file in the form of index-dump.json."""
     header = decode_header(data)
     used = [(slot, value) for slot in range(slots) if (value := slot_at(data, slot))]
     start = entry_position(slots, 0)
@@ -98,7 +98,7 @@ def slot_at(data: bytes, slot: int) -> int:
 
 
 def again(data: bytes, slots: int) -> bytes:
-    """The file, decoded and encoded."""
+    """Return the file, decoded and encoded again."""
     start = entry_position(slots, 0)
     entries = b"".join(map(encode_entry, decode_entries(data[start:])))
     table = b"".join(SLOT.pack(slot_at(data, slot)) for slot in range(slots))

@@ -1,4 +1,4 @@
-"""Index files: headers and entries in both directions, every cut, every flipped bit, hashes, strings, places."""
+"""Index files: headers and entries in both directions, cuts, flipped bits, hashes, index strings, positions."""
 
 from __future__ import annotations
 
@@ -142,8 +142,8 @@ def test_places() -> None:
         ("", 0),
         ("Aa", 2112),
         ("BB", 2112),
-        ("polygenelubricants", 0),  # the one hash that abs leaves negative
-        ("zzzzzz", 685785664),  # -685785664
+        ("polygenelubricants", 0),  # the only hash that abs() leaves negative
+        ("zzzzzz", 685785664),  # hash -685785664
         ("日本", 835047),
     ],
 )
@@ -163,7 +163,7 @@ def test_key_hash_is_java_abs(text: str) -> None:
         (1000, 1000, 0),
         (1999, 1000, 0),
         (2000, 1000, 1),
-        (5000, 0, 0),  # no begin yet
+        (5000, 0, 0),  # no begin time yet
         (5000, -1, 0),
         (1, 5000, 0),  # store times that go backwards
         (2**31 * 1000, 1000, 2**31 - 1),

@@ -1,4 +1,4 @@
-"""Names in a RocketMQ store: files of a run, index files by the clock, topics that may be made."""
+"""Names in a RocketMQ store: files of a sequence, index files by the clock, and valid names of new topics."""
 
 from __future__ import annotations
 

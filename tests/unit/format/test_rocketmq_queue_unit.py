@@ -1,4 +1,4 @@
-"""Units of a consume queue: one table for both directions, every cut, every flipped bit, tags and delays."""
+"""Consume queue entries: one table for both directions, every cut, every flipped bit, tags and delays."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_flipped_bit_never_passes_for_the_same(bit: int) -> None:
 
 @pytest.mark.parametrize("unit", [(-1, 91, 0), (0, 0, 0), (0, -1, 0)])
 def test_what_is_no_unit(unit: tuple[int, int, int]) -> None:
-    """Free space and damage stand among the units and say so."""
+    """Free space and damage are returned among the entries, marked as invalid."""
     data = encode(THREE[:1]) + UNIT.pack(*unit)
     assert decode_units(data) == [THREE[0], unit]
     assert [found.is_valid for found in decode_units(data)] == [True, False]

@@ -62,7 +62,7 @@ def test_cut_at_every_byte(cut: int) -> None:
 
 
 def outcome(data: bytes) -> object:
-    """The entries, or the error of our tree; any other error fails the test."""
+    """Return the entries, or the DataError; any other error fails the test."""
     try:
         return decode_entries(data)
     except DataError as error:

@@ -1,4 +1,4 @@
-"""Record batches for the engine's tests, by what matters in them."""
+"""Builders of record batches for the tests of the Kafka engine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def data_batch(
     producer: tuple[int, int, int] = (-1, -1, -1),
     transactional: bool = False,
 ) -> bytes:
-    """A batch of `count` records (or one per time); `producer`: id, epoch, base sequence."""
+    """Encode a batch of `count` records (or one per time); `producer`: id, epoch, base sequence."""
     times = times_ms or (1,) * count
     return encode_batch(
         [(key, value, (), time_ms) for time_ms in times],
@@ -40,7 +40,7 @@ def data_batch(
 def marker(
     base_offset: int, producer_id: int, *, commit: bool, producer_epoch: int = 0, time_ms: int = 5
 ) -> bytes:
-    """The end of a transaction."""
+    """Encode the control batch that ends a transaction."""
     return encode_control_batch(
         commit=commit,
         coordinator_epoch=3,
@@ -53,5 +53,5 @@ def marker(
 
 
 def header_of(data: bytes) -> BatchHeader:
-    """The header of a single batch."""
+    """Return the header of a single batch."""
     return decode_header(data, 0)

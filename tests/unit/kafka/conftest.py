@@ -1,4 +1,4 @@
-"""A workshop for each test of the Kafka engine."""
+"""Fixtures of the Kafka engine's tests: a workshop and a disk for each test."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tests.unit.kafka.workshop import Workshop
 
 @pytest.fixture
 def shop() -> Workshop:
-    """A place for one store, in memory."""
+    """A workshop for one store, in memory."""
     return Workshop()
 
 
 @pytest.fixture
 def power() -> Power:
-    """A disk that can lose its power, empty."""
+    """An empty disk that can lose its power."""
     return Power()

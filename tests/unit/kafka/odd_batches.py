@@ -1,4 +1,4 @@
-"""Whole batches with a right CRC that no version known today writes, and logs of them."""
+"""Complete batches with a valid CRC that no known version writes, and logs that contain them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.kafka.batches import data_batch, marker
 
 
 def record(offset_delta: int, value: bytes) -> bytes:
-    """A record with this offset delta."""
+    """Encode a record with this offset delta."""
     body = (
         b"\0\0"
         + encode_varint(offset_delta)
@@ -38,7 +38,10 @@ def odd_batch(
     attributes: int = 0,
     behind: bytes = b"",
 ) -> bytes:
-    """A batch of a record for each offset delta, with `behind` after the last; what is None is as it should be."""
+    """Encode a batch with one record per offset delta and `behind` after the last record.
+
+    Arguments that are None get their correct values.
+    """
     payload = (
         b"".join(record(delta, b"odd %d" % index) for index, delta in enumerate(deltas)) + behind
     )
@@ -61,7 +64,7 @@ def odd_batch(
 
 
 def control_batch(base_offset: int, kind: int, *, producer_id: int = -1) -> bytes:
-    """A control batch of this type."""
+    """Encode a control batch of type `kind`."""
     data = marker(base_offset, producer_id, commit=True)
     header = decode_header(data)
     payload = data[HEADER_SIZE:].replace(b"\0\0\0\1", struct.pack(">hh", 0, kind), 1)
@@ -69,6 +72,6 @@ def control_batch(base_offset: int, kind: int, *, producer_id: int = -1) -> byte
 
 
 def log_with(batch: bytes, next_offset: int | None = 5) -> bytes:
-    """Two records, the batch (at offset 2), and a record at `next_offset` (None: nothing follows)."""
+    """Return a log of two records, the batch (at offset 2), and a record at `next_offset` (None: no record follows)."""
     following = b"" if next_offset is None else data_batch(next_offset)
     return data_batch(0, count=2) + batch + following

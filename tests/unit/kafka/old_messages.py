@@ -1,4 +1,4 @@
-"""Messages of format v0 and v1, built by hand from LegacyRecord's layout: nothing of ours writes them."""
+"""Messages of format v0 and v1, built by hand from the layout of Kafka's LegacyRecord: our code never writes them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.contract.harness import START_MS
 
 
 def old_message(offset: int, *, magic: int = 1, value: bytes = b"value") -> bytes:
-    """One message, uncompressed."""
+    """Encode one uncompressed message."""
     key = b"key"
     covered = struct.pack(">bb", magic, 0)
     covered += struct.pack(">q", START_MS + offset) if magic == 1 else b""
@@ -19,5 +19,5 @@ def old_message(offset: int, *, magic: int = 1, value: bytes = b"value") -> byte
 
 
 def old_log(count: int, *, first: int = 0, magic: int = 1) -> bytes:
-    """Messages one behind the other."""
+    """Return `count` consecutive messages."""
     return b"".join(old_message(first + n, magic=magic) for n in range(count))

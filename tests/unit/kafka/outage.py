@@ -1,4 +1,4 @@
-"""Stores on a disk that loses its power: what is done to them, and what a start finds afterwards."""
+"""Stores on a disk that loses its power: steps to fill them, and checks of the state that the next start finds."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ VALUES = [b"value %2d" % n for n in range(14)]
 
 
 def safe_place(power: Power) -> Workshop:
-    """A place for one store: an empty folder that is durably there."""
+    """Return a workshop for one store in an empty folder that is durable on the disk."""
     make_root(power, ROOT)
     return Workshop(power)
 
 
 def on(fs: FileSystem, shop: Workshop) -> Workshop:
-    """The same workshop on another disk."""
+    """Return the same workshop on another disk."""
     found = Workshop(fs)
     found.clock.now_ms = shop.clock.now_ms
     return found
 
 
 def after_cut(power: Power, shop: Workshop) -> Workshop:
-    """What the next start finds when the power fails now."""
+    """Return the workshop that the next start finds if the power fails now."""
     return on(power.cut(), shop)
 
 
 def fill(shop: Workshop, store: LogStore, written: list[bytes]) -> None:
-    """Append these, a record and a millisecond each; nothing is flushed."""
+    """Append the values as single records, one millisecond apart; nothing is flushed."""
     for value in written:
         shop.clock.now_ms += 1
         put_value(store, value)
 
 
 def sync_files(power: Power, shop: Workshop, suffix: str) -> None:
-    """Sync the files of t-0 of one kind behind the store's back."""
+    """Sync the files of t-0 with this suffix, without the knowledge of the store."""
     for base in shop.bases(suffix):
         file = power.open(shop.path(base, suffix), write=True)
         file.datasync()
@@ -47,17 +47,17 @@ def sync_files(power: Power, shop: Workshop, suffix: str) -> None:
 
 
 def committed(store: LogStore) -> list[bytes | None]:
-    """The values that a reader of committed records gets."""
+    """Return the values that a reader of committed records gets."""
     return [record.value for record in store.scan(T0, isolation=Isolation.READ_COMMITTED)]
 
 
 def folder(shop: Workshop) -> dict[str, bytes]:
-    """The files of t-0."""
+    """Return the files of t-0."""
     return {name: shop.fs.read_bytes(ROOT / "t-0" / name) for name in shop.names()}
 
 
 def check_whole(shop: Workshop, wanted: list[bytes]) -> None:
-    """A start finds these records and nothing to complain of; times and producers lead where they should."""
+    """Check that a start finds exactly these records and no findings, and that each time leads to its record."""
     with shop.open(SETTINGS) as store:
         assert (store.recovery.findings, store.recovery.losses) == ([], [])
         records = list(store.scan(T0))
@@ -69,7 +69,7 @@ def check_whole(shop: Workshop, wanted: list[bytes]) -> None:
 
 
 def abort_one(store: KafkaStore) -> None:
-    """A transaction of two batches that is aborted, and a record behind it."""
+    """Append an aborted transaction of two batches and a record after it."""
     for sequence in range(2):
         part = data_batch(0, value=b"gone", producer=(9, 0, sequence), transactional=True)
         store.append_batches(T0, part)

@@ -1,4 +1,4 @@
-"""A store of the workshop cut into splits, and read from them."""
+"""Splits of a workshop's store: planning and reading."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.unit.kafka.workshop import ROOT, Workshop
 
 
 def splitter_of(shop: Workshop, settings: Mapping[str, str] | None = None) -> KafkaSplitter:
-    """A splitter of the workshop's store."""
+    """Return a splitter of the workshop's store."""
     options = StoreOptions(settings=settings or {})
     return open_splitter(ROOT, options, fs=shop.fs, clock=shop.clock)
 
 
 def read_rows(shop: Workshop, splits: Sequence[Split]) -> list[Row]:
-    """All rows of the splits."""
+    """Return all rows of the splits."""
     return [
         row
         for split in splits
@@ -30,11 +30,11 @@ def read_rows(shop: Workshop, splits: Sequence[Split]) -> list[Row]:
 
 
 def whole(splitter: KafkaSplitter) -> list[OffsetRange]:
-    """All offsets of all partitions."""
+    """Return the ranges of all offsets of all partitions."""
     bounds = {partition: splitter.bounds(partition) for partition in splitter.partitions()}
     return [OffsetRange(partition, b.start, b.end) for partition, b in bounds.items()]
 
 
 def split_offsets(shop: Workshop, splitter: KafkaSplitter) -> list[int]:
-    """The offsets of all rows of all partitions, as they are read."""
+    """Return the offsets of all rows of all partitions, in the order of reading."""
     return [row.offset for row in read_rows(shop, splitter.plan(whole(splitter)))]

@@ -1,4 +1,4 @@
-"""Indexes of the active segment that a clean stop left wrong: noticed, made anew, never sealed as they are."""
+"""Indexes of the active segment that are wrong after a clean stop: reported, rebuilt, never sealed as they are."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MARKER = ROOT / ".kafka_cleanshutdown"
 
 @pytest.fixture
 def stopped(shop: Workshop) -> Workshop:
-    """A store of eight batches, each but the first with an index entry, cleanly stopped."""
+    """A cleanly stopped store of eight batches, each but the first with an index entry."""
     with shop.open_with_topic(DENSE) as store:
         for n in range(COUNT):
             shop.clock.now_ms += 10
@@ -44,7 +44,7 @@ def time_entry(time_ms: int, relative_offset: int) -> bytes:
 
 
 def check_right(shop: Workshop, *indexed: int) -> None:
-    """The entries on the disk are those of these batches."""
+    """Check that the index files contain entries for exactly these batches."""
     offsets = offset_index.decode_entries(shop.bytes_of(0, ".index"))
     assert offsets == [(offset, 75 * offset) for offset in indexed]
     times = time_index.decode_entries(shop.bytes_of(0, ".timeindex"))
@@ -80,7 +80,7 @@ def test_a_wrong_entry_is_told_and_mended_before_it_is_sealed(stopped: Workshop,
             stopped.clock.now_ms += 10
             put_value(store, value)
     assert stopped.fs.exists(MARKER)
-    check_right(stopped, *range(1, COUNT), 9)  # the first batch behind a start has no entry
+    check_right(stopped, *range(1, COUNT), 9)  # the first batch after a start gets no entry
     assert stopped.open(DENSE).recovery.findings == []
 
 

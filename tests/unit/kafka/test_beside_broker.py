@@ -1,4 +1,4 @@
-"""Looking at a directory while a running broker changes it: what goes meanwhile is told, the rest is read."""
+"""Inspection of a directory that a running broker changes: vanished files are reported, the rest is read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOPICS = ("before", "gone", "stays")
 
 
 class Meanwhile(RealFileSystem):
-    """A disk on which others act right after a folder was listed for the `nth` time."""
+    """A disk on which another program acts right after the `nth` listing of a folder."""
 
     def __init__(self, folder: Path, act: Callable[[Path], None], *, nth: int) -> None:
         self._folder = folder
@@ -42,13 +42,16 @@ class Meanwhile(RealFileSystem):
 
 
 def remove_cleaned(folder: Path) -> None:
-    """As the log cleaner does when it has swapped."""
+    """Remove a `.cleaned` file, as Kafka's log cleaner does after a swap."""
     (folder / f"{0:020}.log.cleaned").unlink()
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A store of three topics with a record each, not stopped cleanly; the cleaner is at work in the second."""
+    """The path of a store of three topics with one record each, stopped uncleanly.
+
+    The second topic has a `.cleaned` file, as if the cleaner were at work.
+    """
     root = tmp_path / "store"
     with open_store("kafka", root) as store:
         for topic in TOPICS:
@@ -89,7 +92,7 @@ def test_the_other_partitions_are_read(
 @pytest.mark.parametrize("act", [shutil.rmtree, remove_cleaned])
 @pytest.mark.parametrize("nth", [1, 2, 3])
 def test_verify_goes_on(root: Path, act: Callable[[Path], None], nth: int) -> None:
-    """Whenever it happens: told once at most, and nothing is called damaged."""
+    """A change at any moment is reported at most once, and no batch is reported as damaged."""
     inspector = open_inspector(root, fs=Meanwhile(root / "gone-0", act, nth=nth))
     codes = [finding.code for finding in inspector.verify()]
     inspector.close()
@@ -98,7 +101,7 @@ def test_verify_goes_on(root: Path, act: Callable[[Path], None], nth: int) -> No
 
 
 def test_another_failure_is_none_of_a_broker(root: Path) -> None:
-    """A folder that cannot be read is reported as that."""
+    """Another error of a folder is reported as an unreadable file, not as a change by a broker."""
 
     def fail(path: Path) -> None:
         raise IoFailure("list: no", path=str(path), operation="list", errno=5)

@@ -50,12 +50,12 @@ MADE_AGAIN = [
     "t-0/00000000000000000005.snapshot",
     "t-0/leader-epoch-checkpoint",
 ]
-"""A start makes them again without a copy."""
+"""Files that a start recreates without a copy."""
 
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A store with five records, that was stopped cleanly."""
+    """The path of a cleanly stopped store with five records."""
     path = tmp_path / "store"
     with open_store("kafka", path) as store:
         store.create_topic("t", 1)
@@ -65,7 +65,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def put_folder(path: Path, *, is_empty: bool) -> None:
-    """Put a folder there; what was there before goes to `aside` beside the store."""
+    """Create a folder at `path`; an existing file there moves to `aside` next to the store."""
     if path.exists():
         path.rename(aside_of(path))
     path.mkdir()

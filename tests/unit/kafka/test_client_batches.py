@@ -1,4 +1,4 @@
-"""Batches as clients send them: what they claim is checked before a byte is stored."""
+"""Batches from clients: their header fields are checked before any byte is stored."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def store(shop: Workshop) -> KafkaStore:
 
 
 def lying(data: bytes, **fields: int) -> bytes:
-    """The batch with header fields changed and a CRC that fits."""
+    """Return the batch with changed header fields and a matching CRC."""
     header = decode_header(data)._replace(**fields)
     return seal(header, data[HEADER_SIZE:]) + data[HEADER_SIZE:]
 
@@ -36,7 +36,7 @@ LIES = {
 def test_a_batch_that_lies_is_refused(
     store: KafkaStore, fields: dict[str, int], named: str
 ) -> None:
-    """The CRC vouches for the bytes, not for what they claim."""
+    """A batch with a valid CRC and wrong header fields is rejected: the CRC covers the bytes, not their meaning."""
     with pytest.raises(InvalidBatch) as refused:
         store.append_batches(T0, lying(data_batch(), **fields))
     assert refused.value.facts()["field"] == named
@@ -44,7 +44,7 @@ def test_a_batch_that_lies_is_refused(
 
 
 def test_a_set_wider_than_a_segment_is_refused(store: KafkaStore) -> None:
-    """Kept offsets may leap, but not further within one append than a segment can count."""
+    """Kept offsets may jump, but within one append no further than the relative offsets of a segment reach."""
     far = lying(data_batch(), base_offset=2**31 + 5)
     with pytest.raises(InvalidBatch):
         store.append_batches(T0, data_batch() + far, keep_offsets=True)
@@ -53,7 +53,7 @@ def test_a_set_wider_than_a_segment_is_refused(store: KafkaStore) -> None:
 
 
 def test_a_repeat_of_several_batches_gets_its_first_offsets(store: KafkaStore) -> None:
-    """All of them are known, so nothing is stored twice."""
+    """All batches of the repeated request are known, so no record is stored twice."""
     both = data_batch(count=2, producer=(7, 0, 0)) + data_batch(value=b"c", producer=(7, 0, 2))
     first = store.append_batches(T0, both)
     again = store.append_batches(T0, both)
@@ -62,7 +62,7 @@ def test_a_repeat_of_several_batches_gets_its_first_offsets(store: KafkaStore) -
 
 
 def test_a_sequenced_batch_behind_an_unsequenced_one_is_checked(store: KafkaStore) -> None:
-    """A body of both is refused: its repeat could not be recognised."""
+    """A request with sequenced and unsequenced batches is rejected: its repeat could not be recognised."""
     with pytest.raises(InvalidBatch):
         store.append_batches(T0, data_batch() + data_batch(producer=(7, 0, 5)))
     store.append_batches(T0, data_batch(producer=(7, 0, 0)))
@@ -71,7 +71,7 @@ def test_a_sequenced_batch_behind_an_unsequenced_one_is_checked(store: KafkaStor
 
 
 def test_batches_stored_apart_are_no_repeat_of_one_request(store: KafkaStore) -> None:
-    """Their answer could not be one run of offsets."""
+    """Batches with other records stored between them are no repeat: the answer could not be one range of offsets."""
     first = data_batch(value=b"a", producer=(7, 0, 0))
     second = data_batch(value=b"b", producer=(7, 0, 1))
     store.append_batches(T0, first)
@@ -83,7 +83,7 @@ def test_batches_stored_apart_are_no_repeat_of_one_request(store: KafkaStore) ->
 
 
 def test_a_preview_refuses_what_the_append_would(store: KafkaStore) -> None:
-    """So that no empty topic is made for it."""
+    """A preview rejects the batches that the append rejects, so that no empty topic is created for them."""
     with pytest.raises(InvalidBatch):
         store.preview_topic("new", data_batch() + data_batch(producer=(7, 0, 5)))
     assert store.preview_topic("new", data_batch()).name == "new"

@@ -1,4 +1,4 @@
-"""Columns of a split: the same records as the codec's, only those asked for, and damage told as elsewhere."""
+"""Columns of a split: the records of the codec, only the requested columns, and damage reported as by other readers."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ from tests.unit.kafka.workshop import ROOT, T0, Workshop, put_value, read_around
 
 LOG = Path("/0.log")
 FAR = 1 << 62
-WALKS = (0, 1 << 60)  # record_starts.SIDE_BY_SIDE: always, never
+WALKS = (0, 1 << 60)  # values of record_starts.SIDE_BY_SIDE: always side by side, never
 
 
 def file_of(data: bytes) -> OverlayFileSystem:
-    """A file system with these bytes as a log."""
+    """Return a file system with these bytes as a log."""
     fs = OverlayFileSystem()
     file = fs.open(LOG, create=True)
     file.pwrite(data, 0)
@@ -48,7 +48,7 @@ def file_of(data: bytes) -> OverlayFileSystem:
 
 
 def piece_of(data: bytes, start: int = 0, end: int = FAR) -> Piece:
-    """All of a log, and of its offsets those in [start, end)."""
+    """Return a piece that covers the whole log, limited to the offsets in [start, end)."""
     return Piece(LOG, T0, 0, len(data), 0, FAR, start, end)
 
 
@@ -61,7 +61,7 @@ def chunks_of(
     start: int = 0,
     end: int = FAR,
 ) -> list[Chunk]:
-    """The chunks of a log; `found`: takes the damage."""
+    """Return the chunks of a log; `found` receives the damage findings."""
     on_damage = None if found is None else found.append
     plan = (piece_of(data, start, end),)
     return list(
@@ -123,13 +123,14 @@ BATCH = encode_batch(
 
 
 def sealed(payload: bytes, **changes: int) -> bytes:
-    """The batch with other records, or header fields, under a CRC that holds."""
+    """Return the batch with other records or header fields and a valid CRC."""
     return seal(decode_header(BATCH)._replace(**changes), payload) + payload
 
 
 def check_as_codec(batch: bytes) -> bool:
-    """The columns are the codec's records, or both call the batch corrupt, whichever way its lengths
-    are followed. True for records.
+    """Check that the columns equal the codec's records, or that both report corruption.
+
+    Both ways to follow the record lengths must agree. Return True if there are records.
     """
     answers = set()
     for least in WALKS:
@@ -210,7 +211,7 @@ def test_varints_of_every_length() -> None:
     assert after.tolist() == starts[1:].tolist()
 
 
-# ---- what is asked for ---------------------------------------------------------------------------
+# ---- requested columns ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -250,7 +251,7 @@ def test_chunks_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def hundred(shop: Workshop) -> Workshop:
-    """A hundred batches in one segment, stopped cleanly."""
+    """A cleanly stopped store with a hundred batches in one segment."""
     with shop.open_with_topic(DENSE) as store:
         for number in range(100):
             store.append(T0, [Record(b"%d" % number, bytes(100))] * 2)
@@ -260,7 +261,7 @@ def hundred(shop: Workshop) -> Workshop:
 def read_all(
     shop: Workshop, split_bytes: int, found: list[Finding] | None = None, *, check_crcs: bool = True
 ) -> list[int]:
-    """The offsets of the partition's rows."""
+    """Return the offsets of the partition's rows."""
     splitter = splitter_of(shop, DENSE)
     splits = splitter.plan(whole(splitter), split_bytes=split_bytes)
     splitter.close()

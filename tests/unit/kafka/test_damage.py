@@ -1,4 +1,4 @@
-"""Damage that no golden log has, made on purpose: never a bad record served, never a good batch cut unasked."""
+"""Damage that no golden log contains: no bad record is served, and no good batch is cut without `accept_loss`."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ SMALL = (b"first", b"second", b"third")
 
 
 def one_batch(value: bytes, base_offset: int) -> bytes:
-    """A batch of one record."""
+    """Encode a batch of one record."""
     return encode_batch([(None, value, (), 1)], base_offset=base_offset, leader_epoch=0, now_ms=1)
 
 
 def three_batches(shop: Workshop) -> tuple[list[int], bytes]:
-    """A store with three batches and no clean stop; gives where each begins (and the end), and the log."""
+    """Write three batches without a clean stop; return their positions and the end, and the bytes of the log."""
     store = shop.open_with_topic()
     for value in SMALL:
         shop.clock.now_ms += 1
@@ -92,7 +92,7 @@ LARGE = [bytes([65 + n]) * 2000 for n in range(4)]
 
 
 def large_batches(shop: Workshop) -> list[int]:
-    """Four batches of about 2 KB, not stopped; gives where each begins."""
+    """Write four batches of about 2 KB without a stop; return their positions."""
     store = shop.open_with_topic()
     for value in LARGE:
         put_value(store, value)
@@ -146,7 +146,7 @@ def test_zeros_across_sectors_are_damage(shop: Workshop) -> None:
 
 
 def with_a_log_in_a_value(shop: Workshop, *, copies: int, behind: bytes) -> list[int]:
-    """Three batches, the second's value holding whole batches with offsets to come; where each of the three begins."""
+    """Write three batches, the second with complete batches of later offsets in its value; return the positions."""
     inner = b"".join(one_batch(b"not of this log", 50 + n) for n in range(copies))
     store = shop.open_with_topic()
     for value in (b"first", b"[" + inner + behind, b"third"):
@@ -204,7 +204,7 @@ def test_good_batches_are_found_between_a_bad_length_and_a_torn_tail(shop: Works
     assert [(record.offset, record.value) for record in records] == [(1, b"second")]
 
 
-# ---- what recovery does not look at ----------------------------------------------------------------------------------
+# ---- damage outside the recovery scan --------------------------------------------------------------------------------
 
 
 def test_damage_below_the_recovery_point_is_met_by_readers_only(shop: Workshop) -> None:
@@ -311,7 +311,7 @@ def test_a_preallocated_log_torn_in_its_last_batch(shop: Workshop) -> None:
 
 
 def test_zeros_below_the_recovery_point_are_damage(shop: Workshop) -> None:
-    """What lies there had reached the disk: a zero sector is a record's own, not a lost write."""
+    """Data below the recovery point was synced: a sector of zeros there is record content, not a lost write."""
     store = shop.open_with_topic()
     put_value(store, bytes(4096))
     put_value(store, b"after")
@@ -335,12 +335,12 @@ def four_records(shop: Workshop) -> KafkaStore:
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_log_emptied_behind_our_back_is_told(shop: Workshop, clean: bool) -> None:
-    """Nothing in the log is damaged, but the recovery point says that there was more."""
+    """An empty log without any damaged batch is still reported, because the recovery point is higher."""
     four_records(shop).close()
     shop.truncate(0)
     if not clean:
         shop.fs.remove(ROOT / names.CLEAN_SHUTDOWN)
-    for _ in range(2):  # as often as it is opened
+    for _ in range(2):  # every start reports it
         with shop.open() as again:
             found = [(finding.code, finding.severity) for finding in again.recovery.findings]
             assert ("checkpoint-ahead", "error") in found
@@ -353,7 +353,7 @@ def test_a_log_emptied_behind_our_back_is_told(shop: Workshop, clean: bool) -> N
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_stray_empty_log_hides_nothing(shop: Workshop, clean: bool) -> None:
-    """It lies inside the range of the segment before it."""
+    """The base offset of the stray log is inside the range of the segment before it."""
     four_records(shop).close()
     shop.put(shop.path(2), b"")
     if not clean:
@@ -365,11 +365,11 @@ def test_a_stray_empty_log_hides_nothing(shop: Workshop, clean: bool) -> None:
 
 
 def test_a_stray_empty_log_goes_with_a_cut(shop: Workshop) -> None:
-    """Else it would be the end of the log at the next start, and offsets would be skipped."""
+    """A cut removes the stray log. Otherwise the next start would take it as the log end and skip offsets."""
     four_records(shop).flush()
     found = shop.after_kill()
     data = found.bytes_of(0)
-    at = len(data) // 2 - 1  # the end of the second
+    at = len(data) // 2 - 1  # the last byte of the second batch
     found.overwrite(at, bytes([data[at] ^ 1]))
     found.put(found.path(3), b"")
     with found.open(accept_loss=True) as cut:
@@ -383,14 +383,14 @@ def test_a_stray_empty_log_goes_with_a_cut(shop: Workshop) -> None:
 def test_a_batch_whose_base_offset_a_power_loss_took(
     shop: Workshop, begin: int, flushed: bool
 ) -> None:
-    """It begins in the last bytes of a sector that did not reach the disk. From 501 on it looks whole, with offset 0.
-    What was flushed before is never cut.
+    """The base offset of a batch is lost if the batch begins in the last bytes of a sector that a power loss took.
+    From position 501 on the batch looks complete, with offset 0. Flushed batches are never cut.
     """
     shop.open_with_topic().close()
     empty = len(one_batch(b"", 0))
     data = one_batch(
         b"x" * (begin - empty - 2), 0
-    )  # the lengths of record and value take a byte more
+    )  # the length varints of record and value take one byte more each
     assert len(data) == begin
     lost = data.ljust(512, b"\0") + one_batch(b"second", 1)[512 - begin :]
     shop.put(shop.path(0), lost)

@@ -1,4 +1,4 @@
-"""The rules by which leader epoch entries come and go."""
+"""Leader epoch entries: the rules by which they are added and removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A disk that fills up at one place of a log directory: what was done there is taken back, or the store is fenced."""
+"""A disk that fills up at one step: the operation is undone, or the store is fenced."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from tests.unit.kafka.workshop import ROOT, T0, Workshop, put_value, values
 
 @pytest.fixture
 def faulty() -> FaultyFileSystem:
-    """The disk of `shop`."""
+    """A disk with injected faults, used by `shop`."""
     return FaultyFileSystem(OverlayFileSystem())
 
 
 @pytest.fixture
 def shop(faulty: FaultyFileSystem) -> Workshop:
-    """A place for one store on a disk with bad moments."""
+    """A workshop for one store on the disk with faults."""
     return Workshop(faulty)
 
 
@@ -133,7 +133,7 @@ def test_all_of_a_topic_is_made_inside_the_store(shop: Workshop, faulty: FaultyF
 def test_a_topic_that_could_not_be_deleted_goes_on(
     shop: Workshop, faulty: FaultyFileSystem, last: int
 ) -> None:
-    """Whichever folder finds no space for its new name: the topic is there, whole, and takes records."""
+    """If any folder finds no space for its new name, the topic stays complete and accepts records."""
     store = shop.open()
     store.create_topic("t", 3)
     addresses = [TopicPartition("t", number) for number in range(3)]
@@ -166,7 +166,7 @@ def test_a_topic_that_could_not_be_deleted_goes_on(
 def test_a_topic_that_cannot_be_made_leaves_no_part_of_it(
     shop: Workshop, faulty: FaultyFileSystem, renames: int
 ) -> None:
-    """Also after a kill at each step of the removal of what was made."""
+    """A failed creation leaves no partial topic, not even after a kill at any step of the cleanup."""
     store = shop.open()
     seen = looked = 0
 

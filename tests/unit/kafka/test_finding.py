@@ -1,5 +1,6 @@
-"""Finding: in logs of the real Kafka falling times, plateaus, gaps and emptied segments hide nothing; and damage hides
-nothing but itself.
+"""Search: in logs of the real Kafka, falling times, plateaus, gaps and emptied segments hide no record.
+
+Damage hides no record outside the damaged batch.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from tests.unit.kafka.workshop import T0, Workshop, put_value
 PER_BATCH = 3
 BATCHES = 10
 ALL = 100_000
-FEW = 200  # records are enough where the way back takes one or three at once
+FEW = 200  # records are enough where a backward search moves by one or three offsets
 
 
 @pytest.mark.parametrize("partition", stores.partitions(), ids=by_id)
@@ -45,7 +46,7 @@ def test_every_record_in_a_range_of_time(partition: GoldenPartition) -> None:
 def test_a_search_goes_on_where_retention_deletes_beside_it(
     shop: Workshop, monkeypatch: pytest.MonkeyPatch, backward: bool
 ) -> None:
-    """Between its first page and the next: with the first record that is left, or down to it."""
+    """Retention deletes segments after the first page; the search continues to or from the first remaining record."""
     monkeypatch.setattr(finding, "PAGE", Limits(max_records=2, max_bytes=1 << 20))
     monkeypatch.setattr(finding, "BACKWARD_OFFSETS", 4)
     store = shop.open({"internal.segment.bytes": "300"})
@@ -77,7 +78,7 @@ def test_a_search_goes_on_where_retention_deletes_beside_it(
 def test_the_way_back(
     partition: GoldenPartition, monkeypatch: pytest.MonkeyPatch, offsets: int, size_bytes: int
 ) -> None:
-    """However much the way back takes at once, it is the way forth turned round."""
+    """A backward search returns the forward order reversed, for any step in offsets and bytes."""
     rows = partition.lines("expected.jsonl")
     monkeypatch.setattr(finding, "BACKWARD_OFFSETS", offsets)
     monkeypatch.setattr(finding, "BACKWARD_BYTES", size_bytes)
@@ -91,7 +92,7 @@ def test_the_way_back(
 
 
 def damaged_store(shop: Workshop, bad: dict[int, list[int]]) -> KafkaStore:
-    """Ten batches of three in each of three partitions; of some a bit of the CRC is flipped."""
+    """Write ten batches of three records to each of three partitions; flip a CRC bit of the batches in `bad`."""
     store = shop.open_with_topic({"internal.segment.bytes": "1000"}, partitions=3)
     for number in range(3):
         for batch in range(BATCHES):
@@ -135,7 +136,7 @@ def test_damage_is_told_once_and_passed_with_its_cursor(
     limit: int,
     backward: bool,
 ) -> None:
-    """What was found before it comes first; behind it the rest, in this partition and in the others."""
+    """Records before the damage come first; the error's cursor continues after it, in this and the other partitions."""
     monkeypatch.setattr(finding, "BACKWARD_OFFSETS", span)
     store = damaged_store(Workshop(), bad)
     found: list[bytes | None] = []

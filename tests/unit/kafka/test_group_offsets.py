@@ -1,4 +1,4 @@
-"""Committed offsets in `__consumer_offsets`: a real broker's, ours, transactions, damage, and where records go."""
+"""Committed offsets in `__consumer_offsets`: of a real broker and our own, transactions, damage, home partitions."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def offsets_of(store: LogStore) -> SupportsGroupOffsets:
 
 
 def told(store: LogStore, group: str) -> list[dict[str, Any]]:
-    """A group's offsets as committed.json has them."""
+    """Return the offsets of a group in the form of committed.json."""
     return [
         {
             "topic": partition.topic,
@@ -56,7 +56,7 @@ def told(store: LogStore, group: str) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("read_only", [True, False])
 def test_a_real_brokers(read_only: bool) -> None:
-    """For every group we answer what the broker that wrote the store answered."""
+    """The store returns, for every group, the answer of the broker that wrote the store."""
     fs = OverlayFileSystem(RealFileSystem())
     with stores.open_golden(GOLDEN / "data", {}, fs=fs, read_only=read_only) as store:
         known = sorted(group for group, offsets in COMMITTED.items() if offsets)
@@ -65,7 +65,7 @@ def test_a_real_brokers(read_only: bool) -> None:
 
 
 def test_a_real_brokers_are_gone_on_from() -> None:
-    """A commit to a real broker's store goes to the group's own partition, and replaces only what it names."""
+    """A commit to a real broker's store goes to the group's partition, and replaces only the offsets that it names."""
     fs = OverlayFileSystem(RealFileSystem())
     with stores.open_golden(GOLDEN / "data", {}, fs=fs) as store:
         at = TopicPartition("orders", 1)
@@ -84,7 +84,7 @@ def test_a_real_brokers_are_gone_on_from() -> None:
 
 
 def test_home() -> None:
-    """A group's home is where the real broker put its records; a hash of -2^31 counts as 0."""
+    """A group's home is the partition where the real broker stored its records; a hash of -2^31 counts as 0."""
     assert home_of("polygenelubricants", 50) == 0
     with stores.open_golden(GOLDEN / "data", {}, read_only=True) as store:
         for number in range(4):
@@ -104,7 +104,10 @@ def committed(store: LogStore, group: str = "g") -> int | None:
 
 
 def test_the_topic_is_made_with_the_first_commit(shop: Workshop) -> None:
-    """As the broker makes it: 50 partitions, compacted, segments of 100 MiB; nothing for a look or an empty commit."""
+    """The first commit creates the topic as the broker does: 50 partitions, compacted, segments of 100 MiB.
+
+    Reads, deletions and empty commits do not create it.
+    """
     store = shop.open_with_topic({"retention.ms": "1", "segment.bytes": "2000000"})
     assert offsets_of(store).groups() == []
     offsets_of(store).commit_offsets([GroupCommit("g", {})])
@@ -125,7 +128,7 @@ def test_the_topic_is_made_with_the_first_commit(shop: Workshop) -> None:
 
 
 def test_settings_of_the_topic(shop: Workshop) -> None:
-    """Its size can be chosen, under the broker's names; an existing topic keeps its own."""
+    """The broker's settings choose the size of a new topic; an existing topic keeps its own."""
     with shop.open_with_topic({**ONE_HOME, "offsets.topic.segment.bytes": "2000000"}) as store:
         commit(store, 0)
         info = store.topics()["__consumer_offsets"]
@@ -138,7 +141,7 @@ def test_settings_of_the_topic(shop: Workshop) -> None:
 
 
 def test_one_append_for_many_groups(shop: Workshop) -> None:
-    """The commits of a call that share a home share a batch."""
+    """Commits of one call with the same home share a batch."""
     store = shop.open_with_topic(ONE_HOME)
     commits = [GroupCommit(f"g{n}", {T0: CommittedOffset(n)}) for n in range(100)]
     offsets_of(store).commit_offsets(commits)
@@ -155,7 +158,7 @@ def put_offset(
     transaction: int | None = None,
     sequence: int = 0,
 ) -> None:
-    """A record as a real coordinator writes it, plain or in a producer's transaction."""
+    """Append an offset record as a real coordinator writes it, plain or in a producer's transaction."""
     value = None if offset is None else encode_value(OffsetValue(offset, -1, "", 1, None))
     data = data_batch(
         0,
@@ -182,7 +185,7 @@ def store(shop: Workshop) -> KafkaStore:
 
 @pytest.mark.parametrize("commits", [True, False])
 def test_a_transaction(store: KafkaStore, shop: Workshop, commits: bool) -> None:
-    """Its offsets count with the COMMIT marker and not before; never after ABORT."""
+    """Offsets of a transaction count from the COMMIT marker on, and never after ABORT."""
     put_offset(store, 5, transaction=7)
     assert committed(store) == 1
     end(store, 7, commits=commits)
@@ -193,7 +196,7 @@ def test_a_transaction(store: KafkaStore, shop: Workshop, commits: bool) -> None
 
 
 def test_a_plain_commit_beside_an_open_transaction(store: KafkaStore, shop: Workshop) -> None:
-    """It counts at once, though the log's stable end does not move; and it is above what was written before it."""
+    """A plain commit counts at once, although the last stable offset does not move; it overrides earlier records."""
     put_offset(store, 5, transaction=7)
     put_offset(store, 6, group="other", transaction=7, sequence=1)
     commit(store, 3)
@@ -208,7 +211,7 @@ def test_a_plain_commit_beside_an_open_transaction(store: KafkaStore, shop: Work
 
 
 def test_transactions_that_end_the_other_way_round(store: KafkaStore) -> None:
-    """The order of the records counts, not that of the markers."""
+    """The order of the records counts, not the order of the markers."""
     put_offset(store, 5, transaction=7)
     put_offset(store, 6, transaction=8)
     end(store, 8, commits=True)
@@ -224,7 +227,7 @@ def test_a_tombstone_in_a_transaction(store: KafkaStore) -> None:
 
 
 def test_a_tombstone_beside_a_transaction(store: KafkaStore) -> None:
-    """A deletion takes with it what an open transaction holds of its key."""
+    """A deletion also removes the offset that an open transaction holds for the same key."""
     put_offset(store, 5, transaction=7)
     offsets_of(store).delete_offsets("g")
     end(store, 7, commits=True)
@@ -232,7 +235,7 @@ def test_a_tombstone_beside_a_transaction(store: KafkaStore) -> None:
 
 
 def test_what_cannot_be_understood_stays_and_does_not_count(store: KafkaStore) -> None:
-    """Records of other types, and nonsense, are passed over."""
+    """Records of other types and undecodable records are skipped."""
     for key, value in (
         (b"\0\2\0\1g", b"\0\3"),  # a group's metadata
         (b"\0\x63whatever", b"x"),
@@ -251,7 +254,7 @@ def test_what_cannot_be_understood_stays_and_does_not_count(store: KafkaStore) -
 
 
 def test_damage_is_passed_over(shop: Workshop) -> None:
-    """A read-only look at a damaged log serves what is left of it."""
+    """A read-only store with a damaged log serves the offsets that are left."""
     store = shop.open_with_topic(ONE_HOME)
     positions = []
     for offset, group in enumerate("abc"):
@@ -269,7 +272,7 @@ def test_damage_is_passed_over(shop: Workshop) -> None:
 
 
 def test_an_offset_of_an_earlier_topic_does_not_count(shop: Workshop) -> None:
-    """Where its deletion was not written down any more, the topic's id tells."""
+    """If the deletion of the offset was not written, the topic id shows that the offset belongs to a deleted topic."""
     store = shop.open_with_topic(ONE_HOME)
     commit(store, 3)
     record = store.read(OFFSETS0, 0).records[0]
@@ -284,7 +287,7 @@ def test_an_offset_of_an_earlier_topic_does_not_count(shop: Workshop) -> None:
 
 
 def test_the_topic_deleted(store: KafkaStore) -> None:
-    """Without `__consumer_offsets` nothing is committed; the next commit makes it anew."""
+    """Without `__consumer_offsets` no offset is committed; the next commit creates the topic again."""
     store.delete_topic("__consumer_offsets")
     assert committed(store) is None
     commit(store, 7, "h")
@@ -292,7 +295,7 @@ def test_the_topic_deleted(store: KafkaStore) -> None:
 
 
 def test_records_are_durable_before_the_offset_that_counts_them(shop: Workshop) -> None:
-    """A commit syncs the records below it, those that were published without a sync; and no others."""
+    """A commit first syncs the records below its offset that were published without a sync, and no others."""
     store = shop.open_with_topic(ONE_HOME)
     store.append(T0, [Record(None, b"x")])
     partition = store.partition(T0)

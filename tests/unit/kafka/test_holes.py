@@ -1,4 +1,4 @@
-"""A sparse log, as `preallocate=true` leaves it after a crash: its holes are not read, whatever is behind them."""
+"""A sparse log, as `preallocate=true` leaves it after a crash: its holes are not read, whatever follows them."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tests.unit.kafka.batches import data_batch
 from tests.unit.kafka.workshop import ROOT, Workshop, read_around, values
 
 SIZE = 2**31 - 1
-FEW_BYTES = 64 << 20  # of a log of 2 GB with a few small batches
+FEW_BYTES = 64 << 20  # limit of bytes read from a log of 2 GB with a few small batches
 
 
 def sparse_log(shop: Workshop, batches: dict[int, bytes], *, stopped: bool = False) -> Workshop:
-    """A store that was killed, its log of 2 GB with these bytes at these positions and holes between them.
+    """Write a log of 2 GB with these bytes at these positions and holes between them; return the killed store.
 
-    `stopped`: by a clean stop, after which zeros in the middle are no write that a crash lost.
+    `stopped`: after a clean stop, so zeros in the middle are not a write that a crash lost.
     """
     store = shop.open_with_topic({"log.preallocate": "true"})
     store.flush()
@@ -32,7 +32,7 @@ def sparse_log(shop: Workshop, batches: dict[int, bytes], *, stopped: bool = Fal
 
 
 def counted(shop: Workshop) -> tuple[CountedReads, Workshop]:
-    """The same directory, every read of it counted."""
+    """Return the same directory with all of its reads counted."""
     fs = CountedReads(shop.fs)
     other = Workshop(fs)
     other.clock.now_ms = shop.clock.now_ms
@@ -65,7 +65,7 @@ def test_a_hole_at_the_end_costs_nothing(shop: Workshop, name: str) -> None:
 
 
 def test_batches_behind_a_hole_are_found(shop: Workshop) -> None:
-    far = SIZE - (1 << 20) - 5  # no multiple of a page
+    far = SIZE - (1 << 20) - 5  # not a multiple of the page size
     behind = data_batch(4, count=2) + data_batch(6)
     fs, looked_at = counted(sparse_log(shop, {0: HEAD, far: behind}, stopped=True))
     store = looked_at.open(read_only=True)
@@ -77,11 +77,11 @@ def test_batches_behind_a_hole_are_found(shop: Workshop) -> None:
 
 
 def test_a_batch_that_begins_in_the_end_of_a_hole(shop: Workshop) -> None:
-    """Its base offset begins with zeros, which may lie in a hole of their own."""
+    """The base offset of a batch begins with zeros, which may be stored as a hole."""
     page = 1 << 30
     for before in (1, 3, 7):
         shop = sparse_log(Workshop(OverlayFileSystem()), {0: HEAD}, stopped=True)
-        shop.overwrite(page, data_batch(3, count=2)[before:])  # the bytes before are a hole
+        shop.overwrite(page, data_batch(3, count=2)[before:])  # the first bytes are in a hole
         records, errors = read_around(shop.open(read_only=True))
         assert [record.offset for record in records] == [0, 1, 2, 3, 4]
         assert errors == []

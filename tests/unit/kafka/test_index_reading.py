@@ -1,4 +1,4 @@
-"""How often a start reads the indexes of a partition, and how much of them: preallocated files are mostly holes."""
+"""Index reads of a start: how often, and how many bytes; preallocated files are mostly holes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DENSE = {"index.interval.bytes": "1"}
 
 
 class IndexReads(Relay):
-    """Counts the reads of index files and their bytes, by suffix."""
+    """A disk that counts the reads of index files and their bytes, by suffix."""
 
     def __init__(self, fs: FileSystem) -> None:
         super().__init__(fs)
@@ -44,7 +44,7 @@ class _Counted(RelayFile):
 
 
 def preallocated(shop: Workshop, *, records: int, clean: bool) -> None:
-    """A store whose active indexes are as a broker preallocates them, with or without the marker of a clean stop."""
+    """Write a store with active indexes preallocated as by a broker, with or without the clean-stop marker."""
     with shop.open_with_topic(DENSE) as store:
         for n in range(records):
             shop.clock.now_ms += 1
@@ -90,7 +90,7 @@ CONTENTS = {
 @pytest.mark.parametrize("case", CONTENTS)
 @pytest.mark.parametrize("real", [True, False])
 def test_what_is_left_out_are_zeros(tmp_path: Path, case: str, size: int, real: bool) -> None:
-    """Decoded, the bytes that are read are those of the whole file."""
+    """The bytes that are read decode to the entries of the whole file."""
     from storage.files import RealFileSystem
 
     fs: FileSystem = RealFileSystem() if real else OverlayFileSystem()
@@ -114,7 +114,7 @@ def outcome(decode: object, data: bytes) -> object:
     assert callable(decode)
     try:
         return decode(data)
-    except Exception as error:  # noqa: BLE001  # which one is what is compared
+    except Exception as error:  # noqa: BLE001  # the type of the error is compared
         return type(error)
 
 

@@ -1,4 +1,4 @@
-"""Which batches get an index entry, and how the sparse indexes lie in memory and in their files."""
+"""Sparse indexes: which batches get an entry, and the form of the entries in memory and in the files."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def an_index(files: HandleCache, max_bytes: int = 80) -> SparseIndex:
     return index
 
 
-# ---- the rule --------------------------------------------------------------------------------------------------------
+# ---- which batches get an entry --------------------------------------------------------------------------------------
 
 SIZE = len(data_batch())
 
@@ -186,7 +186,7 @@ def test_time_entries_keep_64_bits(files: HandleCache) -> None:
 
 
 def test_a_damaged_transaction_index_names_its_file(files: HandleCache) -> None:
-    """Nothing can stand in for it, so whoever needs it is told which file is bad."""
+    """A transaction index cannot be rebuilt from the log, so the caller gets an error that names the bad file."""
     with files.borrow(PATH, write=True, create=True) as file:
         file.pwrite(b"\xff" * 34, 0)
     with pytest.raises(DataError) as refused:
@@ -195,12 +195,12 @@ def test_a_damaged_transaction_index_names_its_file(files: HandleCache) -> None:
 
 
 def test_a_reader_never_finds_a_key_without_its_value(files: HandleCache) -> None:
-    """Readers take no lock: the value of an entry is there before its key, at each moment of an append."""
+    """Readers take no lock: at each moment of an append, the value of an entry exists before its key."""
     index = an_index(files)
     seen: list[tuple[int, int]] = []
 
-    class Watched(array):  # type: ignore[type-arg]  # no generic at run time
-        """An array at whose changes a reader looks."""
+    class Watched(array):  # type: ignore[type-arg]  # array is not generic at run time
+        """An array that runs a reader before and after each change."""
 
         def append(self, value: int) -> None:
             look()

@@ -1,4 +1,4 @@
-"""What an interrupted swap, cleaning or deletion left is finished as LogLoader does it, in a view of it too."""
+"""Files of an interrupted swap, cleaning or deletion: finished as Kafka's LogLoader does, also in a read-only view."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SUFFIXES = (".log", ".index", ".timeindex")
 
 @pytest.fixture
 def four(shop: Workshop) -> Workshop:
-    """Segments at 0, 2, 4 and 6 with two records each, stopped cleanly."""
+    """A cleanly stopped store with segments at 0, 2, 4 and 6 of two records each."""
     with shop.open_with_topic(SETTINGS) as store:
         for value in WRITTEN:
             put_value(store, value)
@@ -32,7 +32,7 @@ def four(shop: Workshop) -> Workshop:
 
 
 def merge(shop: Workshop, bases: list[int], suffix: str, *, indexes: bool = True) -> None:
-    """What the cleaner makes of these segments: one of them all, its files bearing `suffix`."""
+    """Write the cleaner's result for these segments: one merged segment, with `suffix` on its file names."""
     log = b"".join(shop.bytes_of(base) for base in bases)
     shop.put(shop.path(bases[0], ".log" + suffix), log)
     for kind in SUFFIXES[1:] if indexes else ():
@@ -40,7 +40,7 @@ def merge(shop: Workshop, bases: list[int], suffix: str, *, indexes: bool = True
 
 
 def check(shop: Workshop, bases: list[int]) -> None:
-    """All records are there, in segments with these bases, after both kinds of start."""
+    """Check that readers, splits and a writable start find all records, in segments with these bases."""
     with shop.open(SETTINGS, read_only=True) as reader:
         assert values(reader) == WRITTEN
     splitter = splitter_of(shop)
@@ -169,13 +169,13 @@ def test_the_cluster_metadata_is_never_touched(four: Workshop) -> None:
 
 @pytest.mark.parametrize("swap", [b"", b"torn"], ids=["empty", "torn"])
 def test_a_swap_that_is_not_whole_replaces_nothing(four: Workshop, swap: bytes) -> None:
-    """The segment that it should have replaced is there and good."""
+    """A bad swap file replaces nothing: the segment that it should have replaced exists and is good."""
     four.put(four.path(0, ".log.swap"), swap)
     assert values(four.open(SETTINGS)) == WRITTEN
 
 
 def test_a_torn_swap_alone_is_recovered(shop: Workshop) -> None:
-    """Nothing else has its records: what is good in it stays, the rest is cut and kept aside."""
+    """The swap file is the only copy of its records: good batches stay, the rest is cut and copied aside."""
     store = shop.open_with_topic()
     put_value(store, b"kept")
     store.flush()
@@ -190,7 +190,7 @@ def test_a_torn_swap_alone_is_recovered(shop: Workshop) -> None:
 
 
 def test_only_the_brokers_own_names_are_cleared_away(four: Workshop) -> None:
-    """A folder that merely ends in -delete is somebody's."""
+    """A folder that only ends in -delete, in another form than the broker's, stays."""
     own, other = ROOT / f"t-1.{'0' * 32}-delete", ROOT / "please-do-not-delete"
     for folder in (own, other):
         four.fs.make_dir(folder)
@@ -199,20 +199,20 @@ def test_only_the_brokers_own_names_are_cleared_away(four: Workshop) -> None:
     assert (four.fs.exists(own), four.fs.exists(other)) == (False, True)
 
 
-# ---- a crash while a topic is made or deleted ----
+# ---- a crash during the creation or deletion of a topic ----
 
 PARTS = [TopicPartition("p", number) for number in range(3)]
 
 
 def renamed(shop: Workshop, *partitions: TopicPartition) -> None:
-    """Give these folders the name of a deleted one."""
+    """Rename these folders as a deletion does."""
     for number, address in enumerate(partitions):
         gone = ROOT / f"{address}.{number:032x}-delete"
         shop.fs.rename(ROOT / str(address), gone)
 
 
 def unclean(shop: Workshop) -> Workshop:
-    """A store with the topic p, a record in each of its three partitions, that was killed."""
+    """Write a store with topic p, one record in each of its three partitions, and remove the clean-stop marker."""
     with shop.open() as store:
         store.create_topic("p", 3)
         for address in PARTS:
@@ -225,7 +225,7 @@ def unclean(shop: Workshop) -> Workshop:
 def test_a_topic_that_is_partly_renamed_comes_back_whole(
     shop: Workshop, gone: tuple[int, ...]
 ) -> None:
-    """Its creation or its deletion was interrupted: neither was acknowledged, and no folder is lost."""
+    """A topic with an interrupted creation or deletion comes back: neither was acknowledged, and no folder is lost."""
     renamed(unclean(shop), *(PARTS[number] for number in gone))
     inspector = open_inspector(ROOT, fs=shop.fs, clock=shop.clock)
     try:
@@ -245,13 +245,13 @@ def test_a_topic_that_is_partly_renamed_comes_back_whole(
 
 
 def shown(shop: Workshop, splitter: KafkaSplitter) -> list[tuple[TopicPartition, bytes | None]]:
-    """The partition and the value of each record in the splits."""
+    """Return the partition and the value of each record in the splits."""
     return [(row.partition, row.value) for row in read_rows(shop, splitter.plan(whole(splitter)))]
 
 
 @pytest.mark.parametrize("gone", [(0,), (1,), (2,), (0, 1), (0, 2), (1, 2)])
 def test_splits_hold_a_topic_that_is_partly_renamed(shop: Workshop, gone: tuple[int, ...]) -> None:
-    """Also one that was looked at before, and that is looked at again after the next start."""
+    """A splitter opened before or after the renames serves all partitions, also after the next start."""
     kept = [(address, b"kept") for address in PARTS]
     unclean(shop)
     with closing(splitter_of(shop)) as before:
@@ -283,7 +283,10 @@ def test_a_topic_that_is_wholly_renamed_is_deleted(shop: Workshop) -> None:
 
 @pytest.mark.parametrize("other", ["another topic of the name", "a broker's store", "clean stop"])
 def test_other_renamed_folders_do_not_come_back(shop: Workshop, other: str) -> None:
-    """A broker renames the folder of a partition that moves to another broker."""
+    """Renamed folders stay deleted after a clean stop, in a broker's store, and with another topic id.
+
+    A broker also renames the folder of a partition that moves to another broker.
+    """
     renamed(unclean(shop), PARTS[2])
     if other == "another topic of the name":
         (path,) = [name for name in shop.fs.list_dir(ROOT) if name.endswith("-delete")]
@@ -298,7 +301,7 @@ def test_other_renamed_folders_do_not_come_back(shop: Workshop, other: str) -> N
 
 
 def test_power_lost_while_a_topic_is_made_or_deleted(power: Power) -> None:
-    """Whichever renames a disk keeps, each folder has one of its two names."""
+    """Each folder has one of its two names, whichever renames the disk keeps."""
     shop = safe_place(power)
     store = shop.open()
     wanted = {"retention.ms": "-1"}

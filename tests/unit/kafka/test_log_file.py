@@ -1,4 +1,4 @@
-"""Walking a log over good batches and bad places."""
+"""Walks of a log over good batches and damaged ranges."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ SIZE = len(data_batch())
 
 
 def a_file(*parts: bytes) -> File:
-    """A log made of these bytes."""
+    """Return a log file with these bytes."""
     file = OverlayFileSystem().open(Path("/0.log"), create=True)
     file.pwrite(b"".join(parts), 0)
     return file
 
 
 def walked(file: File, **limits: int) -> list[tuple[object, ...]]:
-    """What a walk finds: (position, base offset) of a batch, (position, end, next offset, reason) of a gap."""
+    """Walk a log; return (position, base offset) of a batch, (position, end, next offset, reason) of a gap."""
     start: dict[str, Any] = {"position": 0, "next_offset": 0, "end": file.size()} | limits
     return [
         (item.position, item.header.base_offset)
@@ -35,7 +35,7 @@ def walked(file: File, **limits: int) -> list[tuple[object, ...]]:
 
 
 def broken(data: bytes, at: int = -1) -> bytes:
-    """The batch with one byte changed (its last: the CRC is wrong)."""
+    """Return the batch with one byte changed (by default the last byte: the CRC is wrong)."""
     changed = bytearray(data)
     changed[at] ^= 0x55
     return bytes(changed)
@@ -180,7 +180,7 @@ def test_a_lost_write_is_an_aligned_sector(zeros_from: int, size: int, found: bo
 
 
 def test_of_the_sector_in_which_the_place_begins_the_rest_counts() -> None:
-    """A write that was lost there left zeros up to the sector's end; a base offset may begin with seven."""
+    """A lost write left zeros up to the end of its sector; seven zeros prove nothing, as a base offset may begin so."""
     file = a_file(b"x" * 512, bytes(512), b"x" * 512)
     assert holds_lost_write(file, position=512, end=1024)
     assert holds_lost_write(file, position=513, end=1536)
@@ -191,7 +191,7 @@ def test_of_the_sector_in_which_the_place_begins_the_rest_counts() -> None:
 
 
 def test_the_next_batch_may_begin_in_the_sector_that_was_lost() -> None:
-    """With the zeros of its base offset, so that nothing of it is missing."""
+    """Up to seven zeros at the end of the lost sector may be the base offset of a complete next batch."""
     file = a_file(b"x" * 512, bytes(512), b"x" * 512)
     assert holds_lost_write(file, position=100, end=1024 - 7)
     assert not holds_lost_write(file, position=100, end=1024 - 8)

@@ -1,4 +1,4 @@
-"""A leader-epoch-checkpoint that is lost, unreadable or behind its log: made anew from the batches, after any stop."""
+"""A lost, unreadable or outdated leader-epoch-checkpoint: rebuilt from the batches, after any stop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.kafka.workshop import ROOT, T0, Workshop, only_partition, put_va
 
 FILE = ROOT / "t-0" / "leader-epoch-checkpoint"
 MARKER = ROOT / ".kafka_cleanshutdown"
-SMALL = {"internal.segment.bytes": "200"}  # two batches of 69 bytes
+SMALL = {"internal.segment.bytes": "200"}  # two batches of 69 bytes per segment
 LOST = {
     "missing": None,
     "empty": b"",
@@ -33,7 +33,7 @@ UNREADABLE = {name: data for name, data in LOST.items() if data and name != "no 
 
 @pytest.fixture
 def stopped(shop: Workshop) -> Workshop:
-    """Eight batches in four segments, of the epochs 0, 0, 0, 2, 2, 5, 5, 5, cleanly stopped."""
+    """A cleanly stopped store of eight batches in four segments, of the epochs 0, 0, 0, 2, 2, 5, 5, 5."""
     store = shop.open_with_topic(SMALL)
     for offset, epoch in enumerate((0, 0, 0, 2, 2, 5, 5, 5)):
         store.append_batches(T0, data_batch(offset, epoch=epoch), keep_offsets=True)
@@ -43,7 +43,7 @@ def stopped(shop: Workshop) -> Workshop:
 
 
 def epoch_at(store: LogStore, offset: int) -> int:
-    """The leader epoch of the batch at an offset."""
+    """Return the leader epoch of the batch at an offset."""
     assert isinstance(store, KafkaStore)
     batches = only_partition(store).segments()[-1].batches(offset, stop_offset=offset + 1)
     return next(batch.header.leader_epoch for batch in batches)
@@ -132,7 +132,7 @@ def test_a_damaged_topic_id_is_an_error(shop: Workshop, partition: int) -> None:
     assert found == [("bad-partition-metadata", "error", str(path))]
 
 
-# ---- a deletion that a crash ended -------------------------------------------------------------------------------
+# ---- a deletion that a crash interrupted -------------------------------------------------------------------------
 
 WHOLE = [(0, 0), (2, 3), (5, 5)]
 
@@ -142,7 +142,7 @@ WHOLE = [(0, 0), (2, 3), (5, 5)]
 def test_epochs_cut_by_an_interrupted_deletion_are_read_again(
     stopped: Workshop, cut: str, flushed: int
 ) -> None:
-    """A deletion cuts the epochs before the files: here a crash came between the two."""
+    """A deletion cuts the epochs before it removes files; here a crash came between the two steps."""
     leave(stopped, cut.encode())
     stopped.fs.remove(MARKER)
     stopped.put(ROOT / "recovery-point-offset-checkpoint", b"0\n1\nt 0 %d\n" % flushed)
@@ -167,7 +167,7 @@ def test_so_they_are_where_some_files_are_gone(stopped: Workshop, left: list[int
 
 @pytest.mark.parametrize("removed", [0, 1, 2])
 def test_a_deletion_that_is_killed(stopped: Workshop, removed: int) -> None:
-    """The order of its steps: all epochs are cut, then file after file goes."""
+    """A deletion cuts all epochs first, then removes one file after another."""
     fs = KilledAtLog(OverlayFileSystem(stopped.fs), after=removed)
     hurt = Workshop(fs)
     hurt.clock.now_ms = stopped.clock.now_ms
@@ -185,7 +185,7 @@ def test_a_deletion_that_is_killed(stopped: Workshop, removed: int) -> None:
 
 
 class KilledAtLog(Relay):
-    """Fails at the removal of a log, after so many that succeed."""
+    """A disk that fails at the removal of a log file, after `after` removals that succeed."""
 
     def __init__(self, fs: FileSystem, *, after: int) -> None:
         super().__init__(fs)

@@ -1,4 +1,4 @@
-"""Index files that do not fit their log: lookups by time, finds and fetches miss no record."""
+"""Index files that do not match their log: lookups by time, searches and fetches miss no record."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TIME, OFFSET = ".timeindex", ".index"
 
 
 def filled(shop: Workshop, times_ms: Callable[[int], int]) -> None:
-    """A store of some segments with an index entry for nearly each batch, that was stopped cleanly."""
+    """Write a cleanly stopped store of several segments with an index entry for nearly each batch."""
     store = shop.open_with_topic(SETTINGS)
     for number in range(COUNT):
         record = Record(b"k%d" % number, b"v" * 40, timestamp_ms=times_ms(number))
@@ -32,17 +32,17 @@ def rising(number: int) -> int:
 
 
 def in_steps(number: int) -> int:
-    """Three records of one time each."""
+    """Return times that are equal for three records each."""
     return START_MS + number // 3 * 3 * STEP_MS
 
 
 def back_and_forth(number: int) -> int:
-    """Times that fall again after each fourth record."""
+    """Return times that fall within each group of four records."""
     return START_MS + (number ^ 3) * STEP_MS
 
 
 def changed(suffix: str, change: Callable[[bytes], bytes]) -> Callable[[Workshop], None]:
-    """The index files of all segments but the last, changed."""
+    """Return a damage that changes the index files of all segments but the last."""
 
     def damage(shop: Workshop) -> None:
         for base in shop.bases()[:-1]:
@@ -52,7 +52,7 @@ def changed(suffix: str, change: Callable[[bytes], bytes]) -> Callable[[Workshop
 
 
 def entry(at: int, size: int, *fields: int, form: str) -> Callable[[bytes], bytes]:
-    """Another entry in the place of one."""
+    """Return a change that replaces the entry with number `at`."""
     data = struct.pack(form, *fields)
     return lambda old: old[: at * size] + data + old[(at + 1) * size :]
 
@@ -100,7 +100,7 @@ DAMAGES: dict[str, Callable[[Workshop], None]] = {
 
 
 def check(store: KafkaStore, times_ms: Callable[[int], int]) -> None:
-    """Every lookup by time gives what a walk over all records gives."""
+    """Check that every lookup by time returns the result of a walk over all records."""
     everything = list(store.scan(T0))
     assert [record.offset for record in everything] == list(range(COUNT))
     for number in range(COUNT):

@@ -1,4 +1,4 @@
-"""Segments whose files were renamed: the wrong name is reported with the right one, and every record is read."""
+"""Segments with renamed files: the wrong name is reported with the right name, and every record is read."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ SUFFIXES = (names.LOG, names.INDEX, names.TIME_INDEX)
 
 
 class Case(NamedTuple):
-    """The logs by their names, the right names of those that are wrong, and how severe that is; `mild`: of these names
-    it is a warning all the same.
+    """A case: the logs by file name, the right base offsets of wrong names, and the severity of the finding.
+
+    Names in `mild` give a warning, whatever the severity of the case.
     """
 
     logs: Mapping[int, bytes]
@@ -35,7 +36,7 @@ class Case(NamedTuple):
     mild: Collection[int] = ()
 
     def found(self) -> dict[str, tuple[str, str | None]]:
-        """What `wrong_names` finds."""
+        """Return the expected result of `wrong_names`."""
         return {
             segment_name(name): (
                 "warning" if name in self.mild else self.severity,
@@ -80,7 +81,7 @@ def wrong_names(found: list[Finding]) -> dict[str, tuple[str, str | None]]:
 
 
 def damage(found: list[Finding]) -> set[str]:
-    """The codes, without those of the small files that `a_log` does not make."""
+    """Return the finding codes, without the codes for small files that `a_log` does not write."""
     return {f.code for f in found} - {"missing-index", "missing-snapshot", "unclean-stop"}
 
 
@@ -159,7 +160,7 @@ def test_splits_follow_a_start_that_renames(shop: Workshop, case: str) -> None:
 
 @pytest.mark.parametrize("case", ["one lower", "in the middle", "two"])
 def test_splits_follow_a_broker_that_keeps_the_wrong_names(shop: Workshop, case: str) -> None:
-    """It serves a log whose names are too low and still in order, and appends to its last file."""
+    """A broker serves a log with names that are too low but in order, and appends to its last file."""
     logs = CASES[case].logs
     a_log(shop, logs, clean=False)
     last = max(logs)
@@ -178,7 +179,7 @@ ROLLED = {"internal.segment.bytes": "400", "index.interval.bytes": "1"}
 
 
 def rolled(shop: Workshop, *, count: int = 24) -> list[int]:
-    """A store with some segments, each with indexes and a snapshot of a producer; their bases."""
+    """Write a store with several segments, each with indexes and a producer snapshot; return the base offsets."""
     shop.open(ROLLED).close()
     with shop.open(ROLLED) as store:
         store.create_topic("t", 1)
@@ -274,7 +275,7 @@ FLIPPED: Mapping[str, Mapping[int, bytes]] = {
 def test_a_flipped_base_offset_is_no_wrong_name(
     shop: Workshop, case: str, base: int, bit: int
 ) -> None:
-    """No CRC covers it. The first batch of a segment is misplaced then, or jumps ahead."""
+    """No CRC covers the base offset. With a flipped bit, the first batch of a segment is misplaced or jumps ahead."""
     logs = FLIPPED[case]
     data = bytearray(logs[base])
     data[7] ^= 1 << bit
@@ -288,7 +289,7 @@ def test_a_flipped_base_offset_is_no_wrong_name(
 def test_a_base_offset_that_rotted_to_the_end_of_another_segment(
     shop: Workshop, batches: str, end: int, indexed: bool
 ) -> None:
-    """It looks as if the segment followed the last one, or the one two before it."""
+    """The segment then seems to follow the last segment, or the segment two before it."""
     settings = {"internal.segment.bytes": "400", "index.interval.bytes": "1"}
     with shop.open_with_topic(settings) as store:
         for first in range(0, end, 4):
@@ -313,7 +314,7 @@ def test_a_base_offset_that_rotted_to_the_end_of_another_segment(
 
 @pytest.mark.parametrize("bit", range(5))
 def test_one_batch_alone_proves_no_wrong_name(shop: Workshop, bit: int) -> None:
-    """The log began at 8 by its epochs, and the base offset of its only batch has rotted."""
+    """A single batch proves no wrong name: by its epochs the log begins at 8, and its base offset has a flipped bit."""
     data = bytearray(log(8))
     data[7] ^= 1 << bit
     a_log(shop, {8: bytes(data)}, clean=False)
@@ -338,7 +339,7 @@ def test_a_search_finds_records_of_a_renamed_segment(shop: Workshop) -> None:
     assert searched(shop) == list(range(10))
 
 
-# ---- one file ----------------------------------------------------------------------------------------------------
+# ---- a single file -----------------------------------------------------------------------------------------------
 
 ALONE: Mapping[str, tuple[int, bytes, list[int]]] = {
     "one higher": (5, FOUR, [4, 5, 6, 7]),

@@ -1,4 +1,4 @@
-"""Partitions, segments and offsets that files name and that are missing: reported, refused, and never given twice."""
+"""Missing partitions, segments and offsets that other files name: reported, refused, and never assigned twice."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MARKER = ROOT / names.CLEAN_SHUTDOWN
 
 
 def a_store(shop: Workshop, *, partitions: int = 3, records: int = 6) -> KafkaStore:
-    """A store of ours with `records` records in each partition of t, over several segments."""
+    """Create a store with `records` records in each partition of t, over several segments."""
     store = shop.open(SETTINGS)
     store.create_topic("t", partitions)
     for number in range(partitions):
@@ -44,7 +44,7 @@ def a_store(shop: Workshop, *, partitions: int = 3, records: int = 6) -> KafkaSt
 def remove(
     shop: Workshop, of: TopicPartition, *suffixes: str, bases: Callable[[int], bool]
 ) -> None:
-    """Remove files of segments, by their base offset."""
+    """Remove segment files, chosen by base offset and suffix."""
     for name in shop.names(of):
         parsed = names.parse_segment_name(name)
         if parsed is not None and bases(parsed[0]) and (not suffixes or parsed[1] in suffixes):
@@ -52,7 +52,7 @@ def remove(
 
 
 def verified(shop: Workshop) -> list[Finding]:
-    """What `verify` finds, info left out."""
+    """Return the findings of `verify` except info; check that the summary shows each error."""
     inspector = open_inspector(ROOT, StoreOptions(settings=SETTINGS), fs=shop.fs, clock=shop.clock)
     assert inspector is not None
     try:
@@ -77,7 +77,7 @@ def salvaged(shop: Workshop) -> LossReport:
 
 
 def rebuild(shop: Workshop) -> None:
-    """Rebuild the indexes; one that names lost records stays."""
+    """Rebuild the indexes; an index that names lost records stays."""
     inspector = open_inspector(ROOT, StoreOptions(settings=SETTINGS), fs=shop.fs, clock=shop.clock)
     assert inspector is not None
     try:
@@ -87,7 +87,7 @@ def rebuild(shop: Workshop) -> None:
 
 
 def dumped(shop: Workshop, partition: int | None) -> tuple[int, set[int | None]]:
-    """The number of records in a dump, and the partitions that it reports as missing."""
+    """Return the number of records in a dump, and the partitions that the dump reports as missing."""
     inspector = open_inspector(ROOT, StoreOptions(settings=SETTINGS), fs=shop.fs, clock=shop.clock)
     assert inspector is not None
     try:
@@ -101,7 +101,7 @@ def found_in(shop: Workshop) -> set[tuple[str, str, int | None]]:
     return {(f.code, f.severity, f.partition) for f in verified(shop)}
 
 
-# ---- a folder is missing ---------------------------------------------------------------------------------------------
+# ---- a missing folder ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("gone", [T0, T1, T2])
@@ -115,7 +115,7 @@ def test_a_folder_that_is_missing(shop: Workshop, gone: TopicPartition, clean: b
     shop = shop.after_kill()
     shop.fs.remove_tree(ROOT / str(gone))
     assert ("partition-without-folder", "error", gone.partition) in found_in(shop)
-    for _ in range(2):  # a start and a stop leave the names
+    for _ in range(2):  # a start and a stop keep the names of the missing partition
         with shop.open(SETTINGS) as again:
             assert ("partition-without-folder", gone.partition) in {
                 (f.code, f.partition) for f in again.recovery.findings
@@ -139,7 +139,7 @@ def test_a_folder_that_is_missing(shop: Workshop, gone: TopicPartition, clean: b
 
 
 def test_a_gap_in_the_numbers_alone_is_told(shop: Workshop) -> None:
-    """One disk of several: no checkpoint, only partitions 1 and 3 of four."""
+    """A gap in the partition numbers is reported without any checkpoint, as on one disk of several."""
     a_store(shop, partitions=4).close()
     for name in (*shop.fs.list_dir(ROOT),):
         if name in names.ROOT_FILES or name in {"t-0", "t-2"}:
@@ -181,7 +181,7 @@ def test_dump_and_find_say_that_a_partition_is_missing(
 
 
 def test_dump_is_complete_where_no_file_names_records_of_a_missing_number(shop: Workshop) -> None:
-    """The partitions between may be on other brokers of a cluster."""
+    """A missing partition number that no file names is no loss: the partition may be on another broker of a cluster."""
     a_store(shop, partitions=1).close()
     shop.fs.rename(ROOT / "t-0", ROOT / "t-3")
     for name in CHECKPOINTS:
@@ -246,7 +246,7 @@ def test_a_topic_with_settings_only_still_exists(shop: Workshop) -> None:
         assert put_value(accepted, b"y", TopicPartition("kept", 1)).base_offset == 1
 
 
-# ---- a name alone ----------------------------------------------------------------------------------------------------
+# ---- a topic known only by its name ----------------------------------------------------------------------------------
 
 
 def test_a_name_alone_is_info_and_is_not_given_again(shop: Workshop) -> None:
@@ -289,7 +289,7 @@ def test_a_deletion_that_was_interrupted_leaves_no_name(shop: Workshop) -> None:
             again.create_topic("t", 1)
 
 
-# ---- files of a partition are missing --------------------------------------------------------------------------------
+# ---- missing files of a partition ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -330,7 +330,7 @@ def test_all_logs_of_a_folder_are_missing(
 def test_the_last_segment_is_missing(
     shop: Workshop, witness: str, suffixes: tuple[str, ...]
 ) -> None:
-    """Each kind of file alone keeps the offsets from being given again."""
+    """Each kind of file alone prevents that the lost offsets are assigned again."""
     store = a_store(shop, partitions=1)
     if witness == "group":
         store.commit_offsets([GroupCommit("g", {T0: CommittedOffset(6)})])
@@ -362,7 +362,10 @@ def test_the_last_segment_is_missing(
 
 
 def an_indexed_store(shop: Workshop, *, clean: bool) -> Workshop:
-    """Nine records of 75 bytes in one segment, an index entry for each, and no other file that names an offset."""
+    """Write nine records of 75 bytes in one segment, with an index entry for each but the first.
+
+    No other file names an offset.
+    """
     store = shop.open(DENSE)
     store.create_topic("t", 1)
     for n in range(9):
@@ -397,7 +400,7 @@ def snapshots(shop: Workshop) -> list[Path]:
 def test_an_index_names_more_than_its_log(
     shop: Workshop, size_bytes: int, kept: int, removed: tuple[str, ...], clean: bool
 ) -> None:
-    """After an unclean stop a power loss may have taken the records, which nobody was to rely on."""
+    """After an unclean stop a power loss explains the missing records, and no client was promised them."""
     shop = an_indexed_store(shop, clean=clean)
     shop.truncate(size_bytes)
     for suffix in removed:
@@ -521,7 +524,7 @@ def test_a_middle_segment_is_missing(shop: Workshop, suffixes: tuple[str, ...]) 
     middle = shop.bases()[1]
     remove(shop, T0, *suffixes, bases=lambda base: base == middle)
     assert ("offset-gap", "error", 0) in found_in(shop)
-    for read_only in (True, False, False):  # the start reports it, each time
+    for read_only in (True, False, False):  # every start reports the gap
         with shop.open(SETTINGS, read_only=read_only) as again:
             gaps = [(f.code, f.severity, f.offset) for f in again.recovery.findings]
             assert ("offset-gap", "error", middle) in gaps
@@ -577,7 +580,7 @@ def test_gaps_that_compaction_explains_are_not_reported(shop: Workshop, why: str
 def test_of_the_last_segment_an_index_without_entries_is_left(
     shop: Workshop, kept: tuple[str, ...]
 ) -> None:
-    """After an unclean stop the recovery point says nothing of it, and it had a record."""
+    """After an unclean stop the recovery point does not cover the last segment, which had a record."""
     a_store(shop, partitions=1).close()
     last = shop.bases()[-1]
     remove(shop, T0, bases=lambda base: base >= last)
@@ -625,7 +628,7 @@ def test_of_a_compacted_log_segments_are_missing_and_their_indexes_are_there(
 
 
 def test_what_compaction_leaves_of_merged_segments_is_no_loss(shop: Workshop) -> None:
-    """The cleaner makes one segment of several, and a crash leaves the index of one of these."""
+    """The cleaner merges several segments into one, and a crash leaves the index of a merged segment."""
     a_store(shop, partitions=1, records=12).close()
     bases = shop.bases()
     merged = shop.bytes_of(bases[0]) + shop.bytes_of(bases[1])
@@ -638,7 +641,7 @@ def test_what_compaction_leaves_of_merged_segments_is_no_loss(shop: Workshop) ->
 
 
 def test_a_refused_partition_is_not_sealed_by_a_marker(shop: Workshop) -> None:
-    """After an unclean stop its files are as the stop left them, and a broker must look at them."""
+    """After an unclean stop the files of a refused partition stay unchanged, and a broker must still check them."""
     store = a_store(shop, partitions=2)
     store.checkpoint()
     shop = shop.after_kill()
@@ -663,7 +666,7 @@ def test_a_topic_with_a_refused_partition_can_be_deleted(shop: Workshop) -> None
 
 
 def test_groups_of_a_missing_home_are_told_so_and_others_go_on(shop: Workshop) -> None:
-    """A group's partition is by the number of all, not of those that are left."""
+    """The home of a group depends on the number of all partitions, not of the partitions that are left."""
     store = a_store(shop, partitions=1)
     groups = [f"g{n}" for n in range(8)]
     for n, group in enumerate(groups):
@@ -685,7 +688,7 @@ def test_groups_of_a_missing_home_are_told_so_and_others_go_on(shop: Workshop) -
 
 
 def test_a_commit_far_beyond_everything_counts_for_nothing(shop: Workshop) -> None:
-    """Clients may commit any number."""
+    """Clients may commit any number, so a committed offset far beyond the log does not move the log end."""
     store = a_store(shop, partitions=1)
     store.commit_offsets([GroupCommit("g", {T0: CommittedOffset(1 << 60)})])
     store.flush()
@@ -719,7 +722,7 @@ SPLIT_OF = {
 
 
 def hurt(shop: Workshop, case: str, of: TopicPartition) -> None:
-    """Take records from the end of a partition after a clean stop."""
+    """Remove or hide records at the end of a partition after a clean stop."""
     bases = shop.bases(of=of)
     if case.startswith("all"):
         remove(shop, of, *((names.LOG,) if case == "all logs" else ()), bases=lambda _: True)
@@ -740,7 +743,7 @@ def hurt(shop: Workshop, case: str, of: TopicPartition) -> None:
 def test_splits_name_a_partition_that_misses_its_end(
     shop: Workshop, case: str, of: TopicPartition
 ) -> None:
-    """When it is asked about, and until its files are there again."""
+    """The partition is reported from its first request until its files are restored."""
     a_store(shop).close()
     before = {name: shop.fs.read_bytes(ROOT / str(of) / name) for name in shop.names(of)}
     hurt(shop, case, of)
@@ -766,7 +769,7 @@ def test_splits_name_a_partition_that_misses_its_end(
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_splits_of_a_store_that_lacks_nothing_name_nothing(shop: Workshop, clean: bool) -> None:
-    """Nor do they beside the server, which writes on."""
+    """A complete store is reported as complete, also while the server appends to it."""
     store = a_store(shop)
     store.checkpoint()
     if clean:

@@ -1,4 +1,4 @@
-"""A whole batch with a right CRC is never a torn tail: kept, and read as Kafka's consumer reads it or skipped."""
+"""Complete batches with a valid CRC are never a torn tail: kept, and read as by Kafka's consumer, or skipped."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.unit.kafka.workshop import (
 
 
 class Odd(NamedTuple):
-    """A log, the offsets that the real consumer of Kafka 4.3 gives of it, what verify says, and where a log goes on."""
+    """A case: a log, the offsets that the consumer of Kafka 4.3 returns, the finding of verify, and the log end."""
 
     log: bytes
     offsets: list[int]
@@ -101,7 +101,7 @@ def odd(request: pytest.FixtureRequest) -> Odd:
 
 @pytest.fixture(params=[True, False], ids=["stopped", "killed"])
 def found(request: pytest.FixtureRequest, shop: Workshop, odd: Odd) -> Workshop:
-    """A directory with the log, after a clean stop or without one."""
+    """A directory with the log, with or without a clean stop."""
     return directory_with(shop, odd.log, stopped=request.param)
 
 
@@ -207,9 +207,9 @@ def test_salvage_takes_it_along(found: Workshop, odd: Odd) -> None:
     assert found.fs.read_bytes(target / "t-0" / found.path(0).name) == odd.log
 
 
-# ---- batches whose offsets fit nowhere -------------------------------------------------------------------------------
+# ---- batches with offsets that fit nowhere ---------------------------------------------------------------------------
 
-MISPLACED = {  # a log, and how many of its records fit
+MISPLACED = {  # a log, and the number of its records that fit
     "written twice": (data_batch(0, count=5) + data_batch(2, count=3), 5),
     "an older batch": (data_batch(0, count=4) + data_batch(4) + data_batch(2), 5),
     "an offset below 0": (data_batch(0, count=2) + b"\xff" * 8 + data_batch(2)[8:], 2),

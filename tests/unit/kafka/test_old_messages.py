@@ -1,4 +1,4 @@
-"""Messages of format v0 and v1: not read, but never taken for damage that may go."""
+"""Messages of format v0 and v1: not read, but never cut as damage without `accept_loss`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.unit.kafka.workshop import ROOT, T0, Workshop, put_value, read_around
 
 
 def with_log(shop: Workshop, data: bytes, *, clean: bool = True) -> Workshop:
-    """A store whose only log holds these bytes, with or without the marker of a clean stop."""
+    """Return a store with these bytes as its only log, with or without the clean-stop marker."""
     shop.open_with_topic().close()
     for suffix in (".index", ".timeindex"):
         shop.fs.remove(shop.path(0, suffix))
@@ -31,12 +31,12 @@ def with_log(shop: Workshop, data: bytes, *, clean: bool = True) -> Workshop:
 
 
 def batches(first: int, count: int) -> bytes:
-    """Batches of one record."""
+    """Encode batches of one record each."""
     return b"".join(data_batch(first + n, value=b"new") for n in range(count))
 
 
 def told(findings: list[Finding]) -> list[tuple[str, str, int | None]]:
-    """What is told of logs."""
+    """Return code, severity and position of the findings about log files."""
     return [(f.code, f.severity, f.position) for f in findings if f.path.endswith(".log")]
 
 
@@ -69,7 +69,7 @@ def test_what_is_no_message_is_refused() -> None:
             old_format.decode_head(data[:at] + value + data[at + len(value) :])
 
 
-# ---- a start ----
+# ---- start ----
 
 
 @pytest.mark.parametrize("clean", [True, False])
@@ -182,7 +182,7 @@ def test_a_look_tells_each_place_once(shop: Workshop) -> None:
     view.close()
 
 
-# ---- attribute bits that mean nothing yet ----
+# ---- attribute bits without a meaning yet ----
 
 
 @pytest.mark.parametrize("bits", [0x80, 0x100, -0x8000])

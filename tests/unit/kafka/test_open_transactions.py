@@ -1,4 +1,4 @@
-"""Transactions without an end: producer, epoch, first offset and age, and when they hang."""
+"""Transactions without an end: producer, epoch, first offset and age, and when they count as hanging."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def transaction(offset: int, producer: int, *, epoch: int = 0, time_ms: int = BE
 
 
 def verified(shop: Workshop, *batches: bytes, now_ms: int, clean: bool = True) -> list[Finding]:
-    """What verify says, the log holding these batches; the same is said by inspect."""
+    """Return the hanging transactions that `verify` reports for these batches; check `inspect` against them."""
     shop.clock.now_ms = now_ms
     store = shop.open_with_topic()
     for batch in batches:
@@ -50,7 +50,7 @@ def verified(shop: Workshop, *batches: bytes, now_ms: int, clean: bool = True) -
     ],
 )
 def test_the_age_decides(shop: Workshop, age_ms: int, severity: str, clean: bool) -> None:
-    """Longer than the longest timeout and a grace; records of a clock that is ahead are young."""
+    """A transaction hangs when it is older than the longest timeout and a grace; times in the future count as young."""
     batches = (data_batch(0), transaction(1, 7, epoch=3), data_batch(2, count=3))
     (found,) = verified(shop, *batches, now_ms=BEGUN_MS + age_ms, clean=clean)
     assert (found.severity, found.topic, found.partition, found.offset) == (severity, "t", 0, 1)
@@ -77,7 +77,7 @@ def test_each_open_one_is_reported_from_its_first_record(shop: Workshop) -> None
 
 @pytest.mark.parametrize("commit", [True, False])
 def test_an_ended_one_is_not(shop: Workshop, commit: bool) -> None:
-    """Another one of the same producer, begun afterwards, is."""
+    """An ended transaction is not reported; a later open transaction of the same producer is."""
     batches = (transaction(0, 7), marker(1, 7, commit=commit))
     assert verified(shop, *batches, now_ms=BEGUN_MS * 2) == []
     again = data_batch(2, producer=(7, 0, 1), transactional=True, times_ms=[BEGUN_MS])

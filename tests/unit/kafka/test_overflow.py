@@ -1,4 +1,4 @@
-"""Segments with offsets beyond 2^31 from their base: read in full, and split by a writable start as the broker does."""
+"""Segments with offsets 2^31 or more above the base: read in full, and split by a writable start as by the broker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.unit.kafka.workshop import ROOT, T0, Workshop, put_value, read_around
 FAR = 1 << 31
 TRANSACTION = data_batch(FAR + 9, count=2, producer=(7, 0, 0), transactional=True)
 
-# The log, the offsets of its records, and the bases of the real broker's segments.
+# The log, the offsets of its records, and the base offsets of the real broker's segments.
 LOGS = {
     "three parts": (
         data_batch(0, count=2)
@@ -112,11 +112,11 @@ def test_a_full_segment_that_was_split_keeps_what_was_aborted(shop: Workshop) ->
 
 
 class Killed(Exception):
-    """The process ends here."""
+    """An exception that stands for the end of the process."""
 
 
 class KilledAt(Relay):
-    """Ends the process at the n-th change of names."""
+    """A disk that ends the process at the n-th change of names."""
 
     left = 0
 

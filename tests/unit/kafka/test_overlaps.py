@@ -1,4 +1,4 @@
-"""Segments that repeat batches of later ones: each record is served once, as the real consumer reads them."""
+"""Segments that repeat batches of later segments: each record is served once, as by the real consumer."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def found(shop: Workshop) -> set[tuple[str, str]]:
             "missing-index",
             "missing-snapshot",
             "unclean-stop",
-        }  # files that `a_log` does not make
+        }  # files that `a_log` does not write
         return {(f.code, f.severity) for f in inspector.verify() if f.code not in others}
 
 
@@ -99,7 +99,7 @@ def test_equal_overlaps_are_read_once(shop: Workshop, case: str, clean: bool) ->
         with shop.open() as store:
             assert values(store) == expected
             assert not store.recovery.losses
-            for offset in range(10):  # from anywhere, and one at a time
+            for offset in range(10):  # from every offset, one record at a time
                 page = store.read(T0, offset, max_records=1)
                 assert [record.offset for record in page.records] == [offset]
     with shop.open() as store:

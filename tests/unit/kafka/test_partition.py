@@ -1,4 +1,4 @@
-"""One partition: epochs, publishing, sequences over restarts, retention, and threads that meet."""
+"""A single partition: epochs, publishing, sequences over restarts, retention, and concurrent threads."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_the_epoch_is_on_disk_before_its_first_batch() -> None:
 
 
 def sessions(shop: Workshop, count: int) -> list[int]:
-    """The epoch of each batch after so many more starts with an append."""
+    """Return the epoch of each batch after `count` more starts with one append each."""
     for _ in range(count):
         with shop.open() as store:
             put_value(store, b"ours")
@@ -112,7 +112,10 @@ def sessions(shop: Workshop, count: int) -> list[int]:
 
 
 def test_a_broker_s_epoch_is_not_raised(shop: Workshop) -> None:
-    """Its controller knows the newest, and leads with the next: one that we had made up would be in its way."""
+    """The epoch of a broker's store is not raised.
+
+    The broker's controller knows the newest epoch and leads with the next; an epoch of our own would conflict with it.
+    """
     shop.open_with_topic().close()
     shop.fs.remove(ROOT / ".logserver.store.json")
     assert sessions(shop, 3) == [0, 0, 0]
@@ -128,7 +131,7 @@ def test_nor_is_ours_once_a_broker_has_led(shop: Workshop) -> None:
 
 
 def test_nor_is_ours_once_a_broker_has_stopped_here(shop: Workshop) -> None:
-    """It may have led with no higher epoch than ours."""
+    """Our epoch is not raised after a broker stopped here: it may have led with no higher epoch than ours."""
     shop.open_with_topic().close()
     assert sessions(shop, 2) == [1, 2]
     shop.put(ROOT / ".kafka_cleanshutdown", encode_clean_shutdown(7))
@@ -244,14 +247,14 @@ def test_a_snapshot_in_the_middle_goes_when_it_is_not_the_last(shop: Workshop) -
 
 
 def test_a_snapshot_above_the_end_does_not_keep_a_new_one_away(shop: Workshop) -> None:
-    """A clean stop leaves the producers' state beside the log's end."""
+    """A clean stop writes the producer snapshot at the log end, although a snapshot with a higher offset exists."""
     store = shop.open_with_topic()
     put_sequenced(store, 7, 0)
     store.close()
     shop.put(shop.path(900, ".snapshot"), shop.bytes_of(1, ".snapshot"))
     with shop.open(
         accept_loss=True
-    ) as again:  # else refused: the log once reached 900 by this name
+    ) as again:  # otherwise refused: this name says that the log once reached 900
         assert put_sequenced(again, 7, 1).base_offset == 900
     assert 901 in shop.bases(".snapshot")
     assert shop.open().recovery.findings == []
@@ -275,7 +278,7 @@ def test_silent_producers_are_forgotten_at_a_start(shop: Workshop) -> None:
 
 @pytest.mark.parametrize("topic", ["__transaction_state", "__share_group_state"])
 def test_what_coordinators_know_is_not_deleted(shop: Workshop, topic: str) -> None:
-    """The broker compacts the one and prunes the other itself, whatever retention the rest has."""
+    """Coordinator topics ignore the store's retention: the broker compacts one of them and prunes the other itself."""
     store = shop.open({**THREE, "retention.ms": "1000", "retention.bytes": "1"})
     store.create_topic(topic, 1)
     for _ in range(7):
@@ -285,7 +288,7 @@ def test_what_coordinators_know_is_not_deleted(shop: Workshop, topic: str) -> No
 
 
 def six_segments(shop: Workshop, configs: dict[str, str]) -> LogStore:
-    """Records at 0, 1000, ... 17000 ms, three a segment."""
+    """Write records at 0, 1000, ... 17000 ms, three to a segment."""
     store = shop.open(THREE)
     store.create_topic("t", 1, configs)
     for n in range(18):
@@ -301,7 +304,7 @@ def test_nothing_goes_unless_it_is_asked_for(shop: Workshop) -> None:
 
 
 def test_records_that_are_not_flushed_stay(shop: Workshop) -> None:
-    """Whoever waits for their flush would be told of records that are gone."""
+    """Unflushed records are not deleted; otherwise their flush would acknowledge records that are already lost."""
     store = shop.open(THREE)
     store.create_topic("t", 1, {"retention.ms": "0"})
     for n in range(3):
@@ -319,7 +322,7 @@ def test_records_that_are_not_flushed_stay(shop: Workshop) -> None:
 
 @pytest.mark.parametrize("start", [1, 5, 9])
 def test_a_lookup_by_time_answers_nothing_below_the_start(shop: Workshop, start: int) -> None:
-    """The start may be inside a batch, as delete-records leaves it."""
+    """The log start may be inside a batch, as delete-records leaves it."""
     store = shop.open_with_topic()
     store.append(T0, [Record(None, b"x", (), 1000 + n) for n in range(10)])
     store.close()
@@ -385,7 +388,7 @@ def test_what_was_not_published_yet_stays(shop: Workshop) -> None:
 
 def test_an_append_that_meets_a_deletion_finds_no_topic(shop: Workshop) -> None:
     store = shop.open_with_topic(partitions=2)
-    partition = only_partition(store)  # what a thread holds that came just before the deletion
+    partition = only_partition(store)  # the object that a thread got just before the deletion
     put_value(store, b"x")
     store.delete_topic("t")
     with pytest.raises(UnknownTopic):

@@ -1,4 +1,4 @@
-"""What a partition remembers of its producers, batch by batch."""
+"""Producer states of a partition, batch by batch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ P = 7
 
 
 def take_in(states: ProducerStates, *batches: bytes) -> list[AbortedTransaction]:
-    """Feed batches; gives what goes into the transaction index."""
+    """Apply batches; return the entries for the transaction index."""
     entries = [states.update(header_of(data), data, 0) for data in batches]
     return [entry for entry in entries if entry is not None]
 
@@ -205,7 +205,7 @@ def test_open_transactions_come_back_from_a_snapshot() -> None:
     assert take_in(again, marker(9, P, commit=False)) == [AbortedTransaction(P, 4, 9, 10)]
 
 
-# ---- forgetting ------------------------------------------------------------------------------------------------------
+# ---- expiry ----------------------------------------------------------------------------------------------------------
 
 
 def test_silent_producers_are_forgotten_but_not_in_a_transaction() -> None:

@@ -1,4 +1,4 @@
-"""Any bytes over any part of a log: what is served was written, in order, and a second start finds nothing more."""
+"""Any bytes over any part of a log: served records were written, in this order, and a second start finds no more."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REFUSALS = {"checkpoint-ahead", "log-ends-below-named", "partition-without-logs"
 
 
 class Damage(NamedTuple):
-    """Bytes put over a place of a file, or the file cut there."""
+    """A damage: bytes written over a position of a file, or the file cut there."""
 
     file: int
     place: float
@@ -30,7 +30,7 @@ class Damage(NamedTuple):
 
 
 def a_store() -> Workshop:
-    """Sixteen records over several segments, flushed but not stopped."""
+    """Write sixteen records to several segments, flushed but not stopped."""
     shop = Workshop()
     store = shop.open_with_topic(SETTINGS)
     for value in WRITTEN:
@@ -67,7 +67,7 @@ def apply(shop: Workshop, done: Sequence[Damage]) -> None:
 
 
 def served(store: LogStore) -> list[bytes | None]:
-    """What can be read; each of it was written, once, in this order."""
+    """Return the readable values; check that each was written, once, in this order."""
     records, _ = read_around(store)
     offsets = [record.offset for record in records]
     assert offsets == sorted(set(offsets))
@@ -77,14 +77,14 @@ def served(store: LogStore) -> list[bytes | None]:
 
 
 def logs_of(shop: Workshop) -> dict[int, bytes]:
-    """The bytes of each log."""
+    """Return the bytes of each log."""
     return {base: shop.bytes_of(base) for base in shop.bases()}
 
 
 @example(done=[Damage(0, 0.0, b"\x01"), Damage(1, 0.0, b"\x01")], clean=False)  # two base offsets
 @example(
     done=[Damage(3, 0.0, b"\x01"), Damage(3, 0.4375, b"\0")], clean=True
-)  # of the last segment
+)  # in the last segment
 @given(done=damages, clean=st.booleans())
 def test_whatever_happens_to_the_logs(done: Sequence[Damage], clean: bool) -> None:
     shop = KILLED.after_kill()
@@ -98,7 +98,7 @@ def test_whatever_happens_to_the_logs(done: Sequence[Damage], clean: bool) -> No
         logs = logs_of(unasked)
         with unasked.open(SETTINGS) as store:
             refused = bool(store.topics()["t"].missing)
-            if clean:  # an unclean stop may have taken what only an index names
+            if clean:  # an unclean stop may lose records that only an index names
                 assert refused == any(f.code in REFUSALS for f in store.recovery.findings)
             if refused:
                 for use in (served, partial(put_value, value=b"more")):

@@ -1,4 +1,4 @@
-"""Rolling at its exact borders, what lies in the files while a segment is live, and what a close leaves."""
+"""Segments: rolling at the exact limits, the files of a live segment, and the files after a close."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ INDEX_BYTES, TIME_INDEX_BYTES = 10_485_760, 10_485_756
 
 
 def append_at(store: LogStore, *times_ms: int) -> None:
-    """One batch a time."""
+    """Append one batch for each time."""
     for time_ms in times_ms:
         store.append(T0, [Record(None, b"x", (), time_ms)])
 
@@ -192,7 +192,11 @@ def test_a_new_segment_takes_the_changed_settings(shop: Workshop) -> None:
 def test_a_fetch_of_batches_checks_those_that_it_hands_out_alone(
     shop: Workshop, monkeypatch: pytest.MonkeyPatch, records: int
 ) -> None:
-    """The index names the batch before the wanted one; that one, and what no longer fits, are told by headers."""
+    """Only returned batches need a CRC check.
+
+    The index names the batch before the wanted batch. That batch, and batches that no longer fit, are recognised by
+    their headers.
+    """
     store = shop.open_with_topic({"index.interval.bytes": "1"})
     for _ in range(6):
         store.append(T0, [Record(None, b"x" * 5000)] * records)
@@ -215,5 +219,5 @@ def test_a_fetch_of_batches_checks_those_that_it_hands_out_alone(
                 assert page.next_offset == fitting.stop * records
                 if (
                     number != 1
-                ):  # no entry names the first batch: the way to the second leads over it
+                ):  # no entry names the first batch, so a read of the second batch starts at the first
                     assert checked == [batch * records for batch in fitting]

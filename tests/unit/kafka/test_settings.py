@@ -1,4 +1,4 @@
-"""Kafka's names, defaults and limits of settings; what is off unless it is set."""
+"""Settings: Kafka's names, defaults and limits, and retention, which is off unless it is set."""
 
 from __future__ import annotations
 

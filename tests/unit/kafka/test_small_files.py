@@ -1,4 +1,4 @@
-"""Garbage in the files beside the logs: every record is still read and appended to, or the start is refused."""
+"""Garbage in the small files next to the logs: all records stay readable and appends work, or the start is refused."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ garbage = st.one_of(
 
 
 def a_store(*, clean: bool) -> Workshop:
-    """Twelve records over several segments, with a config and a producer, stopped or killed."""
+    """Write twelve records to several segments, with a topic config and a producer; stop or kill the store."""
     shop = Workshop()
     store = shop.open(SETTINGS)
     store.create_topic("t", 1, {"retention.ms": "-1"})
@@ -84,12 +84,12 @@ def test_no_record_depends_on_them(state: str, name: str, data: bytes) -> None:
 
 
 def _below_start(name: str, data: bytes) -> set[bytes]:
-    """What a log start that can be read leaves out: all of it, should it lie beyond the end."""
+    """Return the values below a readable log start: all values if it is beyond the end."""
     return set(ALL) if name == names.LOG_STARTS and b" 99" in data and len(data) < 28 else set()
 
 
 def _use(store: LogStore) -> None:
-    """Ask what the indexes answer, true or not."""
+    """Run lookups that use the indexes, and ignore the results."""
     for time_ms in (0, 1_700_000_000_050, 1 << 62):
         store.offset_for_time(T0, time_ms)
     store.find("t", key=b"none")
@@ -132,7 +132,7 @@ def test_a_bad_file_is_reported(name: str) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"version":7}', b"\r\n"])
 def test_a_marker_counts_whatever_it_holds(content: bytes) -> None:
-    """A broker before 3.7 wrote 0 bytes; a later one does not look at the content to decide."""
+    """Any content of the marker counts: a broker before 3.7 wrote 0 bytes, and later brokers ignore the content."""
     shop = STORES["stopped"].after_kill()
     shop.put(ROOT / names.CLEAN_SHUTDOWN, content)
     with shop.open(SETTINGS) as store:
@@ -144,7 +144,7 @@ LINE_ENDS = {"crlf": b"\r\n", "cr": b"\r", "lf": b"\n"}
 
 
 def a_store_with_deleted_records() -> Workshop:
-    """Offsets 0 to 12 of t-0, of which 0 to 6 were deleted but are still on the disk; cleanly stopped."""
+    """Return a cleanly stopped store with offsets 0 to 12 in t-0; 0 to 6 are deleted but still on the disk."""
     shop = STORES["stopped"].after_kill()
     shop.put(ROOT / names.LOG_STARTS, b"0\n1\nt 0 7\n")
     return shop
@@ -153,7 +153,7 @@ def a_store_with_deleted_records() -> Workshop:
 @pytest.mark.parametrize("unfinished", [False, True])
 @pytest.mark.parametrize("line_end", LINE_ENDS)
 def test_line_ends_of_another_system(line_end: str, unfinished: bool) -> None:
-    """Deleted records do not come back, epochs and ids stay, and the next stop writes the start again."""
+    """Deleted records stay deleted, epochs and ids stay, and the next stop writes the log start again."""
     shop = a_store_with_deleted_records()
     folder = ROOT / "t-0"
     topic_id = shop.open(read_only=True).topics()["t"].topic_id
@@ -182,7 +182,7 @@ def test_line_ends_of_another_system(line_end: str, unfinished: bool) -> None:
     ],
 )
 def test_a_damaged_log_start_brings_no_deleted_record_back(damaged: bytes) -> None:
-    """The lines that can be read count, and the file as it was is kept before another one is written."""
+    """The readable lines count, and a copy of the damaged file is kept before a new file is written."""
     shop = a_store_with_deleted_records()
     shop.put(ROOT / names.LOG_STARTS, damaged)
     with shop.open(SETTINGS) as store:
@@ -219,7 +219,7 @@ def test_damaged_epochs_are_kept_aside(damaged: bytes) -> None:
     ],
 )
 def test_epochs_that_repeat_or_fall(lines: bytes, kept: list[tuple[int, int]]) -> None:
-    """They are read as the broker reads them, and change nothing by themselves."""
+    """Such epochs are read as the broker reads them, and cause no finding and no loss."""
     shop = STORES["stopped"].after_kill()
     shop.put(ROOT / "t-0" / names.LEADER_EPOCHS, lines)
     with shop.open(SETTINGS) as store:
@@ -229,7 +229,7 @@ def test_epochs_that_repeat_or_fall(lines: bytes, kept: list[tuple[int, int]]) -
 
 
 def test_bad_stored_configs_are_left_out_and_told() -> None:
-    """The file may have been edited; a start must not break over it."""
+    """The file may have been edited: bad configs are left out and reported, and the start does not fail."""
     shop = STORES["stopped"].after_kill()
     text = b'{"t": {"segment.bytes": "abc", "index.interval.bytes": "100"}}'
     shop.put(ROOT / TOPICS_FILE, text)
@@ -240,7 +240,7 @@ def test_bad_stored_configs_are_left_out_and_told() -> None:
 
 
 def test_another_version_of_our_own_file_is_refused() -> None:
-    """What a later version wrote may mean something else."""
+    """A file of a later version is refused, because its content may have another meaning."""
     shop = STORES["stopped"].after_kill()
     shop.put(ROOT / STORE_FILE, b'{"backend": "kafka", "version": 9}')
     with pytest.raises(UnsupportedFormat):
@@ -273,7 +273,7 @@ def test_batches_below_the_first_epoch_of_the_checkpoint(first: int) -> None:
 @pytest.mark.parametrize("data", [b"0", b"0\n", b"0\r\n"])
 @pytest.mark.parametrize("name", [names.RECOVERY_POINTS, names.HIGH_WATERMARKS, names.LOG_STARTS])
 def test_a_checkpoint_that_was_cut_after_its_version_is_named(name: str, data: bytes) -> None:
-    """A broker reads it as empty, and never writes one: a partition without its folder may have been named there."""
+    """A broker reads such a file as empty, and never writes it: it may have named a partition without a folder."""
     shop = STORES["stopped"].after_kill()
     shop.put(ROOT / name, data)
     with shop.open(read_only=True) as store:
@@ -284,7 +284,7 @@ def test_a_checkpoint_that_was_cut_after_its_version_is_named(name: str, data: b
 
 @pytest.mark.parametrize("data", [b"", b"0\n0\n"])
 def test_an_empty_checkpoint_is_no_damage(data: bytes) -> None:
-    """A broker makes one of 0 bytes when it starts."""
+    """An empty checkpoint is no damage: a broker creates one of 0 bytes when it starts."""
     shop = STORES["stopped"].after_kill()
     shop.put(ROOT / names.HIGH_WATERMARKS, data)
     with shop.open(read_only=True) as store:

@@ -1,4 +1,4 @@
-"""Splits of a store that is being written: however it grows and is cut, they hold what a read of the store gives."""
+"""Splits of a store that is being written: however it grows and is cut, they hold the records of a store read."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SMALL = {"internal.segment.bytes": "2000", "index.interval.bytes": "200"}
 def check_same(
     shop: Workshop, store: KafkaStore, splitter: KafkaSplitter, split_bytes: int
 ) -> None:
-    """The splitter shows what the store does."""
+    """Check that the splitter shows the partitions, bounds, times and records of the store."""
     addresses = [
         TopicPartition(topic, number)
         for topic, info in sorted(store.topics().items())
@@ -54,7 +54,7 @@ def check_same(
 
 
 class Life:
-    """A store and the one who looks at its files, each told what to do by a number."""
+    """A store and a splitter that follows its files; numbers choose the steps of both."""
 
     def __init__(self, shop: Workshop) -> None:
         self.shop = shop
@@ -69,7 +69,7 @@ class Life:
         self.store.append_batches(self._place(), batch)
 
     def transact(self, turn: int) -> None:
-        """A part of a transaction, or its end."""
+        """Append a part of a transaction, or its end."""
         producer = 5 + turn % 2
         if turn % 5 == 0:
             end = marker(0, producer, commit=turn % 3 == 0)
@@ -135,12 +135,12 @@ def test_splits_follow_a_store_as_it_lives(wanted: list[tuple[object, ...]]) -> 
     life.store.close()
 
 
-# ---- what a plan is ------------------------------------------------------------------------------
+# ---- plans ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def hot(shop: Workshop) -> Workshop:
-    """A partition with a hundred batches of 300 bytes in one segment, stopped without a word."""
+    """A flushed but not stopped store with a hundred batches of 300 bytes in one segment of one partition."""
     store = shop.open_with_topic(DENSE)
     for number in range(100):
         store.append(T0, [Record(b"%d" % number, bytes(100))] * 2)
@@ -230,7 +230,7 @@ def test_a_few_records_are_read_without_what_lies_before_and_behind(hot: Worksho
 
 @pytest.mark.parametrize("seed", range(12))
 def test_an_index_that_lies_costs_no_record(hot: Workshop, seed: int) -> None:
-    """After a clean stop indexes are believed, but for each entry that is used."""
+    """After a clean stop indexes are trusted as a whole, but each entry is checked when it is used."""
     shop = hot.after_kill()
     shop.open(DENSE).close()
     rng = random.Random(seed)
@@ -284,7 +284,7 @@ def test_offsets_beyond_32_bits(shop: Workshop) -> None:
     splitter.close()
 
 
-# ---- following -----------------------------------------------------------------------------------
+# ---- refresh -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("preallocate", ["true", "false"])
@@ -359,7 +359,7 @@ def test_files_that_go_while_a_partition_is_looked_at(hot: Workshop, times: int)
     splitter = open_splitter(ROOT, StoreOptions(), fs=watched, clock=hot.clock)
     assert splitter.bounds(T0).end == 200
     splitter.close()
-    assert watched.open_now <= times  # those of the failed opens
+    assert watched.open_now <= times  # handles of the failed opens
 
 
 def test_a_torn_tail_is_no_record_until_the_rest_is_there(hot: Workshop) -> None:
@@ -379,7 +379,7 @@ def test_a_torn_tail_is_no_record_until_the_rest_is_there(hot: Workshop) -> None
 
 
 def test_what_a_start_would_cut_is_not_followed(shop: Workshop) -> None:
-    """A lost write in the middle ends the log, in a later look too, until a server has cut it."""
+    """A lost write in the middle ends the log, also for a later refresh, until a server has cut it."""
     store = shop.open_with_topic({"internal.segment.bytes": "20000"})
     for number in range(60):
         put_value(store, b"%d" % number + bytes(999))
@@ -392,7 +392,7 @@ def test_what_a_start_would_cut_is_not_followed(shop: Workshop) -> None:
     assert 0 < end < 12
     splitter.refresh()
     assert splitter.bounds(T0).end == end
-    with shop.after_kill().open() as recovered:  # goes on above the segments that were cut
+    with shop.after_kill().open() as recovered:  # continues above the segments that were cut
         assert recovered.bounds(T0).end == 54
         records = recovered.read(T0, 0, max_records=99).records
         assert [record.offset for record in records] == list(range(end))

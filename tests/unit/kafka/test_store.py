@@ -1,4 +1,4 @@
-"""The store as a whole: its lock, its root files, adoption, few open files, stops and starts."""
+"""The whole store: its lock, root files, adoption, few open files, stops and starts."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""What a power loss leaves of a store: whatever was promised before it, at every moment, on a disk that keeps only
-what was synced (docs/reliability.md, "How").
+"""Power loss at every moment, on a disk that keeps only synced data: all promises made before it hold.
+
+See docs/reliability.md, "How".
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ MARKER = ROOT / ".kafka_cleanshutdown"
 
 @pytest.fixture
 def shop(power: Power) -> Workshop:
-    """On a disk that can lose its power."""
+    """A workshop on a disk that can lose its power."""
     return safe_place(power)
 
 
@@ -68,7 +69,7 @@ def test_each_flush_holds_until_the_next(power: Power, shop: Workshop) -> None:
 
 
 def test_a_flush_shows_what_came_during_it(power: Power, shop: Workshop) -> None:
-    """Records that need no sync of their own wait behind those that do, and go with them."""
+    """Records that need no sync of their own wait for earlier records that do, and are published with them."""
     store = shop.open_with_topic()
     store.append(T0, [Record(None, b"all")], publish=False)
     put_value(store, b"one, behind it")
@@ -114,7 +115,7 @@ def test_nothing_that_waits_for_its_sync_is_shown_before_it(power: Power, shop: 
     assert values(store) == VALUES
 
 
-# ---- what goes with the records --------------------------------------------------------------------------------------
+# ---- files that belong to the records --------------------------------------------------------------------------------
 
 
 def test_a_snapshot_outlives_the_segments_that_it_sums_up(power: Power, shop: Workshop) -> None:
@@ -142,7 +143,7 @@ def test_a_snapshot_outlives_the_segments_that_it_sums_up(power: Power, shop: Wo
 def test_rolled_segments_are_complete_below_the_recovery_point(
     power: Power, shop: Workshop
 ) -> None:
-    """They are not looked at again, so all of their files have to be there."""
+    """Recovery does not read rolled segments below the recovery point again, so all of their files must be durable."""
     store = shop.open_with_topic(SETTINGS)
     put_sequenced(store, 7, 0)
     fill(shop, store, VALUES)
@@ -221,7 +222,7 @@ def test_a_batch_whose_epoch_finds_no_space_is_not_written() -> None:
 
 @pytest.fixture
 def stopping(shop: Workshop) -> Iterator[KafkaStore]:
-    """A store with rolled segments, records that no one flushed, a producer and an aborted transaction."""
+    """A store with rolled segments, unflushed records, a producer and an aborted transaction."""
     store = shop.open_with_topic(SETTINGS)
     fill(shop, store, VALUES[:6])
     store.flush()
@@ -238,7 +239,7 @@ def test_the_marker_of_a_clean_stop_comes_last(
     marked = [cut for cut in cuts if cut.exists(MARKER)]
     assert 0 < len(marked) < len(cuts)
     assert cuts[-1].exists(MARKER)
-    end = 11  # 6 values, 2 + 1 of the transaction, "stays", the producer's
+    end = 11  # 6 values, 2 + 1 of the transaction, "stays", the producer's record
     for cut in marked:
         found = on(cut, shop)
         assert folder(found) == folder(shop)
@@ -361,7 +362,7 @@ def test_a_deleted_topic_is_gone(power: Power, shop: Workshop) -> None:
 def test_a_topic_made_again_has_nothing_of_the_old(
     power: Power, shop: Workshop, again: str
 ) -> None:
-    """Of its checkpoints neither: its log would begin where the old one did."""
+    """The checkpoints of the old topic are removed too; otherwise the new log would begin at the old log start."""
     shop.open_with_topic(SETTINGS).close()
     log_starts = encode_offsets({T0: 5})
     atomic_write(power, ROOT / "log-start-offset-checkpoint", log_starts)
@@ -393,7 +394,7 @@ def test_a_topic_made_again_has_nothing_of_the_old(
     ],
 )
 def test_a_new_store_is_there_after_its_first_flush(there: str) -> None:
-    """Of the folders above it as many were there as the case says."""
+    """The store is durable, whichever folders above it existed before; `there` is the deepest of them."""
     memory = OverlayFileSystem()
     memory.make_dir(Path(there))
     power = Power(memory)

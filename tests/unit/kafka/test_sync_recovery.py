@@ -1,4 +1,4 @@
-"""A power loss during or after a recovery: what was served stays, and what is cut is kept beside the store first."""
+"""Power loss during or after a recovery: served records stay, and cut bytes are kept next to the store first."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from tests.unit.kafka.workshop import ROOT, T0, Workshop
 
 @pytest.fixture
 def shop(power: Power) -> Workshop:
-    """On a disk that can lose its power."""
+    """A workshop on a disk that can lose its power."""
     return safe_place(power)
 
 
 def killed(power: Power, shop: Workshop) -> list[bytes]:
-    """A store that was killed; none of its records was ever flushed. What it held."""
+    """Write a store without a flush of its records, and kill it; return the committed values."""
     store = shop.open_with_topic(SETTINGS)
     power.sync_dir(ROOT)
     abort_one(store)
@@ -57,7 +57,7 @@ def test_what_recovery_accepted_is_durable_before_it_is_served(
 
 
 def test_rebuilt_indexes_are_durable(power: Power, shop: Workshop) -> None:
-    """After a clean stop too, where nothing else of the segment is written."""
+    """Rebuilt indexes are durable also after a clean stop, where no other file of the segment is written."""
     with shop.open_with_topic(SETTINGS) as store:
         fill(shop, store, VALUES)
     whole = folder(shop)
@@ -89,7 +89,7 @@ def test_a_transaction_index_made_anew_is_durable(power: Power, shop: Workshop) 
 
 
 def test_a_power_loss_during_recovery_does_no_harm(power: Power, shop: Workshop) -> None:
-    """Whatever was synced of the killed store's files is found again, at every step."""
+    """After a power loss at any step, the next start finds all synced records of the killed store again."""
     killed(power, shop)
     sync_files(power, shop, ".log")
     power.sync_dir(ROOT / "t-0")
@@ -100,7 +100,7 @@ def test_a_power_loss_during_recovery_does_no_harm(power: Power, shop: Workshop)
 
 
 def torn(power: Power, shop: Workshop) -> dict[str, bytes]:
-    """A store with a torn tail and a damaged batch before it; what is to be cut, by segment."""
+    """Write a store with a torn tail and a damaged batch before it; return the logs, all of which will be cut."""
     store = shop.open_with_topic(SETTINGS)
     fill(shop, store, VALUES)
     store.flush()
@@ -114,7 +114,7 @@ def torn(power: Power, shop: Workshop) -> dict[str, bytes]:
 
 
 def copies(fs: FileSystem) -> list[tuple[str, int, bytes]]:
-    """What the cut copies hold, by the reports beside them: name of the log, position and bytes."""
+    """Return the copies of cut bytes, by the reports next to them: name of the log, position and bytes."""
     found = []
     for name in fs.list_dir(ROOT.parent):
         report = ROOT.parent / name / "report.json"

@@ -1,4 +1,4 @@
-"""Aborted transactions stay hidden whatever happens to their index, and whatever is cut from the log."""
+"""Aborted transactions: hidden whatever happens to their index, and whatever is cut from the log."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_transactions_go_on_over_restarts(shop: Workshop) -> None:
 
 
 def test_the_last_stable_offset_is_never_below_the_start(shop: Workshop) -> None:
-    """Of a transaction that is open since before the log's start, as in UnifiedLog."""
+    """A transaction open since before the log start does not keep the last stable offset below it, as in UnifiedLog."""
     store = shop.open_with_topic()
     part = data_batch(0, value=b"part", producer=(9, 0, 0), transactional=True)
     store.append_batches(T0, part)

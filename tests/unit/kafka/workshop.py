@@ -1,4 +1,4 @@
-"""Where the engine's tests make, kill, damage and open a store: in memory, with a clock turned by hand."""
+"""A workshop to create, kill, damage and open a store of the engine's tests: in memory, with a manual clock."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ T0 = TopicPartition("t", 0)
 
 
 class Workshop:
-    """One directory in one file system, and the store that lives there."""
+    """A directory in a file system, and the store in this directory."""
 
     def __init__(self, fs: FileSystem | None = None) -> None:
         self.fs: FileSystem = fs or OverlayFileSystem()
@@ -38,7 +38,7 @@ class Workshop:
         accept_loss: bool = False,
         open_files: int = 64,
     ) -> KafkaStore:
-        """Open the store, made when missing."""
+        """Open the store; create it if it is missing."""
         options = StoreOptions(
             settings=settings or {}, accept_loss=accept_loss, open_files=open_files
         )
@@ -47,13 +47,13 @@ class Workshop:
     def open_with_topic(
         self, settings: Mapping[str, str] | None = None, *, partitions: int = 1
     ) -> KafkaStore:
-        """A new store with the topic t."""
+        """Create a store with the topic t."""
         store = self.open(settings)
         store.create_topic("t", partitions)
         return store
 
     def after_kill(self) -> Workshop:
-        """What the next process finds when the present one is killed now; this one goes on beside it."""
+        """Return the state that the next process finds after a kill at this moment; this workshop stays usable."""
         found = Workshop(OverlayFileSystem(self.fs))
         found.clock.now_ms = self.clock.now_ms
         return found
@@ -61,31 +61,31 @@ class Workshop:
     # ---- files ---------------------------------------------------------------------------------------------------
 
     def path(self, base_offset: int, suffix: str = ".log", *, of: TopicPartition = T0) -> Path:
-        """The path of one of a segment's files."""
+        """Return the path of a segment file."""
         return ROOT / str(of) / segment_name(base_offset, suffix)
 
     def names(self, of: TopicPartition = T0) -> list[str]:
-        """The names in a partition's folder."""
+        """Return the names in a partition's folder."""
         return list(self.fs.list_dir(ROOT / str(of)))
 
     def bases(self, suffix: str = ".log", *, of: TopicPartition = T0) -> list[int]:
-        """The base offsets of a partition's files of one kind."""
+        """Return the base offsets of a partition's files with this suffix."""
         parsed = map(parse_segment_name, self.names(of))
         return [found[0] for found in parsed if found is not None and found[1] == suffix]
 
     def bytes_of(self, base_offset: int, suffix: str = ".log") -> bytes:
-        """One of a segment's files, whole."""
+        """Return all bytes of a segment file."""
         return self.fs.read_bytes(self.path(base_offset, suffix))
 
     def put(self, path: Path, data: bytes) -> None:
-        """Make a file of these bytes, in place of any that is there."""
+        """Write a file of these bytes; replace an existing file."""
         file = self.fs.open(path, create=True)
         file.truncate(0)
         file.pwrite(data, 0)
         file.close()
 
     def overwrite(self, position: int, data: bytes, *, base_offset: int = 0) -> None:
-        """Damage a log: these bytes at this position."""
+        """Damage a log: write these bytes at this position."""
         file = self.fs.open(self.path(base_offset), write=True)
         file.pwrite(data, position)
         file.close()
@@ -97,16 +97,16 @@ class Workshop:
         file.close()
 
     def offsets(self, name: str) -> dict[TopicPartition, int]:
-        """One of the root's checkpoints."""
+        """Return the offsets in a checkpoint of the root folder."""
         return dict(decode_offsets(self.fs.read_bytes(ROOT / name)))
 
     def epochs(self, of: TopicPartition = T0) -> list[tuple[int, int]]:
-        """A partition's leader epochs."""
+        """Return a partition's leader epochs."""
         path = ROOT / str(of) / "leader-epoch-checkpoint"
         return list(decode_epochs(self.fs.read_bytes(path)))
 
     def cut_dirs(self) -> list[str]:
-        """The folders that keep what was cut."""
+        """Return the names of the folders with copies of cut bytes."""
         return [name for name in self.fs.list_dir(ROOT.parent) if ".cut-" in name]
 
 
@@ -126,7 +126,7 @@ def put_sequenced(
 def read_around(
     store: LogStore, address: TopicPartition = T0
 ) -> tuple[list[StoredRecord], list[Corrupt]]:
-    """All that can be read, and the errors at the places that cannot."""
+    """Return all readable records, and the errors of the damaged ranges."""
     bounds = store.bounds(address)
     records: list[StoredRecord] = []
     errors: list[Corrupt] = []
@@ -147,10 +147,10 @@ def read_around(
 
 
 def values(store: LogStore, address: TopicPartition = T0) -> list[bytes | None]:
-    """The values of all records that can be read."""
+    """Return the values of all readable records."""
     return [record.value for record in read_around(store, address)[0]]
 
 
 def only_partition(store: KafkaStore) -> Partition:
-    """The engine's own view of t-0."""
+    """Return the engine's partition object of t-0."""
     return store.partition(T0)
