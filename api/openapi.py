@@ -34,7 +34,7 @@ _ABOUT: Final = (
 
 
 class Error(Struct):
-    """Every error has this body; facts such as `topic`, `offset` or `earliest` stand beside the message."""
+    """Every error has this body; facts such as `topic`, `offset` or `earliest` are members next to the message."""
 
     error_code: int
     message: str

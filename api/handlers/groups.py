@@ -39,9 +39,9 @@ class GroupMember(Struct):
 
 
 class GroupPartition(Struct):
-    """How far a group is in one partition. `committed` is the next offset; null: it has committed
-    none. `beginning_offset` and `end_offset` are null when the topic is gone. `lag` is end less
-    committed. `instance_id`: who reads it.
+    """The progress of a group in one partition. `committed` is the next offset to read; null: the group has
+    committed none. `beginning_offset` and `end_offset` are null if the topic no longer exists. `lag` is `end_offset`
+    less `committed`. `instance_id` is the consumer that reads the partition.
     """
 
     topic: str

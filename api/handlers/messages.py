@@ -34,7 +34,7 @@ from storage import TopicPartition
 
 
 class FoundAnswer(Struct):
-    """One page of a query. `next` is the path of the page behind it, null when `complete`."""
+    """One page of a query. `next` is the path of the next page, null when `complete`."""
 
     records: Raw
     scanned: int

@@ -35,7 +35,7 @@ from logserver.writer import Acks, Run
 
 
 class NewProducer(Struct):
-    """A producer id that nobody else has."""
+    """A producer id that no other producer has."""
 
     producer_id: int
     producer_epoch: int

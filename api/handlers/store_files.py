@@ -19,7 +19,7 @@ from storage import StoredFile, TopicPartition, list_files
 
 
 class FilesAnswer(Struct):
-    """One page of files. `next` is the path of the page behind it, null on the last."""
+    """One page of files. `next` is the path of the next page, null on the last page."""
 
     files: Sequence[StoredFile]
     next: str | None

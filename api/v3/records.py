@@ -60,7 +60,7 @@ class ProduceHeader(Struct, forbid_unknown_fields=True, gc=False):
 
 
 class ProduceData(Struct, forbid_unknown_fields=True, gc=False):
-    """A key or value: `data` as `type` says. What only a schema registry can tell is refused."""
+    """A key or value: `data` as `type` says. Data that needs a schema registry is rejected."""
 
     type: str | None = None
     data: Raw = field(default_factory=lambda: _NULL)

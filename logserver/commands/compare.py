@@ -51,7 +51,7 @@ def command(
     markdown: Path | None,
     **load: Unpack[Load],
 ) -> None:
-    """Put WORKLOADs (all that are shipped) on both designs, and tell what they came to.
+    """Run WORKLOADs (by default all that are shipped) on both designs, and report the results.
 
     Without --report, --json and --markdown the report is printed as Markdown. A partial result is marked as one in all
     of them. The exit code is 1 if a result is partial or has errors.

@@ -101,12 +101,12 @@ def conversion_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def command(
     *, report_path: Path | None, shows_all: bool, output: str, **given: Unpack[Conversion]
 ) -> None:
-    """Make a new store at DST, in the other format, of the records of the store SRC.
+    """Convert the records of the store SRC to a new store at DST in the other format.
 
-    SRC is not changed, and a server may be running on it; DST must not exist, be empty, or with
-    --replace be the result of an earlier conversion of SRC. What is known to be left out (topics, and
-    fields of the first records of each partition) is printed on standard error before the work begins.
-    The report is kept in DST as .logserver.convert.json. The exit code is 1 if a record was left out.
+    SRC is not changed, and a server may be running on it. DST must not exist, must be empty, or with
+    --replace must be the result of an earlier conversion of SRC. Topics that are left out, and fields of the first
+    records of each partition, are listed on standard error before the work begins. The report is stored in DST as
+    .logserver.convert.json. The exit code is 1 if a record was left out.
     """
     with LateProgress() as progress:
         report = convert_store(

@@ -87,10 +87,10 @@ def command(
     settings: Mapping[str, str],
     output: str,
 ) -> None:
-    """Print what PATH holds: a store, a directory in it or one file.
+    """Print the records or entries in PATH: a store, a directory in it or one file.
 
-    A store left by a crash is shown as recovery would leave it; nothing is changed. What is damaged
-    is left out, told on standard error, and makes the exit code 1.
+    A store left by a crash is shown as recovery would leave it; nothing is changed. Damaged data
+    is left out and reported on standard error, and the exit code is then 1.
     """
     with opened(path, settings) as (inspector, _):
         kind = what or inspector.dump_kinds()[0]

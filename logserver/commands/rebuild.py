@@ -43,10 +43,10 @@ def command(
     settings: Mapping[str, str],
     output: str,
 ) -> None:
-    """Make what is derived from the logs of PATH anew: a store or a partition directory.
+    """Rebuild the files that are derived from the logs of PATH: a store or a partition directory.
 
-    What an index holds depends on index.interval.bytes: give a foreign store's value by --set. With
-    --write no server may be running; the files that are replaced are kept beside the store.
+    The entries of an index depend on index.interval.bytes: give a foreign store's value by --set. With
+    --write no server may be running; replaced files are kept next to the store.
     """
     inspected = Inspected(path, settings)
     with opened(path, settings) as (inspector, progress):

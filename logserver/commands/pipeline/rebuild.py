@@ -25,10 +25,10 @@ from logserver.commands.pipeline import spark_session, write_frame
 def command(
     path: Path, *, what: str | None, write: bool, settings: Mapping[str, str], output: str
 ) -> None:
-    """Make indexes or queues of PATH anew from its log, spread over cores, and print what differs.
+    """Rebuild indexes or queues of PATH from its log, on several cores, and print the differences.
 
-    Makes what `logserver rebuild` makes. With --write no server may be running; what was there is kept
-    beside the store. The exit code is 1 if anything worse than `info` was met.
+    The result is that of `logserver rebuild`. With --write no server may be running; replaced files are kept
+    next to the store. The exit code is 1 if a finding is worse than `info`.
     """
     from logserver.pipeline.jobs import rebuild
 
